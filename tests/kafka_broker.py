@@ -94,9 +94,10 @@ class KafkaBroker:
         folder: for its settings and its log.
         settings: further lines of its configuration.
         protocol: of its listener, `SASL_SSL` for example.
+        user: as `--add-scram` of Kafka's storage tool wants one.
     """
 
-    def __init__(self, folder: Path, *settings: str, protocol: str = "PLAINTEXT") -> None:
+    def __init__(self, folder: Path, *settings: str, protocol: str = "PLAINTEXT", user: str = "") -> None:
         self.port, control = lasting_port(), lasting_port()
         while control == self.port:
             control = lasting_port()
@@ -124,7 +125,8 @@ class KafkaBroker:
         ]
         self._file.write_text("\n".join(lines) + "\n")
         self._process: subprocess.Popen[bytes] | None = None
-        self._run("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAA", "-c", str(self._file))
+        users = ["--add-scram", user] if user else []
+        self._run("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAA", "-c", str(self._file), *users)
 
     @property
     def at(self) -> str:

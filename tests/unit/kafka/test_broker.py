@@ -12,6 +12,7 @@ import pytest
 from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_executor.connectors.probing import probe_sink, probe_source
 from agiledart_kernel.errors import OperationFailed
+from tests.authority import Authority
 from tests.broker import lasting_port
 from tests.kafka_broker import KafkaBroker, needs_kafka
 from tests.unit.connectors.reading import SECONDS, Taken, taken, until
@@ -218,29 +219,49 @@ def test_a_row_that_is_larger_than_the_broker_takes_ends_it_with_words(broker: K
         sink.close()
 
 
-def test_a_password_comes_from_the_node_and_a_wrong_one_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tls_and_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs_kafka()
     credentials = tmp_path / "credentials"
     credentials.mkdir()
     monkeypatch.setenv("AGILEDART_CREDENTIALS", str(credentials))
-    for name, text in (("right", "plant:open sesame"), ("wrong", "plant:guess")):
+    for name, text in (("right", "plant:open sesame"), ("wrong", "plant:guess"), ("scram", "press:seal")):
         (credentials / name).write_text(text)
         (credentials / name).chmod(0o600)
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    users = f'{login} username="plant" password="open sesame" user_plant="open sesame";'
+    authority, stranger = Authority(tmp_path, "ca"), Authority(tmp_path, "stranger")
+    server, client = authority.issue("server"), authority.issue("client")
+    (tmp_path / "server.pem").write_bytes(server[1].read_bytes() + server[0].read_bytes())
+    security = "org.apache.kafka.common.security"
+    users = (
+        f'{security}.plain.PlainLoginModule required username="plant" password="open sesame" user_plant="open sesame";'
+    )
     settings = (
-        "sasl.enabled.mechanisms=PLAIN",
+        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512",
         "sasl.mechanism.inter.broker.protocol=PLAIN",
         f"listener.name.client.plain.sasl.jaas.config={users}",
+        f"listener.name.client.scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule required;",
+        "ssl.keystore.type=PEM",
+        f"ssl.keystore.location={tmp_path}/server.pem",
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={authority.file}",
+        "listener.name.client.ssl.client.auth=required",
+        "listener.name.client.sasl_ssl.ssl.client.auth=required",
     )
-    with KafkaBroker(tmp_path, *settings, protocol="SASL_PLAINTEXT") as broker:
-        with pytest.raises(OperationFailed, match="has no topic t"):
-            probe_source(parse_connector(f"kafka://{broker.at}/t?credentials=right"), Number)
-        reader = opened(f"kafka://{broker.at}/t?credentials=wrong")
+    user = "SCRAM-SHA-512=[name=press,password=seal]"
+    with KafkaBroker(tmp_path, *settings, protocol="SASL_SSL", user=user) as broker:
+        url = f"kafkas://{broker.at}/t?ca={authority.file}&cert={client[0]}&cert_key={client[1]}"
+        for more in ("credentials=right", "credentials=scram&sasl=scram-sha-512"):
+            with pytest.raises(OperationFailed, match="has no topic t"):  # it answers
+                probe_source(parse_connector(f"{url}&{more}"), Number)
+        reader = opened(f"{url}&credentials=wrong")
         until(lambda: reader.read(1, 0) and reader.standing(), SECONDS)
         assert f"not connected to {broker.at} for " in reader.standing()
         assert "authentication" in reader.standing().lower(), reader.standing()
         assert "guess" not in reader.standing()
         reader.close()
+        for ca, cert, told in (
+            (stranger, client, "certificate"),
+            (authority, stranger.issue("nobody"), "tls|certificate|answer|closed"),
+        ):
+            other = f"kafkas://{broker.at}/t?ca={ca.file}&cert={cert[0]}&cert_key={cert[1]}&credentials=right"
+            with pytest.raises(OperationFailed, match=rf"not connected to {broker.at} \(.*({told})"):
+                probe_sink(parse_connector(other), Number, {})

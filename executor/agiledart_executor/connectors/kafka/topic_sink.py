@@ -75,6 +75,7 @@ class KafkaWriter(OutgoingWriter):
     ) -> None:
         self._address, self._ids, self._connect, self._reason = address, ids, connect, reason
         self._max_bytes = number(connector, "max_bytes", MAX_BYTES, 1_000, 64 << 20)
+        most = number(connector, "batch", MOST_AT_ONCE, 1, 10_000)
         self._payload = payload_renderer(connector, row_type)
         self._key = _key_of(connector, row_type)
         self._loop = asyncio.new_event_loop()  # runs while a batch is delivered
@@ -83,7 +84,6 @@ class KafkaWriter(OutgoingWriter):
         self._left: list[
             tuple[_Message, Any]
         ] = []  # of that batch: what is not there yet, with its future once it was sent
-        most = number(connector, "batch", MOST_AT_ONCE, 1, 10_000)
         super().__init__(address.broker, times, self._rendered, most_at_once=most)
 
     def begin_at(self, number: int) -> None:
