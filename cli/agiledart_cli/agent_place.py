@@ -92,7 +92,10 @@ def _named(given: str) -> AgentPlace:
     if path.is_dir():
         place = in_state_dir(path)
         if place is None:
-            raise NoAgentError(f'No agent runs in {given}. Start it with "agiledart agent --state-dir {given}".')
+            raise NoAgentError(
+                f'No agent runs in {given}. Start it with "agiledart agent --state-dir {given}"; one that was started may wait for '
+                "its clock or its ring, and its log says so."
+            )
         return place
     if path.is_socket():
         return AgentPlace(socket=path)

@@ -8,6 +8,7 @@ nor cryptography nor a metrics library: it must stay small.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -293,7 +294,19 @@ class Worker:
     def _broke(self, running: Running, message: str) -> None:
         if running.source is not None:
             _show(running.source.tell())
+        self._tell_last_figures()
         self.tell(InstanceBroke(running.instance_name, _message(message), is_crash=running.needs_life))
+
+    def _tell_last_figures(self) -> None:
+        """Of all instances here, before their run ends: the record of a failed run keeps them."""
+        reports = []
+        for running in tuple(self._host.running.values()):
+            if running.has_begun and not running.has_left:
+                report = running.report()
+                with contextlib.suppress(TypeError, ValueError, OverflowError):  # what cannot be told is why it breaks
+                    encode(report)
+                    reports.append((running.instance_name, report))
+        self.tell(Report(tuple(reports)))
 
     # ---- launching
 

@@ -163,6 +163,9 @@ def test_without_a_policy_the_application_fails_with_the_record(ring: Mesh, fold
     status = run(ring, folder, "fails")
     assert status["state"] == "failed"
     assert "in raises_at_threes: ValueError: 3 is a multiple of three for record Reading(" in status["reason"]
+    near = ring.agent("a1")
+    told = wait_for(lambda: near.ask(Status("fails"))["summary"], 20, "its last figures")
+    assert told["instances_reporting"] >= 2  # the process that failed tells them first; it has the step and the sink
 
 
 def test_memory_that_runs_away_is_bounded_and_named(ring: Mesh, folder: Path) -> None:
@@ -186,6 +189,7 @@ def test_c_code_that_holds_the_lock_is_bounded_and_named(ring: Mesh, folder: Pat
     assert "user code has not returned for" in status["reason"]
     assert "in holds_the_lock_at_three; its process was stopped" in status["reason"], status["reason"]
     assert "warning: " in logs(ring, "holds")
+    assert logs(ring, "holds").count("; its process was stopped") == 1  # though all its instances ended
 
 
 def test_a_builder_that_never_returns_on_the_nodes_is_named(ring: Mesh, folder: Path) -> None:

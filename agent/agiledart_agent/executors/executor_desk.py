@@ -87,6 +87,7 @@ from agiledart_transport.local_judge import LocalJudge
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
 EXECUTOR_GRANT_HOURS = 24 * 30
+MAX_BROKEN = 256
 MAX_KEYS = 1_024
 """Public keys of executors that are remembered, to renew their grants."""
 
@@ -125,6 +126,7 @@ class ExecutorDesk:
         self._secrets = SecretStore(settings.state_dir, identity.key)
         self._quotas = Quotas(settings, self._bounds().memory_bytes)
         self._printed = PrintedLines()
+        self._broken: dict[str, tuple[int, str]] = {}  # what was told last of each application that failed here
         self._taps = Taps()
         self._grants: dict[str, Grant] = {}
         self._keys: dict[str, bytes] = {}  # node id → public key of executors
@@ -373,7 +375,15 @@ class ExecutorDesk:
     def _instance_broke(self, application: str, version: int, broke: InstanceBroke) -> None:
         where = broke.instance
         message = f"{broke.message} (on {self._settings.name})"
-        if not broke.is_consequence:
+        is_told = self._broken.get(application) == (
+            version,
+            message,
+        )  # a process that ends takes all its instances along
+        if not (broke.is_consequence or is_told):
+            self._broken.pop(application, None)
+            self._broken[application] = version, message
+            if len(self._broken) > MAX_BROKEN:
+                del self._broken[next(iter(self._broken))]
             self._printed.add(application, message)
             text = f"{application} fails here: {message.partition(chr(10))[0]}"
             self._log.warning("application.failed", text, application=application, version=version)

@@ -499,7 +499,7 @@ class ExecutorPool:
                 if is_over:
                     executor.ending = True
                     executor.process.kill()
-                    self._lost(executor, f"{executor.steps}: {told}; its process was stopped")
+                    self._lost(executor, f"{executor.steps}: {told}")
                 elif told:
                     self._events.printed(executor.application, f"warning: {executor.steps}: {told}")
 

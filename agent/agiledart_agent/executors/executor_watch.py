@@ -75,18 +75,19 @@ class ExecutorWatch:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._pid, ASK_SIGNAL)
             return "", False  # the answer is there at the next look
-        text = self._silence(silent)
         limit = max(patience, self.bounds.limit_seconds + GRACE_SECONDS)
         if self.bounds.limit_seconds and silent > limit:
-            return text, True
+            return f"{self._silence(silent, is_over=True)}; its process was stopped (stuck_limit)", True
         if self._told:
             return "", False
         self._told = True
-        return text, False
+        return self._silence(silent), False
 
-    def _silence(self, seconds: float) -> str:
+    def _silence(self, seconds: float, *, is_over: bool = False) -> str:
         """What it means that nothing came: a process says where it is from C, whatever user code does, unless it is frozen."""
         if process_state(self._pid) in _STOPPED:
+            if is_over:
+                return f"its process was frozen from outside (SIGSTOP, or a debugger) for {seconds:.0f} s"
             return (
                 f"its process was stopped from outside (SIGSTOP, or a debugger) {seconds:.0f} s ago; "
                 f"kill -CONT {self._pid} lets it go on"

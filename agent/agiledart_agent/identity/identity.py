@@ -267,7 +267,10 @@ class Identity:
                 if self.grant().role == "admin":
                     return Issuer(self.network, self.key.sign, self.public_key, self.chain)
             except Refused as error:
-                raise OperationFailed(f"This node's own grant is not good any more: {error}.") from None
+                raise OperationFailed(
+                    f"This node's own membership is not good by its clock ({error}). Set the clock if it is wrong "
+                    "(sudo timedatectl set-ntp true), or ask another agent."
+                ) from None
         if lacking := self.repaired.get(self.directory / "authority.key"):
             raise OperationFailed(lacking)
         raise OperationFailed(

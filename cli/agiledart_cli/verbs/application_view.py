@@ -182,6 +182,7 @@ def print_status(body: Mapping[str, Any]) -> None:
     _print_stages(body)
     _print_ways(body)
     print_sums(_told(body))
+    _print_missing(body)
     _print_standing(body)
     _print_ages(body)
     for sink, log in (body.get("logs") or {}).items():
@@ -228,6 +229,16 @@ def _print_ages(body: Mapping[str, Any]) -> None:
         newest, oldest = (duration(max(0, age) / 1000) for age in (min(ages), max(ages)))
         apart = f"{newest} to {oldest}" if max(ages) - min(ages) > AGES_APART_MS else oldest
         click.echo(f" figures {apart} old" + (": counts differ by what passed between" if apart != oldest else ""))
+
+
+def _print_missing(body: Mapping[str, Any]) -> None:
+    """How many instances of an application that has ended are not in its sums: they ended before they told any figures."""
+    told, there_are = (
+        _told(body).get("instances_reporting"),
+        sum(int(one.get("parallelism", 0)) for one in body.get("stages", [])),
+    )
+    if told is not None and body.get("summary") and body["state"] in ("failed", "stopped") and told < there_are:
+        click.echo(f" figures of {told} of {there_are} instances: the others ended before they told any")
 
 
 def _told(body: Mapping[str, Any]) -> Mapping[str, Any]:

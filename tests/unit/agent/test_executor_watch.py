@@ -117,6 +117,9 @@ def test_a_frozen_process_is_not_user_code_that_hangs() -> None:
             "its process was stopped from outside (SIGSTOP, or a debugger) 9 s ago; "
             f"kill -CONT {sleeper.pid} lets it go on"
         )
+        assert watch._silence(12.0, is_over=True) == (
+            "its process was frozen from outside (SIGSTOP, or a debugger) for 12 s"
+        )
         assert process_state(2**30) == ""
     finally:
         sleeper.kill()

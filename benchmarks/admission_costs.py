@@ -1,0 +1,209 @@
+"""What letting in costs, as ratios of pairs that are measured in turn: links, an agent's memory, executors that confine themselves.
+
+    python -m benchmarks.admission_costs [--links 300] [--runs 9] [--trips 60000] [-o json]
+
+Pairs are measured one beside the other, in changing order, and medians of pairs are told: a machine that is busy for a while
+disturbs both halves. What is compared:
+
+* a link of a member that shows a token's record and a receipt, with one whose chain is as long and that nobody has to count;
+* the modules of admission (uses, receipts, bans, renewal, audit) and 1,000 met keys, with the same process before it loaded them;
+* a submission, and the taxi job's rate, on an agent whose executors confine themselves by Landlock, with `confine = false`.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
+from agiledart_agent.identity.identity import Identity
+from agiledart_agent.identity.tokens import Token, parse_token, redeem
+from agiledart_cli.verbs.cluster import Mesh
+from agiledart_cli.verbs.submit import make_submission
+from agiledart_examples.taxi_trips import generate
+from agiledart_kernel.frames import FrameKind, Hello, decode_hello, encode_hello, frame
+from agiledart_kernel.grants import sign_link
+from agiledart_node.wire.commands import CreateToken, Forget, Status
+from agiledart_transport.certificates import make_credentials, public_bytes
+from agiledart_transport.contexts import client_context
+from benchmarks.run import QUERY
+
+GOALS = {
+    "handshake_ratio": "≤ 1.10",
+    "admission_memory_mb": "≤ 1",
+    "confined_start_ms": "≤ 5",
+    "confined_rate_ratio": "0.98 … 1.02",
+}
+
+_OTHERS = (
+    "agiledart_agent.identity.rotation", "agiledart_agent.sink_log_server", "agiledart_agent.control.control_api", "uvloop",
+    "agiledart_transport.listener", "agiledart_node.scheduling.schedulers", "agiledart_node.recovering.recovering",
+    "agiledart_node.asking.stopping", "agiledart_agent.circuits.relaying", "agiledart_agent.executors.executor_pool",
+    "agiledart_node.draining.draining",
+)  # fmt: skip
+_ADMISSION = (
+    "agiledart_agent.admitting.registrar", "agiledart_agent.admitting.renewal", "agiledart_agent.audit.book",
+    "agiledart_agent.audit.noting", "agiledart_node.banning.banning", "agiledart_node.registering.registering",
+    "agiledart_node.registering.renewing", "agiledart_node.asking.auditing",
+)  # fmt: skip
+_MEMORY = """
+import gc, importlib, sys
+others, admission = (words.split(",") for words in sys.argv[1:])
+
+def private():
+    gc.collect()
+    return sum(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("Private"))
+
+for name in others:
+    importlib.import_module(name)
+assert not set(admission) & set(sys.modules), set(admission) & set(sys.modules)
+before = private()
+for name in admission:
+    importlib.import_module(name)
+from agiledart_agent.admitting.members import Members
+members = Members()
+for number in range(1_000):
+    members.note(bytes(32), number.to_bytes(32), number)
+print((private() - before) / 1024)
+"""
+
+
+class Caller:
+    """A key that opens links to an agent."""
+
+    def __init__(self, address: str, network: bytes, key: ed25519.Ed25519PrivateKey, hello: Hello) -> None:
+        self._host, _, port = address.rpartition(":")
+        self._port, self._hello = int(port), hello
+        self._context = client_context(make_credentials(key, network, int(time.time())))
+
+    async def link(self) -> tuple[float, Hello]:
+        """Milliseconds from the first packet to the agent's HELLO, and that."""
+        began = time.perf_counter()
+        reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._context, server_hostname="")
+        writer.write(frame(FrameKind.HELLO, encode_hello(self._hello)))
+        await writer.drain()
+        head = await reader.readexactly(5)
+        body = await reader.readexactly(int.from_bytes(head[:4], "big"))
+        took = (time.perf_counter() - began) * 1_000
+        writer.transport.abort()
+        return took, decode_hello(body)
+
+
+def handshakes(links: int) -> dict[str, float]:
+    """Links with and without what is shown for a counted key, on one agent that knows both."""
+    with Mesh(1) as mesh:
+        mesh.start()
+        with mesh.client(0) as client:
+            token = parse_token(str(client.ask(CreateToken(role="submitter"))["token"]))
+        authority = Identity.read(mesh.agents[0].folder).authority
+        assert authority is not None
+        return asyncio.run(_handshakes(token.addresses[0], authority, token, links))
+
+
+async def _handshakes(address: str, authority: ed25519.Ed25519PrivateKey, token: Token, links: int) -> dict[str, float]:
+    now, network = int(time.time()), token.network
+    plain_key, counted_key = ed25519.Ed25519PrivateKey.generate(), ed25519.Ed25519PrivateKey.generate()
+    above = ed25519.Ed25519PrivateKey.generate()  # as long a chain as the other one's
+    chain = sign_link(
+        network, authority.sign, (), key=public_bytes(above), use="act", role="admin", not_before=now, not_after=now + 3_600,
+        depth=2,
+    )  # fmt: skip
+    chain = sign_link(
+        network, above.sign, chain, key=public_bytes(plain_key), use="act", role="submitter", not_before=now,
+        not_after=now + 3_600,
+    )  # fmt: skip
+    plain = Caller(address, network, plain_key, Hello(service="control", chain=chain))
+    counted_chain = redeem(token, public_bytes(counted_key), now)
+    first = Caller(
+        address, network, counted_key, Hello(service="control", chain=counted_chain, token=token.signed_record)
+    )
+    _, told = await first.link()
+    hello = Hello(service="control", chain=counted_chain, token=token.signed_record, receipt=told.welcome)
+    counted = Caller(address, network, counted_key, hello)
+    pairs = []
+    for number in range(links + 10):
+        both = (plain, counted) if number % 2 else (counted, plain)
+        took = {one: (await one.link())[0] for one in both}
+        if number >= 10:
+            pairs.append((took[plain], took[counted]))
+    return {
+        "handshake_ms": round(statistics.median(one for one, _ in pairs), 3),
+        "handshake_with_receipt_ms": round(statistics.median(other for _, other in pairs), 3),
+        "handshake_ratio": round(statistics.median(other / one for one, other in pairs), 4),
+        "receipt_bytes": len(told.welcome),
+    }
+
+
+def memory(times: int = 5) -> float:
+    """MB that the modules of admission and 1,000 met keys take."""
+    command = [sys.executable, "-c", _MEMORY, ",".join(_OTHERS), ",".join(_ADMISSION)]
+    found = [float(subprocess.check_output(command)) for _ in range(times)]
+    return round(statistics.median(found), 2)
+
+
+def jobs(runs: int, trips: Path, folder: Path) -> dict[str, float]:
+    """Submissions and rates, confined and not, in turn."""
+    with Mesh(1) as confined, Mesh(1, environment={"AGILEDART_AGENT__CONFINE": "false"}) as free:
+        meshes = {"confined": confined, "free": free}
+        for mesh in meshes.values():
+            mesh.start()
+        starts, rates = [], []
+        for number in range(runs + 1):
+            took: dict[str, tuple[float, float]] = {}
+            for name in sorted(meshes, reverse=bool(number % 2)):
+                took[name] = _job(meshes[name], trips, folder / f"{name}.csv")
+            if number:  # the first pair warms caches
+                starts.append((took["confined"][0] - took["free"][0]) * 1_000)
+                rates.append(took["free"][1] / took["confined"][1])
+    return {
+        "confined_start_ms": round(statistics.median(starts), 2),
+        "confined_rate_ratio": round(statistics.median(rates), 4),
+        "rate_ratios_low": round(min(rates), 4),
+        "rate_ratios_high": round(max(rates), 4),
+    }
+
+
+def _job(mesh: Mesh, trips: Path, out: Path) -> tuple[float, float]:
+    """(seconds to running, seconds of rows) of one run."""
+    with mesh.client(0) as client:
+        told = client.ask(make_submission(QUERY, {"trips": f"csv:{trips}", "report": f"csv:{out}"}, {}))
+        while (body := client.ask(Status(told["name"])))["state"] in ("deploying", "running"):
+            time.sleep(0.05)
+        if body["state"] != "finished":
+            raise SystemExit(f"{told['name']}: {body['state']}: {body.get('reason')}")
+        client.ask(Forget(told["name"]))
+        return float(told["seconds_to_running"]), float(body["summary"]["wall_seconds"])
+
+
+def main() -> int:
+    """Measure all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--links", type=int, default=300)
+    parser.add_argument("--runs", type=int, default=9, help="pairs of runs")
+    parser.add_argument("--trips", type=int, default=60_000)
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    given = parser.parse_args()
+    found: dict[str, float] = dict(handshakes(given.links))
+    found["admission_memory_mb"] = memory()
+    with tempfile.TemporaryDirectory(prefix="adc-", dir="/tmp") as folder:
+        trips = Path(folder) / "trips.csv"
+        with trips.open("w") as file:
+            file.writelines(line + "\n" for line in itertools.islice(generate(seed=3), given.trips))
+        found |= jobs(given.runs, trips, Path(folder))
+    if given.output == "json":
+        print(json.dumps(found))
+        return 0
+    for name, value in found.items():
+        print(f"{name:28} {value:>10}   {f'goal {GOALS[name]}' if name in GOALS else ''}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
