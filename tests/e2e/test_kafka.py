@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -154,3 +155,75 @@ def test_each_message_is_in_the_file_once(ring: Mesh, tmp_path: Path, count: int
     )
     cli("stop", "numbers", "--agent", state_dir)
     assert sorted(int(line.split(",")[0]) for line in lines()) == list(range(count)), "each once"
+
+
+@pytest.mark.soak
+def test_messages_of_a_sink_are_all_there_and_one_that_is_there_twice_has_one_name(ring: Mesh, tmp_path: Path) -> None:
+    needs_kafka()
+    count = 20_000
+    (tmp_path / "plant.py").write_text(CODE)
+    rows = (json.dumps({"number": number, "celsius": number / 2}) for number in range(count))
+    (tmp_path / "in.jsonl").write_text("".join(f"{row}\n" for row in rows))
+    state_dir = str(ring.agents[0].state_dir)
+
+    def state() -> str:
+        return str(json.loads(cli("status", "numbers", "--agent", state_dir, "-o", "json").stdout)["state"])
+
+    with KafkaBroker(tmp_path) as broker:
+        topic(broker, "report")
+        told = cli(
+            "submit", "plant.py:numbers", "--set", f"readings=jsonl:{tmp_path}/in.jsonl@a2", "--set",
+            f"report=kafka://{broker.at}/report?key=number&repeats=1&batch=100@a3", "--agent", state_dir, cwd=tmp_path,
+        )  # fmt: skip
+        assert told.returncode == 0, told.stderr
+        for part in (0.1, 0.3, 0.6):
+            wait_for(partial(has_so_many, broker, "report", int(part * count)), PATIENCE, "messages arrive")
+            for pid in executors_of(ring.agent("a3")):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if part == 0.3:
+                broker.kill()
+                broker.start()
+        wait_for(lambda: state() == "finished", PATIENCE, "it ends")
+        found = messages(broker, "report")
+    assert {json.loads(value)["number"] for _, value in found} == set(range(count)), "none is lost"
+    values: dict[bytes, bytes] = {}
+    for name, value in found:
+        assert values.setdefault(name, value) == value, "no two rows have one name"
+    assert len(values) == count, "a row that came twice has one name"
+    assert len(found) > count, "nothing came twice: the kills proved nothing"
+
+
+def has_so_many(broker: KafkaBroker, name: str, count: int) -> bool:
+    return sum(ends(broker, name).values()) >= count
+
+
+def ends(broker: KafkaBroker, name: str) -> dict[Any, int]:
+    """The ends of a topic's partitions."""
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    async def ask() -> dict[Any, int]:
+        async with AIOKafkaConsumer(bootstrap_servers=broker.at) as consumer:
+            of = [TopicPartition(name, number) for number in range(PARTITIONS)]
+            consumer.assign(of)
+            return dict(await consumer.end_offsets(of))
+
+    return asyncio.run(ask())
+
+
+def messages(broker: KafkaBroker, name: str) -> list[tuple[bytes, bytes]]:
+    """(name of the row, value) of all that a topic has."""
+    from aiokafka import AIOKafkaConsumer
+
+    to = ends(broker, name)
+
+    async def read() -> list[tuple[bytes, bytes]]:
+        found: list[tuple[bytes, bytes]] = []
+        async with AIOKafkaConsumer(bootstrap_servers=broker.at, auto_offset_reset="earliest") as consumer:
+            consumer.assign(list(to))
+            while len(found) < sum(to.values()):
+                for some in (await consumer.getmany(timeout_ms=1_000)).values():
+                    found += [(dict(one.headers)["row-id"], one.value) for one in some]
+        return found
+
+    return asyncio.run(read())

@@ -44,7 +44,8 @@ class Topic:
 
     Attributes:
         faults: told at once; `late`: told by the future, once.
-        hangs: numbers of which nothing is heard until `let_go`.
+        hangs: numbers of which nothing is heard while they stand there.
+        name: of the topic that there is.
     """
 
     def __init__(self) -> None:
@@ -54,13 +55,24 @@ class Topic:
         self.hangs: set[int] = set()
         self.sent = self.producers = 0
         self.is_up = True
+        self.name = "means"
+
+    async def fetch_all_metadata(self) -> "Topic":
+        """As aiokafka's client."""
+        if self.hangs:
+            raise KafkaError("Unable to get cluster metadata")
+        return self
+
+    def topics(self) -> set[str]:
+        """As its cluster."""
+        return {self.name}
 
 
 class FakeProducer:
     """As aiokafka's."""
 
     def __init__(self, topic: Topic) -> None:
-        self.topic = topic
+        self.topic = self.client = topic
         topic.producers += 1
 
     async def start(self) -> None:
@@ -71,6 +83,8 @@ class FakeProducer:
 
     async def send(self, name: str, value: bytes, *, key: bytes | None, headers: list[tuple[str, bytes]]) -> Any:
         topic, number = self.topic, self.topic.sent
+        while topic.name != name:  # it waits until brokers have it
+            await asyncio.wait_for(asyncio.Event().wait(), 5)
         topic.sent += 1
         if fault := topic.faults.pop(number, None):
             raise fault
@@ -170,7 +184,17 @@ def test_a_topic_that_is_not_there_is_waited_for(topic: Topic) -> None:
     sink.write(ROWS)
     sink.close()
     assert [value[9:10] for _, _, value, _ in topic.kept] == [b"a", b"b", b"a"]
-    assert any("there is no such topic" in note for note in sink.take_notes())
+    assert any("broker:9092 has no topic means" in note for note in sink.take_notes())
+
+
+def test_a_topic_that_brokers_do_not_tell_of_is_told(topic: Topic) -> None:
+    topic.name = "others"
+    sink = writer(topic)
+    sink.write(ROWS)
+    until(lambda: "broker:9092 has no topic means, or does not show it to us, and makes none" in sink.standing())
+    topic.name = "means"
+    sink.close()
+    assert len(topic.kept) == 3
 
 
 def test_brokers_that_are_not_there_are_waited_for(topic: Topic) -> None:

@@ -116,14 +116,14 @@ class KafkaWriter(OutgoingWriter):
                         self._left[index] = message, await self._sent(producer, message)
             await asyncio.wait([future for _, future in self._left], timeout=TAKE_SECONDS)
         except TimeoutError:
-            raise await self._away() from None
+            raise await self._late(producer) from None
         faults = [future.exception() for _, future in self._left if future.done()]
         self._left = [(message, future) for message, future in self._left if not future.done() or future.exception()]
         for fault in faults:
             if fault is not None:
                 await self._refused(fault)
         if self._left:
-            raise await self._away()
+            raise await self._late(producer)
 
     async def _sent(self, producer: Any, message: _Message) -> Any:
         try:
@@ -146,6 +146,21 @@ class KafkaWriter(OutgoingWriter):
             self._producer = producer
         return self._producer
 
+    async def _late(self, producer: Any) -> RetryLater:
+        """Why it takes so long: there is no topic, or nobody answers."""
+        try:
+            async with asyncio.timeout(kafka_client.ANSWER_SECONDS):
+                topics = (await producer.client.fetch_all_metadata()).topics()
+        except (KafkaError, TimeoutError):
+            return await self._away()
+        if self._address.topic not in topics:
+            return self._no_topic()
+        return RetryLater("it takes its time", what=f"{self._address.broker} has not taken rows")
+
+    def _no_topic(self) -> RetryLater:
+        topic = self._address.topic
+        return RetryLater(f"{self._address.broker} has no topic {topic}, or does not show it to us, and makes none")
+
     async def _away(self) -> RetryLater:
         return RetryLater(await self._reason(self._address), what=f"not connected to {self._address.broker}")
 
@@ -163,7 +178,7 @@ class KafkaWriter(OutgoingWriter):
             await kafka_client.ended(producer.stop())
             raise RetryLater(f"{where}: {kafka_client.error_words(error)}; a new producer begins", 0.0)
         if isinstance(error, UnknownTopicOrPartitionError):
-            raise RetryLater(f"{where}: there is no such topic, and none is made")
+            raise self._no_topic()
         if isinstance(error, (KafkaConnectionError, KafkaTimeoutError)):
             raise await self._away()
         if isinstance(error, KafkaError) and error.retriable:
