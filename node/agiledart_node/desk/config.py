@@ -26,6 +26,10 @@ _COUNTS = (
 )
 
 
+MAX_GROWN = 8
+"""Executors to which a run may grow on a node for its cores alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
     """Settings of one node."""
@@ -122,6 +126,11 @@ class NodeConfig:
     """Conversations of several rounds at one time; more requests are refused."""
     max_hosted: int = 256
     """Applications of which this node hosts or guards a part."""
+
+    @property
+    def grows_to(self) -> int:
+        """Executors to which one application may grow here, while there are cores and memory."""
+        return max(self.executors, min(self.cores, self.executors_in_memory, MAX_GROWN))
 
     @classmethod
     def lan(cls, *, executors: int = 1) -> "NodeConfig":

@@ -63,6 +63,7 @@ class Surveying:
             config.software,
             FORMAT,
             self._desk.is_draining and not self._desk.is_leaving,
+            config.grows_to,
         )
 
     def heard(self, sender: Peer, load: Load) -> None:

@@ -7,6 +7,7 @@ room, since nothing crosses the network between them; else to the first other on
 What a user got wrong is a `TopologyError` or `CommandRefused` that says what to do instead.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,11 +31,14 @@ class NoRoom(CommandRefused):
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A node that could take instances, and how many; `is_closed`: it was told to take none."""
+    """A node that could take instances, and how many; `is_closed`: it was told to take none. `executors`: to which a run may grow
+    there; 0: nobody knows.
+    """
 
     peer: Peer
     free: int
     is_closed: bool = False
+    executors: int = 0
 
     @property
     def name(self) -> str:
@@ -80,9 +84,16 @@ def scaled(value: Value, name: str, number: int, room: Sequence[Room], reason: s
 
 
 def _place(stage: Stage, hosts: Sequence[Peer], room: Sequence[Room], free: dict[NodeId, int]) -> Peer:
-    """Where one more instance goes."""
-    here = {peer.node: None for peer in hosts}
-    for each in sorted(room, key=lambda one: one.peer.node not in here):
+    """Where one more instance goes: to a host of the stage while it may have an executor of its own there, then to another node
+    with one, then to where the fewest share one.
+    """
+    here = Counter(peer.node for peer in hosts)
+
+    def shared(one: Room) -> float:
+        """How many would share an executor, beyond one."""
+        return max(0.0, (here[one.peer.node] + 1) / one.executors - 1) if one.executors else 0.0
+
+    for each in sorted(room, key=lambda one: (shared(one), not here[one.peer.node])):
         if free[each.peer.node] > 0:
             free[each.peer.node] -= 1
             return each.peer

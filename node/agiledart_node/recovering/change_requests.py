@@ -134,7 +134,9 @@ class ChangeRequests:
                 asked.setdefault(peer.node, peer)
         loads = await self._loads(list(asked.values()), self._desk.config.report_timeout_ns)
         return [
-            Room(peer, 0 if load.is_draining else max(0, load.capacity - load.operators), load.is_draining)
+            Room(
+                peer, 0 if load.is_draining else max(0, load.capacity - load.operators), load.is_draining, load.grows_to
+            )
             for peer, load in (loads[node] for node in asked if node in loads)
         ]
 
@@ -210,7 +212,7 @@ def _with_plan(room: Room, before: Plan, after: Plan) -> Room:
     """The room of a node when a plan follows another one."""
     node = room.peer.node
     free = 0 if room.is_closed else max(0, room.free + len(before.at(node)) - len(after.at(node)))
-    return Room(room.peer, free, room.is_closed)
+    return Room(room.peer, free, room.is_closed, room.executors)
 
 
 def _one(value: Value, wish: Wish, room: Sequence[Room], reason: str) -> Plan | None:

@@ -33,9 +33,6 @@ from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire.names import Run
 from agiledart_recovery.wire.value import Plan, Value
 
-MAX_GROWN = 8
-"""Executors to which a run may grow on a node for its cores alone."""
-
 LEAST_BUSY = 0.05
 """How busy an instance counts as at the least: it may become so."""
 
@@ -241,8 +238,7 @@ class TakingTerms:
 
     def _most_executors(self, part: DeploymentPart) -> int:
         """Processes that a run may grow to here: as many as were asked for, and while there are cores and memory."""
-        config = self._desk.config
-        return max(part.executors, config.executors, min(config.cores, config.executors_in_memory, MAX_GROWN))
+        return max(part.executors, self._desk.config.grows_to)
 
 
 def barrier_of(effect: asked.PassBarrier, value: Value | None) -> PassBarrier:

@@ -71,6 +71,7 @@ class Load(Message, frozen=True, gc=False, tag=54):
         confines: users' code is kept from its keys and records there.
         asked_ms: as in the question; wall_ms: its clock now.
         software: its version of AgileDart; specification: the form of specifications that it knows; empty and 0: it did not say.
+        grows_to: executors to which one application may grow there; 0: it did not say.
     """
 
     request: int
@@ -88,6 +89,7 @@ class Load(Message, frozen=True, gc=False, tag=54):
     software: Annotated[str, msgspec.Meta(max_length=32)] = ""
     specification: Count = 0
     stays: bool = False
+    grows_to: Count = 0
 
 
 class Deploy(Message, frozen=True, gc=False, tag=55):

@@ -77,6 +77,21 @@ def test_one_more_goes_where_the_stage_is_and_few_groups_move() -> None:
     assert hosts(scaled(before, "busy", 3, room(pi2=0, pi4=1), "a user"), "1") == ["pi1", "pi2", "pi4"]
 
 
+def test_instances_that_would_share_an_executor_go_to_other_nodes() -> None:
+    before = value(1)
+    here, near, far = Room(PI[1], 64, executors=2), Room(PI[2], 64, executors=2), Room(PI[4], 64, executors=1)
+    assert hosts(scaled(before, "areas", 2, [here, near, far], "a user"), "1") == ["pi1", "pi1"]
+    assert hosts(scaled(before, "areas", 4, [here, near, far], "a user"), "1") == ["pi1", "pi1", "pi2", "pi2"]
+    full = [here, Room(PI[2], 1, executors=2), far]
+    assert hosts(scaled(before, "areas", 4, full, "a user"), "1") == ["pi1", "pi1", "pi2", "pi4"]
+    alone = scaled(before, "areas", 4, [here], "a user")
+    assert hosts(alone, "1") == ["pi1"] * 4, "where there is no other node they share"
+    silent = [Room(PI[1], 64), near]
+    assert hosts(scaled(before, "areas", 4, silent, "a user"), "1") == ["pi1"] * 4, (
+        "a node that does not say is not spared"
+    )
+
+
 def test_fewer_keeps_the_first() -> None:
     plan = scaled(value(3), "areas", 1, [], "a user")
     assert hosts(plan, "1") == ["pi1"]
