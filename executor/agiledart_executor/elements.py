@@ -53,6 +53,7 @@ class ElementHeader(msgspec.Struct, frozen=True, array_like=True):
         ended: the instance has come to its end; this is its last element.
         term, parallelism, owners: of its stage: those who take over from it know by them whom else they need.
         unread: of a source: bytes that wait in its log and cannot be read again; they are in no element.
+        onto: the element that this one rests on, of whose state it says what has changed; empty: it is whole.
     """
 
     run: int
@@ -66,6 +67,7 @@ class ElementHeader(msgspec.Struct, frozen=True, array_like=True):
     parallelism: int = 1
     owners: bytes = b""
     unread: int = 0
+    onto: bytes = b""
 
 
 _HEADER: Final = msgspec.msgpack.Decoder(ElementHeader)

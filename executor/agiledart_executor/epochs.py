@@ -17,10 +17,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from agiledart_dataflow.plan.deployment import RestoreFrom
+from agiledart_dataflow.plan.deployment import RestoreFrom, SavedAt
 from agiledart_dataflow.plan.losses import EMPTY
 from agiledart_dataflow.plan.stage_plan import Stage
 from agiledart_dataflow.runtime.handover import Left, Successor
+from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_executor.checked import DamagedFile, checked, content_of
 from agiledart_executor.connectors.log_sink import Kept
@@ -122,6 +123,12 @@ class Epochs:
         self._log_thread = ThreadPoolExecutor(1, "source logs")  # begins with the first log
         self._places: dict[InstanceName, dict[int, bytes]] = {}  # of sources with a log, by epoch not yet committed
 
+    @staticmethod
+    def save_increments(running: Running) -> None:
+        """From its second committed element on, an instance need not be saved whole."""
+        if running.instance is not None:
+            running.instance.increments = Increments(running.instance.state)
+
     def opened(self, running: Running) -> None:
         """A sink is open: what it holds now belongs to epoch 0, whoever wrote it, and stays noted on this disk.
 
@@ -129,6 +136,7 @@ class Epochs:
             OSError: the disk does not take that.
         """
         writer = self._takes(running)
+        self.save_increments(running)
         if writer is not None:
             self._note(self._opened_path(running.stage, running.index), msgspec.msgpack.encode(writer.prepare()))
 
@@ -141,9 +149,9 @@ class Epochs:
         Raises:
             DamagedElement, OperationFailed: its element cannot be read.
         """
-        digest = self._digest_of(stage, index, at)
-        if digest:
-            _, blocks = read_element(self._folder, digest)
+        saved = self._saved_of(stage, index, at)
+        if saved is not None:
+            _, blocks = read_element(self._folder, saved.digest)
             return Kept(_ENDS.decode(blocks[1]), b"".join(blocks[2:3]).decode()) if len(blocks) > 1 else None
         path = self._opened_path(stage, index)
         try:
@@ -152,8 +160,8 @@ class Epochs:
             return None  # then the last commit that stands there counts: nothing of this run is committed yet
 
     @staticmethod
-    def _digest_of(stage: int, index: int, at: RestoreFrom) -> bytes:
-        return next((one.digest for one in at.elements if (one.stage, one.index) == (stage, index)), b"")
+    def _saved_of(stage: int, index: int, at: RestoreFrom) -> SavedAt | None:
+        return next((one for one in at.elements if (one.stage, one.index) == (stage, index)), None)
 
     @staticmethod
     def _takes(running: Running) -> ByEpoch | None:
@@ -217,10 +225,8 @@ class Epochs:
                 failed = Unprepared(epoch, name, f"{self._folder} cannot be written: {why}")
                 self._soon(self._unprepared, failed, partial(self._submit, work) if has_ended else None)
                 return
-            if ends:
-                self._soon(self._keep_ends, name, epoch, ends)
-            told = Prepared(epoch, name, digest, size, ends, has_ended, pause_ns, change, caught_up, gaps)
-            self._soon(self._tell, told)
+            told = Prepared(epoch, name, digest, size, ends, has_ended, pause_ns, change, caught_up, gaps, header.onto)
+            self._soon(self._saved, running, told)
 
         delivers: object = None if writer is not None else running.writer
         if isinstance(delivers, Delivers):
@@ -245,8 +251,13 @@ class Epochs:
             return
         self._submit(work)
 
-    def _keep_ends(self, name: InstanceName, epoch: int, ends: tuple[int, ...]) -> None:
-        self._ends.setdefault(name, {})[epoch] = ends
+    def _saved(self, running: Running, told: Prepared) -> None:
+        """An element is on the disk."""
+        if told.ends:
+            self._ends.setdefault(told.instance, {})[told.epoch] = told.ends
+        if running.instance is not None and running.instance.increments is not None:
+            running.instance.increments.written(told.epoch, told.digest)
+        self._tell(told)
 
     def _header(self, running: Running, epoch: int, *, has_ended: bool) -> ElementHeader:
         name = running.instance_name
@@ -263,6 +274,7 @@ class Epochs:
             stage.parallelism,
             stage.owners,
             _unread(running),
+            running.instance.onto(epoch) if running.instance is not None else b"",
         )
 
     @staticmethod
@@ -295,6 +307,8 @@ class Epochs:
             OperationFailed: the sink's disk does not take the mark; the register remembers.
         """
         name = running.instance_name
+        if running.instance is not None and running.instance.increments is not None:
+            running.instance.increments.committed(epoch)
         self._trim(running, self._places.get(name, {}), epoch)
         prepared = self._ends.get(name, {})
         known = [one for one in prepared if one <= epoch]
@@ -389,12 +403,13 @@ class Epochs:
             OperationFailed: it cannot be read, or a source cannot go back there.
         """
         self._takes(running)
+        self.save_increments(running)
         running.barrier = running.wanted = at.epoch
         if not at.epoch:
             return  # the beginning: as a new instance is
         name = running.instance_name
-        digest = self._digest_of(name.stage, name.index, at)
-        header, blocks = self._read(running, digest) if digest else (None, [])
+        saved = self._saved_of(name.stage, name.index, at)
+        header, blocks = (None, []) if saved is None else self._read(running, saved.digest)
         try:
             if header is None and self._begins_empty(running, at):
                 return
@@ -408,7 +423,8 @@ class Epochs:
                     lines = running.source.lines
                     running.source.reader = Resumed(running.source.reader, lines, time.time_ns)
             elif running.instance is not None:
-                running.instance.restore(blocks[0])
+                assert saved is not None  # there is a header
+                running.instance.restore(*self._chain(running, saved, header), blocks[0])
                 writer: object = running.writer
                 if isinstance(writer, Numbers):
                     writer.begin_at(running.instance.written)
@@ -423,6 +439,20 @@ class Epochs:
             raise DamagedElement(f"{running.name}: its element is of another run, or of {', '.join(header.steps)}")
         return header, blocks
 
+    def _chain(self, running: Running, saved: SavedAt, last: ElementHeader) -> list[bytes]:
+        """What the elements say that the last one rests on, in order."""
+        found: list[bytes] = []
+        before = b""
+        for digest in saved.before:
+            header, blocks = self._read(running, digest)
+            if header.onto != before:
+                raise DamagedElement(f"{running.name}: an element of its chain rests on another one")
+            found.append(blocks[0])
+            before = digest
+        if last.onto != before:
+            raise DamagedElement(f"{running.name}: its element rests on another one than its chain says")
+        return found
+
     def _begins_empty(self, running: Running, at: RestoreFrom) -> bool:
         """Whether its state was lost and its topology lets it go on with none, so that nobody names an element of it."""
         stage = self._stage(running)
@@ -434,6 +464,8 @@ class Epochs:
         parts = [(one.index, self._read(running, one.digest)) for one in at.elements if one.stage == running.stage]
         if running.instance is None or not parts:
             raise OperationFailed(f"nobody says what it was at epoch {at.epoch}")
+        if any(header.onto for _, (header, _) in parts):
+            raise DamagedElement(f"{running.name}: what it takes over says only what has changed")
         successor = successor_of(running.instance, parts[0][1][0])
         for index, (_, blocks) in parts:
             successor.hand(running.instance.left_in(index, blocks[0]))
@@ -448,6 +480,8 @@ class Epochs:
         """
         assert running.instance is not None  # sources never change
         header, blocks = self._read(running, digest)
+        if header.onto:
+            raise DamagedElement(f"{running.name}: what was handed over says only what has changed")
         try:
             return header, running.instance.left_in(header.index, blocks[0])
         except (msgspec.MsgspecError, IndexError) as error:

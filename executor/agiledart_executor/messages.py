@@ -314,6 +314,7 @@ class Prepared(Message, frozen=True, gc=False, tag=120):
             is what it hands over.
         caught_up: all has come again that it had taken too early before it was brought back.
         gaps: (stage, term, nanoseconds) for which rows to a stage stood still at its last change, as this instance saw it.
+        onto: the committed element that this one rests on; empty: it is whole.
     """
 
     epoch: int
@@ -326,6 +327,7 @@ class Prepared(Message, frozen=True, gc=False, tag=120):
     after: bytes = b""
     caught_up: bool = True
     gaps: tuple[tuple[int, int, int], ...] = ()
+    onto: bytes = b""
 
 
 class Unprepared(Message, frozen=True, gc=False, tag=121):

@@ -409,6 +409,8 @@ class Worker:
         code = self._code_of(part, launch.plan_name)
         for name in sorted(launch.instances, key=_by_stage, reverse=True):
             running = await code.open_instance(name.stage, name.index, by_epoch=part.by_epoch)
+            if self._epochs is not None:
+                self._epochs.save_increments(running)
             self._terms.wait(launch.plan_name, running)
 
     def _code_of(self, part: DeploymentPart, plan_name: bytes) -> Launchable:

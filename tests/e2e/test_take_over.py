@@ -1,5 +1,6 @@
 """Agents that are killed for good: their neighbours take over what they ran, from fragments, and the results are exact."""
 
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,7 @@ def test_a_large_state_is_cut_into_fragments_and_rebuilt(ring: Mesh, expected: t
     job = Job(ring, folder, "heap", entry="heap")
     # Nothing comes out before the end: all of it is in one instance, and each epoch has more of it.
     wait_for(lambda: (job.status().get("epoch") or {}).get("bytes", 0) > 2_000_000, 60, "a state that is not copied")
+    wait_for(lambda: _rests_on_one(job), 60, "an element that says what has changed since a whole one")
     (host,) = job.status()["placement"]["sums"]
     victim = ring.agent(host)
     assert sum(path.stat().st_size for path in victim.state_dir.glob("fragments/*")) == 0
@@ -110,6 +112,25 @@ def test_a_large_state_is_cut_into_fragments_and_rebuilt(ring: Mesh, expected: t
     if host in ENDS:
         victim.start()
     check(job, result)
+    if host not in ENDS:
+        assert sum(map(rebuilt_at, ring.living())) >= 2, "the whole one and what has changed"
+
+
+def _rests_on_one(job: Job) -> bool:
+    """Whether the committed epoch needs a whole element and a smaller one; so the next one will be a third."""
+    told = job.ring.living()[0].ask(Checkpoints(job.name))
+    kept = sorted((one["epoch"], one["bytes"]) for one in told["elements"] if one["stage"] == "sums")
+    return len(kept) == 2 and kept[1][1] < kept[0][1] / 4
+
+
+def rebuilt_at(agent: AgentProcess) -> int:
+    """Elements that an agent has put together from fragments."""
+    where = (agent.description or {})["metrics"]
+    with urllib.request.urlopen(f"http://{where}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(
+        int(float(line.split()[1])) for line in lines if line.startswith("agiledart_recovery_rebuilt_elements_total")
+    )
 
 
 @pytest.mark.soak

@@ -74,11 +74,13 @@ def snapshots_by_epoch_alone(patch: pytest.MonkeyPatch) -> None:
     def first_stays(
         self: RecoveryHost, engine: Any, stage: Any, snapshot: Any, raw: bytes, *rest: Any, **more: Any
     ) -> None:
+        states = vars(self.disk).setdefault("states", {})  # they outlive the process, as elements do
         older = [
             each
-            for (party, other), each in self.disk.elements.items()
+            for (party, other), each in states.items()
             if party == stage.party and other.epoch == snapshot.epoch and other.life < snapshot.life
         ]
+        states[stage.party, snapshot] = raw
         write(self, engine, stage, snapshot, older[0] if older else raw, *rest, **more)
 
     patch.setattr(RecoveryHost, "keep_element", first_stays)

@@ -359,6 +359,7 @@ class ExecutorDesk:
                 told.after,
                 told.caught_up,
                 told.gaps,
+                told.onto,
             )
         )
 

@@ -18,6 +18,7 @@ from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.event_time.windows import Panes
 from agiledart_dataflow.operators.base import Mishap
 from agiledart_dataflow.state.groups import Division, WithoutRest
+from agiledart_dataflow.state.notes import Changes, Noted
 from agiledart_dataflow.state.open_windows import WindowEntry, Windows, window_entries
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
@@ -233,6 +234,18 @@ class NamedPanes(WithoutRest):
     def drop_group(self, group: int) -> None:
         self._go_back()
         self._rows.drop_group(group)
+
+    def noted(self) -> Noted | None:
+        """Columns note nothing; what they leave to rows is noted as anew."""
+        keys = self._rows.noted()
+        return keys if self._vectors is None else None
+
+    def changes(self, keys: Noted) -> Changes:
+        return self._rows.changes(keys)
+
+    def apply(self, changes: Changes) -> None:
+        self._go_back()
+        self._rows.apply(changes)
 
     def _go_back(self) -> None:
         """All that is open as rows; the next columns make columns of it again."""

@@ -22,6 +22,7 @@ def fill_loop(
     inline_key: Any,
     inline_values: list[Any],
     checks: Sequence[str] | None = None,
+    noted: dict[Any, None] | None = None,
 ) -> Any:
     """The loop as (text, further names that it uses).
 
@@ -32,6 +33,7 @@ def fill_loop(
         inline_key, inline_values: objects with `python`, or None where a function is called.
         checks: rows for which something raises go to `self.refuse`; for each value an expression over it that raises, too,
             where no result can be made of it. None: what raises ends the loop.
+        noted: takes the key of each row.
     """
     names = Names()
     key = "key_of(row)" if inline_key is None else inline_key.python("row", names)
@@ -41,6 +43,8 @@ def fill_loop(
     put.append(f"k = {key}")
     if checks is not None:
         put = _guarded([*put, "hash(k)", *checks], single=single, positions=positions, calls=kept is None)
+    if noted is not None:
+        put.append(f"{names.bind(noted)}[k] = None")
     each = "" if single else " "
     loop = [] if single else ["for pane, firsts in panes:" if positions else "for pane in panes:"]
     first = "firsts[k] = p; " if positions else ""

@@ -24,6 +24,7 @@ from agiledart_dataflow.data.rows import Pane
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.event_time.windows import Panes
 from agiledart_dataflow.operators.base import Mishap, StateInStore
+from agiledart_dataflow.state.notes import Noted
 from agiledart_dataflow.state.open_windows import OpenWindows
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
@@ -73,8 +74,10 @@ class PaneWindow(StateInStore[OpenWindows]):
         )
         self._panes, self._firsts, self._before = self.store.panes, self.store.firsts, self.store.before
         self._uncompacted = 0
+        self._notes_keys = False
         self.current: tuple[Any, ...] = ()
         self._forget_current()
+        self._key_of = key_of
         self._fill = self._made(key_of)
         self._closing = closing(self._kept) if self._kept is not None and self._kept.values else None
 
@@ -87,11 +90,19 @@ class PaneWindow(StateInStore[OpenWindows]):
             inline_key=key_of if hasattr(key_of, "python") else None,
             inline_values=[value if hasattr(value, "python") else None for value in values],
             checks=None if self._mishap is None else () if self._kept is None else fitness(self._kept),
+            noted=self.store.notes.keys if self._notes_keys else None,
         )
         made: dict[str, Any] = {}
         exec(compile(text, f"<stage {self.name}>", "exec"), made)  # our own text: users' code is called, not pasted
         fill: Fill = made["make"](key_of, self._aggregator.add, self._aggregator.create, *values, *names.values())
         return fill
+
+    def noted(self) -> Noted | None:
+        """From the first time on its loop notes keys; what was open in it before is told whole."""
+        if not self._notes_keys:
+            self._notes_keys = True
+            self._fill = self._made(self._key_of)
+        return self.store.noted()
 
     def run(self, rows: list[Any], order: Order, mark: Position) -> tuple[list[Any], Order]:
         """Take rows; put out the panes of the windows that have ended at the mark."""
@@ -115,6 +126,7 @@ class PaneWindow(StateInStore[OpenWindows]):
                 else:
                     self._close(end, out, at)
             self._forget_current()
+            self.store.notes.bound(len(self.store))
             self.counts.rows_out += len(out)
         return out, at
 
@@ -191,6 +203,7 @@ class PaneWindow(StateInStore[OpenWindows]):
             rest = self._panes[end] = self._new_pane()
             rest.update((key, pane[key]) for key in later)
             self._firsts[end] = later
+            self.store.anew(end)
             if kept := {key: before[key] for key in later if key in before}:
                 self._before[end] = kept
 
@@ -235,12 +248,15 @@ class PaneWindow(StateInStore[OpenWindows]):
         kept = self._kept
         if kept is None or self._counts_only:
             return
+        notes = self.store.notes
         for end, pane in self._panes.items():
             before = self._before.setdefault(end, {})
             for key, flat in pane.items():
                 if len(flat) >= LONG * len(kept.values):
                     before.setdefault(key, Compact(len(kept.values))).take(flat, kept)
                     flat.clear()
+                    if notes.is_kept:
+                        notes.keys[key] = None
 
     def _plain(self, state: Any, compact: Compact | None) -> Any:
         if self._kept is None:

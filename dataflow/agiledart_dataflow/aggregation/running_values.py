@@ -20,6 +20,7 @@ from agiledart_dataflow.operators.base import Mishap, StateInStore
 from agiledart_dataflow.operators.loop_text import Names
 from agiledart_dataflow.operators.segments import FEW_ROWS
 from agiledart_dataflow.state.entries import Entry
+from agiledart_dataflow.state.notes import Noted
 from agiledart_dataflow.state.store import KeyedStore
 from agiledart_kernel.errors import AgileDartError
 
@@ -51,9 +52,22 @@ class RunningValues(StateInStore[KeyedStore]):
         self._named = named
         self._mishap = mishap
         self._refused: list[tuple[Exception, Any, int]] = []
-        text = RunningText(named.kept, named.kinds, saves=store.saves)
-        self._over_rows = self._made_rows(text, key_of)
+        self._key_of = key_of
+        self._make_loops()
+
+    def _make_loops(self) -> None:
+        store = self.store
+        text = RunningText(self._named.kept, self._named.kinds, saves=store.saves)
+        self._over_rows = self._made_rows(text, self._key_of)
         self._over_lists = self._compiled(text.over_lists())(store.get, store.save, Entry)
+
+    def noted(self) -> Noted | None:
+        """From the first time on its loops look keys up in the way that notes them."""
+        before = self.store.get
+        keys = self.store.noted()
+        if self.store.get != before:
+            self._make_loops()
+        return keys
 
     def _made_rows(self, text: RunningText, key_of: Callable[[Any], Any]) -> Any:
         names = Names()

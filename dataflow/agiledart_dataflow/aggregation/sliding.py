@@ -16,6 +16,7 @@ from agiledart_dataflow.data.position import Position, end_of_time
 from agiledart_dataflow.data.rows import Change
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.operators.base import Mishap, Output
+from agiledart_dataflow.state.notes import Changes, Noted
 from agiledart_dataflow.state.parting import PartedState
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
@@ -81,12 +82,15 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
         key_of, aggregator = self._key_of, self._aggregator
         add, result = aggregator.add, aggregator.result
         mishap, refused = self._mishap, 0
+        noted = self.notes.keys if self.notes.is_kept else None
         for row, position in zip(rows, positions, strict=True):
             if leaving and leaving[0][0] <= position:
                 self._leave(position, out, at)
             try:
                 key = key_of(row)
                 window = windows.get(key)
+                if noted is not None:
+                    noted[key] = None
                 state = add(aggregator.create() if window is None else window.state, row)
                 try:
                     value = result(state)
@@ -113,6 +117,7 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
             out.append(Change(key, value, row))
             at.append(position + _ENTERS)
         self._leave(end_of_time(mark), out, at)  # no time passes after the last record: END_OF_INPUT empties no window
+        self.notes.bound(len(windows))
         self.counts.rows_in += len(rows)
         self.counts.rows_out += len(out)
         self.counts.taken += len(rows) - refused
@@ -121,8 +126,11 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
     def _leave(self, until: Position, out: list[Any], at: list[Position]) -> None:
         """Let rows leave whose time has come."""
         leaving, windows, aggregator = self._leaving, self._windows, self._aggregator
+        noted = self.notes.keys if self.notes.is_kept else None
         while leaving and leaving[0][0] <= until:
             position, key, row = leaving.popleft()
+            if noted is not None:
+                noted[key] = None
             window = windows[key]
             window.size -= 1
             if not window.size:
@@ -177,6 +185,39 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
             for until, key, row in self._leaving:
                 rows_of[key].append((until, row))
         return parts
+
+    def changes(self, keys: Noted) -> Changes:
+        """The keys' windows; of those that are gone none of the rows."""
+        self._settle()
+        rows_of: dict[Any, _Rows] = {key: [] for key in keys}
+        if self._keeps_rows:
+            for key in keys:
+                window = self._windows.get(key)
+                rows_of[key] = [] if window is None else list(window.rows.items())
+        else:
+            for until, key, row in self._leaving:
+                if key in rows_of:
+                    rows_of[key].append((until, row))
+        groups: dict[int, list[Any]] = {}
+        for key, rows in rows_of.items():
+            window = self._windows.get(key)
+            state = self._aggregator.create() if window is None else window.state
+            groups.setdefault(self.group_of[key], []).append((key, self._aggregator.to_plain(state), rows))
+        return Changes([(group, self._codec.encode(groups[group])) for group in sorted(groups)])
+
+    def apply(self, changes: Changes) -> None:
+        decoded = [(group, self._codec.decode(data)) for group, data in changes.groups]
+        touched = dict.fromkeys(key for _, entries in decoded for key, *_ in entries)
+        self._settle()
+        kept = [one for one in self._leaving if one[1] not in touched]
+        self._leaving.clear()
+        self._leaving.extend(kept)
+        for key in touched:
+            self._windows.pop(key, None)
+        for group, entries in decoded:
+            self._put(group, [entry for entry in entries if entry[2]])
+        self._index, self._moved = None, True
+        self.notes.lose()
 
     def _entries(self, part: dict[Any, _Rows]) -> Iterable[Any]:
         for key, rows in part.items():

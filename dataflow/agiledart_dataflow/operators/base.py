@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.state.groups import Division, State, Store, WithoutRest
+from agiledart_dataflow.state.notes import Changes, Noted
 
 S = TypeVar("S", bound=Store)
 
@@ -59,3 +60,12 @@ class StateInStore(WithoutRest, Generic[S]):
 
     def drop_group(self, group: int) -> None:
         self.store.drop_group(group)
+
+    def noted(self) -> Noted | None:
+        return self.store.noted()
+
+    def changes(self, keys: Noted) -> Changes:
+        return self.store.changes(keys)
+
+    def apply(self, changes: Changes) -> None:
+        self.store.apply(changes)

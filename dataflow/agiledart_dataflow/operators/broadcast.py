@@ -8,6 +8,7 @@ from agiledart_dataflow.operators.base import Mishap, Output
 from agiledart_dataflow.operators.keyed import BroadcastOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
 from agiledart_dataflow.state.groups import Division
+from agiledart_dataflow.state.notes import Changes, Noted
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.state.store import KeyedStore
 
@@ -95,6 +96,15 @@ class BroadcastStep:
 
     def drop_group(self, group: int) -> None:
         self._step.drop_group(group)
+
+    def noted(self) -> Noted | None:
+        return self._step.noted()
+
+    def changes(self, keys: Noted) -> Changes:
+        return self._step.changes(keys)
+
+    def apply(self, changes: Changes) -> None:
+        self._step.apply(changes)
 
     def snapshot_rest(self) -> bytes:
         return self._codec.encode(self._step.context.shared)

@@ -58,11 +58,12 @@ class InstanceAddress(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class SavedAt(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The element with which one instance goes on, by the hash of its file."""
+    """The element with which one instance goes on, by the hash of its file; `before`: those that it rests on, a whole one first."""
 
     stage: int
     index: int
     digest: bytes
+    before: tuple[bytes, ...] = ()
 
 
 class RestoreFrom(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -36,11 +36,13 @@ from agiledart_dataflow.runtime.arrivals import Arrivals, OnlyInput, arrivals_ty
 from agiledart_dataflow.runtime.dead_letters import CANNOT_TRAVEL, Letters
 from agiledart_dataflow.runtime.error_reports import ErrorReports
 from agiledart_dataflow.runtime.handover import ChangeFailed, Joining, Left, has_ended_channels
+from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.merge import Merge, merge_type, typed_rows
 from agiledart_dataflow.runtime.one_input import OneInput, merge_of
 from agiledart_dataflow.runtime.outbox import Emit, Outbox
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.state.groups import NO_STATE, Saved, State, put_back, saved
+from agiledart_dataflow.state.notes import Increment
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, record_in, user_code_error
 from agiledart_kernel.errors import AgileDartError, LocalProtocolError, OperationFailed
 
@@ -94,6 +96,7 @@ class Instance:
         programs: the topology with the plans that may hold behind barriers to come, by their names.
         on_stop: told when its term has come to where it ends, before it saves itself.
         left: what it leaves behind; None as long as its term goes on.
+        increments: where an element need not be whole; who keeps elements puts it in.
         change_passed: a barrier has brought another plan; whoever takes note of it takes it back.
 
     Raises:
@@ -101,6 +104,8 @@ class Instance:
         OperationFailed: from `work`, when a sink could not be written; names the step.
         RemoteProtocolError: from `offer`, when a batch breaks the order; the sender is at fault.
     """
+
+    increments: Increments | None = None
 
     def __init__(
         self,
@@ -487,7 +492,7 @@ class Instance:
         if ends or self.on_barrier is not None:
             parts = self._parts_of_snapshot(barrier)
             if self.on_barrier is not None:
-                self.on_barrier(barrier, _encoded(parts), change)
+                self.on_barrier(barrier, self._element(barrier, parts, is_last=ends), change)
         self._outbox.send_barrier(barrier, emit, change)
         if ends:
             self.left = parts
@@ -533,24 +538,49 @@ class Instance:
         """State, queues, marks and counts; between two calls of `work`. `barrier`: as of this one, which has just passed."""
         return _encoded(self._parts_of_snapshot(barrier))
 
+    def onto(self, barrier: int) -> bytes:
+        """The element on which that of a barrier rests; empty: it is whole."""
+        return b"" if self.increments is None else self.increments.onto(barrier)
+
+    def _element(self, barrier: int, parts: Left, *, is_last: bool) -> bytes:
+        """What a barrier's element says. What is handed over is whole: who takes it parts it in another way."""
+        if self.increments is None or is_last:
+            return _encoded(parts)
+        return _encoded(parts, self.increments.at(barrier))
+
     def _parts_of_snapshot(self, barrier: int) -> Left:
         counts = [msgspec.structs.replace(one) for one in self._counts.values()]
         entered = self._inbox.snapshot(barrier)
         return Left(self.index, entered, self.state, self._outbox.snapshot(), self._mark, counts)
 
-    def restore(self, snapshot: bytes) -> None:
+    def restore(self, snapshot: bytes, *increments: bytes) -> None:
         """Go back to a snapshot of an instance of the same stage, index and plan.
+
+        Args:
+            snapshot: a whole one.
+            increments: what changed behind it, in the order of their barriers; the last one is where it goes on.
 
         Raises msgspec.MsgspecError for another's, `StateFormatError` for one whose state the code cannot read.
         """
         before = self.left_in(self.index, snapshot)
-        self._enter(before.entered)
-        self._outbox.restore(before.sent)
-        self._mark = before.mark
         assert isinstance(before.state, Saved)
-        put_back(self.state, before.state)
-        for counts, then in zip(self._counts.values(), before.counts, strict=True):
+        last, rest, changes = before, before.state.rest, []
+        for raw in increments:
+            last, increment = self._increment_in(raw)
+            rest = increment.rest
+            changes.append(increment.changes)
+        self._enter(last.entered)
+        self._outbox.restore(last.sent)
+        self._mark = last.mark
+        put_back(self.state, Saved(before.state.groups, rest))
+        for one in changes:
+            self.state.apply(one)
+        for counts, then in zip(self._counts.values(), last.counts, strict=True):
             counts.become(then)
+
+    def _increment_in(self, raw: bytes) -> tuple[Left, Increment]:
+        entered, increment, sent, mark, counts = self._decoded(raw, Increment)
+        return Left(self.index, entered, NO_STATE, sent, mark, counts), increment
 
     def left_in(self, index: int, snapshot: bytes) -> Left:
         """What an instance of this stage left behind that was saved at its last barrier. Raises as `restore`.
@@ -559,17 +589,20 @@ class Instance:
             index: which one, within its term.
             snapshot: of it.
         """
+        return Left(index, *self._decoded(snapshot, Saved))
+
+    def _decoded(self, snapshot: bytes, state: Any) -> tuple[Any, Any, Any, Position, list[StepCounts]]:
         joins = self._program.joins(self.stage)
         row = msgspec.Raw if joins else self._program.input_type(self.stage)
         order: Any = list[int] | None
         inbox = merge_type(row) if isinstance(self._inbox, Merge) else arrivals_type(row, order)
         outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
-        kind = generic(tuple, inbox, Saved, outbox, Position, list[StepCounts])
-        entered, state, sent, mark, counts = msgspec.msgpack.Decoder(kind).decode(snapshot)
+        kind = generic(tuple, inbox, state, outbox, Position, list[StepCounts])
+        entered, found, sent, mark, counts = msgspec.msgpack.Decoder(kind).decode(snapshot)
         if joins:
             edges = self._program.plan.incoming(self.stage)
             entered = typed_rows(entered, {edge.index: self._program.row_type(edge.index) for edge in edges})
-        return Left(index, entered, state, sent, mark, counts)
+        return entered, found, sent, mark, counts
 
     def take_over(self, left: Sequence[Left]) -> None:
         """Begin where the instances of the term before have stopped: all those that `owners_before` names.
@@ -593,9 +626,10 @@ class Instance:
         self._inbox.restore(entered)
 
 
-def _encoded(parts: Left) -> bytes:
+def _encoded(parts: Left, instead: Saved | Increment | None = None) -> bytes:
     _, entered, state, sent, mark, counts = parts
-    return _ENCODER.encode((entered, state if isinstance(state, Saved) else saved(state), sent, mark, counts))
+    told = instead or (state if isinstance(state, Saved) else saved(state))
+    return _ENCODER.encode((entered, told, sent, mark, counts))
 
 
 _ENCODER = msgspec.msgpack.Encoder()

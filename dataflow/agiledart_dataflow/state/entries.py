@@ -46,6 +46,8 @@ Timer = tuple[Position, Any, Any, str]
 
 PlainEntry = tuple[Any, bool, Any, int, int, dict[str, NamedTimer]]
 PlainGroup = tuple[list[PlainEntry], list[Timer]]
+PlainChanges = tuple[list[PlainEntry], list[Any], list[Timer]]
+"""(entries, keys that are gone, all timers of both)."""
 
 
 class EntryCodec:
@@ -72,6 +74,9 @@ class EntryCodec:
         timer = generic(tuple, Position, key_type, Any, str)
         self._entry_codec = PlainCodec(step, lambda: entry)
         self._group_codec = PlainCodec(step, lambda: generic(tuple, generic(list, entry), generic(list, timer)))
+        self._changes_codec = PlainCodec(
+            step, lambda: generic(tuple, generic(list, entry), generic(list, key_type), generic(list, timer))
+        )
         self._timer_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(timer)
 
     def plain(self, key: Any, entry: Entry) -> PlainEntry:
@@ -106,16 +111,33 @@ class EntryCodec:
         try:
             return self._group_codec.encode(([self.plain(key, entry) for key, entry in entries.items()], timers))
         except Exception:
-            for key, entry in entries.items():
-                self.encode(key, entry)  # raises for the key at fault
-            for timer in timers:
-                self.encode_timer(timer)
+            self._find_fault(entries, timers)
             raise
+
+    def _find_fault(self, entries: Mapping[Any, Entry], timers: list[Timer]) -> None:
+        for key, entry in entries.items():
+            self.encode(key, entry)  # raises for the key at fault
+        for timer in timers:
+            self.encode_timer(timer)
 
     def decode_group(self, data: bytes) -> PlainGroup:
         """Entries and timers of a key group as plain data. Raises `StateFormatError`."""
         group: PlainGroup = self._group_codec.decode(data)
         return group
+
+    def encode_changes(self, entries: Mapping[Any, Entry], gone: list[Any], timers: list[Timer]) -> bytes:
+        """The bytes of some keys of a group and of their timers. Raises as `encode_group` does."""
+        try:
+            plain = [self.plain(key, entry) for key, entry in entries.items()]
+            return self._changes_codec.encode((plain, gone, timers))
+        except Exception:
+            self._find_fault(entries, timers)
+            raise
+
+    def decode_changes(self, data: bytes) -> PlainChanges:
+        """What `encode_changes` was given, as plain data. Raises `StateFormatError`."""
+        changes: PlainChanges = self._changes_codec.decode(data)
+        return changes
 
     def encode_timer(self, timer: Timer) -> bytes:
         """The bytes of a timer; they never leave the store that wrote them. Raises as `encode` does, for its payload."""

@@ -5,6 +5,7 @@ One protocol for all operators, on which snapshots, recovery, and the parting an
 
 from typing import Final, Literal, NamedTuple, NoReturn, Protocol
 
+from agiledart_dataflow.state.notes import Changes, Noted, Unnoted
 from agiledart_kernel.errors import LocalProtocolError
 
 Division = Literal["by group", "whole", "none"]
@@ -43,6 +44,18 @@ class KeyGroups(Protocol):
 
     def drop_group(self, group: int) -> None:
         """Forget a group, its timers with it; nothing when nothing is held of it."""
+        ...
+
+    def noted(self) -> Noted | None:
+        """Keys that may have changed since this was asked last; None: nobody knows, so only a whole snapshot tells."""
+        ...
+
+    def changes(self, keys: Noted) -> Changes:
+        """What has become of keys. `keys`: all that was noted since a snapshot, so that with it they make the present state."""
+        ...
+
+    def apply(self, changes: Changes) -> None:
+        """Go on from that snapshot, which has been put back, to the state of which these are. Raises as `restore_group` does."""
         ...
 
 
@@ -105,7 +118,7 @@ class WithoutRest:
             raise LocalProtocolError(f"{type(self).__name__} keeps nothing but what belongs to a key")
 
 
-class WithoutGroups:
+class WithoutGroups(Unnoted):
     """For a state that cannot be parted: there are no groups to ask for."""
 
     division: Division = "whole"

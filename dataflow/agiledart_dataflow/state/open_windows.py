@@ -1,10 +1,14 @@
 """`OpenWindows`: what is kept of each (window, key) until the window closes, by key group when asked."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.data.schema import generic
+from agiledart_dataflow.state.notes import Changes, Noted
 from agiledart_dataflow.state.parting import PartedState
 from agiledart_dataflow.state.plain_codec import PlainCodec
 
@@ -13,6 +17,16 @@ Windows = list[tuple[int, list[tuple[Any, Position | None, Any]]]]
 
 WindowEntry = tuple[Any, int, Position, Any]
 """(key, end, position of its first row or (number of the key in its window,), plain state): of a key group."""
+
+_ENDS: msgspec.msgpack.Decoder[list[int]] = msgspec.msgpack.Decoder(list[int])
+
+
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """Noted beside keys: nothing of this window is as it was, for it was opened, or a part of it has closed."""
+
+    end: int
+
 
 _Slot = tuple[int, Any, int]
 """(end, key, number of the key in its window)."""
@@ -61,7 +75,13 @@ class OpenWindows(PartedState[list[_Slot]]):
         if pane is None:
             pane = self.panes[end] = self._new_pane()
             self.firsts[end] = {}
+            self.anew(end)
         return pane
+
+    def anew(self, end: int) -> None:
+        """Nothing that was saved of a window holds any more."""
+        if self.notes.is_kept:
+            self.notes.keys[Anew(end)] = None
 
     def windows(self) -> Windows:
         """All of them, as plain data."""
@@ -78,9 +98,42 @@ class OpenWindows(PartedState[list[_Slot]]):
         self.before.clear()
         self._ranks.clear()
         self._index, self._moved = None, True
+        self.notes.lose()
         for end, entries in windows:
             for key, first, plain in entries:
                 self._keep(end, key, first, plain)
+
+    def changes(self, keys: Noted) -> Changes:
+        """Entries of the keys in all windows, all of those of new windows; the ends of the others that are still open."""
+        self._settle()
+        groups: dict[int, list[WindowEntry]] = {}
+        kept: list[int] = []
+        for end, pane in sorted(self.panes.items()):
+            is_anew = Anew(end) in keys
+            if not is_anew:
+                kept.append(end)
+            firsts = self.firsts[end]
+            for number, key in enumerate(pane):
+                if is_anew or key in keys:
+                    first = firsts[key] if self._positions else (number,)
+                    entry = key, end, first, self._plain(end, key, pane[key])
+                    groups.setdefault(self.group_of[key], []).append(entry)
+        made = [(group, self._codec.encode(groups[group])) for group in sorted(groups)]
+        return Changes(made, msgspec.msgpack.encode(kept))
+
+    def apply(self, changes: Changes) -> None:
+        kept = frozenset(_ENDS.decode(changes.common))
+        decoded = [(group, self._codec.decode(data)) for group, data in changes.groups]
+        for end in [end for end in self.panes if end not in kept]:
+            del self.panes[end], self.firsts[end]
+            self.before.pop(end, None)
+            self._ranks.pop(end, None)
+        for group, entries in decoded:
+            for key, end, *_ in entries:
+                self.before.get(end, {}).pop(key, None)
+            self._put(group, entries)
+        self._index, self._moved = None, True
+        self.notes.lose()
 
     def _keep(self, end: int, key: Any, first: Position | None, plain: Any) -> None:
         pane = self.open(end)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from agiledart_dataflow.data.partitioning import KeyRouter
 from agiledart_dataflow.state.groups import Division, WithoutRest
+from agiledart_dataflow.state.notes import Noted, Notes
 from agiledart_dataflow.state.owner_table import EACH_ITS_OWN
 from agiledart_dataflow.state.plain_codec import PlainCodec
 
@@ -24,6 +25,7 @@ class PartedState(WithoutRest, ABC, Generic[P]):
 
     Attributes:
         group_of: key → group, remembered.
+        notes: of keys that rows and time change; the owner writes them.
     """
 
     division: ClassVar[Division] = "by group"
@@ -32,6 +34,7 @@ class PartedState(WithoutRest, ABC, Generic[P]):
         self._codec = codec
         self._index: dict[int, P] | None = None
         self._moved = False
+        self.notes = Notes()
         self.group_of = KeyRouter(EACH_ITS_OWN)
 
     def rows_come(self) -> bool:
@@ -53,6 +56,7 @@ class PartedState(WithoutRest, ABC, Generic[P]):
     def restore_group(self, group: int, data: bytes) -> None:
         entries = self._codec.decode(data)
         self.drop_group(group)
+        self.notes.lose()
         if entries:
             self._parted()[group] = self._put(group, entries)
             self._moved = True
@@ -62,6 +66,10 @@ class PartedState(WithoutRest, ABC, Generic[P]):
         if part is not None:
             self._remove(part)
             self._moved = True
+            self.notes.lose()
+
+    def noted(self) -> Noted | None:
+        return self.notes.taken()
 
     def _parted(self) -> dict[int, P]:
         if self._index is None:

@@ -1,5 +1,6 @@
 """`KeyedStore`: the entries of a keyed step, by key and key group; `MemoryStore`: all of them in memory."""
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import Any, Protocol
@@ -7,6 +8,7 @@ from typing import Any, Protocol
 from agiledart_dataflow.data.partitioning import key_group
 from agiledart_dataflow.state.entries import Entry, EntryCodec, Timer
 from agiledart_dataflow.state.groups import Store
+from agiledart_dataflow.state.notes import Changes, Noted, Notes
 
 
 class KeyedStore(Store, Protocol):
@@ -64,7 +66,8 @@ class MemoryStore:
         self._timed: dict[int, list[Timer]] | None = None
         self._waiting: list[Timer] = []  # a heap
         self._gone: dict[Any, None] = {}  # keys of groups that were dropped, whose timers are still in it
-        self.get = self._entries.get
+        self._notes = Notes()
+        self.get: Callable[[Any], Entry | None] = self._entries.get
 
     @property
     def near(self) -> list[Timer]:
@@ -81,6 +84,7 @@ class MemoryStore:
         del self._entries[key]
         if self._grouped is not None:
             del self._grouped[key_group(key)][key]
+        self._notes.bound(len(self._entries))
 
     def push(self, timer: Timer) -> None:
         self._timed = None
@@ -106,6 +110,48 @@ class MemoryStore:
             {key: self._entries[key] for key in keys}, self._timers_by_group().get(group, [])
         )
 
+    def noted(self) -> Noted | None:
+        if self.get == self._entries.get:
+            self.get = _noting(self._entries.get, self._notes.keys)
+        return self._notes.taken()
+
+    def changes(self, keys: Noted) -> Changes:
+        parts: dict[int, tuple[dict[Any, Entry], list[Any], list[Timer]]] = {}
+        place: dict[Any, tuple[dict[Any, Entry], list[Any], list[Timer]]] = {}
+        find, waiting = self._entries.get, 0
+        for key in keys:
+            part = place[key] = parts.setdefault(key_group(key), ({}, [], []))
+            entry = find(key)
+            if entry is None:
+                part[1].append(key)
+            else:
+                part[0][key] = entry
+                waiting += entry.waiting
+        if waiting:
+            for timer in sorted((one for one in self.near if one[1] in place), key=itemgetter(0)):
+                place[timer[1]][2].append(timer)
+        return Changes([(group, self._codec.encode_changes(*parts[group])) for group in sorted(parts)])
+
+    def apply(self, changes: Changes) -> None:
+        decoded = [(group, self._codec.decode_changes(data)) for group, data in changes.groups]
+        touched: dict[Any, None] = {}
+        timers: list[Timer] = []
+        for group, (entries, gone, waiting) in decoded:
+            keys = self._by_group().setdefault(group, {})
+            for key in gone:
+                self._entries.pop(key, None)
+                keys.pop(key, None)
+            for plain in entries:
+                key, entry = self._codec.entry(plain)
+                self._entries[key] = entry
+                keys[key] = touched[key] = None
+            touched.update(dict.fromkeys(gone))
+            timers += waiting
+        self._waiting = [timer for timer in self.near if timer[1] not in touched] + timers
+        heapify(self._waiting)
+        self._timed = None
+        self._notes.lose()
+
     def restore_group(self, group: int, data: bytes) -> None:
         entries, timers = self._codec.decode_group(data)
         self.drop_group(group)
@@ -130,6 +176,7 @@ class MemoryStore:
     def adopt_group(self, group: int, entries: dict[Any, Entry], timers: list[Timer]) -> None:
         """Take up what another store has given; nothing is held of the group."""
         near = self.near
+        self._notes.lose()
         self._entries.update(entries)
         self._by_group().setdefault(group, {}).update(dict.fromkeys(entries))
         for timer in timers:
@@ -138,6 +185,7 @@ class MemoryStore:
             self._timed[group] = timers
 
     def drop_group(self, group: int) -> None:
+        self._notes.lose()
         timers = self._timers_by_group().pop(group, [])
         self._gone.update((timer[1], None) for timer in timers)
         for key in self._by_group().pop(group, {}):
@@ -169,3 +217,13 @@ class MemoryStore:
                 key = timer[1]
                 self._timed.setdefault(group_of[key] if key in group_of else key_group(key), []).append(timer)
         return self._timed
+
+
+def _noting(find: Callable[[Any], Entry | None], noted: Noted) -> Callable[[Any], Entry | None]:
+    """As `find`, and the key is noted."""
+
+    def get(key: Any) -> Entry | None:
+        noted[key] = None
+        return find(key)
+
+    return get

@@ -12,11 +12,13 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 from agiledart_dataflow.data.partitioning import canonical, key_group
 from agiledart_dataflow.state.entries import Entry, EntryCodec, PlainEntry, Timer
+from agiledart_dataflow.state.notes import Changes, Noted, Notes
 from agiledart_executor.state.timer_file import TimerFile, transaction
 from agiledart_kernel.errors import OperationFailed
 
@@ -55,6 +57,7 @@ class SqliteStore:
         self._changed: dict[Any, None] = {}
         self._dropped: dict[Any, None] = {}
         self._count = 0
+        self._notes = Notes()
         with self._told():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=directory, prefix="state-", suffix=".db") as file:
@@ -86,12 +89,17 @@ class SqliteStore:
             self._count += 1
         self._changed[key] = None
         self._dropped.pop(key, None)
+        if self._notes.is_kept:
+            self._notes.keys[key] = None
 
     def drop(self, key: Any) -> None:
         del self._cached[key]
         self._changed.pop(key, None)
         self._dropped[key] = None
         self._count -= 1
+        if self._notes.is_kept:
+            self._notes.keys[key] = None
+            self._notes.bound(self._count)
         if len(self._dropped) >= self._limit:  # keys that come and go at once make no room in memory otherwise
             with self._told():
                 self._write([])
@@ -121,7 +129,61 @@ class SqliteStore:
     def drop_group(self, group: int) -> None:
         self._replace_group(group, [], [])
 
+    def noted(self) -> Noted | None:
+        return self._notes.taken()
+
+    def changes(self, keys: Noted) -> Changes:
+        parts: dict[int, tuple[dict[Any, Entry], list[Any]]] = {}
+        for key in keys:
+            entries, gone = parts.setdefault(key_group(key), ({}, []))
+            entry = self._found(key)
+            if entry is None:
+                gone.append(key)
+            else:
+                entries[key] = entry
+        with self._told():
+            made = [
+                (
+                    group,
+                    self._codec.encode_changes(
+                        entries,
+                        gone,
+                        [timer for timer in self._timers.of_group(group) if timer[1] in keys]
+                        if any(entry.waiting for entry in entries.values())
+                        else [],
+                    ),
+                )
+                for group, (entries, gone) in sorted(parts.items())
+            ]
+        return Changes(made)
+
+    def apply(self, changes: Changes) -> None:
+        for group, data in changes.groups:
+            plain, gone, timers = self._codec.decode_changes(data)
+            entries = [self._codec.entry(one) for one in plain]
+            touched = dict.fromkeys([*(key for key, _ in entries), *gone])
+            for key in gone:
+                if self.get(key) is not None:
+                    self.drop(key)
+            for key, entry in entries:
+                self.get(key)  # brings it into memory, so that it is counted once
+                self.save(key, entry)
+                self._cached[key] = entry
+            with self._told():
+                kept = [timer for timer in self._timers.of_group(group) if timer[1] not in touched]
+                self._timers.replace_group(group, sorted([*kept, *timers], key=itemgetter(0)))
+        self._notes.lose()
+
+    def _found(self, key: Any) -> Entry | None:
+        """An entry, which stays where it is."""
+        if key in self._cached or key in self._dropped:
+            return self._cached.get(key)
+        with self._told():
+            found = self._db.execute("select v from entries where g = ? and k = ?", _place(key)).fetchone()
+        return None if found is None else self._codec.decode(found[0])[1]
+
     def _replace_group(self, group: int, entries: list[PlainEntry], timers: list[Timer]) -> None:
+        self._notes.lose()
         with self._told():
             self._write(list(self._cached))
             rows = [self._row(*self._codec.entry(plain)) for plain in entries]

@@ -136,8 +136,10 @@ def in_life(
 
 def restore_from(effect: EnterLife, epoch: int) -> RestoreFrom:
     """Where the instances of this node go on."""
-    elements = tuple(SavedAt(*copy_of(saved.party), saved.chain[-1].digest) for saved in effect.saved if saved.chain)
-    return RestoreFrom(epoch, elements)
+    chains = [(saved.party, [element.digest for element in saved.chain]) for saved in effect.saved if saved.chain]
+    return RestoreFrom(
+        epoch, tuple(SavedAt(*copy_of(party), digests[-1], tuple(digests[:-1])) for party, digests in chains)
+    )
 
 
 async def bring_back(desk: Desk, run: HostedRun, effect: EnterLife, epoch: int) -> DeploymentPart:

@@ -249,7 +249,7 @@ class Recovering:
         if not is_pinned:
             length = event.size + SEAL_BYTES
             snapped = events.PartySnapped(
-                *about, event.digest, length, Saved(party), after, event.caught_up, event.ended, sum(event.ends), gaps
+                *about, event.digest, length, event.onto, after, event.caught_up, event.ended, sum(event.ends), gaps
             )
             self._step(snapped)
         else:

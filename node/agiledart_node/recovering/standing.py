@@ -123,21 +123,18 @@ def as_plain(rows: Rows) -> tuple[dict[str, object], dict[str, object]]:
 
 
 def saved_elements(value: Value, name_of: Callable[[NodeId], str]) -> tuple[dict[str, object], ...]:
-    """What each instance saved for the committed epoch and the one before it, as it travels; `stage` is a number of the plan."""
-    found: list[dict[str, object]] = []
-    for saved in (*value.before, *value.saved):
-        host = next((each.host.node for each in value.plan.assignments if each.party == saved.party), None)
-        found += [
-            {
-                "stage": saved.party.stage,
-                "index": saved.party.index,
-                "node": name_of(host) if host is not None else "",
-                "epoch": element.snapshot.epoch,
-                "life": element.snapshot.life,
-                "bytes": element.length,
-                "needs": element.m if any(element.holders) else 0,
-                "holders": [name_of(holder) for holder in element.holders if holder],
-            }
-            for element in saved.chain
-        ]
-    return tuple(found)
+    """What each instance saved that the committed epoch or the one before it needs; `stage` is a number of the plan."""
+    hosts = {each.party: name_of(each.host.node) for each in value.plan.assignments}
+    return tuple(
+        {
+            "stage": party.stage,
+            "index": party.index,
+            "node": hosts.get(party, ""),
+            "epoch": element.snapshot.epoch,
+            "life": element.snapshot.life,
+            "bytes": element.length,
+            "needs": element.m if any(element.holders) else 0,
+            "holders": [name_of(holder) for holder in element.holders if holder],
+        }
+        for (party, _), element in value.needed.items()
+    )

@@ -422,7 +422,7 @@ class CheckpointsBody(Body, frozen=True):
     Args:
         state: of the application.
         recovery, epoch: as in `status`; null when nobody coordinates it.
-        elements: of the committed epoch and the one before it.
+        elements: that the committed epoch and the one before it need; one may rest on others of its instance.
         kept: checkpoints of it that outlive its runs, or the one that was asked for by its name.
     """
 

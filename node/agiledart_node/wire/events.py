@@ -138,6 +138,7 @@ class InstancePrepared(Event, frozen=True, gc=False):
         after: name of the plan behind the barrier; empty when it carried no change.
         caught_up: its inputs have come as far again as when it was saved that it was restored from.
         gaps: (stage, term, nanoseconds) for which rows to a stage stood still at its last change, as this instance saw it.
+        onto: the committed element that this one rests on; empty: it is whole.
     """
 
     application: str
@@ -153,6 +154,7 @@ class InstancePrepared(Event, frozen=True, gc=False):
     after: bytes = b""
     caught_up: bool = True
     gaps: tuple[tuple[int, int, int], ...] = ()
+    onto: bytes = b""
 
 
 class InstanceUnprepared(Event, frozen=True, gc=False):

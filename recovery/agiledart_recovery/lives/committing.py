@@ -203,7 +203,7 @@ class Committing:
             plan=done.plan,
             committed=snapshot,
             parts=tuple(parts.values()),
-            saved=tuple(answer.saved for answer in done.answers.values()),
+            saved=tuple(value.with_known(answer.saved) for answer in done.answers.values()),
             before=value.saved,
             state=State.FINISHED if done.is_last else State.RUNNING,
             outgoing=(),

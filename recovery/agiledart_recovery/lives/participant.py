@@ -268,8 +268,8 @@ class Participant:
 
     def on_snapped(self, event: PartySnapped) -> None:
         """The element of a party that may move is on the local disk: now to its holders."""
-        if not self._takes(event.snapshot):
-            return
+        if not self._takes(event.snapshot) or self._chain_to(event) is None:
+            return  # what it rests on is needed by nobody any more: the epoch is passed over
         config = self._desk.config
         reachable = [peer for peer in self._desk.room if self._desk.can_reach(peer.node)]
         where = spread(self._desk.me, reachable, event.length, config.m, config.k)
@@ -295,7 +295,8 @@ class Participant:
 
     def _settled(self, event: PartySnapped, saving: Saving, wanted: int) -> None:
         self._saving.pop((event.party, event.snapshot), None)
-        if not self._takes(event.snapshot):
+        before = self._chain_to(event)
+        if not self._takes(event.snapshot) or before is None:
             return
         if saving.outcome is not Outcome.SAFE:
             if event.has_ended:
@@ -307,8 +308,14 @@ class Participant:
         element = saving.element
         if sum(1 for holder in element.holders if holder) < wanted:
             self._desk.observe(ElementDegraded(self.run, event.party, element.survives))
-        chain = (*event.saved.chain, element)[-MAX_CHAIN:]
-        self._prepare(event, Saved(event.party, chain), event.offset)
+        self._prepare(event, Saved(event.party, (*before, element)), event.offset)
+
+    def _chain_to(self, event: PartySnapped) -> tuple[Element, ...] | None:
+        """What an element rests on; None when that is not kept, or the chain would be too long."""
+        if not event.onto:
+            return ()
+        chain = () if self.value is None else self.value.chain_to(event.party, event.onto)
+        return chain if 0 < len(chain) < MAX_CHAIN else None
 
     def _takes(self, snapshot: Snapshot) -> bool:
         """Nothing of another life counts."""

@@ -50,7 +50,7 @@ class PartySnapped(Event, frozen=True, gc=False):
     """The element of a party that may move is on the local disk for a barrier; fragments of it are to be sent.
 
     Args:
-        saved: earlier elements that this one needs.
+        onto: digest of the committed element that this one rests on; empty: it is whole.
         has_ended: there was no barrier but the end; the element is named by the epoch *above* the last barrier that was passed.
         gaps: as `wire.Prepared` has them.
     """
@@ -60,7 +60,7 @@ class PartySnapped(Event, frozen=True, gc=False):
     snapshot: Snapshot
     digest: bytes
     length: int
-    saved: Saved
+    onto: bytes = b""
     after: Plan | None = None
     is_caught_up: bool = True
     has_ended: bool = False

@@ -251,6 +251,17 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
             found.append("an epoch of a life to come is committed")
         return found
 
+    def chain_to(self, party: Party, digest: bytes) -> tuple[Element, ...]:
+        """The chain of a party that ends with this element, as far as the last two committed epochs have one."""
+        chains = (saved.chain for saved in (*self.saved, *self.before) if saved.party == party and saved.chain)
+        return next((chain for chain in chains if chain[-1].digest == digest), ())
+
+    def with_known(self, saved: Saved) -> Saved:
+        """The same, with the holders that the register knows of elements that were saved before."""
+        known = self.needed
+        chain = tuple(known.get((saved.party, element.snapshot), element) for element in saved.chain)
+        return msgspec.structs.replace(saved, chain=chain)
+
     def may_be_told_by(self, node: NodeId) -> bool:
         """Whether a node may say that this is in the register: only voters may."""
         return any(voter.peer.node == node for voter in (*self.voters, *self.outgoing))

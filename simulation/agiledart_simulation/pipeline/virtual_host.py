@@ -16,6 +16,7 @@ from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire.events import Booted, LifeBroken, PartyPrepared, PartySnapped
 from agiledart_recovery.wire.names import Party, Snapshot
 from agiledart_recovery.wire.value import Assignment, Element, Plan, Saved
+from agiledart_simulation.pipeline.chains import Chains, WrongChain, built, whole
 from agiledart_simulation.pipeline.disk import Disk, SourceLog
 from agiledart_simulation.pipeline.engine import Engine
 from agiledart_simulation.pipeline.parties import Source, Stage, joined
@@ -42,8 +43,8 @@ class Surroundings(Protocol):
         """Whether the outside world has brought forth a row of this number at a source yet."""
         ...
 
-    def fetch(self, host: "RecoveryHost", saved: Saved) -> bytes | None:
-        """The newest element of a party, from as many fragments as it needs."""
+    def fetch(self, host: "RecoveryHost", party: Party, element: Element) -> bytes | None:
+        """An element of a party, from as many fragments as it needs."""
         ...
 
     def store(self, host: "RecoveryHost", effect: asked.SendFragment) -> None:
@@ -74,6 +75,7 @@ class RecoveryHost:
         self.me, self.disk, self.world, self.random = me, disk, world, random
         self.machine = RecoveryMachine(me, config, random, observer)
         self.engine: Engine | None = None
+        self.chains = Chains()
         self.now = Instant(0)
         self.out: list[Effect] = []
 
@@ -200,11 +202,27 @@ class RecoveryHost:
             self._carry_out(after)
 
     def _element(self, saved: Saved) -> bytes | None:
-        return self.disk.elements.get((saved.party, saved.snapshot)) or self.world.fetch(self, saved)
+        """The state that a chain of elements says, in their order."""
+        state = b""
+        for element in saved.chain:
+            raw = self.disk.elements.get((saved.party, element.snapshot)) or self.world.fetch(
+                self, saved.party, element
+            )
+            if raw is None:
+                return None
+            try:
+                state = built(state, raw)
+            except WrongChain as error:
+                self.world.wrong(f"V2: {saved.party}: {error}")
+                return None
+        if len(saved.chain) > 1:
+            self.world.reached("restored from a chain")
+        return state
 
     def _enter(self, effect: asked.EnterLife) -> None:
         """End what runs; cut the part of the sink; restore."""
         self.engine = None
+        self.chains = Chains()
         ends = [end.offset for end in effect.ends]
 
         def cut() -> None:
@@ -262,6 +280,7 @@ class RecoveryHost:
             log = disk.logs.get(saved.party)
             if log is not None and saved.position:
                 log.trimmed = max(log.trimmed, int(saved.position))
+            self.chains.committed(saved.party, saved.snapshot)
         if self.engine is not None:
             self.engine.committed(value.plan)
         needed = value.needed
@@ -307,14 +326,18 @@ class RecoveryHost:
         self, engine: Engine, stage: Stage, snapshot: Snapshot, raw: bytes, after: Plan | None, *, has_ended: bool
     ) -> None:
         """A stage's element goes to the local disk, then to its holders."""
-        key = (stage.party, snapshot)
+        key, onto = (stage.party, snapshot), b""
+        if has_ended or after is not None:
+            raw = whole(raw)
+        else:
+            raw, onto = self.chains.saved(stage.party, snapshot, raw)
         event = PartySnapped(
             engine.run,
             stage.party,
             snapshot,
             sha256(raw).digest(),
             self.world.element_bytes,
-            Saved(stage.party),
+            onto,
             after,
             stage.is_caught_up,
             has_ended,
@@ -338,6 +361,7 @@ class RecoveryHost:
         One that may move has one input, so nothing waits there.
         """
         is_pinned, key = stage.mine.is_pinned, (stage.party, snapshot)
+        raw = whole(raw)
         chain = (Element(snapshot, sha256(raw).digest(), len(raw), 1, ()),) if is_pinned else ()
         event = PartyPrepared(engine.run, stage.party, snapshot, Saved(stage.party, chain), end, after, True, has_ended)
 

@@ -21,7 +21,7 @@ from agiledart_recovery.wire.effects import FragmentKey, SendFragment
 from agiledart_recovery.wire.events import FoundRun, HostBack, HostLost, MakeSeat, RoomSeen
 from agiledart_recovery.wire.messages import RecoveryMessage
 from agiledart_recovery.wire.names import NOTHING_SAVED, Party, Voter
-from agiledart_recovery.wire.value import Assignment, Plan, Role, Saved, State, Value
+from agiledart_recovery.wire.value import Assignment, Element, Plan, Role, State, Value
 from agiledart_simulation.checkers.recovery import RecoveryLedger
 from agiledart_simulation.pipeline.disk import Disk
 from agiledart_simulation.pipeline.pipeline_messages import Frame, FrameAck
@@ -324,12 +324,11 @@ class RecoveryRun:
         there, network = self.world.nodes[b], self.world.network
         return there.is_up and self.world.now >= there.paused_until and not network.is_cut(a, b)
 
-    def fetch(self, host: RecoveryHost, saved: Saved) -> bytes | None:
+    def fetch(self, host: RecoveryHost, party: Party, element: Element) -> bytes | None:
         """Any m fragments are enough."""
-        element = saved.chain[-1]
         found: list[bytes] = []
         for index, holder in enumerate(element.holders):
-            key = FragmentKey(RUN, saved.party, element.snapshot, index)
+            key = FragmentKey(RUN, party, element.snapshot, index)
             if holder and self._reaches(host.me.node, holder) and key in self.disks[holder].fragments:
                 found.append(self.disks[holder].fragments[key])
         if len(found) < element.m:
@@ -407,6 +406,7 @@ REACHED = (
     "changed plan",
     "two coordinators",
     "rebuilt from m",
+    "restored from a chain",
     "degraded",
     "overtaken",
 )

@@ -153,7 +153,7 @@ def test_the_element_of_an_end_is_saved_again_until_it_is_safe() -> None:
     made.step(RoomSeen((peer(6), peer(7))), ZERO)
     told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1)))
     told(made, peer(1), wire.Start(RUN, 1))
-    end = PartySnapped(RUN, party, Snapshot(1, 4), b"hash", 10, Saved(party), has_ended=True)
+    end = PartySnapped(RUN, party, Snapshot(1, 4), b"hash", 10, has_ended=True)
     for attempt in range(2):
         effects = (
             made.step(end, ZERO) if not attempt else made.step(TimerFired((RUN, "save", party, Snapshot(1, 4))), ZERO)

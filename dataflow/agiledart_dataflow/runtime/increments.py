@@ -1,0 +1,112 @@
+"""What an instance says of its state at a barrier: all of it, or what has changed since an element that is committed.
+
+    no base      every element is whole, until one of them is committed: that is the base
+    a base       changes since it, as one link more of its chain; whole where that would not pay, or the chain is long enough
+    committed    the element of that barrier is the base, and what had changed before it is forgotten: not earlier, so nothing is
+                 lost with an epoch that is never committed
+
+Lists of changed keys lie by barrier. What changed since the base is in all of them, whatever became of the epochs between.
+Source: recovery specification §11.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from agiledart_dataflow.state.groups import Saved, State, saved
+from agiledart_dataflow.state.notes import MAX_NOTED, Changes, Increment, Noted
+
+LEAST: Final = 64 << 10
+"""Bytes of a state that is always saved whole: a chain of small files would cost more than it spares."""
+
+MAX_LINKS: Final = 11
+"""Elements of a chain: a whole one and ten that say what has changed."""
+
+WORTH: Final = 0.5
+"""Of a whole one's size what all changes behind it may have: so no more than one and a half of it is ever fetched."""
+
+MAX_SINCE: Final = 4
+"""Epochs in a row that nobody committed, after which the next is whole: whoever was to take up the changes may never."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """An element of a barrier: which one it rests on, how many its chain has, the sizes of the first and of those behind it."""
+
+    onto: bytes
+    links: int
+    whole: int
+    changed: int
+    digest: bytes = b""
+
+
+class Increments:
+    """Of one instance.
+
+    Args:
+        state: of its operator.
+        least: bytes of a whole one from which on increments pay.
+    """
+
+    def __init__(self, state: State, least: int = LEAST) -> None:
+        self._state, self._least = state, least
+        self._lists: dict[int, Noted] = {}
+        self._open: dict[int, _Link] = {}
+        self._base: tuple[int, _Link] | None = None
+
+    def at(self, barrier: int) -> Saved | Increment:
+        """The state as of a barrier, for an element whose `onto` says what it rests on."""
+        noted = self._state.noted()
+        if noted is None:
+            self._base, self._lists = None, {}  # nobody knows what has changed since
+        else:
+            self._lists[barrier] = noted
+        made = self._increment(barrier)
+        if made is not None:
+            return made
+        state = saved(self._state)
+        self._open[barrier] = _Link(b"", 1, sum(len(data) for _, data in state.groups), 0)
+        return state
+
+    def onto(self, barrier: int) -> bytes:
+        """The element that this barrier's rests on; empty: it is whole."""
+        link = self._open.get(barrier)
+        return b"" if link is None else link.onto
+
+    def written(self, barrier: int, digest: bytes) -> None:
+        """An element is on the disk."""
+        link = self._open.get(barrier)
+        if link is not None:
+            self._open[barrier] = replace(link, digest=digest)
+
+    def committed(self, barrier: int) -> None:
+        """The epoch of a barrier is committed, with this instance's element of it."""
+        link = self._open.get(barrier)
+        if link is None or not link.digest:
+            return  # of a life before, or told again
+        self._base = barrier, link
+        self._open = {one: each for one, each in self._open.items() if one > barrier}
+        self._lists = {one: each for one, each in self._lists.items() if one > barrier}
+
+    def _increment(self, barrier: int) -> Increment | None:
+        """What has changed since the base, where there is one and it pays."""
+        if self._base is None:
+            return None
+        since, base = self._base
+        keys: Noted = {}
+        for number in sorted(self._lists):
+            keys.update(self._lists[number])
+        if len(keys) > MAX_NOTED + 2 * base.whole:  # a byte is the least that a key takes
+            self._base, self._lists = None, {}
+            return None
+        if base.whole < self._least or base.links >= MAX_LINKS or barrier - since > MAX_SINCE:
+            return None
+        changes = self._state.changes(keys)
+        size = base.changed + _size(changes)
+        if size > WORTH * base.whole:
+            return None
+        self._open[barrier] = _Link(base.digest, base.links + 1, base.whole, size)
+        return Increment(changes, self._state.snapshot_rest())
+
+
+def _size(changes: Changes) -> int:
+    return sum(len(data) for _, data in changes.groups) + len(changes.common)

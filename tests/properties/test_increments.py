@@ -1,0 +1,284 @@
+"""Increments: whatever is changed, committed and lost, a chain of elements restores what one whole element would have restored."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agiledart_dataflow.aggregation import panes
+from agiledart_dataflow.aggregation.sliding import SlidingWindow
+from agiledart_dataflow.operators.base import Operator
+from agiledart_dataflow.runtime import increments
+from agiledart_dataflow.runtime.increments import Increments
+from agiledart_dataflow.runtime.program import Program
+from agiledart_dataflow.state.entries import EntryCodec
+from agiledart_dataflow.state.groups import Saved, put_back, saved
+from agiledart_dataflow.state.notes import Increment, Notes
+from agiledart_dataflow.state.open_windows import OpenWindows
+from agiledart_dataflow.state.store import MemoryStore
+from agiledart_executor.state.sqlite_store import SqliteStore
+from agiledart_kernel.randomness import RandomStream
+from tests.conformance.operator_cases import Case
+from tests.conformance.test_operators import ROWS
+from tests.properties.test_key_groups import ALL_CASES, Input, Line, fed, operators, recorded
+from tests.reference.rows import Row
+
+SEEDS = st.integers(0, 1_000_000)
+Restore = Callable[[Operator, bytes, list[bytes]], None]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything pays, and what is kept of windows is compacted soon."""
+    monkeypatch.setattr(increments, "WORTH", 1e9)
+    monkeypatch.setattr(panes, "COMPACT_EVERY", 3)
+    monkeypatch.setattr(panes, "LONG", 2)
+
+
+def restored(state: Operator, whole: bytes, behind: list[bytes]) -> None:
+    """As `Instance.restore` does."""
+    before = msgspec.msgpack.decode(whole, type=Saved)
+    changes = [msgspec.msgpack.decode(raw, type=Increment) for raw in behind]
+    put_back(state, Saved(before.groups, changes[-1].rest if changes else before.rest))
+    for one in changes:
+        state.apply(one.changes)
+
+
+class Kept:
+    """What an operator saved: elements by name, and the chain of each."""
+
+    def __init__(self, state: Operator) -> None:
+        self.increments = Increments(state, 0)
+        self.elements: dict[bytes, tuple[bytes, bytes]] = {}  # (onto, bytes)
+        self.at: dict[int, tuple[bytes, bytes, int]] = {}  # barrier → (name, whole, calls before it)
+
+    def save(self, state: Operator, barrier: int, calls: int) -> None:
+        made = self.increments.at(barrier)
+        name = b"%d" % barrier
+        self.elements[name] = self.increments.onto(barrier), msgspec.msgpack.encode(made)
+        self.at[barrier] = name, msgspec.msgpack.encode(saved(state)), calls
+        self.increments.written(barrier, name)
+
+    def chain(self, name: bytes) -> list[bytes]:
+        """Of an element, a whole one first."""
+        onto, raw = self.elements[name]
+        return [*self.chain(onto), raw] if onto else [raw]
+
+
+def same(one: Operator, other: Operator) -> None:
+    """They remember the same; in which order a group says its keys is nobody's business."""
+    assert told(saved(one)) == told(saved(other))
+
+
+def told(state: Saved) -> Any:
+    groups = [(group, _sorted(msgspec.msgpack.decode(data, strict=False))) for group, data in state.groups]
+    return groups, state.rest
+
+
+def _sorted(plain: Any) -> Any:
+    return sorted(map(_sorted, plain), key=repr) if isinstance(plain, list) else plain
+
+
+def play(
+    program: Program,
+    stage: int,
+    calls: Sequence[Input],
+    random: RandomStream,
+    on_disk: Sequence[bool],
+    restore: Restore = restored,
+) -> int:
+    """Feed an operator, save it now and then, lose epochs and processes; returns the longest chain that was restored."""
+    longest = number = barrier = committed = 0
+    wanted: dict[int, list[Line]] = {}
+    with operators(program, stage, [on_disk[0], *on_disk, on_disk[1]] * 3) as made:
+        live = made.pop()
+        kept = Kept(live)
+        while number < len(calls):
+            lines = fed(live, calls[number])
+            assert wanted.setdefault(number, lines) == lines
+            number += 1
+            if random.index(2):
+                barrier += 1
+                kept.save(live, barrier, number)
+                if random.index(3):
+                    kept.increments.committed(barrier)
+                    committed = barrier
+                elif random.index(3) == 0 and barrier - 1 in kept.at and committed < barrier - 1:
+                    kept.increments.committed(barrier - 1)  # late, while the next one is open
+                    committed = barrier - 1
+            if len(made) > 2 and committed in kept.at and random.index(4) == 0:
+                name, whole, since = kept.at[committed]
+                chain = kept.chain(name)
+                longest = max(longest, len(chain))
+                live, other = made.pop(), made.pop(0)
+                restore(live, chain[0], chain[1:])
+                restored(other, whole, [])
+                same(live, other)
+                kept, barrier, number = Kept(live), committed, since
+                kept.at[committed] = name, whole, since
+                kept.elements[name] = b"", whole
+    return longest
+
+
+@pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
+@given(
+    rows=ROWS,
+    carries=st.sampled_from(["positions", "rows"]),
+    on_disk=st.lists(st.booleans(), min_size=2, max_size=2),
+    seed=SEEDS,
+)
+@settings(max_examples=8, deadline=None)
+def test_a_chain_restores_what_a_whole_element_does(
+    case: Case, rows: list[Row], carries: Any, on_disk: list[bool], seed: int
+) -> None:
+    rows = sorted(rows, key=lambda row: row.at)
+    program, inputs = recorded(case, rows, seed, carries)
+    for stage, calls in inputs.items():
+        play(program, stage, calls, RandomStream(seed, "increments"), on_disk)
+
+
+def rows_of(count: int, seed: int) -> list[Row]:
+    """Keys come, change and go."""
+    random = RandomStream(seed, "rows")
+    return [
+        Row(number // 3, "abcdefgh"[random.index(8)], random.index(9) - 4, 0.5, number % 2) for number in range(count)
+    ]
+
+
+def longest_of(case: Case, seeds: int, restore: Restore = restored) -> int:
+    """Of some runs of a case."""
+    longest = 0
+    for seed in range(seeds):
+        program, inputs = recorded(case, rows_of(60, seed), seed, "positions" if seed % 2 else "rows")
+        for stage, calls in inputs.items():
+            longest = max(
+                longest, play(program, stage, calls, RandomStream(seed, "plays"), (seed % 3 == 0, False), restore)
+            )
+    return longest
+
+
+@pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
+def test_every_kind_of_state_has_chains(case: Case) -> None:
+    assert longest_of(case, 4) > 2 or case.name.startswith("top")
+
+
+# ---- what must not be left out
+
+
+def deletes_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Keys that are gone are not said."""
+    encode = EntryCodec.encode_changes
+    patch.setattr(EntryCodec, "encode_changes", lambda self, entries, gone, timers: encode(self, entries, [], timers))
+
+
+def timers_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Entries come without their timers."""
+    encode = EntryCodec.encode_changes
+    patch.setattr(EntryCodec, "encode_changes", lambda self, entries, gone, timers: encode(self, entries, gone, []))
+
+
+def closed_windows_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Windows that have closed stay in what is restored."""
+    apply = OpenWindows.apply
+
+    def with_all(self: Any, changes: Any) -> None:
+        kept = sorted({*msgspec.msgpack.decode(changes.common), *self.panes})
+        apply(self, changes._replace(common=msgspec.msgpack.encode(kept)))
+
+    patch.setattr(OpenWindows, "apply", with_all)
+
+
+def forgotten_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """What changed before an epoch that is never committed is lost with it."""
+    at = Increments.at
+
+    def forgetful(self: Any, barrier: int) -> Any:
+        made = at(self, barrier)
+        self._lists.clear()
+        return made
+
+    patch.setattr(Increments, "at", forgetful)
+
+
+def rests_on_what_was_lost(patch: pytest.MonkeyPatch) -> None:
+    """An element rests on the last one that was written, and says what changed since the one before it that was committed."""
+    committed = Increments.committed
+
+    def late(self: Any, barrier: int) -> None:
+        lists = dict(self._lists)
+        committed(self, barrier)
+        if lists:
+            del lists[max(lists)]
+            self._lists = {one: {} for one in lists}
+
+    patch.setattr(Increments, "committed", late)
+
+
+def rows_that_left_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Time that empties a window is no change."""
+    leave = SlidingWindow._leave
+
+    def unnoted(self: Any, *given: Any) -> None:
+        kept, self.notes.is_kept = self.notes.is_kept, False
+        leave(self, *given)
+        self.notes.is_kept = kept
+
+    patch.setattr(SlidingWindow, "_leave", unnoted)
+
+
+def notes_lost_in_silence(patch: pytest.MonkeyPatch) -> None:
+    """Who has dropped its notes says that nothing has changed."""
+
+    def taken(self: Any) -> Any:
+        keys = self.keys.copy()
+        self.keys.clear()
+        first, self.is_kept = not self.is_kept, True
+        if first and not getattr(self, "was_asked", False):
+            self.was_asked = True
+            return None
+        return keys
+
+    patch.setattr(Notes, "taken", taken)
+    drop, on_disk = MemoryStore.drop, SqliteStore.drop
+
+    def dropped(self: Any, key: Any) -> None:
+        drop(self, key) if isinstance(self, MemoryStore) else on_disk(self, key)
+        self._notes.lose()
+
+    patch.setattr(MemoryStore, "drop", dropped)
+    patch.setattr(SqliteStore, "drop", dropped)
+
+
+MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    deletes_forgotten: "sessions",
+    timers_forgotten: "sessions",
+    closed_windows_forgotten: "tumbling",
+    forgotten_before_the_commit: "sessions",
+    rests_on_what_was_lost: "sessions",
+    rows_that_left_forgotten: "sliding",
+    notes_lost_in_silence: "sessions",
+}
+
+
+def case_named(begin: str) -> Case:
+    return next(case for case in ALL_CASES if begin in case.name)
+
+
+@pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
+def test_what_is_left_out_is_seen(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_named(MUTANTS[plant])
+    assert longest_of(case, 12) > 2
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, KeyError, IndexError)):
+        longest_of(case, 12)
+
+
+def test_a_chain_in_another_order_is_seen() -> None:
+    def backwards(state: Operator, whole: bytes, behind: list[bytes]) -> None:
+        restored(state, whole, behind[::-1])
+
+    with pytest.raises((AssertionError, KeyError)):
+        longest_of(case_named("sessions"), 12, backwards)

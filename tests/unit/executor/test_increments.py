@@ -1,0 +1,211 @@
+"""An executor saves what has changed since a committed element, and goes on from the whole one and what was saved behind it."""
+
+import asyncio
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from agiledart import Context, KeyedOperator, Topology, log
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_dataflow.plan.deployment import RestoreFrom, SavedAt
+from agiledart_dataflow.runtime import increments
+from agiledart_dataflow.runtime.increments import MAX_LINKS, MAX_SINCE
+from agiledart_executor.elements import DamagedElement, element_path, read_header, run_folder
+from agiledart_executor.messages import Prepared
+from tests.unit.executor import test_epochs
+from tests.unit.executor.test_epochs import COUNT, Life, Row, logged, to_the_end
+
+KEYS, FEW = 1_000, 10
+SUMS = 1
+"""The stage that remembers something."""
+
+
+class Total(NamedTuple):
+    """What is put out."""
+
+    key: int
+    total: int
+
+
+class Sums(KeyedOperator[int, Row, list[int], Total]):
+    """The sum of each key, which is forgotten when a timer says so; a tenth of the keys is."""
+
+    def initial(self, key: int) -> list[int]:
+        return [0]
+
+    def on_record(self, key: int, record: Row, state: list[int], context: Context[Total]) -> None:
+        state[0] += record.value
+        if key % 10 == 0:
+            context.timer_at(context.time_ms + 25, name="forget")
+        context.emit(Total(key, state[0]))
+
+    def on_timer(self, key: int, payload: object, state: list[int], context: Context[Total]) -> None:
+        context.emit(Total(key, -state[0]))
+        context.forget()
+
+
+def build() -> Topology:
+    """First each key once, then ever again the same few."""
+    topology = Topology("sums")
+    rows = topology.source("rows", Connector("list", payload=[]), rows=Row, event_time=lambda row: row.at)
+    keyed = rows.key_by(lambda row: row.at if row.at < KEYS else row.at % FEW, returns=int)
+    keyed.stateful("sums", Sums()).sink("report", log("sums"))
+    return topology
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """States of tests are small, and increments pay all the same."""
+    monkeypatch.setattr(test_epochs, "build", build)
+    monkeypatch.setattr(increments.Increments.__init__, "__defaults__", (0,))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
+    root = tmp_path_factory.mktemp("undisturbed")
+
+    async def play() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(test_epochs, "build", build)
+            await to_the_end(Life(root, 1, COUNT))
+
+    asyncio.run(play())
+    return logged(root)
+
+
+class Chain:
+    """What the register would know of the stage: the elements that the last committed one needs, oldest first."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.elements: dict[int, Prepared] = {}
+        self.links: list[Prepared] = []
+
+    def commit(self, life: Life, epoch: int, prepared: list[Prepared]) -> None:
+        """An epoch is committed."""
+        (mine,) = (one for one in prepared if one.instance.stage == SUMS)
+        digests = [one.digest for one in self.links]
+        self.links = [*self.links[: digests.index(mine.onto) + 1], mine] if mine.onto else [mine]
+        self.epoch, self.elements = epoch, {one.instance.stage: one for one in prepared}
+        for running in life.running:
+            life.epochs.commit(running, epoch)
+
+    @property
+    def since(self) -> RestoreFrom:
+        """Where the next life goes on."""
+        before = tuple(one.digest for one in self.links[:-1])
+        return RestoreFrom(
+            self.epoch,
+            tuple(
+                SavedAt(stage, 0, one.digest, before if stage == SUMS else ()) for stage, one in self.elements.items()
+            ),
+        )
+
+
+async def lived(root: Path, number: int, since: RestoreFrom | None, upto: int) -> Life:
+    """A life that has read so many rows."""
+    life = Life(root, number, upto, since)
+    await life.until(lambda: life.reader.at == upto)
+    return life
+
+
+async def more(life: Life, rows: int) -> None:
+    """Let some more come."""
+    life.allow(life.reader.at + rows)
+    await life.until(lambda: life.reader.at == life.reader.allowed)
+
+
+def test_a_run_goes_on_from_a_chain(tmp_path: Path, undisturbed: list[object]) -> None:
+    """Every third epoch is lost; what changed before it is in the next one. Then the next life begins a chain of its own."""
+
+    async def play() -> None:
+        chain, longest, whole = Chain(), 0, 0
+        life = await lived(tmp_path, 1, None, KEYS)
+        for number in (2, 3):
+            for _ in range(6):
+                epoch = life.running[SUMS].barrier + 1
+                prepared = await life.save(epoch)
+                if epoch % 3:
+                    chain.commit(life, epoch, prepared)
+                longest = max(longest, len(chain.links))
+                await more(life, 70)
+            sizes = [one.size for one in chain.links]
+            whole = max(whole, sizes[0])
+            assert max(sizes[1:]) < sizes[0] / 10
+            assert [one.onto for one in chain.links] == [b"", *(one.digest for one in chain.links[:-1])]
+            life.kill()
+            life = Life(tmp_path, number, 0, chain.since)
+            await more(life, 30)
+        assert longest > 3
+        await to_the_end(life)
+
+    asyncio.run(play())
+    assert logged(tmp_path) == undisturbed
+
+
+def test_a_chain_has_an_end(tmp_path: Path) -> None:
+    async def play() -> None:
+        chain = Chain()
+        life = await lived(tmp_path, 1, None, KEYS)
+        lengths = []
+        for epoch in range(1, MAX_LINKS + 4):
+            chain.commit(life, epoch, await life.save(epoch))
+            lengths.append(len(chain.links))
+            await more(life, 5)
+        assert lengths == [*range(1, MAX_LINKS + 1), 1, 2, 3]
+        life.kill()
+
+    asyncio.run(play())
+
+
+def test_after_epochs_that_nobody_commits_the_next_is_whole(tmp_path: Path) -> None:
+    """Who was to take up what has changed may never do so."""
+
+    async def play() -> None:
+        chain = Chain()
+        life = await lived(tmp_path, 1, None, KEYS)
+        chain.commit(life, 1, await life.save(1))
+        rests = []
+        for epoch in range(2, MAX_SINCE + 4):
+            prepared = await life.save(epoch)
+            rests.append(next(one.onto for one in prepared if one.instance.stage == SUMS))
+        assert rests == [*[chain.links[0].digest] * MAX_SINCE, b"", b""]
+        life.kill()
+
+    asyncio.run(play())
+
+
+def test_changes_that_are_much_are_no_increment(tmp_path: Path) -> None:
+    async def play() -> None:
+        chain = Chain()
+        life = await lived(tmp_path, 1, None, KEYS // 10)
+        for epoch in range(1, 5):
+            chain.commit(life, epoch, await life.save(epoch))
+            assert len(chain.links) == 1
+            await more(life, life.reader.at)
+        life.kill()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("wrong", ["backwards", "without the first", "without one"])
+def test_a_chain_that_is_not_the_one_is_refused(tmp_path: Path, wrong: str) -> None:
+    async def play() -> None:
+        chain = Chain()
+        life = await lived(tmp_path, 1, None, KEYS)
+        for epoch in range(1, 5):
+            chain.commit(life, epoch, await life.save(epoch))
+            await more(life, 5)
+        life.kill()
+        folder = run_folder(tmp_path, "sums", 1)
+        heads = [read_header(element_path(folder, one.digest)) for one in chain.links]
+        assert [head.onto for head in heads] == [one.onto for one in chain.links]
+        if wrong == "backwards":
+            chain.links[:-1] = chain.links[-2::-1]
+        else:
+            del chain.links[0 if wrong == "without the first" else 1]
+        with pytest.raises(DamagedElement, match="rests on another"):
+            Life(tmp_path, 2, 0, chain.since)
+
+    asyncio.run(play())
