@@ -13,6 +13,7 @@ import pytest
 
 from agiledart import ReadTime
 from agiledart_dataflow.plan.connectors import Connector, Reading
+from agiledart_executor.connectors.codecs.faults import Examples
 from agiledart_executor.connectors.codecs.parsing import RowParser
 from agiledart_executor.connectors.files.lines import BLOCK_BYTES, FileLines, GeneratedLines
 from agiledart_executor.connectors.line_source import CsvReader
@@ -91,6 +92,8 @@ def test_a_good_line_becomes_a_typed_row(tmp_path: Path) -> None:
         (GOOD.replace(",7,", ",7.0,"), "number"),
         (GOOD.replace(",7,", ",+,"), "number"),
         (GOOD.replace(",7,", f",{'9' * 5_000},"), "number"),
+        (GOOD.replace(",7,", f",{1 << 64},"), "number"),
+        (GOOD.replace(",7,", f",{-(1 << 63) - 1},"), "number"),
         (GOOD.replace("2.50", "NaN"), "number"),
         (GOOD.replace("2.50", "1e999"), "number"),
         (GOOD.replace("2.50", "2_50"), "number"),
@@ -266,3 +269,31 @@ def test_connectors_that_cannot_be_meant_are_told(connector: Connector, words: s
 def test_the_generator_is_found_by_its_entry_point() -> None:
     reader = open_source(Connector("taxi", "", (("count", "3"), ("seed", "5"))), str)
     assert [line.count(",") for line in read_all(reader).rows] == [16, 16, 16]
+
+
+class Counted(NamedTuple):
+    """Of columns that are read in bulk, unless there is doubt."""
+
+    number: int
+    other: int
+
+
+class Maybe(NamedTuple):
+    """Of columns that are read one by one."""
+
+    number: int | None
+    other: int
+
+
+@pytest.mark.parametrize("kind", [Counted, Maybe])
+@pytest.mark.parametrize("plain", [False, True])
+def test_an_int_that_cannot_travel_is_malformed_however_it_is_read(kind: Any, plain: bool) -> None:
+    for number, fits in ((-(1 << 63), True), ((1 << 64) - 1, True), (-(1 << 63) - 1, False), (1 << 64, False)):
+        malformed: dict[str, int] = {}
+        lines = [f"{n},{number if n == 30 else -n}" for n in range(60)]
+        rows = RowParser(kind).parse(lines, 0, malformed, plain=plain)
+        assert malformed == ({} if fits else {"number": 1})
+        assert rows == [(n, number if n == 30 else -n) for n in range(60) if fits or n != 30]
+    notes = Examples()
+    RowParser(kind).explain([f"{1 << 64},1"], notes, lambda _: "here")
+    assert notes.take() == ("here number: '18446744073709551616' is no int of 64 bits",)

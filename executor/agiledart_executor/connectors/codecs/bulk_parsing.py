@@ -1,15 +1,15 @@
 """Many text lines → typed rows with one call of a decoder written in C: the lines become a JSON text in which every column is a
 string, and msgspec reads numbers from strings.
 
-That decoder's numbers are narrower than Python's (no `+5`, `.5`, `007`) and wider in three ways, which are looked for here:
-integers written as `1.0` or `1e3`, floats that are not finite, and `-0`, whose sign it drops in a float. Lines in which there
-is any doubt are all left to `RowParser`'s own loop, so rows and reasons are the same with and without this.
+That decoder's numbers are narrower than Python's (no `+5`, `.5`, `007`, no int beyond 63 bits) and wider in three ways, which are
+looked for here: integers written as `1.0` or `1e3`, floats that are not finite, and `-0`, whose sign it drops in a float. Lines in
+which there is any doubt are all left to `RowParser`'s own loop, so rows and reasons are the same with and without this.
 """
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,9 @@ FEW_LINES: Final = 4
 """Below so many lines the loop is as fast."""
 
 _LONGEST_PAUSE: Final = 63
+
+_FITS: Final[Any] = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""An int that can travel; the few beyond it that can, too, are left to the loop."""
 
 Parsed = list[Any]
 
@@ -55,7 +58,7 @@ class BulkParser:
         self._floats = [i for i, column in enumerate(columns) if column.kind is float]
         self._converted = [(i, column.convert) for i, column in enumerate(columns) if column.convert is not None]
         # An int written as 1.0 comes as a float where that is allowed, so it can be told.
-        kinds = {int: int | float, float: float}
+        kinds = {int: _FITS | float, float: float}
         line = generic(tuple, *[kinds.get(column.kind, str) for column in columns])
         self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(generic(list, line), strict=False).decode
         self.try_again()

@@ -27,8 +27,11 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _SUSPICIOUS = re.compile(r"[^ !#-^`-~]")
 """What keeps a line from the fast loop: anything but printable ASCII, quotes, `_`."""
 
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+"""Of an int: what does not fit 64 bits cannot travel."""
+
 _MAX_DIGITS = 4_300
-"""Digits of the longest int read: Python refuses more by itself."""
+"""Digits of the longest text that Python takes for an int."""
 
 
 class _Times(dict[str, datetime]):
@@ -65,7 +68,10 @@ def _float(text: str) -> float:
 def _integer(text: str) -> int:
     if _INTEGER.fullmatch(text) is None or len(text.lstrip("+-")) > _MAX_DIGITS:
         raise MalformedError(NUMBER)
-    return int(text)
+    value = int(text)
+    if not _LEAST <= value <= _MOST:
+        raise MalformedError(NUMBER)
+    return value
 
 
 def _decimal(text: str) -> Decimal:
@@ -237,6 +243,9 @@ class RowParser:
                 conversions.append(f"   {name} = None if not {name} else {text}")
             elif text != name:
                 conversions.append(f"   {name} = {text}")
+            if kind is int:
+                there = f"{name} is not None and " if optional else ""
+                conversions.append(f"   if {there}not {_LEAST} <= {name} <= {_MOST}: raise ValueError")
         columns = iter(names)
         made = ", ".join("wall_ns" if field.is_read_time else next(columns) for field in self._fields)
         push = f"push(new(kind, ({made},)))" if self._is_tuple else f"push(make(({made},)))"
@@ -277,6 +286,8 @@ def _word(kind: Any, text: str) -> str:
     """What a text should have been."""
     if kind is datetime:
         return "time like 2013-01-31 08:00:00"
+    if kind is int and _INTEGER.fullmatch(text) is not None:
+        return "int of 64 bits"
     return {int: "int", bool: "bool (0, 1, true, false)", float: "finite number"}.get(kind, "number")
 
 
