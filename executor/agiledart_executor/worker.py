@@ -302,8 +302,10 @@ class Worker:
         reports = []
         for running in tuple(self._host.running.values()):
             if running.has_begun and not running.has_left:
-                report = running.report()
-                with contextlib.suppress(TypeError, ValueError, OverflowError):  # what cannot be told is why it breaks
+                with contextlib.suppress(
+                    Exception
+                ):  # what cannot be told may be why it breaks, and that is told in any case
+                    report = running.report()
                     encode(report)
                     reports.append((running.instance_name, report))
         self.tell(Report(tuple(reports)))

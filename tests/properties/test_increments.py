@@ -1,7 +1,7 @@
 """Increments: whatever is changed, committed and lost, a chain of elements restores what one whole element would have restored."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_dataflow.state.groups import Saved, put_back, saved
-from agiledart_dataflow.state.notes import Increment, Notes
+from agiledart_dataflow.state.notes import Changes, Increment, Notes
 from agiledart_dataflow.state.open_windows import OpenWindows
 from agiledart_dataflow.state.store import MemoryStore
 from agiledart_executor.state.sqlite_store import SqliteStore
@@ -282,3 +282,55 @@ def test_a_chain_in_another_order_is_seen() -> None:
 
     with pytest.raises((AssertionError, KeyError)):
         longest_of(case_named("sessions"), 12, backwards)
+
+
+class OneGroup:
+    """A state of one group that can lose count of what has changed."""
+
+    division = "by group"
+
+    def __init__(self) -> None:
+        self.notes, self.entries = Notes(), dict[str, int]()
+
+    def put(self, key: str) -> None:
+        """An entry comes."""
+        self.entries[key] = 1
+        self.notes.note([key])
+
+    def groups(self) -> list[int]:
+        return [0]
+
+    def snapshot_group(self, group: int) -> bytes:
+        return repr(self.entries).encode()
+
+    def snapshot_rest(self) -> bytes:
+        return b""
+
+    def noted(self) -> Any:
+        return self.notes.taken()
+
+    def changes(self, keys: Any) -> Changes:
+        return Changes([(0, repr({key: self.entries[key] for key in keys}).encode())])
+
+
+def test_nothing_rests_on_an_element_whose_commit_came_after_its_changes_were_lost_count_of() -> None:
+    state = OneGroup()
+    increments = Increments(cast(Any, state), 0)
+    for barrier in (1, 2, 3):
+        state.put(f"before {barrier}")
+        increments.at(barrier)
+        increments.written(barrier, b"%d" % barrier)
+        if barrier < 3:
+            increments.committed(barrier)
+    state.put("between 3 and 4")
+    state.notes.lose()
+    assert type(increments.at(4)) is Saved
+    increments.written(4, b"4")
+    increments.committed(3)  # late; the epoch of 4 is never committed
+    state.put("behind 4")
+    made = increments.at(5)
+    assert type(made) is Saved, "it rests on 3, and lacks what came between 3 and 4"
+    increments.written(5, b"5")
+    increments.committed(5)
+    state.put("behind 5")
+    assert type(increments.at(6)) is Increment

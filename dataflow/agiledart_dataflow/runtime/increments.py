@@ -57,7 +57,7 @@ class Increments:
         """The state as of a barrier, for an element whose `onto` says what it rests on."""
         noted = self._state.noted()
         if noted is None:
-            self._base, self._lists = None, {}  # nobody knows what has changed since
+            self._forget()  # nobody knows what has changed since
         else:
             self._lists[barrier] = noted
         made = self._increment(barrier)
@@ -87,6 +87,10 @@ class Increments:
         self._open = {one: each for one, each in self._open.items() if one > barrier}
         self._lists = {one: each for one, each in self._lists.items() if one > barrier}
 
+    def _forget(self) -> None:
+        """Changes are known no more: what rests on any element so far, also on one whose commit is still to come, would lack them."""
+        self._base, self._lists, self._open = None, {}, {}
+
     def _increment(self, barrier: int) -> Increment | None:
         """What has changed since the base, where there is one and it pays."""
         if self._base is None:
@@ -96,7 +100,7 @@ class Increments:
         for number in sorted(self._lists):
             keys.update(self._lists[number])
         if len(keys) > MAX_NOTED + 2 * base.whole:  # a byte is the least that a key takes
-            self._base, self._lists = None, {}
+            self._forget()
             return None
         if base.whole < self._least or base.links >= MAX_LINKS or barrier - since > MAX_SINCE:
             return None

@@ -257,3 +257,22 @@ def test_a_field_may_hold_the_topic() -> None:
     log = Log()
     numbers(log, {0: 1})
     assert taken(reader(log, "to=end", Named)).rows == [Named(Topic("numbers"), 0)]
+
+
+def test_messages_that_come_while_it_is_asked_where_it_begins_wait_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread may begin, and put messages, between any two questions of the reader."""
+    log = Log()
+    rows = numbers(log, {0: 5})
+    here = reader(log)
+    take = waiting_messages.Arrivals.take
+    waited: list[None] = []
+
+    def late(self: Any, most: int) -> Any:
+        if not waited:
+            until(lambda: self._begun is not None and self._pieces)
+            waited.append(None)
+        return take(self, most)
+
+    monkeypatch.setattr(waiting_messages.Arrivals, "take", late)
+    assert sorted(Taken(here).until(lambda it: len(it.rows) == 5).rows) == rows
+    here.close()

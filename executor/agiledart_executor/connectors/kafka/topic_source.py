@@ -67,12 +67,14 @@ class KafkaReader:
             self._fetching = self._fetch(self._address, self._wish, self._group, self._arrivals, self._standing)
         if not self._by_epochs and time.monotonic() - self._told_at > COMMIT_SECONDS:
             self._tell_group()  # what was handed out before is on its way
-        if (begun := self._arrivals.take_begun()) is not None:
-            self._standing = begun
-            self._keep_beginning(begun.encoded())
         for note in self._arrivals.away.take_notes():
             self._examples.note(note)
         taken, is_over = self._arrivals.take(max_rows)
+        if (
+            begun := self._arrivals.take_begun()
+        ) is not None:  # looked for behind what has come: it was told before that
+            self._standing = begun
+            self._keep_beginning(begun.encoded())
         malformed: dict[str, int] = {}
         rows = self._rows(taken, wall_ns, malformed)
         lines = len(rows) + sum(malformed.values())
