@@ -88,7 +88,7 @@ class Increments:
         self._lists = {one: each for one, each in self._lists.items() if one > barrier}
 
     def _forget(self) -> None:
-        """Changes are known no more: what rests on any element so far, also on one whose commit is still to come, would lack them."""
+        """Changes are known no more: what rests on an element so far, also where its commit is still to come, would lack them."""
         self._base, self._lists, self._open = None, {}, {}
 
     def _increment(self, barrier: int) -> Increment | None:
