@@ -117,7 +117,7 @@ def test_a_group_is_told_and_goes_on_there(broker: KafkaBroker) -> None:
     assert sorted(row.number for row in taken(opened(f"{url}?group=plant&to=end")).rows) == list(range(100, 110))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_broker_that_is_killed_while_rows_are_read_and_written(
     broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
