@@ -157,6 +157,11 @@ def read_element(run: Path, digest: bytes) -> tuple[ElementHeader, list[bytes]]:
         raise OperationFailed(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
     if sha256(raw).digest() != digest:
         raise DamagedElement(f"{path} is not the element that was committed: its hash is another one")
+    return element_in(raw, str(path))
+
+
+def element_in(raw: bytes, path: str) -> tuple[ElementHeader, list[bytes]]:
+    """Header and blocks of an element of these bytes; raises `DamagedElement`. `path`: where they are, for people."""
     view = memoryview(raw)
     if raw[: len(_MAGIC)] != _MAGIC:
         raise DamagedElement(f"{path} is no element")

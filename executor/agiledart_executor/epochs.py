@@ -17,12 +17,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from agiledart_dataflow.plan.deployment import RestoreFrom, SavedAt
+from agiledart_dataflow.plan.deployment import DOES_NOT_FIT, STEPS, WHOLE, RestoreFrom, SavedAt
 from agiledart_dataflow.plan.losses import EMPTY
 from agiledart_dataflow.plan.stage_plan import Stage
 from agiledart_dataflow.runtime.handover import Left, Successor
 from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.state.inheriting import begin_with
+from agiledart_dataflow.state.plain_codec import StateFormatError
 from agiledart_executor.checked import DamagedFile, checked, content_of
 from agiledart_executor.connectors.log_sink import Kept
 from agiledart_executor.connectors.repeats import Delivers, Numbers
@@ -150,7 +152,7 @@ class Epochs:
             DamagedElement, OperationFailed: its element cannot be read.
         """
         saved = self._saved_of(stage, index, at)
-        if saved is not None:
+        if saved is not None and at.epoch:
             _, blocks = read_element(self._folder, saved.digest)
             return Kept(_ENDS.decode(blocks[1]), b"".join(blocks[2:3]).decode()) if len(blocks) > 1 else None
         path = self._opened_path(stage, index)
@@ -406,7 +408,9 @@ class Epochs:
         self.save_increments(running)
         running.barrier = running.wanted = at.epoch
         if not at.epoch:
-            return  # the beginning: as a new instance is
+            if at.origin:
+                self._begin_with(running, at)
+            return  # else the beginning: as a new instance is
         name = running.instance_name
         saved = self._saved_of(name.stage, name.index, at)
         header, blocks = (None, []) if saved is None else self._read(running, saved.digest)
@@ -432,6 +436,61 @@ class Epochs:
             raise OperationFailed(f"{running.name}: {error}") from None
         except (msgspec.MsgspecError, IndexError) as error:
             raise DamagedElement(f"{running.name}: its element does not fit: {error}") from None
+
+    def _begin_with(self, running: Running, at: RestoreFrom) -> None:
+        """The run begins with a checkpoint of another one.
+
+        Raises:
+            DamagedElement: it does not fit the code; says of which step.
+            OperationFailed: a source cannot go on there.
+        """
+        name = running.instance_name
+        found = [one for one in at.elements if one.stage == name.stage]
+        try:
+            if running.source is not None:
+                for one in found:
+                    self._read_on(running, read_element(self._folder, one.digest)[1], anew=at.origin == STEPS)
+            elif running.instance is not None and at.origin == WHOLE:
+                for one in found:
+                    if one.index == name.index:
+                        running.instance.restore(*self._brought(one))
+            elif running.instance is not None and running.writer is None:
+                part = running.instance
+                begin_with(part.state, self._stage(running).owners, part.index, [self._brought(one) for one in found])
+        except (msgspec.MsgspecError, StateFormatError, IndexError, ValueError) as error:
+            raise DamagedElement(
+                f"{running.name} {DOES_NOT_FIT}: its rows or its state have another form now"
+                f" ({error}). Restore it with --drop {running.name.split('+')[0]}, or with the code that it was saved with"
+            ) from None
+        except OperationFailed as error:
+            raise OperationFailed(f"{running.name}: {error}") from None
+
+    def _brought(self, saved: SavedAt) -> list[bytes]:
+        """What the elements of a chain of another run say, a whole one first."""
+        found: list[bytes] = []
+        onto = b""
+        for digest in (*saved.before, saved.digest):
+            header, blocks = read_element(self._folder, digest)
+            if header.onto != onto:
+                raise DamagedElement(
+                    f"what stage {header.stage} saved rests on another element than the checkpoint says"
+                )
+            found.append(blocks[0])
+            onto = digest
+        return found
+
+    @staticmethod
+    def _read_on(running: Running, blocks: list[bytes], *, anew: bool) -> None:
+        """A source goes on behind what another run has read."""
+        source = running.source
+        assert source is not None
+        source.resume(blocks[0], anew=anew)
+        if len(blocks) > 1 and isinstance(source.reader, LoggedReader):
+            source.reader.resume_from(blocks[1])
+        elif len(blocks) > 1:
+            source.reader.seek(blocks[1])
+        else:
+            source.reader = Resumed(source.reader, source.lines, time.time_ns)
 
     def _read(self, running: Running, digest: bytes) -> tuple[ElementHeader, list[bytes]]:
         header, blocks = read_element(self._folder, digest)

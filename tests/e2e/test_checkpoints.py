@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agiledart_agent.checkpoints.archive import verify
-from agiledart_node.wire.commands import Checkpoints
+from agiledart_node.wire.commands import Checkpoints, Status
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for
-from tests.e2e.plug import Job, undisturbed
+from tests.e2e.plug import FINAL, Job, undisturbed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
 
@@ -54,3 +54,62 @@ def test_a_run_is_stopped_with_its_state_kept(ring: Mesh, tmp_path: Path) -> Non
     assert told.returncode == 0, told.stderr
     manifest, digest = verify(tmp_path / "kept")
     assert (manifest.name, digest.hex()) == ("pause", body["checkpoint"]["digest"])
+
+
+CHANGED = """
+from datetime import timedelta
+from typing import NamedTuple
+
+from agiledart import Pane, Sink, Source, Topology, sum_of, tumbling
+
+
+class Reading(NamedTuple):
+    at: int
+    key: int
+    value: int
+
+
+def build(readings: Source[Reading], copy: Sink[Pane], odd: Sink[Pane], name: str = "second") -> Topology:
+    topology = Topology(name)
+    rows = topology.source("readings", readings, event_time=lambda reading: reading.at)
+    sound = rows.filter(lambda reading: reading.value >= 0, name="sound")
+    window = sound.key_by(lambda reading: reading.key).window(tumbling(timedelta(milliseconds=50)))
+    sums = window.aggregate("sums", sum_of(lambda reading: reading.value))
+    sums.sink("copy", copy)
+    others = rows.key_by(lambda reading: reading.value % 2, returns=int).window(tumbling(timedelta(milliseconds=500)))
+    others.aggregate("parity", sum_of(lambda reading: reading.value)).sink("odd", odd)
+    return topology
+"""
+
+
+def test_a_changed_topology_goes_on_where_the_run_was_stopped(ring: Mesh, tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path, READINGS // 4)
+    (tmp_path / "changed.py").write_text(CHANGED)
+    job = Job(ring, tmp_path, "first", "--parallelism", "sums=2")
+    job.until_committed()
+    told = cli("stop", "first", "--checkpoint", "pause", *agent_of(ring, "a2"))
+    assert told.returncode == 0, told.stderr
+    before = job.out.read_text()
+    assert before == expected[: len(before)]
+    assert 0 < len(before) < len(expected)
+    copy, odd = tmp_path / "second.csv", tmp_path / "odd.csv"
+    words = (
+        "checkpoint", "restore", "pause", "changed.py:build", "--parallelism", "sums=3", "-o", "json",
+        "--set", f"readings=csv:{tmp_path / 'rows.csv'}@a1", "--set", f"copy=csv:{copy}@a3",
+        "--set", f"odd=csv:{odd}@a3", *agent_of(ring, "a2"),
+    )  # fmt: skip
+    told = cli(*words, "--dry-run", cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    body = json.loads(told.stdout)
+    assert body["checkpoint"]["taken"] == ["readings", "sums"]
+    assert body["checkpoint"]["empty"] == ["parity"]
+    told = cli(*words, cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    status = wait_for(
+        lambda: (found := ring.agent("a3").ask(Status("second")))["state"] in FINAL and found, 120, "second ends"
+    )
+    assert (status["state"], status["reason"]) == ("finished", "")
+    assert before + copy.read_text() == expected
+    assert odd.read_text()
+    assert not status["summary"].get("imbalances")
+    assert any("it goes on from checkpoint pause of first v1" in entry["text"] for entry in status["history"])

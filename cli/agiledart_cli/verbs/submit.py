@@ -201,7 +201,7 @@ def _started(client: ControlClient, command: Submit, *, wait: bool) -> Any:
         return None
     except KeyboardInterrupt:
         if not command.dry_run:
-            name = _name_of(command)
+            name = name_of(command)
             say(f"{name} is being started and goes on. Look: agiledart status {name}   Stop it: agiledart stop {name}")
         raise
 
@@ -215,7 +215,7 @@ def _make_way(client: ControlClient, command: Submit) -> None:
     Raises:
         AnsweredNoError: so it is.
     """
-    name = _name_of(command)
+    name = name_of(command)
     try:
         if client.ask(Status(name))["state"] in FINAL_STATES:
             return
@@ -245,7 +245,8 @@ def _drain(client: ControlClient, name: str) -> None:
         raise
 
 
-def _name_of(command: Submit) -> str:
+def name_of(command: Submit) -> str:
+    """Under which an application is to run."""
     return command.name or SPECIFICATION_CODEC.decode(command.specification).name
 
 

@@ -51,6 +51,7 @@ class SourceCounts(msgspec.Struct, array_like=True):
         spooled: records that lie in the spool now; `spooled_ever`: that went through it.
         dead_letters: of the malformed ones, that went to the side output.
         early: records (of those counted above) whose clock was too fast, so that they waited for their time.
+        before: lines that an earlier run has read, behind which this one began; in none of the others.
     """
 
     lines: int = 0
@@ -64,6 +65,7 @@ class SourceCounts(msgspec.Struct, array_like=True):
     spooled_ever: int = 0
     early: int = 0
     dead_letters: int = 0
+    before: int = 0
 
     @property
     def malformed_records(self) -> int:

@@ -67,10 +67,22 @@ class SavedAt(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RestoreFrom(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Where instances go on: a committed epoch; 0: the beginning. `elements`: of those that had anything to save."""
+    """Where instances go on: a committed epoch; 0: the beginning. `elements`: of those that had anything to save.
+
+    Args:
+        origin: the beginning is a checkpoint of another run, of the `whole` topology or of some of its `steps`; empty: it is none.
+    """
 
     epoch: int
     elements: tuple[SavedAt, ...] = ()
+    origin: str = ""
+
+
+WHOLE, STEPS = "whole", "steps"
+"""What a run that begins with a checkpoint takes from it: all, or the state of steps by their names."""
+
+DOES_NOT_FIT = "cannot begin with what the checkpoint holds of it"
+"""In the reason why an instance was not started: another try would not help."""
 
 
 class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):

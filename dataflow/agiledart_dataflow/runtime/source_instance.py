@@ -111,7 +111,7 @@ class SourceInstance:
         self._is_plain = is_simple and self._stamp is None and intake is None
         self._counts = SourceCounts(paced=self._pacer.paces)
         self._sequence = 0
-        self._exhausted = False
+        self._exhausted = self._tells_again = False
         self._mark: Position = START
         self._onlooker: Onlooker | None = None
         self._may_be_late = self._lateness_ms > 0 or self._clock.keeps_late
@@ -189,10 +189,10 @@ class SourceInstance:
             mark = self._complete(int(times[-1]) if count else None)
         if wait is None and read_nothing and not count and not self.finished:
             wait = now_ns + IDLE_NS
-        if not count and mark <= self._mark:
+        if not count and mark <= self._mark and not self._tells_again:
             waits = read_nothing and not self._clock.due and not self._clock.passes_by_itself
             return Polled(None, wait, self.finished, self._fileno() if waits else None)
-        self._mark = mark
+        self._mark, self._tells_again = mark, False
         return Polled(Batch(held, order, mark), wait, self.finished)
 
     def _at_once(self, reading: Reading, max_rows: int, now_ns: int) -> Polled | None:
@@ -338,6 +338,10 @@ class SourceInstance:
 
     def restore(self, snapshot: bytes) -> None:
         """Go back to a snapshot; the reader must stand behind the lines that were read then."""
+        self._outbox.restore(self._gone_back(snapshot))
+
+    def _gone_back(self, snapshot: bytes) -> Any:
+        """Be where it was then, but for what leaves by its channels, which is returned."""
         row = self._row_type
         waiting = generic(
             tuple, generic(list, generic(tuple, int, row)), generic(list, generic(tuple, int, int, row)), _LATES
@@ -350,20 +354,41 @@ class SourceInstance:
             read[:7]
         )
         self._pacer.reached = read[7]
-        self._counts, self._judge.lines, self._judge.bad.reasons = counts, counts.lines, counts.malformed
+        self._counts, self._judge.lines, self._judge.bad.reasons = (
+            counts,
+            counts.lines + counts.before,
+            counts.malformed,
+        )
         self._clock.early, counts.early = counts.early, 0
         for index, by_ms, aside in lates:
             due[index] = (due[index][0], Late(due[index][1], by_ms, aside))
         self._clock.due, self._clock.sorting = deque(due), sorting  # sorted, so a heap
         self.finished = self._exhausted = is_final(self._mark)
-        self._outbox.restore(sent)
+        return sent
+
+    def resume(self, snapshot: bytes, *, anew: bool) -> None:
+        """Go on where the source of another run stood; its pacer begins anew.
+
+        Args:
+            anew: nothing downstream has heard of it: its counts begin at nothing, and what it had promised is told again.
+        """
+        sent = self._gone_back(snapshot)
+        self._pacer.reached = None
+        if anew:
+            before = self._judge.lines - len(self._clock.due) - len(self._clock.sorting)
+            self._counts = SourceCounts(paced=self._pacer.paces, before=max(0, before))
+            self._judge.bad.reasons = {}
+            self._clock.early = 0
+            self.finished, self._tells_again = False, True
+        else:
+            self._outbox.restore(sent)
 
     def _counted(self, waiting: int) -> SourceCounts:
         return msgspec.structs.replace(
             self._counts,
             late=self._counts.late + self._clock.late,
             early=self._clock.early,
-            lines=self._judge.lines,
+            lines=self._judge.lines - self._counts.before,
             malformed=dict(self._judge.bad.reasons),
             waiting=waiting,
         )

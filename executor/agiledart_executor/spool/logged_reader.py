@@ -169,6 +169,13 @@ class LoggedReader:
         self._is_behind = True
         self._look()
 
+    def resume_from(self, position: bytes) -> None:
+        """Go on where a reader of another run stood, whose log is gone; what lies in this log was read behind that."""
+        at = _POSITION.decode(position)
+        self._cursor, self._lines, self._place = self._log.start, at.lines, at.place
+        self._is_behind = True
+        self._look()
+
     def trim(self, position: bytes) -> None:
         """An epoch is committed there: what lies before will never be read again."""
         at = _POSITION.decode(position)

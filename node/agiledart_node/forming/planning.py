@@ -19,6 +19,7 @@ from agiledart_node.forming.surveying import Loads, Surveying
 from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.records.deeds import deeds_for
 from agiledart_node.records.ways import reasons_of
+from agiledart_node.wire.commands import Origin
 from agiledart_node.wire.formation_messages import Load
 from agiledart_placement.request import HostState, Obstacle, Placement, PlacementRequest, StageDemand
 from agiledart_placement.strategy import strategy_named
@@ -41,6 +42,7 @@ class Order:
         asker: the user's grant: its key owns what it submits.
         by_epoch: the run is saved by epochs and survives its hosts.
         signed: the order as the user has signed it.
+        origin: the checkpoint that it begins with, which lies on the agent that the user asked.
     """
 
     blueprint: Blueprint
@@ -55,6 +57,7 @@ class Order:
     asker: Asker
     by_epoch: bool = False
     signed: bytes = b""
+    origin: Origin | None = None
 
 
 class Planning:

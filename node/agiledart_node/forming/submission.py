@@ -10,7 +10,7 @@ import msgspec
 
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.frames import application_number
-from agiledart_kernel.instants import SECOND, Instant
+from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
@@ -40,6 +40,7 @@ from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.quotas_of_owners import check_applications
 from agiledart_node.records.records import Records
 from agiledart_node.records.ways import reasons_of, ways_of
+from agiledart_node.recovering.founding import Brought
 from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.wire.bodies import DryRunBody, SubmitBody
 from agiledart_placement.ledger import NoRoom
@@ -170,7 +171,7 @@ class Submissions:
                 edges=blueprint.edges,
                 specification=blueprint.specification,
                 plan=blueprint.plan,
-                history=(HistoryEntry(wall_ms, DEPLOYING, f"submitted to {asked.name}"),),
+                history=(HistoryEntry(wall_ms, DEPLOYING, f"submitted to {asked.name}{_from(order)}"),),
                 by_epoch=order.by_epoch,
                 owner_key=(last.owner_key if last is not None else b"") or order.asker.key,
                 shared_keys=last.shared_keys if last is not None else (),
@@ -229,7 +230,7 @@ class Submissions:
                 self._desk.watch(peer)
             try:
                 await self._deploying.deploy(plan)
-                running = await self._run(record, paths, plan, order.began)
+                running = await self._run(record, paths, plan, order)
                 return running, running_body(running, placement.relaxed, self._desk.config.placement)
             except NodeFull as refusal:
                 await self._watching.halt(
@@ -244,11 +245,9 @@ class Submissions:
                     self._desk.unwatch(peer)
         raise AssertionError("the last plan is tried or refused")
 
-    async def _run(
-        self, record: ApplicationRecord, paths: Paths, work: Deployment, began: Instant
-    ) -> ApplicationRecord:
+    async def _run(self, record: ApplicationRecord, paths: Paths, work: Deployment, order: Order) -> ApplicationRecord:
         """All parts listen: the record says so, and the sources start."""
-        took = round((self._desk.now - began) / SECOND, 6)
+        took = round((self._desk.now - order.began) / SECOND, 6)
 
         def close(current: ApplicationRecord) -> ApplicationRecord | None:
             running = advanced(current, RUNNING, "", self._desk.wall_ms)
@@ -276,7 +275,7 @@ class Submissions:
             raise CommandRefused(running.reason or f"{record.name} was {running.state} while it was being deployed.")
         if work.by_epoch:
             whole = self._deploying.whole_part(work)
-            await self._recovering.found(whole, whole.places(), work.guards)
+            await self._recovering.found(whole, whole.places(), work.guards, _brought(order))
             return running
         silent = await self._deploying.start_flow(work)
         if silent:
@@ -305,6 +304,15 @@ class Submissions:
         await self._watching.halt(tuple(touched.values()), (record.name, record.version), told, record.number)
         code = failure.exit_code if isinstance(failure, CommandRefused) else 1
         return CommandRefused(told or reason, code)
+
+
+def _from(order: Order) -> str:
+    return f"; it goes on from {order.origin.about}" if order.origin is not None else ""
+
+
+def _brought(order: Order) -> Brought | None:
+    origin = order.origin
+    return None if origin is None else Brought(origin.kind, order.submitted_to.node, origin.elements)
 
 
 def _already(record: ApplicationRecord) -> str:

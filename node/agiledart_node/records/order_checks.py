@@ -71,8 +71,10 @@ def terms_of(command: Command) -> Terms | None:
         case Submit():
             name = command.name or SPECIFICATION_CODEC.decode(command.specification).name
             chosen = msgspec.msgpack.encode(sorted(command.parallelism.items())) if command.parallelism else b""
+            origin = msgspec.msgpack.encode(command.origin) if command.origin is not None else b""
             arguments = arguments_of(
                 (
+                    ("origin", content_hash(origin).hex() if origin else ""),
                     ("delivery", EXACTLY_ONCE if command.delivery == EXACTLY_ONCE else ""),
                     ("executors", str(command.executors or "")),
                     ("parallelism", content_hash(chosen).hex() if chosen else ""),

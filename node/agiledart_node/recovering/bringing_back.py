@@ -115,9 +115,13 @@ def _notes_end(plan: Plan) -> Peer | None:
 
 
 def in_life(
-    record: ApplicationRecord, part: DeploymentPart, life: int, wall_ms: int, note: str = ""
+    record: ApplicationRecord, part: DeploymentPart, life: int, wall_ms: int, note: str = "", what: str = "brought back"
 ) -> ApplicationRecord:
-    """The record of an application that was brought back: where it runs now, what of it has moved, and what could not come back."""
+    """The record of an application that was brought back: where it runs now, what of it has moved, and what could not come back.
+
+    Args:
+        what: has happened, if it is something else.
+    """
     after = msgspec.structs.replace(
         record,
         life=life,
@@ -130,20 +134,19 @@ def in_life(
     old, new = record.placement, after.placement
     moved = [f"{stage} on {', '.join(dict.fromkeys(nodes))}" for stage, nodes in new.items() if nodes != old.get(stage)]
     told = "; ".join([*moved, *([note] if note else [])])
-    text = f"brought back, life {life}" + (f": {told}" if told else "")
+    text = f"{what}, life {life}" + (f": {told}" if told else "")
     return msgspec.structs.replace(after, history=kept_history(record.history, HistoryEntry(wall_ms, RUNNING, text)))
 
 
-def restore_from(effect: EnterLife, epoch: int) -> RestoreFrom:
-    """Where the instances of this node go on."""
+def restore_from(effect: EnterLife, epoch: int, origin: str = "") -> RestoreFrom:
+    """Where the instances of this node go on. `origin`: of a run that begins with a checkpoint."""
     chains = [(saved.party, [element.digest for element in saved.chain]) for saved in effect.saved if saved.chain]
-    return RestoreFrom(
-        epoch, tuple(SavedAt(*copy_of(party), digests[-1], tuple(digests[:-1])) for party, digests in chains)
-    )
+    elements = tuple(SavedAt(*copy_of(party), digests[-1], tuple(digests[:-1])) for party, digests in chains)
+    return RestoreFrom(epoch, elements, "" if epoch else origin)
 
 
-async def bring_back(desk: Desk, run: HostedRun, effect: EnterLife, epoch: int) -> DeploymentPart:
-    """Enter a life here; the part that runs then.
+async def bring_back(desk: Desk, run: HostedRun, effect: EnterLife, epoch: int, origin: str = "") -> DeploymentPart:
+    """Enter a life here; the part that runs then. `epoch`, `origin`: where it goes on.
 
     Raises:
         OperationFailed: it could not be entered; in words.
@@ -154,7 +157,7 @@ async def bring_back(desk: Desk, run: HostedRun, effect: EnterLife, epoch: int) 
     part = part_of_life(run, effect)
     number = desk.talks.number()
     name = effect.plan.digest if effect.plan.changes else b""
-    start = StartInstances(number, part, restore_from(effect, epoch), name)
+    start = StartInstances(number, part, restore_from(effect, epoch, origin), name)
     addresses = _addresses(part, await _driven(desk, number, start))
     run.note(effect.life, addresses)
     others = [peer for node, peer in effect.plan.hosts.items() if node != desk.me.node]

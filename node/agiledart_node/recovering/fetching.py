@@ -11,6 +11,7 @@ from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import Desk
+from agiledart_node.wire.checkpoint_effects import BringElement
 from agiledart_node.wire.fragment_effects import FetchFragment, FindElement, RebuildElement, StoreFragment
 from agiledart_recovery.fragments.arithmetic import fragment_bytes
 from agiledart_recovery.fragments.rebuild import Rebuild, State
@@ -98,8 +99,28 @@ class Fetching:
             number = self._desk.talks.number()
             find = FindElement(number, run, element.digest)
             found = (await self._desk.driven(number, find, self._patience(element))).get(number)
-            if not (isinstance(found, Completed) and found.result is True):
+            if isinstance(found, Completed) and found.result is True:
+                continue
+            if value.is_brought:
+                await self._brought(run, saved, element)
+            else:
                 await self._rebuild(run, saved, element, value)
+
+    async def _brought(self, run: Run, saved: Saved, element: Element) -> None:
+        """Fetch an element of a checkpoint from the agent that was asked to begin with it."""
+        holder, number = self._peer(element.holders[0]) if element.holders else None, self._desk.talks.number()
+        if holder is None and element.holders[:1] == (self._desk.me.node,):
+            holder = self._desk.me
+        if holder is not None:
+            order = BringElement(number, holder, run, element.digest, element.length)
+            answer = (await self._desk.driven(number, order, self._patience(element))).get(number)
+            if isinstance(answer, Completed):
+                return
+            why = answer.reason if isinstance(answer, Failed) else "it took too long"
+        else:
+            why = "it cannot be reached"
+        names = ", ".join(self._machine.name_of(one) for one in element.holders)
+        raise StateLacking(f"the checkpoint with which {saved.party} begins lies on {names}: {why}", element.holders)
 
     async def _rebuild(self, run: Run, saved: Saved, element: Element, value: Value) -> None:
         rebuild = self._machine.rebuild(run, saved.party, element)

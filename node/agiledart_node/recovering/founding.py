@@ -7,6 +7,7 @@ Source: recovery specification §10 (register).
 
 from collections.abc import Iterable
 from hashlib import sha256
+from typing import NamedTuple
 
 from agiledart_dataflow.plan.losses import EMPTY, FAIL, MOVE
 from agiledart_dataflow.plan.stage_plan import StagePlan
@@ -15,11 +16,12 @@ from agiledart_kernel.instants import Duration
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import CommandRefused, Desk
+from agiledart_node.wire.commands import BroughtElement
 from agiledart_node.wire.formation_messages import Acknowledged
 from agiledart_node.wire.recovery_messages import FoundRegister, MakeVoter, VoterMade
 from agiledart_recovery.limits import MAX_PLAN_BYTES
 from agiledart_recovery.wire.names import NOTHING_SAVED, Party, Run, Voter
-from agiledart_recovery.wire.value import Assignment, IfLost, Plan, Role, Value
+from agiledart_recovery.wire.value import Assignment, Element, IfLost, Plan, Role, Saved, Value
 
 VOTERS = 3
 
@@ -88,7 +90,32 @@ def run_key(secret: bytes, run: Run, number: int) -> bytes:
     return sha256(b"run key" + secret + encode(run) + number.to_bytes(16)).digest()
 
 
-async def found_register(desk: Desk, run: Run, plan: Plan, candidates: list[Peer], key: bytes) -> None:
+class Brought(NamedTuple):
+    """A checkpoint with which a run begins.
+
+    Args:
+        origin: how much of it is taken.
+        holder: where its file lies.
+        elements: of each stage of the new plan, by the numbers that instances had in the run that saved them.
+    """
+
+    origin: str
+    holder: NodeId
+    elements: tuple[BroughtElement, ...]
+
+    @property
+    def saved(self) -> tuple[Saved, ...]:
+        """In the register's form: no instance of a run has the term 0."""
+        chains: dict[Party, list[Element]] = {}
+        for one in self.elements:
+            element = Element(NOTHING_SAVED, one.digest, one.length, 1, (self.holder,))
+            chains.setdefault(party_of(one.stage, one.index, 0), []).append(element)
+        return tuple(Saved(party, tuple(chain)) for party, chain in chains.items())
+
+
+async def found_register(
+    desk: Desk, run: Run, plan: Plan, candidates: list[Peer], key: bytes, brought: Brought | None = None
+) -> None:
     """Make the seats and have the first value written.
 
     Raises:
@@ -102,7 +129,8 @@ async def found_register(desk: Desk, run: Run, plan: Plan, candidates: list[Peer
     if silent:
         raise CommandRefused(f"{', '.join(silent)} did not make a seat in the register of {run.app}. Submit it again.")
     voters = tuple(Voter(peer, answer.seat) for peer, answer in made if answer is not None)
-    value = Value(run, 0, 0, plan, NOTHING_SAVED, voters, key=key)
+    saved, origin = (brought.saved, brought.origin) if brought is not None else ((), "")
+    value = Value(run, 0, 0, plan, NOTHING_SAVED, voters, saved=saved, key=key, origin=origin)
     number = desk.talks.number()
     answer = await desk.talks.ask(candidates[0], FoundRegister(number, encode(value)), number, Acknowledged, timeout)
     if answer is None or answer.reason:

@@ -166,7 +166,7 @@ class KeepingState:
             raise
         except OperationFailed as failure:
             await self._taken_back(kept, nodes)
-            self._recovering.release(run, "it was to be stopped with a checkpoint, which could not be kept")
+            self._release(run, "it was to be stopped with a checkpoint, which could not be kept")
             raise CommandRefused(f"{run.app} was not stopped, and goes on from epoch {at.epoch}: {failure}.") from None
         return kept, nodes
 
@@ -182,9 +182,9 @@ class KeepingState:
                 raise CommandRefused(f"{run.app} has {ended} by itself meanwhile: there is no state to keep.")
             if coordinator.committing.held is not None and coordinator.committing.held == value.committed:
                 return value
-            why = self._recovering.hold(run)
+            why = self._recovering.begun(self._recovering.machine.request_hold(run))
             await desk.talks.pause(_LOOK)
-        self._recovering.release(run, "it was to be stopped with a checkpoint, and no epoch was committed")
+        self._release(run, "it was to be stopped with a checkpoint, and no epoch was committed")
         raise CommandRefused(
             f"No epoch of {run.app} was committed within {HELD_NS // SECOND} s{': ' + why if why else ''}, so it was not stopped."
             f" Look at agiledart status {run.app}."
@@ -200,9 +200,13 @@ class KeepingState:
                 return value.committed == before.committed
             if (value.life, value.committed) != (before.life, before.committed):
                 return False
-            self._recovering.end_held(run, before.committed, reason)
+            self._recovering.begun(self._recovering.machine.request_end_held(run, before.committed, reason))
             await desk.talks.pause(_LOOK)
         raise CommandRefused("the register did not take its end")
+
+    def _release(self, run: Run, reason: str) -> None:
+        self._recovering.machine.request_release(run, reason)
+        self._recovering.begun("")
 
     # ---- one file
 

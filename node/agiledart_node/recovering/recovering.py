@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 
 import msgspec
 
-from agiledart_dataflow.plan.deployment import DeploymentPart, PlacedInstance
+from agiledart_dataflow.plan.deployment import DOES_NOT_FIT, DeploymentPart, PlacedInstance
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
@@ -34,7 +34,15 @@ from agiledart_node.records.application import RECORD_CODEC, RUNNING, Applicatio
 from agiledart_node.records.records import Records
 from agiledart_node.recovering.bringing_back import HostedRun, bring_back, in_life
 from agiledart_node.recovering.fetching import Fetching, StateLacking
-from agiledart_node.recovering.founding import copy_of, found_register, party_of, plan_of, run_key, voters_among
+from agiledart_node.recovering.founding import (
+    Brought,
+    copy_of,
+    found_register,
+    party_of,
+    plan_of,
+    run_key,
+    voters_among,
+)
 from agiledart_node.recovering.lending import borrow, lent
 from agiledart_node.recovering.settling import Settling
 from agiledart_node.recovering.shelving import Shelving
@@ -72,7 +80,7 @@ from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire import events
 from agiledart_recovery.wire.messages import RunMessage
 from agiledart_recovery.wire.names import Run, Snapshot, TermGap
-from agiledart_recovery.wire.value import Element, Plan, Role, Saved, State, Value
+from agiledart_recovery.wire.value import AFTER_DEPLOYMENT, Element, Plan, Role, Saved, State, Value
 
 CONSEQUENCE_NS = Duration(1_600 * MILLISECOND)
 """For a broken link to be explained by a dead host: a little more than the overlay needs to declare one dead whose links broke."""
@@ -122,12 +130,22 @@ class Recovering:
 
     # ---- founding
 
-    async def found(self, part: DeploymentPart, places: dict[tuple[int, int], Peer], guards: tuple[Peer, ...]) -> None:
-        """Give a run that was deployed its register; it enters its first life then. Raises CommandRefused."""
+    async def found(
+        self,
+        part: DeploymentPart,
+        places: dict[tuple[int, int], Peer],
+        guards: tuple[Peer, ...],
+        brought: Brought | None = None,
+    ) -> None:
+        """Give a run that was deployed its register; it enters its first life then. Raises CommandRefused.
+
+        Args:
+            brought: the checkpoint that it begins with.
+        """
         run = Run(part.application, part.version)
         plan = plan_of(part.plan, places)
         key = run_key(self._secret, run, part.number)
-        await found_register(self._desk, run, plan, voters_among(part.plan, places, guards), key)
+        await found_register(self._desk, run, plan, voters_among(part.plan, places, guards), key, brought)
 
     def make_voter(self, sender: Peer, message: MakeVoter) -> None:
         """A scheduler wants a seat here."""
@@ -314,22 +332,10 @@ class Recovering:
         self._flush()
         return why
 
-    def hold(self, run: Run) -> str:
-        """Nothing more is to be read of a run that this node coordinates. Why not; empty: it is under way."""
-        why = self.machine.request_hold(run)
+    def begun(self, why: str) -> str:
+        """Carry out what a request to the machine has begun; says why it was not taken, as the machine did."""
         self._flush()
         return why
-
-    def end_held(self, run: Run, at: Snapshot, reason: str) -> str:
-        """A run that is held at a committed epoch is to end there. Why not; empty: it is being written."""
-        why = self.machine.request_end_held(run, at, reason)
-        self._flush()
-        return why
-
-    def release(self, run: Run, reason: str) -> None:
-        """A run that is held is to go on."""
-        self.machine.request_release(run, reason)
-        self._flush()
 
     def takes_part(self, run: Run) -> bool:
         """Whether this node hosts something of a run, or votes on it."""
@@ -517,12 +523,14 @@ class Recovering:
             self.machine.tell_entering(effect.run, effect.life, "restore")
             self._flush()
             hosted.begin_again(dict.fromkeys(mine, 0), run.base + effect.life)
-            lived = await bring_back(self._desk, run, effect, value.committed.epoch)
+            lived = await bring_back(self._desk, run, effect, value.committed.epoch, value.origin)
         except OperationFailed as error:
             part = self.machine.participants.get(effect.run)
             if isinstance(error, StateLacking) and part is not None:
                 part.lacks(effect.life, error.holders)
             self._step(Failed(effect.request, str(error)))
+            if value.is_brought and DOES_NOT_FIT in str(error) and hosted is not None:
+                self.closed(hosted, State.FAILED.value, str(error))  # it would not fit the next time either
             return
         self._hosting.moved(hosted, msgspec.structs.replace(lived, bundle=b""))
         self._step(Completed(effect.request, None))
@@ -589,6 +597,8 @@ class Recovering:
         run = self.runs.get(hosted.key)
         part, value = hosted.part, self._value(Run(*hosted.key))
         note = value.reason if value is not None and value.life == life else ""
+        begins = value is not None and value.is_brought and life == AFTER_DEPLOYMENT
+        what = "its state is there" if begins else "brought back"
         try:
             revision, found = await self._records.application(hosted.part.application)
             if found is None and run is not None and run.record:
@@ -606,7 +616,7 @@ class Recovering:
             lambda record: (
                 None
                 if record.is_final or record.life >= life
-                else in_life(record, part, life, self._desk.wall_ms, note)
+                else in_life(record, part, life, self._desk.wall_ms, note, what)
             ),
         )
         if record is not None and record.is_stopping and not hosted.is_closing:

@@ -129,6 +129,11 @@ class Dispatching:
             )
         if command.delivery not in ("", *DELIVERIES):
             raise CommandRefused(f"delivery is {' or '.join(DELIVERIES)}, not {command.delivery!r}.", 2)
+        if command.origin is not None and command.delivery != EXACTLY_ONCE:
+            raise CommandRefused(
+                f'{blueprint.name} is not saved by epochs, so it cannot begin with a checkpoint: give it delivery="exactly-once".',
+                2,
+            )
         pinned = await pinned_nodes(desk, self._records, blueprint)
         if command.dry_run:
             desk.reply(request, await self._submissions.dry_run(blueprint, command.bundle, signed, pinned))
@@ -149,6 +154,7 @@ class Dispatching:
                 asker,
                 command.delivery == EXACTLY_ONCE,
                 signed,
+                command.origin,
             )
             body: SubmitBody | None
             if scheduler.node == desk.me.node:
@@ -187,6 +193,7 @@ class Dispatching:
             command.delivery == EXACTLY_ONCE,
             order.asker,
             order.signed,
+            order.origin,
         )
         self._users[number] = _User(request, scheduler.node)
         try:
@@ -270,6 +277,7 @@ class Dispatching:
             message.parallelism,
             message.executors,
             delivery=EXACTLY_ONCE if message.by_epoch else "",
+            origin=message.origin,
         )
         try:
             blueprint = blueprint_of(command, self._desk)
@@ -289,6 +297,7 @@ class Dispatching:
                 asker,
                 message.by_epoch,
                 message.order,
+                message.origin,
             )
             body = await self._serve(
                 order, lambda text: self._desk.send(sender, HandOverProgress(message.request, text))

@@ -14,7 +14,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
-from agiledart_node.wire.commands import Asked
+from agiledart_node.wire.commands import Asked, Origin
 
 MAX_NEWS = 64
 """Advertisements in one message."""
@@ -184,6 +184,7 @@ class HandOver(Message, frozen=True, gc=False, tag=360):
         by_epoch: the user wants `exactly-once`: the run is saved by epochs.
         asker: the user, as the asking agent has judged it.
         order: what the user has signed; it counts, not what the asking agent says.
+        origin: the checkpoint that it begins with, which lies on the sender.
     """
 
     request: int
@@ -200,6 +201,7 @@ class HandOver(Message, frozen=True, gc=False, tag=360):
     by_epoch: bool = False
     asker: Asker = Asker()
     order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
+    origin: Origin | None = None
 
 
 class HandOverTaken(Message, frozen=True, gc=False, tag=361):

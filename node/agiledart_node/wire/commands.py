@@ -19,6 +19,36 @@ Asked = int | tuple[int, int]
 """Instances of a stage: so many, or limits between which it may scale."""
 
 
+class BroughtElement(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """An element of a checkpoint with which a run begins.
+
+    Args:
+        stage: of the new plan; `index`: of the instance that saved it.
+        digest, length: of its bytes.
+    """
+
+    stage: Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+    index: Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+    digest: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+    length: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The checkpoint with which a run begins; its file lies on the agent that is asked.
+
+    Args:
+        kind: `whole`: all of it, in the same topology; `steps`: the state of steps by their names.
+        about: whose state it is, for people.
+        digest: of the file.
+        elements: those that are taken, by stage and instance, of one instance oldest first.
+    """
+
+    kind: Annotated[str, msgspec.Meta(max_length=16)]
+    about: Annotated[str, msgspec.Meta(max_length=256)]
+    digest: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+    elements: Annotated[tuple[BroughtElement, ...], msgspec.Meta(max_length=2_048)]
+
+
 class Submit(Message, frozen=True, gc=False, tag=200):
     """Run an application. `specification` and `bundle` are in their own wire forms; the agent never runs user code.
 
@@ -27,6 +57,7 @@ class Submit(Message, frozen=True, gc=False, tag=200):
         parallelism: instances of a stage by name, a number or limits; `""` stands for every stage that may have several.
         dry_run: answer what would run where; start nothing.
         delivery: `exactly-once`: the run is saved by epochs and brought back when a host dies; "": it ends with its host.
+        origin: what it begins with; None: nothing.
     """
 
     name: str
@@ -36,6 +67,7 @@ class Submit(Message, frozen=True, gc=False, tag=200):
     executors: int = 0
     dry_run: bool = False
     delivery: str = ""
+    origin: Origin | None = None
 
 
 class ListApplications(Message, frozen=True, gc=False, tag=201):

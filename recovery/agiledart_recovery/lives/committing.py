@@ -9,8 +9,9 @@
 | 5 COMMITTED(value), COMMITTED_OK | told until acknowledged |
 
 A change (`changing`) is begun only when e - 1 is committed in this life, nothing else is begun, and all had caught up.
-A run that is to end with its state kept is *held*: from some epoch on sources send nothing behind the barrier, and when such an
-epoch is committed no other begins in this life. So nothing is read whose effects would be lost with the run.
+A run that is to end with its state kept is *held*: from some epoch on sources send nothing behind the barrier. That one tells all
+marks, so what waited for them is worked off by the next one; when this is committed no other begins in this life. So nothing is
+read whose effects would be lost with the run, and nothing waits but what cannot go on without more input.
 SYNC, because the snapshot of a merge by position holds effects of rows behind a barrier: they must come again exactly alike.
 
 Not complete within `epoch_timeout`: passed over. The awkward case: an epoch that carries a change must not be passed over, since
@@ -219,7 +220,7 @@ class Committing:
         before = self.epochs.plan
         self.took_ns = self._desk.now - self._began
         self.epochs.settle(done)
-        if 0 < self._held_from <= done.epoch:
+        if 0 < self._held_from < done.epoch:
             self.held = value.committed
         if done.plan != before:
             # Who runs nothing any more hears on: holders of what it saved take only its word for what is not needed.

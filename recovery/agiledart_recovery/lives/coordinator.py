@@ -454,10 +454,11 @@ class Coordinator:
             self._lacking_since = self._lacking_since or desk.now
             return
         self._unfound = {}
-        desk.observe(LifeBegan(self.run, value.life + 1, kind, f"{reason}{'; ' if judged.note else ''}{judged.note}"))
+        life = value.next_life
+        desk.observe(LifeBegan(self.run, life, kind, f"{reason}{'; ' if judged.note else ''}{judged.note}"))
         self._need = ""
         note = judged.note[:400]
-        self.proposer.write(msgspec.structs.replace(value, life=value.life + 1, plan=plan, outgoing=(), reason=note))
+        self.proposer.write(msgspec.structs.replace(value, life=life, plan=plan, outgoing=(), reason=note))
 
     def _is_there(self, node: NodeId) -> bool:
         return self._desk.can_reach(node) and node not in self._silent

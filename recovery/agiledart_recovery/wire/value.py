@@ -7,7 +7,7 @@ digest alone, a coordinator that dies between ACCEPT and COMMITTED leaves nobody
 from collections.abc import Iterable
 from enum import StrEnum
 from hashlib import sha256
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -26,6 +26,9 @@ from agiledart_recovery.limits import (
     MAX_VOTERS,
 )
 from agiledart_recovery.wire.names import NOTHING_SAVED, Digest, Name, Party, Run, Snapshot, Voter
+
+AFTER_DEPLOYMENT: Final = 2
+"""The first life that hosts enter with new processes."""
 
 
 class Role(StrEnum):
@@ -221,6 +224,8 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
         outgoing: the voters before, when this value changes them: until the next value they must agree, too.
         key: of the run; elements are sealed under it before they are cut, so that holders cannot read them.
         changes: the last of them, oldest first, the one that runs among them.
+        origin: until an epoch is committed `saved` is a checkpoint of another run, by the numbers of its instances, and this is
+            how much of it: `whole` or `steps`. Empty: the run began with nothing.
     """
 
     run: Run
@@ -237,6 +242,7 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
     outgoing: Annotated[tuple[Voter, ...], msgspec.Meta(max_length=MAX_VOTERS)] = ()
     key: Digest = b""
     changes: Annotated[tuple[Change, ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
+    origin: Annotated[str, msgspec.Meta(max_length=16)] = ""
 
     def faults(self) -> list[str]:
         """What makes it no value that a peer may send; empty when it is sound."""
@@ -261,6 +267,16 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
         known = self.needed
         chain = tuple(known.get((saved.party, element.snapshot), element) for element in saved.chain)
         return msgspec.structs.replace(saved, chain=chain)
+
+    @property
+    def is_brought(self) -> bool:
+        """Whether what its instances begin with is of another run, and lies with who was asked to begin this one."""
+        return bool(self.origin) and not self.committed.epoch
+
+    @property
+    def next_life(self) -> int:
+        """The first life of a run is the one that was deployed; one that begins with a checkpoint has left that behind."""
+        return self.life + 1 if self.life or not self.origin else AFTER_DEPLOYMENT
 
     def may_be_told_by(self, node: NodeId) -> bool:
         """Whether a node may say that this is in the register: only voters may."""

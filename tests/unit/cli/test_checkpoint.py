@@ -5,13 +5,25 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from agiledart_agent.checkpoints.archive import Archiving, Manifest
+from agiledart_cli.errors import AnsweredNoError
 from agiledart_cli.main import run_cli
 from agiledart_cli.verbs.application_view import print_checkpoints
-from agiledart_cli.verbs.state import checkpoint_verbs
-from agiledart_node.wire.commands import Checkpoints, ExportCheckpoint, ReadCheckpoint, RemoveCheckpoint
+from agiledart_cli.verbs.state import checkpoint_verbs, restoring
+from agiledart_cli.verbs.submit import make_submission
+from agiledart_dataflow.plan.specification import Specification
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_node.wire.commands import (
+    BringCheckpoint,
+    Checkpoints,
+    ExportCheckpoint,
+    ReadCheckpoint,
+    RemoveCheckpoint,
+    Submit,
+)
 
 EPOCH = {"committed": 7, "life": 2, "age_s": 3.0, "took_ms": 40.0, "bytes": 5000, "survives": 2, "coordinator": "a2"}
 ELEMENT = {
@@ -168,3 +180,123 @@ def test_remove_says_where_it_was(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     monkeypatch.setattr(checkpoint_verbs, "connect", lambda agent, identity: Removing())
     assert run_cli(["checkpoint", "remove", "pause"]) == 0
     assert "pause of job is gone from a1, a2." in capsys.readouterr().err
+
+
+TOPOLOGY = """
+from datetime import timedelta
+from typing import NamedTuple
+
+from agiledart import Pane, Sink, Source, Topology, sum_of, tumbling
+
+
+class Row(NamedTuple):
+    at: int
+    key: int
+
+
+def build(rows: Source[Row], out: Sink[Pane], name: str = "job", step: str = "sums") -> Topology:
+    topology = Topology(name)
+    read = topology.source("rows", rows, event_time=lambda row: row.at)
+    sums = read.key_by(lambda row: row.key).window(tumbling(timedelta(seconds=1)))
+    sums.aggregate(step, sum_of(lambda row: row.at)).sink("out", out)
+    return topology
+"""
+
+
+class Taking(Exported):
+    """An agent that takes a file in two pieces, and begins with it."""
+
+    def __init__(self) -> None:
+        self.got, self.submitted = b"", list[Submit]()
+
+    def ask(self, command: Any, **_: Any) -> dict[str, Any]:
+        if isinstance(command, BringCheckpoint):
+            self.got = self.got[: command.offset] + command.data[:2_000]
+            return {"have": len(self.got), "is_whole": len(self.got) == command.size}
+        if isinstance(command, ExportCheckpoint):
+            raise AnsweredNoError(f"There is no checkpoint {command.name}.", 1)
+        self.submitted.append(command)
+        return {"name": "job", "version": 2, "placement": {}, "checks": []}
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Taking, Path]:
+    (tmp_path / "job.py").write_text(TOPOLOGY)
+    (tmp_path / "rows.csv").write_text("1,1\n")
+    monkeypatch.chdir(tmp_path)
+    made = make_submission("job.py:build", {"rows": "csv:rows.csv", "out": "null:"}, {})
+    specification = msgspec.msgpack.decode(made.specification, type=Specification)
+    plan = msgspec.msgpack.encode(plan_stages(specification, {}))
+    Archiving(tmp_path / "job.checkpoint").close(
+        Manifest(1, "0", 2, "pause", "job", 1, 2, 7, 0, b"", [], made.specification, plan, [])
+    )
+    agent = Taking()
+    monkeypatch.setattr(restoring, "connect", lambda agent_, identity: agent)
+    monkeypatch.setattr(restoring, "print_plan", lambda body, dry_run: None)
+    return agent, tmp_path
+
+
+WORDS = ("job.py:build", "--set", "rows=csv:rows.csv", "--set", "out=null:")
+
+
+def test_restore_brings_the_file_and_submits_with_it(
+    site: tuple[Taking, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent, folder = site
+    assert run_cli(["checkpoint", "restore", "job.checkpoint", *WORDS]) == 0
+    assert agent.got == (folder / "job.checkpoint").read_bytes()
+    (command,) = agent.submitted
+    assert command.delivery == "exactly-once"
+    assert command.origin is not None
+    assert (command.origin.kind, command.origin.about) == ("whole", "checkpoint pause of job v1, epoch 7")
+    assert "rows reads on" in capsys.readouterr().err
+
+
+def test_a_dry_run_brings_nothing(site: tuple[Taking, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    agent, _ = site
+    words = ("--set", "step=totals", "--drop", "sums", "--dry-run", "-o", "json")
+    assert run_cli(["checkpoint", "restore", "job.checkpoint", *WORDS, *words]) == 0
+    assert agent.got == b""
+    assert agent.submitted[0].dry_run
+    told = json.loads(capsys.readouterr().out)["checkpoint"]
+    assert (told["taken"], told["dropped"], told["empty"]) == (["rows"], ["sums"], ["totals"])
+
+
+@pytest.mark.parametrize(
+    ("words", "spoil", "said", "code"),
+    [
+        (
+            ("job.checkpoint", *WORDS, "--set", "step=totals"),
+            "",
+            "the state of sums, and the topology has no such step",
+            2,
+        ),
+        (("nothing.checkpoint", *WORDS), "", "There is no file nothing.checkpoint", 2),
+        (("nothing", *WORDS), "", "There is no checkpoint nothing", 1),
+        (("job.checkpoint", *WORDS), "bit", "job.checkpoint is damaged", 1),
+        (("job.checkpoint", *WORDS), "short", "job.checkpoint is not whole", 1),
+        (("job.py", *WORDS), "", "job.py is no checkpoint", 1),
+        (("job.checkpoint", *WORDS, "--drop", "sumz"), "", "Did you mean sums?", 2),
+    ],
+    ids=["missing step", "no file", "no checkpoint", "damaged", "cut short", "another file", "wrong drop"],
+)
+def test_what_cannot_be_restored(
+    site: tuple[Taking, Path],
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    spoil: str,
+    said: str,
+    code: int,
+) -> None:
+    agent, folder = site
+    path = folder / "job.checkpoint"
+    raw = path.read_bytes()
+    if spoil == "bit":
+        path.write_bytes(raw[:-60] + bytes([raw[-60] ^ 1]) + raw[-59:])
+    elif spoil == "short":
+        path.write_bytes(raw[:-5])
+    assert run_cli(["checkpoint", "restore", *words]) == code
+    told = capsys.readouterr().err
+    assert said in told
+    assert "Traceback" not in told
+    assert not agent.submitted

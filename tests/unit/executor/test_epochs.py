@@ -1,6 +1,7 @@
 """An executor's instances are saved at barriers and brought back: the log holds what one undisturbed run writes."""
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -359,3 +360,36 @@ def test_behind_the_barrier_that_holds_a_source_reads_nothing(tmp_path: Path) ->
         life.kill()
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("origin", ["whole", "steps"])
+def test_another_run_begins_with_what_one_had_saved(
+    tmp_path: Path, undisturbed: list[Any], origin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+
+    async def play() -> None:
+        life = Life(before, 1, 400)
+        await life.until(lambda: life.reader.at == 400)
+        await life.save(1)
+        for running in life.running:
+            life.epochs.commit(running, 1)
+        life.allow(700)
+        await life.until(lambda: life.reader.at == 700)
+        prepared = await life.save(2)
+        life.epochs.commit(life.running[2], 2)
+        life.kill()
+        run_folder(after, "sums", 1).mkdir(parents=True)
+        shutil.copytree(run_folder(before, "sums", 1) / "elements", run_folder(after, "sums", 1) / "elements")
+        monkeypatch.setattr("tests.unit.executor.test_epochs.RUN", 8)
+        elements = tuple(
+            SavedAt(one.instance.stage, one.instance.index, one.digest, (one.onto,) if one.onto else ())
+            for one in prepared
+        )
+        again = Life(after, 2, 0, RestoreFrom(0, elements, origin))
+        assert again.reader.at == 700
+        again.allow(COUNT)
+        await to_the_end(again)
+
+    asyncio.run(play())
+    assert logged(before) + logged(after) == undisturbed

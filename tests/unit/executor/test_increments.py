@@ -1,6 +1,7 @@
 """An executor saves what has changed since a committed element, and goes on from the whole one and what was saved behind it."""
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -209,3 +210,28 @@ def test_a_chain_that_is_not_the_one_is_refused(tmp_path: Path, wrong: str) -> N
             Life(tmp_path, 2, 0, chain.since)
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("origin", ["whole", "steps"])
+def test_another_run_begins_with_a_chain(
+    tmp_path: Path, undisturbed: list[object], origin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+
+    async def play() -> None:
+        chain = Chain()
+        life = await lived(before, 1, None, KEYS)
+        for epoch in (1, 2, 3):
+            chain.commit(life, epoch, await life.save(epoch))
+            if epoch < 3:
+                await more(life, 70)
+        assert len(chain.links) == 3
+        life.kill()
+        run_folder(after, "sums", 1).mkdir(parents=True)
+        shutil.copytree(run_folder(before, "sums", 1) / "elements", run_folder(after, "sums", 1) / "elements")
+        monkeypatch.setattr(test_epochs, "RUN", 8)
+        again = Life(after, 2, 0, RestoreFrom(0, chain.since.elements, origin))
+        await to_the_end(again)
+
+    asyncio.run(play())
+    assert logged(before) + logged(after) == undisturbed

@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from agiledart_dataflow.plan.deployment import InstanceAddress
-from agiledart_kernel.machine import Completed
+from agiledart_dataflow.plan.deployment import DOES_NOT_FIT, InstanceAddress, RestoreFrom, SavedAt
+from agiledart_kernel.machine import Completed, Failed
 from agiledart_node.recovering.bringing_back import MAX_LIVES_AHEAD
+from agiledart_node.wire.checkpoint_effects import BringElement
 from agiledart_node.wire.effects import KeepFile, LinkInstances, StartInstances
 from agiledart_node.wire.formation_messages import Acknowledged
 from agiledart_node.wire.fragment_effects import FindElement
@@ -64,3 +65,52 @@ def test_who_listens_in_a_life_for_which_there_is_no_room_yet_says_it_again() ->
     (link,) = bench.of(LinkInstances)
     assert link.addresses == (SINK,)
     assert listens(bench, 100, last - 1), "of a life that is over nobody needs to hear"
+
+
+BROUGHT = Saved(Party("1", 0, 3), (Element(Snapshot(0, 0), b"hash", 10, 1, (SCHEDULER.node,)),))
+
+
+def begins(bench: InLife) -> BringElement:
+    """A run that begins with a checkpoint enters its first life."""
+    bench.take()
+    value = msgspec.structs.replace(
+        bench.value, life=2, committed=Snapshot(0, 0), saved=(BROUGHT,), before=(), origin="steps"
+    )
+    bench.hear(SCHEDULER, wire.Reset(RUN, Ballot(2, SCHEDULER.node, 1), value))
+    for kept in bench.of(KeepFile):
+        bench.feed(Completed(kept.request, None))
+    (find,) = bench.of(FindElement)
+    bench.feed(Completed(find.request, False))
+    bring: BringElement
+    (bring,) = bench.of(BringElement)
+    return bring
+
+
+def test_a_run_that_begins_with_a_checkpoint_fetches_it_from_who_was_asked() -> None:
+    bench = InLife()
+    bring = begins(bench)
+    assert (bring.holder, bring.run, bring.digest) == (SCHEDULER, RUN, b"hash")
+    bench.feed(Completed(bring.request, None))
+    (start,) = bench.of(StartInstances)
+    assert start.since == RestoreFrom(0, (SavedAt(1, 3, b"hash"),), "steps")
+
+
+def test_who_cannot_fetch_it_says_from_whom() -> None:
+    bench = InLife()
+    bench.feed(Failed(begins(bench).request, "refused: it does not lie here"))
+    (refused,) = bench.said(wire.ResetRefused)
+    assert "the checkpoint with which 1.3 begins lies on" in refused.reason
+    assert "does not lie here" in refused.reason
+    assert refused.lacks == (SCHEDULER.node,)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_state_that_does_not_fit_ends_the_run_and_is_not_tried_again(fits: bool) -> None:
+    bench = InLife()
+    told: list[str] = []
+    bench.node.recovering.closed = lambda hosted, state, reason: told.append(f"{state}: {reason}")
+    bench.feed(Completed(begins(bench).request, None))
+    (start,) = bench.of(StartInstances)
+    why = "no room" if fits else f"sums {DOES_NOT_FIT}: another form"
+    bench.feed(Failed(start.request, why))
+    assert told == ([] if fits else [f"failed: {why}"])

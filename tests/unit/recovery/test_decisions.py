@@ -212,3 +212,15 @@ def test_figures_that_do_not_go_together_are_refused() -> None:
         RecoveryConfig(silence_ns=1).validate()
     with pytest.raises(ConfigurationError, match="raw fragment"):
         RecoveryConfig(m=0).validate()
+
+
+def test_a_run_that_begins_with_a_checkpoint_leaves_the_deployed_life_behind() -> None:
+    plain = value(0)
+    assert plain.next_life == 1
+    saved = tuple(Saved(Party("stage", 0, index), ()) for index in range(3))
+    brought = msgspec.structs.replace(plain, origin="steps", saved=saved)
+    assert brought.next_life == 2
+    assert brought.is_brought
+    assert msgspec.structs.replace(brought, life=2).next_life == 3
+    assert not msgspec.structs.replace(brought, life=2, committed=Snapshot(2, 1)).is_brought
+    assert brought.saved_for(Party("stage", 1, 0)) == saved, "each instance looks for its groups in all of them"

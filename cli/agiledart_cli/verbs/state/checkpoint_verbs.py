@@ -1,21 +1,19 @@
 """`agiledart checkpoint`: what is safe of an application, an epoch now, and state as a file that outlives it."""
 
-import base64
-import os
-import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
-from agiledart_cli.control_client import ControlClient, connect
+from agiledart_cli.control_client import connect
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import GOOD, count, output_option, print_json, say
 from agiledart_cli.verbs.application_view import print_checkpoints
 from agiledart_cli.verbs.applications import KEEP_SECONDS
-from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_kernel.text import harmless, harmless_document
-from agiledart_node.wire.commands import Checkpoints, ExportCheckpoint, ReadCheckpoint, RemoveCheckpoint
+from agiledart_cli.verbs.state.checkpoint_file import fetched
+from agiledart_cli.verbs.state.restoring import restore
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.text import harmless_document
+from agiledart_node.wire.commands import Checkpoints, ExportCheckpoint, RemoveCheckpoint
 
 TAKE_SECONDS = 120.0
 """For an epoch to be committed; the agent gives up by itself before."""
@@ -31,6 +29,7 @@ def checkpoint() -> None:
       agiledart checkpoint take frequent-routes
       agiledart stop frequent-routes --checkpoint before-the-change
       agiledart checkpoint export before-the-change --output routes.checkpoint
+      agiledart checkpoint restore before-the-change taxi.py:frequent_routes
     """
 
 
@@ -123,7 +122,7 @@ def export(name: str, path: Path, force: bool, agent: str | None, identity: str 
         raise ConfigurationError(f"There is no folder {path.absolute().parent} to write {path.name} into.")
     with connect(agent, identity) as client:
         body = client.ask(ExportCheckpoint(name), on_progress=lambda text: say(f"  {text}"), timeout=KEEP_SECONDS)
-        _written(client, body, path)
+        fetched(client, body, path)
     if output == "json":
         print_json({**body, "file": str(path)})
     else:
@@ -134,45 +133,4 @@ def export(name: str, path: Path, force: bool, agent: str | None, identity: str 
         )
 
 
-def _written(client: ControlClient, body: dict[str, Any], path: Path) -> None:
-    """Fetch the file of a checkpoint from the agent, piece by piece, and look at all of it before it has its name."""
-    from agiledart_agent.checkpoints.archive import BadCheckpoint, verify
-    from agiledart_agent.durable_file import sync_folder
-
-    part = path.absolute().with_name(f".{path.name}.{os.getpid()}.part")
-    size, at = int(body["bytes"]), 0
-    try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            while at < size:
-                piece = client.ask(ReadCheckpoint(body["application"], body["digest"], at))
-                data = base64.b64decode(piece["data"])
-                if not data:
-                    raise OperationFailed(f"The agent gave {at:,} of {size:,} bytes, and no more. Try again.")
-                at += len(data)
-                file.write(data)
-                _tell(at, size)
-            file.flush()
-            os.fsync(file.fileno())
-        _, digest = verify(part)
-        if digest.hex() != body["digest"]:
-            raise OperationFailed("What came is not the checkpoint that was announced. Try again.")
-        part.replace(path)
-        sync_folder(path.absolute().parent)
-    except BadCheckpoint as error:
-        raise OperationFailed(f"What came is damaged: {harmless(str(error))}. Try again.") from None
-    except OSError as error:
-        raise OperationFailed(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
-    finally:
-        _tell_end()
-        part.unlink(missing_ok=True)
-
-
-def _tell(at: int, size: int) -> None:
-    """How far it is, where somebody looks on."""
-    if sys.stderr.isatty():
-        click.echo(f"\r  {count(at)} of {count(size)} bytes", err=True, nl=False)
-
-
-def _tell_end() -> None:
-    if sys.stderr.isatty():
-        click.echo("", err=True)
+checkpoint.add_command(restore)

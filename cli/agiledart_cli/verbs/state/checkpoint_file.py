@@ -1,0 +1,59 @@
+"""The file of a checkpoint on its way from an agent: whole and checked, or not there."""
+
+import base64
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agiledart_cli.control_client import ControlClient
+from agiledart_cli.output import count
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.text import harmless
+from agiledart_node.wire.commands import ReadCheckpoint
+
+
+def fetched(client: ControlClient, body: dict[str, Any], path: Path) -> None:
+    """Fetch the file of a checkpoint from the agent, piece by piece, and look at all of it before it has its name."""
+    from agiledart_agent.checkpoints.archive import BadCheckpoint, verify
+    from agiledart_agent.durable_file import sync_folder
+
+    part = path.absolute().with_name(f".{path.name}.{os.getpid()}.part")
+    size, at = int(body["bytes"]), 0
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            while at < size:
+                piece = client.ask(ReadCheckpoint(body["application"], body["digest"], at))
+                data = base64.b64decode(piece["data"])
+                if not data:
+                    raise OperationFailed(f"The agent gave {at:,} of {size:,} bytes, and no more. Try again.")
+                at += len(data)
+                file.write(data)
+                _tell(at, size)
+            file.flush()
+            os.fsync(file.fileno())
+        _, digest = verify(part)
+        if digest.hex() != body["digest"]:
+            raise OperationFailed("What came is not the checkpoint that was announced. Try again.")
+        part.replace(path)
+        sync_folder(path.absolute().parent)
+    except BadCheckpoint as error:
+        raise OperationFailed(f"What came is damaged: {harmless(str(error))}. Try again.") from None
+    except OSError as error:
+        raise OperationFailed(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+    finally:
+        _tell_end()
+        part.unlink(missing_ok=True)
+
+
+def _tell(at: int, size: int) -> None:
+    """How far it is, where somebody looks on."""
+    if sys.stderr.isatty():
+        click.echo(f"\r  {count(at)} of {count(size)} bytes", err=True, nl=False)
+
+
+def _tell_end() -> None:
+    if sys.stderr.isatty():
+        click.echo("", err=True)

@@ -1,0 +1,171 @@
+"""`agiledart checkpoint restore`: a topology begins with the state that another run left."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from agiledart_cli.control_client import ControlClient, connect
+from agiledart_cli.errors import AnsweredNoError
+from agiledart_cli.options import agent_options, not_empty, parallelism_option, parse_parallelism, set_option
+from agiledart_cli.output import WATCH, count, output_option, plural, print_json, say
+from agiledart_cli.verbs.application_view import print_plan
+from agiledart_cli.verbs.applications import KEEP_SECONDS
+from agiledart_cli.verbs.state.checkpoint_file import fetched
+from agiledart_cli.verbs.state.matching import Graph, Matched, graph_of, matched
+from agiledart_cli.verbs.submit import SUBMIT_SECONDS, make_submission, name_of
+from agiledart_dataflow.plan.deployment import EXACTLY_ONCE
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.text import harmless, harmless_document
+from agiledart_node.wire.commands import MAX_BROUGHT_BYTES, BringCheckpoint, ExportCheckpoint, Origin, Submit
+
+
+@click.command(short_help="Begin a topology with the state that a run left.")
+@click.argument("origin", metavar="S|FILE")
+@click.argument("target", metavar="FILE:NAME")
+@set_option
+@parallelism_option
+@click.option("--name", default="", callback=not_empty, help="The application's name. Default: the topology's own.")
+@click.option(
+    "--drop", "drops", multiple=True, metavar="STEP", help="Leave the state of this step out; may be repeated."
+)
+@click.option("--executors", type=click.IntRange(1, 64), default=None, help="Worker processes of each node to use.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show what would be taken, dropped and begin empty, and what would run where."
+)
+@agent_options
+@output_option
+def restore(
+    origin: str,
+    target: str,
+    settings: tuple[str, ...],
+    parallelism: tuple[str, ...],
+    name: str,
+    drops: tuple[str, ...],
+    executors: int | None,
+    dry_run: bool,
+    agent: str | None,
+    identity: str | None,
+    output: str,
+) -> int:
+    """Run a topology that begins with the state of a checkpoint: one that is kept as S, or a FILE that `export` wrote.
+
+    \b
+    Example:
+      agiledart checkpoint restore before-the-change taxi.py:frequent_routes
+      agiledart checkpoint restore routes.checkpoint taxi.py:frequent_routes --parallelism routes=4 --dry-run
+      agiledart checkpoint restore before-the-change taxi.py:frequent_routes --drop old_step --name routes-2
+
+    Steps are matched by their names: a source reads on where it stood, a step with state goes on with it, on as many instances as
+    it has now. What is new begins empty, which is said. A step of the checkpoint that the topology does not have, or that has other
+    keys or another meaning there, is refused, unless --drop leaves its state out. What is under way in the checkpoint (rows that
+    wait to be merged) can be taken by the same topology only. A FILE is told from S by a dot or slash in it, or by being there.
+    """
+    from agiledart_executor.user_code.user_parameters import parse_settings
+
+    command = make_submission(
+        target,
+        parse_settings(settings),
+        parse_parallelism(parallelism),
+        name=name,
+        executors=executors or 0,
+        delivery=EXACTLY_ONCE,
+    )
+    with connect(agent, identity) as client, _file_of(client, origin) as path:
+        found, about, digest = _matched(path, origin, command, drops)
+        if output != "json":
+            _print_matched(found, about)
+        command = msgspec.structs.replace(command, dry_run=dry_run)
+        if not dry_run:
+            _bring(client, path, digest, command)
+            command = msgspec.structs.replace(command, origin=Origin(found.kind, about, digest, found.elements))
+        body = client.ask(command, on_progress=lambda text: say(f"  {text}"), timeout=SUBMIT_SECONDS)
+    if output == "json":
+        told = {"from": about, "kind": found.kind, "taken": [each for each, _ in found.taken]}
+        print_json({**body, "checkpoint": {**told, "dropped": list(found.dropped), "empty": list(found.empty)}})
+    else:
+        print_plan(harmless_document(body), dry_run=dry_run)
+    return 0
+
+
+@contextlib.contextmanager
+def _file_of(client: ControlClient, origin: str) -> Iterator[Path]:
+    """The file of a checkpoint, fetched when it is kept under a name."""
+    path = Path(origin)
+    if path.is_file():
+        yield path
+        return
+    if "/" in origin or path.suffix:
+        with contextlib.suppress(AnsweredNoError):
+            body = client.ask(ExportCheckpoint(origin), timeout=KEEP_SECONDS)
+            with _fetched(client, body) as got:
+                yield got
+            return
+        raise ConfigurationError(f"There is no file {origin}, and no checkpoint of that name is kept.")
+    body = client.ask(ExportCheckpoint(origin), on_progress=lambda text: say(f"  {text}"), timeout=KEEP_SECONDS)
+    with _fetched(client, body) as got:
+        yield got
+
+
+@contextlib.contextmanager
+def _fetched(client: ControlClient, body: dict[str, Any]) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="agiledart-") as folder:
+        path = Path(folder) / "checkpoint"
+        fetched(client, body, path)
+        yield path
+
+
+def _matched(path: Path, origin: str, command: Submit, drops: tuple[str, ...]) -> tuple[Matched, str, bytes]:
+    """What the topology takes of a file, whose state it is, and its hash. Raises what the user has to read."""
+    from agiledart_agent.checkpoints.archive import BadCheckpoint, verify
+    from agiledart_agent.checkpoints.waiting import waiting_in
+    from agiledart_dataflow.plan.specification import Specification
+    from agiledart_dataflow.plan.stages import plan_stages, written_out
+
+    try:
+        manifest, digest = verify(path)
+        before = graph_of(manifest.specification, manifest.plan, origin)
+        stages = {stage.index: stage.name for stage in before.plan.stages}
+        waiting = {stages.get(index, str(index)): rows for index, rows in waiting_in(path, manifest).items()}
+    except BadCheckpoint as error:
+        raise OperationFailed(harmless(str(error).replace(str(path), origin))) from None
+    except OSError as error:
+        raise OperationFailed(f"{origin} cannot be read: {(error.strerror or str(error)).lower()}") from None
+    specification = msgspec.msgpack.decode(command.specification, type=Specification)
+    after = Graph(specification, plan_stages(specification, written_out(specification, command.parallelism)))
+    found = matched(before, after, manifest.elements, waiting, drops)
+    about = f"{manifest.application} v{manifest.version}, epoch {manifest.epoch}"
+    return found, f"checkpoint {manifest.name} of {about}" if manifest.name else about, digest
+
+
+def _print_matched(found: Matched, about: str) -> None:
+    say(f"From {harmless(about)}:")
+    for name, what in found.taken:
+        say(f"  {name} {what}")
+    if found.dropped:
+        say(f"  left out: {', '.join(found.dropped)}", colour=WATCH)
+    if found.empty:
+        say(
+            f"  {plural(len(found.empty), 'step')} with nothing in it, new or left out: {', '.join(found.empty)}",
+            colour=WATCH,
+        )
+
+
+def _bring(client: ControlClient, path: Path, digest: bytes, command: Submit) -> None:
+    """Have the file on the agent that is asked; it may be there already."""
+    size, at = path.stat().st_size, 0
+    name = name_of(command)
+    with path.open("rb") as file:
+        while True:
+            file.seek(at)
+            data = file.read(MAX_BROUGHT_BYTES)
+            told = client.ask(BringCheckpoint(name, digest.hex(), size, at, data))
+            if told["is_whole"]:
+                return
+            if not data or int(told["have"]) <= at:
+                raise OperationFailed(f"The agent took {count(at)} of {count(size)} bytes, and no more. Try again.")
+            at = int(told["have"])

@@ -1,0 +1,68 @@
+"""Beginning with what instances of another run remembered: key groups of one step, by its name; never rows, channels or counts.
+
+What is taken is what belongs to the keys that an instance owns, and what belongs to none. So the topology around the step may be
+another one, and so may its number of instances. Rows that wait to be merged have a meaning among their channels only: who has such
+rows can begin as a whole, in the same topology, or not at all (`rows_waiting`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.data.partitioning import Owners
+from agiledart_dataflow.state.groups import Saved, State, put_back
+from agiledart_dataflow.state.notes import Increment
+
+_PARTS: msgspec.msgpack.Decoder[tuple[Any, Any, Any, Any, Any]] = msgspec.msgpack.Decoder(
+    tuple[Any, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw]
+)
+_STATE: msgspec.msgpack.Decoder[tuple[Any, Saved, Any, Any, Any]] = msgspec.msgpack.Decoder(
+    tuple[msgspec.Raw, Saved, msgspec.Raw, msgspec.Raw, msgspec.Raw]
+)
+
+_INCREMENT: msgspec.msgpack.Decoder[tuple[Any, Increment, Any, Any, Any]] = msgspec.msgpack.Decoder(
+    tuple[msgspec.Raw, Increment, msgspec.Raw, msgspec.Raw, msgspec.Raw]
+)
+
+
+def saved_in(snapshot: bytes) -> Saved:
+    """The state in a whole snapshot of an instance, whatever its step. Raises msgspec.MsgspecError."""
+    return _STATE.decode(snapshot)[1]
+
+
+def rows_waiting(snapshot: bytes) -> int:
+    """Rows that wait in a snapshot of an instance to be taken in order. Raises msgspec.MsgspecError."""
+    entered = _PARTS.decode(snapshot)[0]
+    if len(entered) == 5:  # a merge: queues by channel, and what is released
+        inputs, released = entered[0], entered[1]
+        return len(released) + sum(len(batch[0]) for channel in inputs for batch in channel[5])
+    inputs, waiting = entered[0], entered[1]
+    return sum(len(batch[0]) for _, batch in waiting) + sum(len(batch[0]) for each in inputs for batch in each[6])
+
+
+def begin_with(state: State, owners: Owners, index: int, chains: Sequence[Sequence[bytes]]) -> None:
+    """Give the state of an instance that has just been made its share of what all instances of a step remembered.
+
+    Args:
+        owners, index: of its stage, whose groups it is to have.
+        chains: of each of them a whole snapshot, and the increments behind it.
+
+    Raises:
+        msgspec.MsgspecError: what is given is none.
+        StateFormatError: the code cannot read it.
+    """
+    mine: list[tuple[int, bytes]] = []
+    rests: list[bytes] = []
+    for chain in chains:  # one after the other: an increment means the state of its own instance
+        whole = saved_in(chain[0])
+        increments = [_INCREMENT.decode(raw)[1] for raw in chain[1:]]
+        rests.append(increments[-1].rest if increments else whole.rest)
+        put_back(state, Saved(whole.groups, rests[-1]))
+        for increment in increments:
+            state.apply(increment.changes)
+        mine += (
+            (group, state.snapshot_group(group)) for group in state.groups() if not owners or owners[group] == index
+        )
+    if rests:
+        put_back(state, Saved(sorted(mine), rests[0]))
