@@ -33,7 +33,7 @@ test-fast: bytecode lint types contracts ## what every commit must pass
 	@$(PY) -m pytest -n 2 --dist loadgroup -m "not slow and not soak" $(ARGS)
 
 soak: bytecode ## tests that take minutes each: hostile crowds, storms and planted bugs in the simulator
-	@$(PY) -m pytest -n 2 --dist loadgroup -m soak --timeout 1800 $(ARGS)
+	@AGILEDART_KAFKA_FETCH=1 $(PY) -m pytest -n 2 --dist loadgroup -m soak --timeout 1800 $(ARGS)
 
 lint: $(STAMP) ## ruff: style and banned names
 	@$(VENV)/bin/ruff check --quiet . && $(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }

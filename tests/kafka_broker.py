@@ -1,7 +1,7 @@
 """A Kafka of a test's own (KRaft, one node): on a free port of 127.0.0.1, killed and begun again as the test wants, its log kept.
 
-Its jars (46 MB) are looked for in `AGILEDART_KAFKA_JARS`, then in `~/.cache/agiledart/kafka-3.9.1`, where Maven puts them the first
-time when there is one. `AGILEDART_KAFKA_JARS=` (empty) says that there is to be no Kafka. Java comes from the PATH, or with Spark.
+Its jars (46 MB) are looked for in `AGILEDART_KAFKA_JARS`, then in `~/.cache/agiledart/kafka-3.9.1`, where Maven puts them, if there is
+one, when soaks run (`AGILEDART_KAFKA_FETCH=1`). `AGILEDART_KAFKA_JARS=` (empty): there is to be no Kafka. Java: the PATH's, or Spark's.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ def jars() -> Path | None:
     if given is not None:
         return Path(given) if given and _is_whole(Path(given)) else None
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agiledart" / f"kafka-{VERSION}"
-    maven = shutil.which("mvn")
+    maven = shutil.which("mvn") if os.environ.get("AGILEDART_KAFKA_FETCH") else None
     if not _is_whole(folder) and maven is not None:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "lock").open("w") as lock:
@@ -83,7 +83,8 @@ def needs_kafka() -> None:
         pytest.skip("no Java here, so no Kafka to test with (Debian: apt install default-jre-headless)")
     if jars() is None:
         pytest.skip(
-            f"no Kafka here: AGILEDART_KAFKA_JARS=FOLDER with the jars of org.apache.kafka:kafka_2.13:{VERSION}, or Maven"
+            f"no Kafka here: AGILEDART_KAFKA_JARS=FOLDER with the jars of org.apache.kafka:kafka_2.13:{VERSION}, or `make soak` once"
+            " where Maven is"
         )
 
 

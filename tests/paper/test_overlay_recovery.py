@@ -80,7 +80,7 @@ def test_o6_of_a_thousand(kind: str) -> None:
     recovers(ring, 600)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_o7_churn_of_a_hundred() -> None:
     """A minute with one join, one failure and ten look-ups a second; a thousand nodes: `experiment run churn --scale paper`."""
     report = churn.run(Settings(seed=1))

@@ -214,7 +214,7 @@ def test_the_results_are_those_of_a_plain_run(at_least: Carries, seed: int) -> N
     judge(seed, at_least)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("at_least", ["rows", "positions"])
 @pytest.mark.parametrize("first", range(0, 1_000, 250))
 def test_many_more_of_them(at_least: Carries, first: int) -> None:

@@ -95,6 +95,7 @@ def test_percentiles_of_each_run_are_those_of_plain_python(
     assert pyarrow.parquet.read_table(outcome.files).num_rows == 2
 
 
+@pytest.mark.soak
 def test_percentiles_of_each_minute(spark: Any, rows: list[list[Any]], token: Path) -> None:
     by_minute: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for application, version, sink, _, _, at, latency in rows:

@@ -19,6 +19,7 @@ def quiet_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
         yield made
 
 
+@pytest.mark.soak
 def test_a_query_behind_the_first_kept_row(quiet_driver: Driver, tmp_path: Path) -> None:
     with mesh(1) as made:
         agent = made.agents[0]

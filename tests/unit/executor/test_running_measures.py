@@ -47,12 +47,13 @@ def last_report(monkeypatch: pytest.MonkeyPatch, running: Running, part: Countin
 def test_rows_that_wait_inside_are_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
     part: Any = Counting(is_source=False)
     told = last_report(monkeypatch, Running(1, 0, "work", instance=part), part, 16)[MEASURES]
-    span, rows, busy, blocked, offered, waiting, taken, edges = told
+    span, rows, busy, blocked, offered, waiting, taken, edges, groups = told
     assert (span, rows, busy, blocked) == (5 * SECOND, 300, SECOND, 0)
     assert list(taken) == [300, 300, 300]
     assert list(waiting) == [480, 520, 560, 600, 640]
     assert list(edges[0][1]) == [500, 500, 500]
     assert list(offered) == [0.0] * 5
+    assert not groups
 
 
 def test_a_source_tells_of_all_rows_that_came(monkeypatch: pytest.MonkeyPatch) -> None:
