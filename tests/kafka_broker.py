@@ -1,7 +1,7 @@
 """A Kafka of a test's own (KRaft, one node): on a free port of 127.0.0.1, killed and begun again as the test wants, its log kept.
 
-Its jars (46 MB) are looked for in `AGILEDART_KAFKA_JARS`, then in `~/.cache/agiledart/kafka-3.9.1`, where Maven puts them, if there is
-one, when soaks run (`AGILEDART_KAFKA_FETCH=1`). `AGILEDART_KAFKA_JARS=` (empty): there is to be no Kafka. Java: the PATH's, or Spark's.
+Its jars (46 MB) are looked for in `AGILEDART_KAFKA_JARS`, then in `~/.cache/agiledart/kafka-3.9.1`, where Maven puts them when
+soaks run (`AGILEDART_KAFKA_FETCH=1`). `AGILEDART_KAFKA_JARS=` (empty): there is to be no Kafka. Java is the PATH's, or Spark's.
 """
 
 import contextlib
@@ -83,7 +83,7 @@ def needs_kafka() -> None:
         pytest.skip("no Java here, so no Kafka to test with (Debian: apt install default-jre-headless)")
     if jars() is None:
         pytest.skip(
-            f"no Kafka here: AGILEDART_KAFKA_JARS=FOLDER with the jars of org.apache.kafka:kafka_2.13:{VERSION}, or `make soak` once"
+            f"no Kafka here: AGILEDART_KAFKA_JARS=FOLDER with the jars of org.apache.kafka:kafka_2.13:{VERSION}, or `make soak`"
             " where Maven is"
         )
 
