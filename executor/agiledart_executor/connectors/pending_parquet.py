@@ -113,7 +113,7 @@ class PendingParquetWriter:
     # ----
 
     def _begin(self) -> None:
-        self._journal, self._length = self._files.open_kept(self._files.rows(self._files.number)), self._files.kept
+        self._journal, self._length = self._files.open_current(self._files.rows), self._files.kept
 
     def _make_anew(self) -> None:
         """Make the Parquet file from the rows that are kept of it."""

@@ -174,7 +174,7 @@ class PendingTextWriter(TextWriter):
     def __init__(self, files: PendingFiles, name: str, render: Render, times: ReadTimes) -> None:
         super().__init__(None, name, render, times, owned=True)
         self._pending = files
-        self._raw = files.open_kept(files.part(files.number)) if files.kept else None
+        self._raw = files.open_current(files.part) if files.kept else None
         self._is_full = False
 
     def _hand_over(self) -> None:
@@ -220,7 +220,7 @@ class PendingTextWriter(TextWriter):
         self._is_full = True
         try:
             if self._raw is None:
-                self._raw = self._pending.open_kept(self._pending.part(self._pending.number))
+                self._raw = self._pending.open_current(self._pending.part)
             while done < len(data):
                 done += self._raw.write(data[done:])
             self._is_full = False

@@ -32,9 +32,16 @@ def row(number: int) -> Row:
     return Row(number, None if number % 300 < 150 else 7 * number)
 
 
-def opened(folder: Path, kind: str, keep: Kept | None = None, run: int = RUN, options: str = "?roll_bytes=4KiB") -> Any:
+def opened(
+    folder: Path,
+    kind: str,
+    keep: Kept | None = None,
+    run: int = RUN,
+    options: str = "?roll_bytes=4KiB",
+    step: str = "out",
+) -> Any:
     url = parse_connector(f"{kind}:{folder}/out.{kind}{options}" + ("&null=" if kind == "csv" else ""))
-    return open_sink(url, Row, origin=SinkOrigin(by_epoch=True, keep=keep, run=run))
+    return open_sink(url, Row, origin=SinkOrigin(by_epoch=True, keep=keep, run=run, step=step))
 
 
 def names(folder: Path) -> list[str]:
@@ -216,7 +223,7 @@ def test_a_file_is_rolled_by_its_age_also_when_nothing_comes(
 def test_files_of_others_are_left_alone(tmp_path: Path, kind: str) -> None:
     (tmp_path / f"out-00004.{kind}").write_text("")
     (tmp_path / f"out-00006.{kind}.00000000000000ff.part").write_text("another run's")
-    mine = tmp_path / f"out-00009.{kind}.{RUN:016x}.part"
+    mine = tmp_path / f"out-00009.{kind}.{RUN:016x}.out.part"
     mine.write_text("of a life of which nothing is known")
     (tmp_path / f"other-00001.{kind}").write_text("")
     run = Run(tmp_path, kind)
@@ -234,6 +241,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path, kind: str) -> None:
 def test_a_name_that_somebody_else_took_is_told(tmp_path: Path) -> None:
     run = Run(tmp_path, "csv")
     run.write(5)
+    run.sink.flush()
     (tmp_path / "out-00001.csv").write_text("mine\n")
     run.sink.at_end_of_input()
     run.prepare()
@@ -254,7 +262,7 @@ def test_a_file_that_was_changed_or_is_being_written_is_not_gone_on_with(
     with pytest.raises(BusyError, match="is being written by another process"):
         opened(tmp_path, kind, Kept(run.committed[0]))
     run.sink.close()
-    os.truncate(tmp_path / f"out-00001.{kind}.{RUN:016x}{ending}.part", 3)
+    os.truncate(tmp_path / f"out-00001.{kind}.{RUN:016x}.out{ending}.part", 3)
     with pytest.raises(OperationFailed, match=r"has 3 bytes, and .* were committed: somebody has changed it"):
         opened(tmp_path, kind, Kept(run.committed[0]))
 
@@ -272,3 +280,58 @@ def test_one_parquet_file_without_rolling(tmp_path: Path) -> None:
         sink.close()
         assert names(tmp_path) == ["out.parquet"]
         assert final(tmp_path) == [row(n) for n in range(count)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("others", [{"run": RUN + 1}, {"step": "out.2"}], ids=["another run", "another sink"])
+def test_writers_of_one_path_take_each_number_once(tmp_path: Path, kind: str, others: dict[str, Any]) -> None:
+    """Both are opened before either has a file."""
+    sinks = [opened(tmp_path, kind), opened(tmp_path, kind, **others)]
+    number, ends = 0, [sink.prepare() for sink in sinks]
+    for _ in range(6):
+        for place, sink in enumerate(sinks):
+            sink.write([row(n) for n in range(number, number + 90)])
+            number += 90
+            sink.flush()
+            ends[place] = sink.prepare()
+    sinks[1].close()
+    sinks[1] = opened(tmp_path, kind, Kept(ends[1]), **others)
+    for sink in sinks:
+        sink.at_end_of_input()
+        sink.commit(sink.prepare(), 1)
+        sink.close()
+    assert sorted(final(tmp_path)) == sorted(row(n) for n in range(number))
+    assert not [name for name in names(tmp_path) if name.endswith(".part")]
+
+
+def test_two_that_take_a_number_at_once_both_go_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rival = tmp_path / f"out-00001.csv.{RUN + 1:016x}.out.part"
+    run = Run(tmp_path, "csv")
+    made = os.open
+
+    def open_both(path: Any, flags: int, *more: Any) -> int:
+        if flags & os.O_EXCL and not rival.exists():
+            rival.touch()  # behind the look at what is there
+        return made(path, flags, *more)
+
+    monkeypatch.setattr(os, "open", open_both)
+    run.write(5)
+    run.sink.flush()
+    assert names(tmp_path) == [rival.name, f"out-00002.csv.{RUN:016x}.out.part"]
+    run.end()
+    assert names(tmp_path) == [rival.name, "out-00002.csv"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_whole_file_that_somebody_removed_is_told(tmp_path: Path, kind: str) -> None:
+    run = Run(tmp_path, kind)
+    run.write(5)
+    run.sink.at_end_of_input()
+    run.prepare()
+    (tmp_path / f"out-00001.{kind}.{RUN:016x}.out.part").unlink()
+    for _ in range(2):
+        with pytest.raises(
+            OperationFailed, match=r"\.out\.part is gone, and its rows with it: somebody has removed it"
+        ):
+            run.sink.commit(run.prepared[-1][0], 1)
+    run.sink.close()

@@ -1,10 +1,11 @@
 """`PendingFiles`: a sink's files in a run that is saved by epochs: one gets its name when the epoch of its last row is committed.
 
-    NAME-00007.EXT.RUN.part         being written, or whole and waiting for its epoch
-    NAME-00007.EXT.RUN.rows.part    of formats whose files cannot be cut back: the rows of the former, as they are kept
+    NAME-00007.EXT.RUN.STEP.part         being written, or whole and waiting for its epoch
+    NAME-00007.EXT.RUN.STEP.rows.part    of formats whose files cannot be cut back: the rows of the former, as they are kept
 
 An epoch ends in a file, by number, at a length of what can be cut back. A run that is brought back there gives those before it
-their names, cuts that one back and sweeps those behind it; files of other runs are left alone.
+their names, cuts that one back and sweeps those behind it; files of other runs and other sinks are left alone. A number is taken
+when the first row of its file comes, by making the file: no two writers have the same one.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import io
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
 ROWS: Final = ".rows"
 
+MOST_TRIES: Final = 100
+"""Numbers that are tried in turn while others take them."""
+
+
+class SpoiltFile(OperationFailed):
+    """Somebody else has changed, removed or taken the name of a file: trying again does not help."""
+
 
 class PendingFiles(RolledFiles):
     """Names of one sink's files, in turn.
@@ -32,10 +40,11 @@ class PendingFiles(RolledFiles):
     Args:
         path, max_bytes, max_age_ns, clock: as of `RolledFiles`.
         run: number of the run.
+        step: name of the sink.
         keep: (number, length) of the committed epoch that it goes on from; None: it begins.
 
     Attributes:
-        number: of the file that is written, or will be.
+        number: of the file that is written; while there is none, the least that the next one may have.
         kept: what of it is committed, when it goes on; 0 from the next one on.
 
     Raises:
@@ -49,20 +58,23 @@ class PendingFiles(RolledFiles):
         max_age_ns: int,
         clock: Callable[[], int],
         run: int,
+        step: str,
         keep: tuple[int, int] | None,
     ) -> None:
         super().__init__(path, max_bytes, max_age_ns, clock)
-        self._run = f"{run & 0xFFFFFFFFFFFFFFFF:016x}"
+        self._mine = f"{run & 0xFFFFFFFFFFFFFFFF:016x}" + (f".{step.replace('.', '+')}" if step else "")
         self.number, self.kept = keep or (0, 0)
-        self._first = self.number  # of those that have no name yet
-        for number in self._pending():
+        self._waiting: list[int] = []  # whole ones that have no name yet
+        self._named = 0  # the last one that has got its name
+        self._closed: set[int] = set()  # by this process
+        for number in sorted({number for number, end in self._found() if self._is_mine(end)}):
             if number < self.number:
-                self._first = min(self._first, number)
+                self._waiting.append(number)
             elif number > self.number or not self.kept:
-                self._remove(number)
+                self.remove(number)
         self.finish_before(self.number)
         if keep is None:
-            self.number = self._first = self._last_number() + 1 if self.rolls else 1
+            self.number = self._last_number() + 1 if self.rolls else 1
 
     def final(self, number: int) -> Path:
         """What it is called in the end."""
@@ -76,18 +88,21 @@ class PendingFiles(RolledFiles):
         """Where its rows are kept, of formats that cannot be cut back."""
         return self._with(number, f"{ROWS}{PART}")
 
-    def open_kept(self, path: Path) -> io.FileIO:
-        """A file of the current number, unbuffered, by one process alone, cut back to what is kept of it."""
+    def open_current(self, name: Callable[[int], Path]) -> io.FileIO:
+        """The current file, unbuffered, by one process alone: one that nobody has, or cut back to what is kept of it.
+
+        Args:
+            name: its path by its number: `part` or `rows`.
+        """
         file = None
         try:
             self._began = self._clock()
-            file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
-            claim(file.fileno(), str(path))
+            file = self._claimed(name, os.O_CREAT) if self.kept or not self.rolls else self._new(name)
             size = os.fstat(file.fileno()).st_size
             if size < self.kept:
-                raise OperationFailed(
-                    f"{path} has {size:,} bytes, and {self.kept:,} were committed: somebody has changed it. Put it back, or submit"
-                    " again"
+                raise SpoiltFile(
+                    f"{name(self.number)} has {size:,} bytes, and {self.kept:,} were committed: somebody has changed it. Put it "
+                    "back, or submit again"
                 )
             file.truncate(self.kept)
             file.seek(self.kept)
@@ -96,30 +111,67 @@ class PendingFiles(RolledFiles):
             if file is not None:
                 file.close()
             if isinstance(error, OSError):
-                raise OperationFailed(f"{path} cannot be written: {reason_of(error)}") from None
+                raise OperationFailed(f"{name(self.number)} cannot be written: {reason_of(error)}") from None
             raise
         return file
 
+    def _claimed(self, name: Callable[[int], Path], flags: int) -> io.FileIO:
+        path = name(self.number)
+        file = io.FileIO(os.open(path, os.O_RDWR | flags | os.O_CLOEXEC, 0o666), "r+")
+        try:
+            claim(file.fileno(), str(path))
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _new(self, name: Callable[[int], Path]) -> io.FileIO:
+        """One of a number that nobody has. Who sees another's with its own lets go of it, so two never keep the same."""
+        self.number = max(self.number, self._last_number() + 1)
+        for _ in range(MOST_TRIES):
+            file = self._claimed(name, os.O_CREAT | os.O_EXCL)
+            others = [end for number, end in self._found() if number == self.number and not self._is_mine(end)]
+            if not others:
+                return file
+            file.close()
+            name(self.number).unlink()
+            is_behind = "" < max(others) < f".{self._mine}"  # one of two goes further: else they would meet again
+            self.number = self._last_number() + 1 + is_behind
+        raise OperationFailed(f"{self._path} cannot be written: others take each number that is tried")
+
     def next(self) -> None:
         """The current file is whole, and on the disk; it waits for its epoch."""
+        self._waiting.append(self.number)
+        self._closed.add(self.number)
         self.number, self.kept = self.number + 1, 0
-        while self.rolls and self.final(self.number).exists():  # somebody else's
-            self.number += 1
 
     def finish_before(self, number: int) -> None:
         """Those before this one are committed: they get their names."""
-        while self._first < number:
-            part, final = self.part(self._first), self.final(self._first)
+        while self._waiting and self._waiting[0] < number:
+            first = self._waiting[0]
             try:
-                if part.exists():
-                    if self.rolls and final.exists():
-                        raise OperationFailed(f"{final} exists: somebody else writes files of this name")
-                    part.replace(final)
-                    self.sync_folder()
-                self.rows(self._first).unlink(missing_ok=True)
+                if self._named != first:
+                    self._name(first)
+                    self._named = first
+                self.sync_folder()
+                self.rows(first).unlink(missing_ok=True)
             except OSError as error:
-                raise OperationFailed(f"{final} cannot be written: {reason_of(error)}") from None
-            self._first += 1
+                raise OperationFailed(f"{self.final(first)} cannot be written: {reason_of(error)}") from None
+            self._closed.discard(self._waiting.pop(0))
+
+    def _name(self, number: int) -> None:
+        part, final = self.part(number), self.final(number)
+        if not part.exists():
+            if number in self._closed or not final.exists():
+                raise SpoiltFile(
+                    f"{part} is gone, and its rows with it: somebody has removed it. Put it back, or submit again"
+                )
+            return  # a life before this one has named it
+        if self.rolls and final.exists():
+            raise SpoiltFile(
+                f"{final} exists: somebody else writes files of this name. Move it away; the rows are in {part.name}"
+            )
+        part.replace(final)
 
     def sync_folder(self) -> None:
         """What was made and renamed survives a power cut. Raises OSError."""
@@ -129,25 +181,34 @@ class PendingFiles(RolledFiles):
         finally:
             os.close(folder)
 
-    def _with(self, number: int, ending: str) -> Path:
-        final = self.final(number)
-        return final.with_name(f"{final.name}.{self._run}{ending}")
-
-    def _pending(self) -> list[int]:
-        """Numbers of this run's files that have no name yet."""
-        stem, suffix = re.escape(self._path.stem), re.escape(self._path.suffix)
-        numbered = r"-(\d+)" if self.rolls else "()"
-        form = re.compile(rf"{stem}{numbered}{suffix}\.{self._run}({re.escape(ROWS)})?{re.escape(PART)}", re.ASCII)
-        try:
-            found = (form.fullmatch(name) for name in os.listdir(self._path.parent))
-        except OSError as error:
-            raise OperationFailed(f"{self._path} cannot be written: {reason_of(error)}") from None
-        return sorted({int(one[1] or 1) for one in found if one is not None})
-
-    def _remove(self, number: int) -> None:
+    def remove(self, number: int) -> None:
+        """Sweep what has no name of it."""
         with contextlib.suppress(OSError):  # then it is written over
             self.part(number).unlink(missing_ok=True)
             self.rows(number).unlink(missing_ok=True)
+
+    def _with(self, number: int, ending: str) -> Path:
+        final = self.final(number)
+        return final.with_name(f"{final.name}.{self._mine}{ending}")
+
+    def _ending(self) -> str:
+        return rf"\.{re.escape(self._mine)}({re.escape(ROWS)})?{re.escape(PART)}"
+
+    def _is_mine(self, end: str) -> bool:
+        return re.fullmatch(self._ending(), end) is not None
+
+    def _found(self) -> Iterator[tuple[int, str]]:
+        """(number, what follows the final name) of all that is there, whoever's it is."""
+        stem, suffix = re.escape(self._path.stem), re.escape(self._path.suffix)
+        numbered = r"-(\d+)" if self.rolls else "()"
+        form = re.compile(rf"{stem}{numbered}{suffix}((?:[.].+)?)", re.ASCII)
+        try:
+            names = os.listdir(self._path.parent)
+        except OSError as error:
+            raise OperationFailed(f"{self._path} cannot be written: {reason_of(error)}") from None
+        for name in names:
+            if (found := form.fullmatch(name)) is not None:
+                yield int(found[1] or 1), found[2]
 
 
 def pending_files(path: str, max_bytes: int, max_age_ns: int, origin: "SinkOrigin") -> PendingFiles:
@@ -156,4 +217,4 @@ def pending_files(path: str, max_bytes: int, max_age_ns: int, origin: "SinkOrigi
     if keep is not None and len(keep.ends) != 2:
         raise OperationFailed(f"{path}: what was committed of it was no file that is rolled; submit again")
     ends = None if keep is None else (keep.ends[0], keep.ends[1])
-    return PendingFiles(path, max_bytes, max_age_ns, time.monotonic_ns, origin.run, ends)
+    return PendingFiles(path, max_bytes, max_age_ns, time.monotonic_ns, origin.run, origin.step, ends)

@@ -73,7 +73,7 @@ class RolledFiles:
     def _last_number(self) -> int:
         """The greatest of what is there, files that have no name yet included, whoever began them."""
         form = re.compile(
-            rf"{re.escape(self._path.stem)}-(\d+){re.escape(self._path.suffix)}([.][.0-9a-z]+)?", re.ASCII
+            rf"{re.escape(self._path.stem)}-(\d+){re.escape(self._path.suffix)}([.][-.+0-9a-zA-Z_]+)?", re.ASCII
         )
         try:
             names = os.listdir(self._path.parent)
