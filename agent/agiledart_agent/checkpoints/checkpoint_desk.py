@@ -2,19 +2,17 @@
 
 import asyncio
 import base64
-import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Final, TypeVar
+from typing import TypeVar
 
 from agiledart_agent.checkpoints.archive import (
     FORMAT,
     MAX_ELEMENT_BYTES,
-    MAX_FILE_BYTES,
     ArchivedElement,
     Archiving,
     BadCheckpoint,
@@ -22,6 +20,7 @@ from agiledart_agent.checkpoints.archive import (
     element_into,
 )
 from agiledart_agent.checkpoints.checkpoint_shelf import CheckpointShelf
+from agiledart_agent.checkpoints.coming import Coming, opened
 from agiledart_agent.driver import Driver
 from agiledart_agent.durable_file import write_durably
 from agiledart_agent.fragments.fragment_links import FragmentClient
@@ -42,9 +41,6 @@ from agiledart_node.wire.checkpoint_effects import (
 from agiledart_node.wire.checkpoint_messages import KnownCheckpoint
 from agiledart_node.wire.commands import MAX_BROUGHT_BYTES, BringCheckpoint, ReadCheckpoint
 from agiledart_recovery.wire.names import Run
-
-MAX_COMING: Final = 4
-"""Files that users bring at one time; a new one takes the place of the oldest."""
 
 R = TypeVar("R")
 
@@ -72,7 +68,7 @@ class CheckpointDesk:
         self._disk = ThreadPoolExecutor(1, "checkpoints")
         self.shelf = CheckpointShelf(state_dir, warn)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._coming: dict[str, tuple[Path, int]] = {}
+        self._coming = Coming(self.shelf, self._disk)
 
     def register(self, driver: Driver) -> None:
         """Carry out what the node asks; what lies here is read first."""
@@ -93,6 +89,7 @@ class CheckpointDesk:
 
     async def close(self) -> None:
         """What is under way is let go."""
+        self._coming.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -180,7 +177,7 @@ class CheckpointDesk:
         return known
 
     async def _written(self, path: Path, pieces: AsyncIterator[bytes]) -> None:
-        file = await self._on_disk(lambda: _opened(path))
+        file = await self._on_disk(lambda: opened(path))
         try:
             async for piece in pieces:
                 await self._on_disk(lambda piece=piece: file.write(piece))  # type: ignore[misc]
@@ -218,39 +215,13 @@ class CheckpointDesk:
         digest = _digest(command.digest)
         if self.shelf.has(digest):
             return {"have": command.size, "is_whole": True}
-        if command.size > MAX_FILE_BYTES:
-            raise OperationFailed(f"It has {command.size:,} bytes; at most {MAX_FILE_BYTES:,} are possible.")
-        path, have = self._coming.get(command.digest, (None, 0))
-        if path is None or command.offset == 0:
-            path, have = await self._begun(command), 0
-        if command.offset != have:
-            return {"have": have, "is_whole": False}
         try:
-            await self._on_disk(lambda: _append(path, have, command.data))
-            have += len(command.data)
-            self._coming[command.digest] = path, have
-            if have < command.size:
-                return {"have": have, "is_whole": False}
-            del self._coming[command.digest]
-            known = await self._on_disk(lambda: self.shelf.finish(path, "", checks=True))
+            have, whole = await self._coming.take(command)
         except OSError as error:
             raise OperationFailed(f"This agent could not take it: {(error.strerror or str(error)).lower()}.") from None
-        finally:
-            if command.digest not in self._coming:
-                await self._on_disk(lambda: path.unlink(missing_ok=True))
-        if known.digest != digest:
+        if whole and whole != digest:
             raise OperationFailed("What came is another file than the one that was announced. Try again.")
-        return {"have": have, "is_whole": True}
-
-    async def _begun(self, command: BringCheckpoint) -> Path:
-        await self._on_disk(lambda: self.shelf.room_for("", command.size))
-        old = [self._coming.pop(command.digest, None)]
-        while len(self._coming) >= MAX_COMING:
-            old.append(self._coming.pop(next(iter(self._coming))))
-        for one in old:
-            if one is not None:
-                one[0].unlink(missing_ok=True)
-        return self.shelf.beside()
+        return {"have": have, "is_whole": bool(whole)}
 
 
 def _refuse_unread(path: Path, manifest: Manifest) -> None:
@@ -291,16 +262,6 @@ def _digest(text: str) -> bytes:
         return bytes.fromhex(text)
     except ValueError:
         raise OperationFailed(f"{text!r} is no hash of a checkpoint: it has 64 hex digits.") from None
-
-
-def _opened(path: Path) -> BinaryIO:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    return open(os.open(path, flags, 0o600), "wb")
-
-
-def _append(path: Path, at: int, data: bytes) -> None:
-    with _opened(path) if not at else path.open("ab") as file:
-        file.write(data)
 
 
 def _read(path: Path, offset: int, size: int) -> bytes:

@@ -89,8 +89,13 @@ class CheckpointShelf:
                 self._warn(f"a checkpoint cannot be used: {error}")
         self.sweep()
 
-    def room_for(self, name: str, size: int) -> None:
-        """Raise `OperationFailed` where one more has no room; `name` empty: a passing one, for which older ones go."""
+    def room_for(self, name: str, size: int, others: int = 0) -> None:
+        """Raise `OperationFailed` where one more has no room.
+
+        Args:
+            name: under which it is to be kept; empty: a passing one, for which older ones go.
+            others: bytes that room was given for, and that have not all come.
+        """
         self.sweep()
         if size > MAX_FILE_BYTES:
             raise OperationFailed(f"it has {size:,} bytes, and at most {MAX_FILE_BYTES:,} are possible")
@@ -108,7 +113,7 @@ class CheckpointShelf:
             free = shutil.disk_usage(self._folder).free
         except OSError as error:
             raise OperationFailed(f"{self._folder}: {(error.strerror or str(error)).lower()}") from None
-        if size > FREE_SHARE * free:
+        if size + others > FREE_SHARE * free:
             raise OperationFailed(f"the disk has {free:,} bytes left, and it has {size:,}")
 
     def begin(self) -> tuple[Path, Archiving]:

@@ -5,6 +5,7 @@ import base64
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,6 +85,13 @@ class Site:
 
 def _pair(run: Run) -> tuple[str, int]:
     return run.app, run.version
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    while True:
+        if holds():
+            return
+        await asyncio.sleep(0)
 
 
 def play(work: Coroutine[Any, Any, None]) -> None:
@@ -264,6 +272,52 @@ def test_a_piece_that_does_not_follow_says_how_much_is_there(tmp_path: Path) -> 
             "have": 10,
             "is_whole": False,
         }
+
+    play(work())
+
+
+def test_what_was_announced_holds_until_the_last_piece(tmp_path: Path) -> None:
+    async def work() -> None:
+        desk = Site(tmp_path).desks[0]
+        digest, huge = "ab" * 32, 64 << 30
+        assert await desk.brought(BringCheckpoint("new", digest, 2, 0, b"0")) == {"have": 1, "is_whole": False}
+        with pytest.raises(OperationFailed, match="It was announced with 2 bytes, and now has 68,719,476,736"):
+            await desk.brought(BringCheckpoint("new", digest, huge, 1, b"1" * 1_000))
+        with pytest.raises(OperationFailed, match="It was announced with 2 bytes"):
+            await desk.brought(BringCheckpoint("new", digest, huge, 0, b"1" * 1_000))
+        with pytest.raises(OperationFailed, match="More came than the 2 bytes that were announced"):
+            await desk.brought(BringCheckpoint("new", digest, 2, 1, b"1" * 1_000))
+        (path,) = (tmp_path / "pi0" / "checkpoints").iterdir()
+        assert path.stat().st_size == 1
+        piece = BringCheckpoint("new", "cd" * 32, 9_000, 0, b"1" * 1_000)
+        await desk.brought(piece)
+        await asyncio.gather(
+            *(desk.brought(BringCheckpoint("new", "cd" * 32, 9_000, 1_000, b"2" * 10)) for _ in range(5))
+        )
+        assert max(path.stat().st_size for path in (tmp_path / "pi0" / "checkpoints").iterdir()) == 1_010
+
+    play(work())
+
+
+def test_a_file_of_which_nothing_more_comes_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        monkeypatch.setattr("agiledart_agent.checkpoints.coming.IDLE_SECONDS", 0.01)
+        desk = Site(tmp_path).desks[0]
+        await desk.brought(BringCheckpoint("new", "ab" * 32, 30, 0, b"0123456789"))
+        await _until(lambda: not list((tmp_path / "pi0" / "checkpoints").iterdir()))
+
+    play(work())
+
+
+def test_files_that_come_at_one_time_share_the_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        monkeypatch.setattr(
+            "agiledart_agent.checkpoints.checkpoint_shelf.shutil.disk_usage", lambda path: SimpleNamespace(free=1_000)
+        )
+        desk = Site(tmp_path).desks[0]
+        await desk.brought(BringCheckpoint("new", "ab" * 32, 400, 0, b"0"))
+        with pytest.raises(OperationFailed, match="the disk has 1,000 bytes left, and it has 400"):
+            await desk.brought(BringCheckpoint("new", "cd" * 32, 400, 0, b"0"))
 
     play(work())
 
