@@ -30,6 +30,9 @@ from agiledart_executor.user_code.software import software_version
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Application, Asker, refusal
+from agiledart_node.desk.desk import NotAllowed
+from agiledart_node.records.allowing import why_not
 from agiledart_node.wire.checkpoint_effects import (
     BringElement,
     DropCheckpoint,
@@ -126,7 +129,10 @@ class CheckpointDesk:
         except BaseException:
             archive.drop()
             raise
-        return await self._on_disk(lambda: self.shelf.finish(path, effect.about.name, checks=False))
+        try:
+            return await self._on_disk(lambda: self.shelf.finish(path, effect.about.name, checks=False))
+        finally:
+            await self._on_disk(lambda: path.unlink(missing_ok=True))
 
     async def _gathered(self, run: Run, one: ElementAt, archive: Archiving) -> ArchivedElement:
         offset = archive.size
@@ -197,11 +203,14 @@ class CheckpointDesk:
 
     # ---- for users
 
-    async def read(self, command: ReadCheckpoint) -> dict[str, object]:
-        """A piece of a file for a user. Raises `OperationFailed`."""
-        path = self.shelf.file_of(_digest(command.digest), command.name)
-        if path is None:
+    async def read(self, command: ReadCheckpoint, asker: Asker) -> dict[str, object]:
+        """A piece of a file for a user. Raises `OperationFailed`, or `NotAllowed`: it belongs to another's application."""
+        found = self.shelf.file_of(_digest(command.digest))
+        if found is None or found[1].run.app != command.name:
             raise OperationFailed(f"No such checkpoint of {command.name} lies here any more. Export it again.")
+        path, known = found
+        if why := _refusal(asker, known):
+            raise NotAllowed(why, why_not(asker, "export", why, command.name, known.owner))
         try:
             size = path.stat().st_size
             left = max(0, size - command.offset)
@@ -210,10 +219,14 @@ class CheckpointDesk:
             raise OperationFailed(f"It cannot be read: {(error.strerror or str(error)).lower()}.") from None
         return {"data": base64.b64encode(data).decode(), "left": left - len(data)}
 
-    async def brought(self, command: BringCheckpoint) -> dict[str, object]:
-        """A user brings a piece of a file. Raises `OperationFailed`; says how much of it is here, and whether that is all."""
+    async def brought(self, command: BringCheckpoint, asker: Asker) -> dict[str, object]:
+        """A user brings a piece of a file. Raises `OperationFailed`; says how much of it is here, and whether that is all.
+
+        Who may not read what lies here has to bring all of it: a hash alone says nothing of what somebody has.
+        """
         digest = _digest(command.digest)
-        if self.shelf.has(digest):
+        found = self.shelf.file_of(digest)
+        if found is not None and not _refusal(asker, found[1]):
             return {"have": command.size, "is_whole": True}
         try:
             have, whole = await self._coming.take(command)
@@ -255,6 +268,11 @@ def _manifest(effect: GatherCheckpoint, elements: list[ArchivedElement]) -> Mani
         effect.plan,
         elements,
     )
+
+
+def _refusal(asker: Asker, known: KnownCheckpoint) -> str:
+    """Why who asks may not read it; empty: it may."""
+    return refusal(asker, "export", Application(known.run.app, known.owner, shared=known.shared))
 
 
 def _digest(text: str) -> bytes:

@@ -65,16 +65,12 @@ class CheckpointShelf:
                 return self._folder / file, *at
         return None
 
-    def file_of(self, digest: bytes, application: str) -> Path | None:
-        """The file with this hash, if it is of that application."""
+    def file_of(self, digest: bytes) -> tuple[Path, KnownCheckpoint] | None:
+        """The file with this hash."""
         for file, one in tuple(self._known.items()):
-            if one.digest == digest and one.run.app == application:
-                return self._folder / file
+            if one.digest == digest:
+                return self._folder / file, one
         return None
-
-    def has(self, digest: bytes) -> bool:
-        """Whether a file with this hash lies here."""
-        return any(one.digest == digest for one in self._known.values())
 
     def found(self) -> None:
         """What lies here after a start; what was not finished goes."""
@@ -126,7 +122,7 @@ class CheckpointShelf:
         return self._folder / f".{time.monotonic_ns()}.part"
 
     def finish(self, path: Path, name: str, *, checks: bool) -> KnownCheckpoint:
-        """Take a file that is whole. Raises `OperationFailed`: it is not, or OSError.
+        """Take a file that is whole. Raises `OperationFailed`: it is not, or another took the name meanwhile; or OSError.
 
         Args:
             checks: read all of it and look at its hashes: others have made it.
@@ -136,6 +132,9 @@ class CheckpointShelf:
         except BadCheckpoint as error:
             raise OperationFailed(str(error).replace(str(path), "the file")) from None
         place = self._folder / (f"{name}{_KEPT}" if name else f"{digest.hex()}{_PASSING}")
+        known = self._known.get(place.name)
+        if known is not None and known.digest != digest:
+            raise OperationFailed(f"a checkpoint {name} is kept here already")
         path.replace(place)
         sync_folder(self._folder)
         return self._note(place, manifest, digest, name)

@@ -32,6 +32,7 @@ from agiledart_kernel.machine import Event
 from agiledart_kernel.orders import Terms, sign_order
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker, Log
+from agiledart_node.desk.desk import NotAllowed
 from agiledart_node.node import Node
 from agiledart_node.records.order_checks import VerifyOrder, check_order, terms_of, why_refused
 from agiledart_node.wire.audit_messages import AuditLine, ReadAudit
@@ -182,9 +183,9 @@ class UserDesk:
             case Renew(chain=()):
                 self._renew(request, client)
             case ReadCheckpoint():
-                self._later(request, self._parts.checkpoints.read(command))
+                self._later(request, self._parts.checkpoints.read(command, client.asker))
             case BringCheckpoint():
-                self._later(request, self._parts.checkpoints.brought(command))
+                self._later(request, self._parts.checkpoints.brought(command, client.asker))
             case _:
                 if isinstance(command, Info | Nodes | Status):
                     self._extended[request] = type(command)
@@ -196,6 +197,8 @@ class UserDesk:
         async def answered() -> None:
             try:
                 self._answer(request, await work)
+            except NotAllowed as error:
+                self._refuse(request, error.text, reason=error.reason)
             except OperationFailed as error:
                 self._refuse(request, str(error))
 

@@ -39,31 +39,32 @@ async def checkpoints(
     told = await _told(questions, record, begin=False)
     if command.take:
         told = await _taken(desk, questions, record, told)
-    rows = await keeping.rows(await keeping.kept(application=record.name))
+    kept = keeping.allowed(await keeping.kept(application=record.name), asker, "checkpoint")
+    rows = await keeping.rows(kept)
     desk.reply(request, msgspec.structs.replace(_body(record, told), kept=rows))
 
 
 async def _of_what_is_kept(
     desk: Desk, questions: Questions, keeping: KeptCheckpoints, request: int, command: Checkpoints, asker: Asker
 ) -> bool:
-    """Answer with checkpoints that are kept, where the name is one's, or no run of it goes on. False: there are none such."""
-    found = await keeping.kept()
-    named = [each for each in found if each[0].name == command.name]
-    for one, _ in named:
-        keeping.check(asker, "checkpoint", one)
-    if not named and not any(one.run.app == command.name for one, _ in found):
+    """Answer with checkpoints that are kept, where the name is one's, or no run of it goes on. False: there are none such that who
+    asks may see, and there is a record of that name."""
+    about = [each for each in await keeping.kept() if command.name in (each[0].name, each[0].run.app)]
+    if not about:
         return False
+    mine = keeping.allowed(about, asker, "checkpoint")
+    named = [each for each in mine if each[0].name == command.name]
     try:
         record = None if named else await questions.record(command.name, asker, "checkpoint")
-    except NotAllowed:
-        raise
-    except CommandRefused:  # it is forgotten, and what is kept of it is not
+    except CommandRefused as refusal:  # it is forgotten, or another's; and what is kept of it is not
+        if not mine and isinstance(refusal, NotAllowed):
+            raise
         record = None
-    if record is not None and record.state == RUNNING:
+    if record is not None and (record.state == RUNNING or not mine):
         return False
-    shown = named or [each for each in found if each[0].run.app == command.name]
-    for one, _ in shown:
-        keeping.check(asker, "checkpoint", one)
+    if not mine:
+        keeping.check(asker, "checkpoint", about[0][0])
+    shown = named or mine
     version, state = (record.version, record.state) if record is not None else (shown[0][0].run.version, "kept")
     desk.reply(request, CheckpointsBody(command.name, version, state, None, None, [], await keeping.rows(shown)))
     return True

@@ -64,12 +64,12 @@ class KeptCheckpoints:
     # ---- who keeps what
 
     async def kept(self, name: str = "", application: str = "") -> list[Kept]:
-        """Checkpoints of this name, or of this application; all without either. Each with the nodes that keep it."""
+        """Checkpoints of this name or hash, or of this application; all without either. Each with the nodes that keep it."""
         answers = await ask_everybody(self._desk, lambda number, peer, count: AskKept(number), KeptAre)
         found: dict[bytes, Kept] = {}
         for peer, answer in answers:
             for one in answer.kept if answer is not None else ():
-                if name in ("", one.name) and application in ("", one.run.app):
+                if (not name or _is_called(one, name)) and application in ("", one.run.app):
                     found.setdefault(one.digest, (one, []))[1].append(peer)
         return sorted(found.values(), key=lambda each: (each[0].name, each[0].taken_ms))
 
@@ -101,9 +101,12 @@ class KeptCheckpoints:
 
     def check(self, asker: Asker, verb: str, kept: KnownCheckpoint) -> None:
         """Raise NotAllowed unless who asks may do that with a checkpoint: it belongs to whom its application belonged to."""
-        about = Application(kept.run.app, kept.owner, shared=kept.shared)
-        if why := refusal(asker, verb, about):
+        if why := refusal(asker, verb, _as_application(kept)):
             raise NotAllowed(why, why_not(asker, verb, why, kept.run.app, kept.owner))
+
+    def allowed(self, kept: Iterable[Kept], asker: Asker, verb: str) -> list[Kept]:
+        """Those with which who asks may do that."""
+        return [each for each in kept if not refusal(asker, verb, _as_application(each[0]))]
 
     # ---- stop --checkpoint
 
@@ -238,12 +241,18 @@ class KeptCheckpoints:
                 f"There is no checkpoint {name}, and no application of that name runs. What is kept of an application:"
                 "  agiledart checkpoint list APP"
             )
-        self.check(asker, verb, found[0][0])
-        if len(found) > 1:
-            raise CommandRefused(
-                f"There are {len(found)} checkpoints {name}, of networks that met. Remove one on its node."
+        mine = self.allowed(found, asker, verb)
+        if not mine:
+            self.check(asker, verb, found[0][0])
+        if len(mine) > 1:
+            which = "; ".join(
+                f"{row.digest} of {row.application} v{row.version}, epoch {row.epoch}, on {', '.join(row.nodes)}"
+                for row in await self.rows(mine)
             )
-        return found[0]
+            raise CommandRefused(
+                f"There are {len(mine)} checkpoints {name}: {which}. Give the hash of one in place of the name."
+            )
+        return mine[0]
 
     async def _fetched(self, checkpoint: KnownCheckpoint, holders: list[Peer]) -> None:
         """Its file on this agent's disk, from whoever gives it. Raises CommandRefused."""
@@ -290,7 +299,7 @@ class KeptCheckpoints:
         try:
             asker, _ = self._orders.given(message.order, command, Asker(), "")
             for one in here:
-                if isinstance(one, KnownCheckpoint) and one.name == command.name:
+                if isinstance(one, KnownCheckpoint) and _is_called(one, command.name):
                     if self._orders.are_signed:
                         self.check(asker, "checkpoint", one)
                     number = desk.talks.number()
@@ -299,6 +308,14 @@ class KeptCheckpoints:
             desk.drop(f"order: {refusal_.reason}")
             why = refusal_.text
         desk.send(sender, CopyIs(message.request, why))
+
+
+def _is_called(one: KnownCheckpoint, name: str) -> bool:
+    return name in (one.name, one.digest.hex())
+
+
+def _as_application(one: KnownCheckpoint) -> Application:
+    return Application(one.run.app, one.owner, shared=one.shared)
 
 
 def _about(one: KnownCheckpoint) -> tuple[str, int, int, int, int, int, str]:

@@ -181,7 +181,7 @@ class ExportCheckpoint(Message, frozen=True, gc=False, tag=231):
 
 
 class RemoveCheckpoint(Message, frozen=True, gc=False, tag=232):
-    """Keep a checkpoint no longer."""
+    """Keep a checkpoint no longer. `name`: of it, or the hash of its file, 64 hex digits, where several have the name."""
 
     name: Annotated[str, msgspec.Meta(max_length=64)]
 

@@ -19,6 +19,8 @@ from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker
+from agiledart_node.desk.desk import NotAllowed
 from agiledart_node.wire.checkpoint_effects import (
     BringElement,
     DropCheckpoint,
@@ -32,6 +34,7 @@ from agiledart_recovery.wire.names import Run
 
 RUN = Run("taxi", 3)
 OWNER = b"k" * 32
+ANN, BOB = Asker("submitter", "", OWNER), Asker("submitter", "", b"b" * 32)
 
 
 class Away:
@@ -243,23 +246,59 @@ def test_a_user_takes_a_file_in_pieces_and_brings_it_elsewhere(tmp_path: Path, m
         made = await site.gathered(element, name="")
         raw = b""
         while True:
-            piece = await site.desks[0].read(ReadCheckpoint("taxi", made.digest.hex(), len(raw)))
+            piece = await site.desks[0].read(ReadCheckpoint("taxi", made.digest.hex(), len(raw)), ANN)
             raw += base64.b64decode(str(piece["data"]))
             if not piece["left"]:
                 break
         with pytest.raises(OperationFailed, match="No such checkpoint of bus"):
-            await site.desks[0].read(ReadCheckpoint("bus", made.digest.hex(), 0))
+            await site.desks[0].read(ReadCheckpoint("bus", made.digest.hex(), 0), ANN)
         answer: dict[str, object] = {}
         for at in range(0, len(raw), 2_000):
             part = raw[at : at + 2_000]
-            answer = await site.desks[1].brought(BringCheckpoint("new", made.digest.hex(), len(raw), at, part))
+            answer = await site.desks[1].brought(BringCheckpoint("new", made.digest.hex(), len(raw), at, part), ANN)
         assert answer == {"have": len(raw), "is_whole": True}
         await site.desks[0]._bring(BringElement(1, site.peers[1], Run("new", 1), element.digest, 10_000))
         assert (run_folder(tmp_path / "pi0", "new", 1) / "elements" / element.digest.hex()).exists()
         damaged = raw[:500] + b"!" + raw[501:]
         with pytest.raises(OperationFailed, match="damaged"):
-            await site.desks[1].brought(BringCheckpoint("new", "ab" * 32, len(raw), 0, damaged))
+            await site.desks[1].brought(BringCheckpoint("new", "ab" * 32, len(raw), 0, damaged), ANN)
         assert len(list((tmp_path / "pi1" / "checkpoints").iterdir())) == 1
+
+    play(work())
+
+
+def test_another_user_reads_no_checkpoint_and_a_hash_alone_brings_none(tmp_path: Path) -> None:
+    async def work() -> None:
+        site = Site(tmp_path)
+        made = await site.gathered(site.saved(0, 0))
+        desk, digest = site.desks[0], made.digest.hex()
+        with pytest.raises(
+            NotAllowed, match="taxi belongs to the key 6b6b6b6b6b6b6b6b…, not to you: you may not export it"
+        ):
+            await desk.read(ReadCheckpoint("taxi", digest, 0), BOB)
+        for asker in (ANN, Asker("admin"), Asker("submitter", "app:taxi", b"c" * 32)):
+            assert (await desk.read(ReadCheckpoint("taxi", digest, 0), asker))["data"]
+        raw = (tmp_path / "pi0" / "checkpoints" / "pause.checkpoint").read_bytes()
+        told = await desk.brought(BringCheckpoint("taxi", digest, len(raw), 0, raw[:10]), BOB)
+        assert told == {"have": 10, "is_whole": False}
+        assert (await desk.brought(BringCheckpoint("taxi", digest, len(raw), 0, raw[:10]), ANN))["is_whole"]
+        assert (await desk.brought(BringCheckpoint("taxi", digest, len(raw), 10, raw[10:]), BOB))["is_whole"]
+
+    play(work())
+
+
+def test_of_two_checkpoints_that_take_one_name_at_one_time_the_second_is_refused(tmp_path: Path) -> None:
+    async def work() -> None:
+        site = Site(tmp_path)
+        one, two = site.saved(0, 0), site.saved(1, 1, size=50_000)
+        both = await asyncio.gather(site.gathered(one, name="a"), site.gathered(two, name="a"), return_exceptions=True)
+        made = [each for each in both if isinstance(each, KnownCheckpoint)]
+        assert [str(each) for each in both if isinstance(each, OperationFailed)] == [
+            "a checkpoint a is kept here already"
+        ]
+        assert list(site.desks[0].shelf.kept) == made
+        (path,) = (tmp_path / "pi0" / "checkpoints").iterdir()
+        assert verify(path)[1] == made[0].digest
 
     play(work())
 
@@ -267,8 +306,8 @@ def test_a_user_takes_a_file_in_pieces_and_brings_it_elsewhere(tmp_path: Path, m
 def test_a_piece_that_does_not_follow_says_how_much_is_there(tmp_path: Path) -> None:
     async def work() -> None:
         desk = Site(tmp_path).desks[0]
-        await desk.brought(BringCheckpoint("new", "ab" * 32, 30, 0, b"0123456789"))
-        assert await desk.brought(BringCheckpoint("new", "ab" * 32, 30, 20, b"0123456789")) == {
+        await desk.brought(BringCheckpoint("new", "ab" * 32, 30, 0, b"0123456789"), ANN)
+        assert await desk.brought(BringCheckpoint("new", "ab" * 32, 30, 20, b"0123456789"), ANN) == {
             "have": 10,
             "is_whole": False,
         }
@@ -280,19 +319,19 @@ def test_what_was_announced_holds_until_the_last_piece(tmp_path: Path) -> None:
     async def work() -> None:
         desk = Site(tmp_path).desks[0]
         digest, huge = "ab" * 32, 64 << 30
-        assert await desk.brought(BringCheckpoint("new", digest, 2, 0, b"0")) == {"have": 1, "is_whole": False}
+        assert await desk.brought(BringCheckpoint("new", digest, 2, 0, b"0"), ANN) == {"have": 1, "is_whole": False}
         with pytest.raises(OperationFailed, match="It was announced with 2 bytes, and now has 68,719,476,736"):
-            await desk.brought(BringCheckpoint("new", digest, huge, 1, b"1" * 1_000))
+            await desk.brought(BringCheckpoint("new", digest, huge, 1, b"1" * 1_000), ANN)
         with pytest.raises(OperationFailed, match="It was announced with 2 bytes"):
-            await desk.brought(BringCheckpoint("new", digest, huge, 0, b"1" * 1_000))
+            await desk.brought(BringCheckpoint("new", digest, huge, 0, b"1" * 1_000), ANN)
         with pytest.raises(OperationFailed, match="More came than the 2 bytes that were announced"):
-            await desk.brought(BringCheckpoint("new", digest, 2, 1, b"1" * 1_000))
+            await desk.brought(BringCheckpoint("new", digest, 2, 1, b"1" * 1_000), ANN)
         (path,) = (tmp_path / "pi0" / "checkpoints").iterdir()
         assert path.stat().st_size == 1
         piece = BringCheckpoint("new", "cd" * 32, 9_000, 0, b"1" * 1_000)
-        await desk.brought(piece)
+        await desk.brought(piece, ANN)
         await asyncio.gather(
-            *(desk.brought(BringCheckpoint("new", "cd" * 32, 9_000, 1_000, b"2" * 10)) for _ in range(5))
+            *(desk.brought(BringCheckpoint("new", "cd" * 32, 9_000, 1_000, b"2" * 10), ANN) for _ in range(5))
         )
         assert max(path.stat().st_size for path in (tmp_path / "pi0" / "checkpoints").iterdir()) == 1_010
 
@@ -303,7 +342,7 @@ def test_a_file_of_which_nothing_more_comes_goes(tmp_path: Path, monkeypatch: py
     async def work() -> None:
         monkeypatch.setattr("agiledart_agent.checkpoints.coming.IDLE_SECONDS", 0.01)
         desk = Site(tmp_path).desks[0]
-        await desk.brought(BringCheckpoint("new", "ab" * 32, 30, 0, b"0123456789"))
+        await desk.brought(BringCheckpoint("new", "ab" * 32, 30, 0, b"0123456789"), ANN)
         await _until(lambda: not list((tmp_path / "pi0" / "checkpoints").iterdir()))
 
     play(work())
@@ -315,9 +354,9 @@ def test_files_that_come_at_one_time_share_the_room(tmp_path: Path, monkeypatch:
             "agiledart_agent.checkpoints.checkpoint_shelf.shutil.disk_usage", lambda path: SimpleNamespace(free=1_000)
         )
         desk = Site(tmp_path).desks[0]
-        await desk.brought(BringCheckpoint("new", "ab" * 32, 400, 0, b"0"))
+        await desk.brought(BringCheckpoint("new", "ab" * 32, 400, 0, b"0"), ANN)
         with pytest.raises(OperationFailed, match="the disk has 1,000 bytes left, and it has 400"):
-            await desk.brought(BringCheckpoint("new", "cd" * 32, 400, 0, b"0"))
+            await desk.brought(BringCheckpoint("new", "cd" * 32, 400, 0, b"0"), ANN)
 
     play(work())
 

@@ -1,5 +1,7 @@
 """`stop --checkpoint`, `checkpoint export` and `checkpoint remove`: each refusal with its sentence."""
 
+import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -7,12 +9,15 @@ import pytest
 
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
+from agiledart_node.asking import checkpoints
 from agiledart_node.asking.kept_checkpoints import KeptCheckpoints
 from agiledart_node.desk.desk import CommandRefused, NotAllowed
+from agiledart_node.records.allowing import check
 from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.recovering.keeping_state import elements_of
-from agiledart_node.wire.checkpoint_messages import KnownCheckpoint
-from agiledart_node.wire.commands import Stop
+from agiledart_node.wire.bodies import CheckpointsBody
+from agiledart_node.wire.checkpoint_messages import KeptAre, KnownCheckpoint
+from agiledart_node.wire.commands import Checkpoints, Stop
 from agiledart_recovery.wire.names import Run
 from tests.unit.node import test_change_plans as plans
 
@@ -68,6 +73,82 @@ def test_a_checkpoint_belongs_to_whom_its_application_belonged(asker: Asker, why
     with pytest.raises(NotAllowed) as refusal:
         keeping().check(asker, verb, kept)
     assert refusal.value.reason == why
+
+
+ANN, BOB = Asker("submitter", "", ME), Asker("submitter", "", OTHER)
+OF_ANN = KnownCheckpoint("pause", Run("taxi", 1), 1, 7, 0, ME, (), b"\1" * 32, 10)
+OF_BOB = KnownCheckpoint("pause", Run("bus", 1), 1, 9, 0, OTHER, (), b"\2" * 32, 10)
+
+
+class Answers:
+    """What a user is told, and what is there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *kept: KnownCheckpoint) -> None:
+        async def everybody(*_: object) -> list[tuple[Peer, KeptAre]]:
+            return [(plans.PI[0], KeptAre(1, kept))]
+
+        monkeypatch.setattr("agiledart_node.asking.kept_checkpoints.ask_everybody", everybody)
+        desk: Any = SimpleNamespace(names=dict, reply=lambda _, body: self.said.append(body))
+        nothing = cast("Any", None)
+        self.desk, self.keeping = desk, KeptCheckpoints(desk, nothing, nothing, nothing, nothing)
+        self.said: list[Any] = []
+        self.found: ApplicationRecord | None = None
+
+    async def record(self, name: str, asker: Asker, verb: str) -> ApplicationRecord:
+        """As `Questions`."""
+        if self.found is None:
+            raise CommandRefused(f"There is no application {name}.")
+        check(asker, verb, name, self.found)
+        return self.found
+
+    async def standings(self, *_: object, **__: object) -> dict[str, Any]:
+        """As `Questions`."""
+        return {}
+
+    def listed(self, name: str, asker: Asker) -> list[str]:
+        """Hashes of kept checkpoints that `checkpoint list` shows."""
+        questions: Any = self
+        asyncio.run(checkpoints.checkpoints(self.desk, questions, self.keeping, 1, Checkpoints(name), asker))
+        return [row.digest[:2] for row in self.said[-1].kept]
+
+
+def test_nobody_is_shown_what_is_kept_of_anothers_application_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "_body", lambda *_: CheckpointsBody("taxi", 1, "running", None, None, []))
+    of_bob = msgspec.structs.replace(OF_BOB, run=Run("taxi", 1))
+    answers = Answers(monkeypatch, OF_ANN, msgspec.structs.replace(of_bob, name="later"))
+    assert answers.listed("taxi", ANN) == ["01"]
+    assert answers.listed("taxi", BOB) == ["02"]
+    assert answers.listed("taxi", Asker("admin")) == ["02", "01"]
+    with pytest.raises(NotAllowed, match="taxi belongs to the key 6d6d"):
+        answers.listed("pause", BOB)
+    for state in ("running", "finished"):
+        answers.found = msgspec.structs.replace(RECORD, state=state, owner_key=OTHER)
+        assert answers.listed("taxi", BOB) == ["02"]
+    answers = Answers(monkeypatch, OF_ANN)
+    answers.found = msgspec.structs.replace(RECORD, owner_key=OTHER)
+    assert answers.listed("taxi", BOB) == []
+    answers.found = msgspec.structs.replace(RECORD, state="finished", owner_key=OTHER)
+    with pytest.raises(CommandRefused, match="its rows are committed, and nothing else is kept of it"):
+        answers.listed("taxi", BOB)
+    answers.found = None
+    with pytest.raises(NotAllowed, match="taxi belongs to the key 6d6d"):
+        answers.listed("taxi", BOB)
+
+
+def test_where_two_have_one_name_the_hash_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    keeping = Answers(monkeypatch, OF_ANN, OF_BOB).keeping
+
+    def one(name: str, asker: Asker) -> KnownCheckpoint:
+        return asyncio.run(keeping._one(name, asker, "checkpoint"))[0]
+
+    assert (one("pause", ANN), one("pause", BOB)) == (OF_ANN, OF_BOB)
+    with pytest.raises(CommandRefused) as refusal:
+        one("pause", Asker("admin"))
+    assert f"There are 2 checkpoints pause: {'01' * 32} of taxi v1, epoch 7, on " in refusal.value.text
+    assert refusal.value.text.endswith("Give the hash of one in place of the name.")
+    assert one("02" * 32, Asker("admin")) == OF_BOB
+    with pytest.raises(NotAllowed, match="bus belongs to the key 6f6f"):
+        one("02" * 32, ANN)
 
 
 def test_elements_are_where_their_instances_run() -> None:

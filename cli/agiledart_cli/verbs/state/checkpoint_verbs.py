@@ -81,7 +81,8 @@ def take(name: str, agent: str | None, identity: str | None, output: str) -> Non
 @agent_options
 @output_option
 def remove(name: str, agent: str | None, identity: str | None, output: str) -> None:
-    """Let a checkpoint that was kept under a name go, on all nodes that keep it. It is gone for good.
+    """Let a checkpoint that was kept under a name go, on all nodes that keep it. It is gone for good. Where several have one name,
+    the hash of the file says which one: it is in the refusal, and in  checkpoint list -o json.
 
     \b
     Example:
