@@ -1,0 +1,14 @@
+"""What is compared in the benchmark of admission is what it says."""
+
+from benchmarks.admission_costs import GOALS, confining, memory
+
+
+def test_the_modules_of_admission_are_loaded_last_and_are_small() -> None:
+    assert 0.0 < memory(1) < 5.0  # it fails where one of the others has loaded them
+
+
+def test_a_process_confines_itself_each_time() -> None:
+    found = confining(2)
+    assert found.keys() == {"confining_cpu_ms", "confining_least_ms"}
+    assert min(found.values()) >= 0.0
+    assert "confining_cpu_ms" in GOALS
