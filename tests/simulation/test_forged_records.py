@@ -17,6 +17,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
 from agiledart_node.asking import sharing
 from agiledart_node.forming import planning
+from agiledart_node.hosting import watching
 from agiledart_node.records.application import FAILED, STOPPED, ApplicationRecord
 from agiledart_node.records.deeds import deeds_for, merged_deeds, with_deed
 from agiledart_node.records.order_checks import terms_of
@@ -152,6 +153,14 @@ def test_a_wish_that_nobody_has_signed_drains_nothing(monkeypatch: pytest.Monkey
     mesh.finish("mine", 1)
     mesh.world.run_for(10 * SECOND)
     assert mesh.status("a4", "mine")["state"] == "finished"  # not `stopped by a user`
+
+
+def test_a_stop_by_way_of_an_older_coordinator_is_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = a_mesh(89)
+    monkeypatch.setattr(watching, "with_stop", lambda record, raw: record)  # it keeps no order
+    assert refusal(mesh, STOP, "ann") == ""
+    told = mesh.status("a2", "mine")
+    assert (told["state"], told["by_hearsay"]) == ("stopped", False)
 
 
 def test_what_an_agent_has_seen_needs_no_order(monkeypatch: pytest.MonkeyPatch) -> None:

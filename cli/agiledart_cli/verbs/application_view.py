@@ -170,6 +170,10 @@ def print_status(body: Mapping[str, Any]) -> None:
         word, ends = live.get(state, f"{state},"), "" if state in ("running", "deploying") else " ago"
         told = f"{word} {since}{ends}" if since else state
         click.echo(f"{title}   {paint(told, COLOURS.get(state))}{by}")
+        if state == "stopped" and body.get("by_hearsay"):
+            click.echo(
+                " no user's order to stop it is there: an older agent noted that, or one that lies; if it lives, that is taken back"
+            )
         if body.get("reason"):
             click.echo(f" {body['reason']}")
     if told := recovery_text(body):

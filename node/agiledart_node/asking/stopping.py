@@ -65,6 +65,13 @@ class Stopping:
             seen: dict[str, Any] = await self._questions.summary(record) if now else {}
             message = AskStop(0, record.name, record.version, now, submitter, signed)
             record = await self._through_coordinator(request, record, message, seen)
+            if (
+                record.state == STOPPED and record.by_hearsay
+            ):  # an older agent coordinates it, and has not kept the order
+                kept = await self._records.change(
+                    record.name, record.version, lambda current: with_stop(current, signed)
+                )
+                record = kept or record
             if seen and not record.summary:
                 record = await self._with_summary(record, seen)
         if record.state != STOPPED and record.state != "finished":

@@ -44,3 +44,20 @@ def test_status_and_list_show_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert told.count("fetches state") == 2
     assert "epoch 7 committed" in told
     assert "survives the loss of 1 machine\n" in told
+
+
+def test_an_end_that_no_order_shows_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    body = BODY | {"state": "stopped", "by_hearsay": True, "recovery": None, "epoch": None}
+    print_status(body)
+    assert "no user's order to stop it is there: an older agent noted that" in capsys.readouterr().out
+    print_status(body | {"by_hearsay": False})
+    assert "no user's order" not in capsys.readouterr().out
+
+
+def test_instances_that_told_no_figures_before_the_end_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    stages: list[dict[str, Any]] = [{"name": name, "parallelism": 2, "instances": []} for name in ("a", "b")]
+    body = BODY | {"state": "failed", "recovery": None, "epoch": None, "stages": stages}
+    print_status(body | {"summary": {"instances_reporting": 3}})
+    assert " figures of 3 of 4 instances: the others ended before they told any\n" in capsys.readouterr().out
+    print_status(body | {"summary": {"instances_reporting": 4}})
+    assert "the others ended" not in capsys.readouterr().out
