@@ -1,10 +1,11 @@
 """What epochs cost a job with large keyed state, beside the same job without them.
 
-    python -m benchmarks.checkpoint_costs [--pairs 8] [--keys 150000] [--seconds 20] [--interval 10] -o json
+    python -m benchmarks.checkpoint_costs [--pairs 8] [--keys 150000] [--seconds 40] [--interval 10] [--changing 0.01] -o json
 
 Three agents that count as machines of their own; source, keyed sums (64 MB of state by default) and sink run on one each. In
-each pair both run once, in random order: saturated from a file, first until each key is there, then for so many seconds that are
-measured.
+each pair both run once, in random order: saturated from a file, first until each key is there and an epoch has all of them, then
+for so many seconds that are measured, in which a share of the keys changes. `epoch` is what one of these seconds took, weighed
+and sent to holders (medians of the pairs), and what the whole state weighed in the same run.
 Ratios are of medians of the pairs; `load` is the machine's at their beginning, because a busy machine says little.
 """
 
@@ -24,9 +25,11 @@ from benchmarks.processes import cpu_seconds
 
 NOTES = 416
 MACHINES = 3
-ROWS_A_SECOND = 500_000
+ROWS_A_SECOND = 200_000
 """More than this machine takes: the input must not end while it is measured."""
 
+EPOCHS = "agiledart_recovery_epochs_total"
+SENT = 'agiledart_recovery_fragment_traffic_bytes_total{direction="out"}'
 READ = 'agiledart_application_ledger_records_total{{app="{name}",reason="read"}}'
 PATIENCE = 300.0
 
@@ -36,18 +39,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoint_costs", description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--keys", type=int, default=150_000, help="430 bytes of state each")
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--changing", type=float, default=0.01, help="share of the keys that the measured rows are of")
     parser.add_argument("--interval", type=int, default=10, help="seconds between epochs")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     chosen = parser.parse_args(arguments)
     random = RandomStream(chosen.seed, "checkpoint costs")
     load = os.getloadavg()[0]
-    pairs: list[dict[str, dict[str, float]]] = []
+    pairs: list[dict[str, dict[str, Any]]] = []
     with plug_mesh(MACHINES, chosen.interval) as mesh:
         source = importlib.resources.files("agiledart_experiments.recovery") / "plug_job.py"
         (mesh.folder / "plug_job.py").write_text(source.read_text())
-        write_input(mesh.folder / "in.csv", chosen.keys, int(chosen.seconds * ROWS_A_SECOND))
+        rows = int((chosen.seconds + 3 * chosen.interval) * ROWS_A_SECOND)
+        write_input(mesh.folder / "in.csv", chosen.keys, max(1, int(chosen.keys * chosen.changing)), rows)
         for number in range(chosen.pairs):
             order = ["exactly-once", "at-most-once"]
             random.shuffle(order)
@@ -61,47 +66,76 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def write_input(file: Path, keys: int, rows: int) -> None:
-    """Each key once, then readings of all of them in turn."""
+def write_input(file: Path, keys: int, changing: int, rows: int) -> None:
+    """Each key once, then readings of some of them in turn."""
     with file.open("w") as lines:
         for number in range(keys + rows):
-            key = number if number < keys else number * 7_919 % keys
+            key = number if number < keys else number * 7_919 % changing
             lines.write(f"{number},{key},{number % 101}\n")
 
 
-def measured(mesh: PlugMesh, name: str, delivery: str, chosen: argparse.Namespace) -> dict[str, float]:
+def measured(mesh: PlugMesh, name: str, delivery: str, chosen: argparse.Namespace) -> dict[str, Any]:
     """One run: rows a second, CPU, what epochs did."""
     mesh.ask(
         "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv@a1", "--set", f"report=csv:{name}.csv@a3",
         "--set", f"name={name}", "--set", f"notes={NOTES}", "--set", f"delivery={delivery}",
     )  # fmt: skip
     until(lambda: read(mesh, name) >= chosen.keys or None, PATIENCE, "each key is there")
+    whole = whole_state(mesh, chosen.keys) if delivery == "exactly-once" else 0.0
     began, rows = time.monotonic(), read(mesh, name)
     executors, agents = cpu(mesh)
-    before = mesh.total("agiledart_recovery_", mesh.machines)
-    longest = 0.0
-    last = before
+    before = last = mesh.total("agiledart_recovery_", mesh.machines)
+    pauses: list[float] = []
     while time.monotonic() - began < chosen.seconds:
         time.sleep(0.2)
         now = mesh.total("agiledart_recovery_", mesh.machines)
-        longest = max(longest, pause(now) - pause(last))
+        pauses.append(pause(now) - pause(last))
         last = now
     seconds, rows = time.monotonic() - began, read(mesh, name) - rows
     after = cpu(mesh)
+    told = mesh.ask("status", name).get("epoch") or {}
     memory = max((rss(pid) for machine in mesh.machines for pid in machine.executors()), default=0.0)
     mesh.ask("stop", name, "--now")
     (mesh.folder / f"{name}.csv").unlink(missing_ok=True)
-    epochs = figure(last, "agiledart_recovery_epochs_total") - figure(before, "agiledart_recovery_epochs_total")
+    epochs = gained(before, last, "agiledart_recovery_epochs_total")
+    stops = sorted(one for one in pauses if one > 0)
     return {
         "rows_a_second": round(rows / seconds, 1),
         "executor_cpu_us_a_row": round((after[0] - executors) / max(1, rows) * 1e6, 3),
         "agents_cpu_s": round(after[1] - agents, 2),
         "memory_mb": round(memory, 1),
         "epochs": epochs,
-        "snapshot_bytes": figure(last, "agiledart_recovery_snapshot_bytes_total")
-        - figure(before, "agiledart_recovery_snapshot_bytes_total"),
-        "pause_ms_longest": round(longest * 1e3, 1),
+        "took_s": round(told.get("took_ms", 0.0) / 1e3, 3),
+        "whole_bytes": whole,
+        "bytes": round(gained(before, last, "agiledart_recovery_snapshot_bytes_total") / max(1.0, epochs)),
+        "sent_bytes": round(gained(before, last, SENT) / max(1.0, epochs)),
+        "pause_ms_p99": round(stops[int(0.99 * (len(stops) - 1))] * 1e3, 1) if stops else 0.0,
+        "pause_ms_max": round(stops[-1] * 1e3, 1) if stops else 0.0,
     }
+
+
+def whole_state(mesh: PlugMesh, keys: int) -> float:
+    """Bytes of an epoch that has all keys whole. It is committed then, so that the next ones may rest on it."""
+    counted = "agiledart_recovery_snapshot_bytes_total"
+    last = mesh.total("agiledart_recovery_", mesh.machines)
+
+    def grown() -> float | None:
+        now = figure(mesh.total("agiledart_recovery_", mesh.machines), counted)
+        return now - figure(last, counted) if now - figure(last, counted) > keys * NOTES else None
+
+    found = float(until(grown, PATIENCE, "an epoch has all keys"))
+    number = figure(mesh.total("agiledart_recovery_", mesh.machines), EPOCHS)
+    until(
+        lambda: figure(mesh.total("agiledart_recovery_", mesh.machines), EPOCHS) > number or None,
+        PATIENCE,
+        "it is committed",
+    )
+    return found
+
+
+def gained(before: dict[str, float], after: dict[str, float], name: str) -> float:
+    """By how much a sample has grown."""
+    return figure(after, name) - figure(before, name)
 
 
 def read(mesh: PlugMesh, name: str) -> int:
@@ -138,12 +172,15 @@ def pause(figures: dict[str, float]) -> float:
     return figure(figures, "agiledart_recovery_snapshot_pause_seconds_total")
 
 
-def summary(pairs: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
+def summary(pairs: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
     """Ratios: with epochs ÷ without."""
 
     def ratio(name: str) -> list[float]:
         each = sorted(pair["exactly-once"][name] / pair["at-most-once"][name] for pair in pairs)
         return [round(each[0], 3), round(statistics.median(each), 3), round(each[-1], 3)]
+
+    def middle(name: str) -> float:
+        return round(float(statistics.median(one[name] for one in with_epochs)), 3)
 
     with_epochs = [pair["exactly-once"] for pair in pairs]
     return {
@@ -151,11 +188,9 @@ def summary(pairs: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
         "throughput_ratio": ratio("rows_a_second"),
         "executor_cpu_ratio": ratio("executor_cpu_us_a_row"),
         "memory_ratio": ratio("memory_mb"),
-        "pause_ms_longest": max(one["pause_ms_longest"] for one in with_epochs),
+        "pause_ms": {"p99": middle("pause_ms_p99"), "max": max(one["pause_ms_max"] for one in with_epochs)},
         "epochs": sum(one["epochs"] for one in with_epochs),
-        "snapshot_bytes_an_epoch": round(
-            sum(one["snapshot_bytes"] for one in with_epochs) / max(1.0, sum(one["epochs"] for one in with_epochs))
-        ),
+        "epoch": {name: middle(name) for name in ("took_s", "bytes", "sent_bytes", "whole_bytes")},
         "agents_cpu_s": round(statistics.median(one["agents_cpu_s"] for one in with_epochs), 2),
     }
 
