@@ -19,7 +19,9 @@ from agiledart_recovery.register.voter import VoterSeat
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.effects import FragmentKey, KeepLife, KeepVoter
 from agiledart_recovery.wire.events import PartyPrepared
-from agiledart_recovery.wire.value import Plan, Role, Value
+from agiledart_recovery.wire.names import Party, Snapshot
+from agiledart_recovery.wire.value import Element, Plan, Role, Value
+from agiledart_simulation.pipeline.chains import Chains
 from agiledart_simulation.pipeline.engine import Engine
 from agiledart_simulation.pipeline.parties import Stage
 from agiledart_simulation.pipeline.pipeline_messages import END, Frame, Memory
@@ -250,6 +252,34 @@ def fragments_go_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shelf, "release", eager)
 
 
+def links_go_too_early(patch: pytest.MonkeyPatch) -> None:
+    """Only the last element of each chain is thought to be needed."""
+
+    def last(self: Value) -> dict[tuple[Party, Snapshot], Element]:
+        return {(saved.party, saved.snapshot): saved.chain[-1] for saved in (*self.before, *self.saved) if saved.chain}
+
+    patch.setattr(Value, "needed", property(last))
+
+
+def a_chain_is_not_said(patch: pytest.MonkeyPatch) -> None:
+    """What is prepared names the last element, and not those that it rests on."""
+    patch.setattr(Participant, "_chain_to", lambda self, event: ())
+
+
+def rests_on_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
+    """An element rests on the last one that was written, whose epoch may be passed over."""
+    saved = Chains.saved
+
+    def hasty(self: Chains, party: Party, snapshot: Snapshot, state: bytes) -> tuple[bytes, bytes]:
+        base = self._bases.get(party)
+        found = saved(self, party, snapshot, state)
+        if base is not None:
+            base.state = state  # the next one is taken from this one, and says that it rests on the committed one
+        return found
+
+    patch.setattr(Chains, "saved", hasty)
+
+
 def queued_rows_stay(patch: pytest.MonkeyPatch) -> None:
     """Rows that wait in the old merge are not handed over."""
     handed = Stage.handed
@@ -333,6 +363,9 @@ RECOVERY_MUTANTS = [
     Mutant("commit without SYNC", commit_without_sync, "recovery", SKEW, complaint="V3", is_slow=True),
     Mutant("lateness is judged again", lateness_is_judged_again, "recovery", ROLLS, complaint="V3", is_slow=True),
     Mutant("fragments go too early", fragments_go_too_early, "recovery", ROLLS, complaint="V"),
+    Mutant("links go too early", links_go_too_early, "recovery", ROLLS),
+    Mutant("a chain is not said", a_chain_is_not_said, "recovery", ROLLS, complaint="V"),
+    Mutant("rests on what is not committed", rests_on_what_is_not_committed, "recovery", ROLLS, complaint="V"),
     Mutant("queued rows stay", queued_rows_stay, "recovery", MOVES),
     Mutant("new channels are not counted", new_channels_are_not_counted, "recovery", MOVES),
     Mutant("state is not handed over", state_is_not_handed_over, "recovery", MOVES),
