@@ -5,7 +5,8 @@
 
 The awkward case: somebody dies meanwhile, and the run goes back to its last epoch. Then what was gathered counts only if the
 register still is at that epoch in that life when its end is written; else all of it is done again. Where it comes to nothing the
-run goes on.
+run goes on. An end that was proposed may be chosen whenever voters are back, also by who coordinates next: from then on what was
+gathered is given up only where the register is seen to have gone on, and else stays, with the outcome unknown.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from agiledart_node.wire.checkpoint_messages import AskCheckpoint, AskCopy, Chec
 from agiledart_node.wire.commands import VERB_BY_COMMAND, Stop
 from agiledart_recovery.fragments.placement import host_of
 from agiledart_recovery.lives.coordinator import Coordinator
-from agiledart_recovery.wire.names import Run
+from agiledart_recovery.wire.names import Run, Snapshot
 from agiledart_recovery.wire.value import State, Value
 
 COPIES: Final = 3
@@ -63,6 +64,10 @@ class NotHere(CommandRefused):
     """Another node coordinates the run, or nobody does now."""
 
 
+class OutcomeUnknown(OperationFailed):
+    """The end of a run was proposed to its register, which may take it yet."""
+
+
 class KeepingState:
     """Checkpoints of runs that this node coordinates; copies of others'."""
 
@@ -71,6 +76,7 @@ class KeepingState:
         self._answers: dict[tuple[NodeId, int], CheckpointIs | None] = {}
         self._copying: dict[bytes, None] = {}
         self._stopping: dict[Run, None] = {}
+        self._proposed: dict[Run, tuple[int, Snapshot]] = {}  # ends of which nobody has said yet what became of them
 
     # ---- asked for by an agent for its user
 
@@ -81,6 +87,8 @@ class KeepingState:
             if (known := self._answers[name]) is not None:
                 self._desk.send(sender, known)
             return
+        while len(self._proposed) >= MAX_REMEMBERED:
+            del self._proposed[next(iter(self._proposed))]
         while len(self._answers) >= MAX_REMEMBERED:
             del self._answers[next(iter(self._answers))]
         self._answers[name] = None
@@ -158,9 +166,9 @@ class KeepingState:
             kept = await self._gathered(run, value, record, name)
             nodes += await self._copied(value, kept)
             who = f"stopped by {by}" if by else "stopped by a user"
-            if not await self._ended(run, value, f"{who}; its state is kept as checkpoint {name}"):
-                await self._taken_back(kept, nodes)
-                return None
+            is_ended = await self._ended(run, value, f"{who}; its state is kept as checkpoint {name}")
+        except OutcomeUnknown:
+            raise CommandRefused(_unknown(run.app, name)) from None
         except NotHere:
             await self._taken_back(kept, nodes)
             raise
@@ -168,6 +176,9 @@ class KeepingState:
             await self._taken_back(kept, nodes)
             self._release(run, "it was to be stopped with a checkpoint, which could not be kept")
             raise CommandRefused(f"{run.app} was not stopped, and goes on from epoch {at.epoch}: {failure}.") from None
+        if not is_ended:
+            await self._taken_back(kept, nodes)
+            return None
         return kept, nodes
 
     async def _held(self, run: Run) -> Value:
@@ -191,18 +202,35 @@ class KeepingState:
         )
 
     async def _ended(self, run: Run, before: Value, reason: str) -> bool:
-        """Whether the register says that the run has ended there. Raises CommandRefused: it takes nothing."""
-        desk = self._desk
-        until = desk.now + END_NS
+        """Whether the register says that the run has ended there; it does not where it has gone on.
+
+        Raises:
+            NotHere: another coordinates it, and no end was proposed.
+            OutcomeUnknown: one was, and nobody says what became of it.
+            OperationFailed: none could be proposed.
+        """
+        desk, machine = self._desk, self._recovering.machine
+        until, mark = desk.now + END_NS, (before.life, before.committed)
         while desk.now < until:
-            value = self._leading(run).value
-            if value.state is not State.RUNNING:
-                return value.committed == before.committed
-            if (value.life, value.committed) != (before.life, before.committed):
-                return False
-            self._recovering.begun(self._recovering.machine.request_end_held(run, before.committed, reason))
+            value = self._newest(run, before)
+            if value.state is not State.RUNNING or (value.life, value.committed) != mark:
+                self._proposed.pop(run, None)
+                return value.state is not State.RUNNING and value.committed == before.committed
+            if self._proposed.get(run) != mark:
+                self._leading(run)
+            if not self._recovering.begun(machine.request_end_held(run, before.committed, reason)):
+                self._proposed[run] = mark
             await desk.talks.pause(_LOOK)
-        raise CommandRefused("the register did not take its end")
+        if self._proposed.get(run) == mark:
+            raise OutcomeUnknown(f"whether {run.app} has ended")
+        raise OperationFailed("the register did not take its end")
+
+    def _newest(self, run: Run, before: Value) -> Value:
+        """The newest value that is known here to be in the register: read or written by this node, or told to it as a host."""
+        coordinator = self._recovering.machine.coordinators.get(run)
+        part = self._recovering.machine.participants.get(run)
+        told = coordinator.proposer.value if coordinator is not None else None, part.value if part is not None else None
+        return max((before, *(one for one in told if one is not None)), key=_age)
 
     def _release(self, run: Run, reason: str) -> None:
         self._recovering.machine.request_release(run, reason)
@@ -303,6 +331,18 @@ class KeepingState:
         finally:
             del self._copying[kept.digest]
         desk.send(sender, CopyIs(message.request, refusal[:4_096]))
+
+
+def _age(value: Value) -> tuple[int, Snapshot, bool]:
+    return value.life, value.committed, value.state is not State.RUNNING
+
+
+def _unknown(application: str, name: str) -> str:
+    return (
+        f"Whether {application} was stopped is not known: too few voters of its register answered within {END_NS // SECOND} s."
+        f" Its state is kept as checkpoint {name}, which counts if it was. Look at agiledart status {application}: where it has"
+        f" ended, all is well; where it goes on, agiledart checkpoint remove {name}. What is kept: agiledart checkpoint list {name}"
+    )
 
 
 def elements_of(value: Value) -> tuple[ElementAt, ...]:
