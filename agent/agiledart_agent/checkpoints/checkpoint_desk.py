@@ -177,8 +177,8 @@ class CheckpointDesk:
             known = await self._on_disk(lambda: self.shelf.finish(path, name, checks=True))
         finally:
             await self._on_disk(lambda: path.unlink(missing_ok=True))
-        if known.digest != wanted.digest:
-            await self._on_disk(lambda: self.shelf.drop(name, known.digest))
+        if (known.digest, known.run) != (wanted.digest, wanted.run):
+            await self._on_disk(lambda: self.shelf.drop(name, known.digest, known.run))
             raise OperationFailed("what came is another checkpoint than the one that was meant")
         return known
 
@@ -191,7 +191,7 @@ class CheckpointDesk:
             await self._on_disk(file.close)
 
     async def _drop(self, effect: DropCheckpoint) -> None:
-        await self._on_disk(lambda: self.shelf.drop(effect.name, effect.digest))
+        await self._on_disk(lambda: self.shelf.drop(effect.name, effect.digest, effect.run))
 
     async def _bring(self, effect: BringElement) -> None:
         """An element goes to where its run looks for it."""

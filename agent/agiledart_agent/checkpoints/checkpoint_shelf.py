@@ -139,10 +139,10 @@ class CheckpointShelf:
         sync_folder(self._folder)
         return self._note(place, manifest, digest, name)
 
-    def drop(self, name: str, digest: bytes) -> None:
-        """Keep the one of this name no longer."""
+    def drop(self, name: str, digest: bytes, run: Run) -> None:
+        """Keep the one of this name no longer, if it is that file of that run."""
         known = self._known.get(name + _KEPT)
-        if known is not None and digest in (b"", known.digest):
+        if known is not None and (known.digest, known.run) == (digest, run):
             self._let_go(name + _KEPT)
 
     def sweep(self) -> None:

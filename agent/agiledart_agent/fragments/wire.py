@@ -117,7 +117,7 @@ class Take(Message, frozen=True, gc=False, tag=8):
 
     Args:
         run: whose element it is; of a checkpoint any.
-        digest: only those who were told of it know it.
+        digest: of an element only those know it who know its register; of a kept checkpoint every agent that asks what is kept.
     """
 
     request: Count

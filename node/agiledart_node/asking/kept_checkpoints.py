@@ -303,7 +303,7 @@ class KeptCheckpoints:
                     if self._orders.are_signed:
                         self.check(asker, "checkpoint", one)
                     number = desk.talks.number()
-                    await desk.driven(number, DropCheckpoint(number, one.name, one.digest), _LEAST_NS)
+                    await desk.driven(number, DropCheckpoint(number, one.name, one.digest, one.run), _LEAST_NS)
         except NotAllowed as refusal_:
             desk.drop(f"order: {refusal_.reason}")
             why = refusal_.text

@@ -300,7 +300,7 @@ class KeepingState:
             return
         desk = self._desk
         number = desk.talks.number()
-        await desk.driven(number, DropCheckpoint(number, kept.name, kept.digest), LEAST_NS)
+        await desk.driven(number, DropCheckpoint(number, kept.name, kept.digest, kept.run), LEAST_NS)
         others = [peer for peer in nodes if peer.node != desk.me.node]
         await desk.talks.ask_all(
             others, lambda number, _: AskCopy(number, kept, is_back=True), CopyIs, Duration(desk.config.ask_timeout_ns)
@@ -309,20 +309,24 @@ class KeepingState:
     # ---- the node that keeps a copy
 
     async def copy(self, sender: Peer, message: AskCopy) -> None:
-        """Who coordinates a run that this node takes part in wants a checkpoint of it to be kept here, or no more."""
+        """Who coordinates a run that this node takes part in wants a checkpoint of it to be kept here, or no more.
+
+        Only voters of that run are heard, and only a checkpoint of that run goes: others bring a user's order (`AskRemoval`).
+        """
         kept, desk = message.checkpoint, self._desk
         refusal = ""
         if kept.digest in self._copying:
             return  # it is answered when it is here
-        if not self._recovering.takes_part(kept.run):
+        if not self._may_coordinate(sender, kept.run):
             desk.drop("copy of a checkpoint")
-            desk.send(sender, CopyIs(message.request, f"{desk.me.name} has nothing to do with {kept.run.app}"))
+            why = f"{desk.me.name} knows of no {kept.run.app} that {sender.name or sender.node.short} coordinates"
+            desk.send(sender, CopyIs(message.request, why[:4_096]))
             return
         self._copying[kept.digest] = None
         try:
             if message.is_back:
                 number = desk.talks.number()
-                await desk.driven(number, DropCheckpoint(number, kept.name, kept.digest), LEAST_NS)
+                await desk.driven(number, DropCheckpoint(number, kept.name, kept.digest, kept.run), LEAST_NS)
             else:
                 number = desk.talks.number()
                 await self._driven(number, FetchCheckpoint(number, sender, kept), kept.size)
@@ -331,6 +335,13 @@ class KeepingState:
         finally:
             del self._copying[kept.digest]
         desk.send(sender, CopyIs(message.request, refusal[:4_096]))
+
+    def _may_coordinate(self, sender: Peer, run: Run) -> bool:
+        """Whether a node votes on a run, as far as this one knows from hosting something of it or voting on it."""
+        machine = self._recovering.machine
+        part, seat = machine.participants.get(run), machine.seats.get(run)
+        known = part.value if part is not None else None, seat.value if seat is not None else None
+        return any(value is not None and value.may_be_told_by(sender.node) for value in known)
 
 
 def _age(value: Value) -> tuple[int, Snapshot, bool]:

@@ -337,10 +337,6 @@ class Recovering:
         self._flush()
         return why
 
-    def takes_part(self, run: Run) -> bool:
-        """Whether this node hosts something of a run, or votes on it."""
-        return run in self.machine.seats or (run.app, run.version) in self.runs
-
     def term_listening(self, sender: Peer, message: TermListening) -> None:
         """Another host's new instances listen."""
         self._terms.listening(sender, message)

@@ -60,11 +60,12 @@ class ReadCheckpoints(Effect, frozen=True, gc=False):
 
 
 class DropCheckpoint(Effect, frozen=True, gc=False):
-    """Keep the one of this name no longer, if it has this hash (empty: any)."""
+    """Keep the one of this name no longer, if it has this hash and is of this run."""
 
     request: int
     name: str
-    digest: bytes = b""
+    digest: bytes
+    run: Run
 
 
 class BringElement(Effect, frozen=True, gc=False):

@@ -1,7 +1,8 @@
 """What nodes say to each other about checkpoints that outlive their runs. Tags 470 to 479.
 
-The bytes of a checkpoint, and of what it is made of, travel over links of the service `fragments`: who wants some names a hash that
-only those know who were told of it.
+The bytes of a checkpoint, and of what it is made of, travel over links of the service `fragments`: who wants some names its hash.
+Hashes of elements are known to those who know the run's register; those of kept files to every agent that asks what is kept
+(`AskKept`). So agents of a network trust each other with kept state; users are judged by the agent that they ask.
 """
 
 from typing import Annotated
@@ -80,9 +81,9 @@ class CheckpointIs(Message, frozen=True, gc=False, tag=471):
 
 
 class AskCopy(Message, frozen=True, gc=False, tag=472):
-    """To a node that takes part in a run: keep this checkpoint of it, too; fetch it from me. Answered by `CopyIs`.
+    """To a node that takes part in a run, by a voter of it: keep this checkpoint of it, too; fetch it from me. `CopyIs` answers.
 
-    `is_back`: no more; the run has gone on in place of ending there.
+    `is_back`: no more; the run has gone on in place of ending there. A checkpoint of another run stays.
     """
 
     request: int

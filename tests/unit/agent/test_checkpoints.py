@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from agiledart_agent.checkpoints import checkpoint_shelf
@@ -179,6 +180,18 @@ def test_a_copy_that_was_damaged_on_its_way_is_not_kept(tmp_path: Path) -> None:
     play(work())
 
 
+def test_a_copy_of_another_run_than_it_was_said_to_be_is_not_kept(tmp_path: Path) -> None:
+    async def work() -> None:
+        site = Site(tmp_path)
+        made = await site.gathered(site.saved(0, 0))
+        said = msgspec.structs.replace(made, run=Run("bus", 1))
+        with pytest.raises(OperationFailed, match="what came is another checkpoint than the one that was meant"):
+            await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], said))
+        assert not list((tmp_path / "pi1" / "checkpoints").iterdir())
+
+    play(work())
+
+
 def test_rows_that_come_once_and_wait_in_a_log_are_in_no_checkpoint(tmp_path: Path) -> None:
     async def work() -> None:
         site = Site(tmp_path)
@@ -204,9 +217,11 @@ def test_a_name_is_kept_once_and_a_node_keeps_so_many(tmp_path: Path, monkeypatc
         await site.gathered(one, name="b")
         with pytest.raises(OperationFailed, match="2 checkpoints are kept here already: remove one"):
             await site.gathered(one, name="c")
-        await site.desks[0]._drop(DropCheckpoint(1, "a", b"another"))
+        await site.desks[0]._drop(DropCheckpoint(1, "a", b"another", RUN))
         assert len(site.desks[0].shelf.kept) == 2
-        await site.desks[0]._drop(DropCheckpoint(1, "a", made.digest))
+        await site.desks[0]._drop(DropCheckpoint(1, "a", made.digest, Run("taxi", 4)))
+        assert len(site.desks[0].shelf.kept) == 2
+        await site.desks[0]._drop(DropCheckpoint(1, "a", made.digest, RUN))
         assert [kept.name for kept in site.desks[0].shelf.kept] == ["b"]
 
     play(work())
