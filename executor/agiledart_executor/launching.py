@@ -52,6 +52,7 @@ class Launchable:
         application, version, owner: noted in the logs that sinks write.
         latencies: what is kept of the latencies sampled at sinks.
         run: its number.
+        goes_on: it begins with the state of another run.
     """
 
     program: Program
@@ -63,6 +64,7 @@ class Launchable:
     owner: bytes = b""
     run: int = 0
     log_owners: tuple[tuple[str, bytes], ...] = ()
+    goes_on: bool = False
 
     def steps(self, stage: int) -> tuple[str, ...]:
         """The names of a stage's steps."""
@@ -134,7 +136,8 @@ class Launchable:
             elif kind == "sink":
                 endpoint = self.program.endpoint(stage)
                 owner = dict(self.log_owners).get(endpoint.connector.path, self.owner)
-                origin = SinkOrigin(self.application, self.version, _ROOT, 0.0, by_epoch, keep, owner, self.run, name)
+                about = self.application, self.version, _ROOT, 0.0, by_epoch, keep, owner, self.run, name, self.goes_on
+                origin = SinkOrigin(*about)
                 running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
                 if by_epoch:
                     counts = isinstance(running.writer, ByEpoch)
@@ -216,7 +219,7 @@ def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -
     program = ready_program(part.plan, part.bundle)
     plan = program.plan
     codecs = {edge.index: program.codec(edge.index) for edge in plan.edges}
-    about = part.application, part.version, latencies, part.owner, part.number, part.log_owners
+    about = part.application, part.version, latencies, part.owner, part.number, part.log_owners, part.goes_on
     return Launchable(program, plan, codecs, *about)
 
 

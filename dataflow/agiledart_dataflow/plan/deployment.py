@@ -109,6 +109,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
         owner: the key that the application belongs to, and with it the logs that its sinks begin.
         deeds: where the order is not the owner's: the signed orders which say that the run is its owner's all the same.
         log_owners: (log, key): those that stay another's when this run begins them here; said by this node, never by another one.
+        goes_on: it begins with the state of another run, so files that its sinks would write anew go on where they end.
     """
 
     application: str
@@ -132,6 +133,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     owner: bytes = b""
     deeds: Annotated[tuple[_Deed, ...], msgspec.Meta(max_length=3)] = ()
     log_owners: tuple[tuple[str, bytes], ...] = ()
+    goes_on: bool = False
 
     def places(self) -> dict[tuple[int, int], Peer]:
         """(stage, index) → the node that runs it."""

@@ -45,6 +45,7 @@ class SinkOrigin:
         owner: the key that the application belongs to.
         run: number of the run; 0: there is none.
         step: name of the sink.
+        goes_on: the run begins with the state of another one, whose rows in a file stay.
     """
 
     application: str = ""
@@ -56,6 +57,7 @@ class SinkOrigin:
     owner: bytes = b""
     run: int = 0
     step: str = ""
+    goes_on: bool = False
 
 
 class LogSinkWriter:

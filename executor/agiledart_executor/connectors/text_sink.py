@@ -248,13 +248,13 @@ class PendingTextWriter(TextWriter):
             raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
 
 
-def _cut_back(path: str, keep: Kept | None) -> io.FileIO:
-    """A file to go on with behind what is committed of it; from its beginning when nothing is said of it."""
+def _cut_back(path: str, keep: Kept | None, *, goes_on: bool) -> io.FileIO:
+    """A file to go on with behind what is committed of it; nothing said of it: from its beginning, or its end (`goes_on`)."""
     file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
     try:
         claim(file.fileno(), path)
-        (end,) = (0,) if keep is None else keep.ends
         size = os.fstat(file.fileno()).st_size
+        (end,) = (size if goes_on else 0,) if keep is None else keep.ends
         if size < end:
             raise OperationFailed(
                 f"{path} has {size:,} bytes, and {end:,} were committed: somebody has changed it. Put it back, or submit again"
@@ -292,7 +292,9 @@ def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], ori
         return TextWriter(None, connector.path, render, times, owned=True, files=files)
     try:
         if origin is not None and origin.by_epoch:
-            return CutBackWriter(_cut_back(connector.path, origin.keep), connector.path, render, times)
+            return CutBackWriter(
+                _cut_back(connector.path, origin.keep, goes_on=origin.goes_on), connector.path, render, times
+            )
         file = open(connector.path, "wb")  # noqa: SIM115  held open until `close`
     except OSError as error:
         raise OperationFailed(f"{connector.path} cannot be written: {_reason(error)}") from None

@@ -38,6 +38,7 @@ class Deployment:
         limits: operator instances that a node may hold with its part; missing: no more than its capacity.
         away: of each stage, why its instances are not on the node of its path.
         touched: nodes that were sent a part, in order; they must be halted when it fails.
+        goes_on: it begins with the state of another run.
     """
 
     blueprint: Blueprint
@@ -59,6 +60,7 @@ class Deployment:
     away: tuple[str, ...] = ()
     deeds: tuple[bytes, ...] = ()
     touched: list[Peer] = field(default_factory=list)
+    goes_on: bool = False
 
     @property
     def everyone(self) -> tuple[Peer, ...]:
@@ -179,6 +181,7 @@ class Deploying:
             work.order,
             work.owner,
             work.deeds,
+            goes_on=work.goes_on,
         )
 
     def whole_part(self, work: Deployment) -> DeploymentPart:

@@ -161,6 +161,7 @@ class Planning:
             limits,
             reasons_of(placement, loads, len(blueprint.stages)),
             deeds_for(record, order.asker.key),
+            goes_on=order.origin is not None,
         )
 
     def limits(self, order: Order, placement: Placement, loads: Loads) -> dict[NodeId, int]:

@@ -27,6 +27,26 @@ def opened(path: Path, keep: Kept | None = None) -> Any:
     return open_sink(parse_connector(f"csv:{path}"), Row, origin=SinkOrigin(by_epoch=True, keep=keep))
 
 
+def test_a_run_that_begins_with_anothers_state_goes_on_behind_the_rows_of_that_one(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text("1\n2\n")
+
+    def again(keep: Kept | None) -> Any:
+        return open_sink(parse_connector(f"csv:{path}"), Row, origin=SinkOrigin(by_epoch=True, keep=keep, goes_on=True))
+
+    sink = again(None)
+    assert sink.prepare() == (4,)
+    sink.write([Row(3)])
+    sink.flush()
+    sink.close()
+    sink = again(Kept((4,)))  # it was brought back before its first epoch
+    sink.write([Row(3)])
+    sink.flush()
+    assert sink.prepare() == (6,)
+    sink.close()
+    assert path.read_text() == "1\n2\n3\n"
+
+
 @pytest.fixture
 def full_at() -> Iterator[Any]:
     """Makes files of this process end at a size, as a full disk does: in the middle of a line, too."""

@@ -14,13 +14,16 @@ from agiledart import Topology, log, sum_of, tumbling
 from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_dataflow.plan.deployment import RestoreFrom, SavedAt
 from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime import increments
+from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
+from agiledart_dataflow.state.inheriting import rows_waiting
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink
 from agiledart_executor.connectors.repeats import Told
-from agiledart_executor.elements import DamagedElement, element_path, run_folder
+from agiledart_executor.elements import DamagedElement, element_path, read_element, run_folder
 from agiledart_executor.epochs import Epochs
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.local_channel import local_output
@@ -367,6 +370,8 @@ def test_another_run_begins_with_what_one_had_saved(
     tmp_path: Path, undisturbed: list[Any], origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
+    monkeypatch.setattr(Increments.__init__, "__defaults__", (0,))  # states of tests are small
+    monkeypatch.setattr(increments, "WORTH", 100.0)
 
     async def play() -> None:
         life = Life(before, 1, 400)
@@ -379,6 +384,9 @@ def test_another_run_begins_with_what_one_had_saved(
         prepared = await life.save(2)
         life.epochs.commit(life.running[2], 2)
         life.kill()
+        (chained,) = (one for one in prepared if one.onto)
+        last = read_element(run_folder(before, "sums", 1), chained.digest)[1][0]
+        assert rows_waiting(last) == 0, "an increment says it as well as a whole one"
         run_folder(after, "sums", 1).mkdir(parents=True)
         shutil.copytree(run_folder(before, "sums", 1) / "elements", run_folder(after, "sums", 1) / "elements")
         monkeypatch.setattr("tests.unit.executor.test_epochs.RUN", 8)
