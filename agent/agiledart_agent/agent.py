@@ -28,6 +28,7 @@ from agiledart_agent.control.user_desk import UserDesk
 from agiledart_agent.driver import Driver
 from agiledart_agent.durable_file import write_durably
 from agiledart_agent.executors.closed_files import unprotected
+from agiledart_agent.executors.ended_files import finish_left
 from agiledart_agent.executors.executor_desk import ExecutorDesk
 from agiledart_agent.executors.executor_pool import ExecutorProcess
 from agiledart_agent.executors.log_titles import LogTitles
@@ -235,7 +236,7 @@ class Agent:
         self.driver.on(KeepFile, self._runs.keep)
         self.driver.on(KeepElements, self._runs.keep_elements)
         self.driver.on(ForgetPart, self._runs.forget_part)
-        self.driver.on(ForgetRun, self._runs.forget)
+        self.driver.on(ForgetRun, self._forget_run)
         self.fragments.register(self.driver)
         self.checkpoints.register(self.driver)
         self._feed(msgspec.structs.replace(self._runs.found(), fragments=self.fragments.found()))
@@ -581,6 +582,17 @@ class Agent:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _forget_run(self, effect: ForgetRun) -> None:
+        if effect.digests:
+            self._spawn(self._end_run(effect))
+        else:
+            self._runs.forget(effect)
+
+    async def _end_run(self, effect: ForgetRun) -> None:
+        for text in await finish_left(self._settings, effect):
+            self._log.warning("sink.not_committed", text, application=effect.application, version=effect.version)
+        self._runs.forget(effect)
 
     def _observe(self, observation: Observation) -> None:
         self._metrics.observed(observation)

@@ -62,6 +62,21 @@ def confine_to(part: DeploymentPart, root: Path, home: NodeId, closed: tuple[str
     return confinement.enforce()
 
 
+def confine_work(root: Path, application: str, closed: tuple[str, ...]) -> bool:
+    """The same for who finishes an application's files: of the state directory it has the application's own folder.
+
+    Raises:
+        OperationFailed: the disk does not take a folder.
+    """
+    if not closed:
+        return False
+    folder = work_folder(root, application)
+    try:
+        return Confinement([Path(path) for path in closed], [folder]).enforce()
+    except OSError as error:
+        raise OperationFailed(f"{folder} cannot be made: {(error.strerror or str(error)).lower()}") from None
+
+
 def confine_check(root: Path, closed: tuple[str, ...]) -> bool:
     """The same for code that is only tried: of the state directory it has an empty folder and no log.
 

@@ -66,7 +66,8 @@ def _nothing() -> None:
 
 
 def _identity(writer: object) -> bytes:
-    return str(getattr(writer, "identity", "")).encode()
+    """What its ends count in: a log, or files that lie where nobody else goes on with them."""
+    return str(getattr(writer, "identity", "") or getattr(writer, "place", "")).encode()
 
 
 def _unread(running: Running) -> int:

@@ -66,21 +66,28 @@ def seen(folder: Path, kind: str) -> list[int]:
     return [row.at for row in taken(open_source(parse_connector(f"{kind}:{folder}"), Reading)).rows]
 
 
-def test_each_row_is_in_one_whole_file(ring: Mesh, tmp_path: Path) -> None:
+STEP = SECONDS * 1_000 // READINGS + 1
+
+
+def submitted(ring: Mesh, tmp_path: Path, sizes: dict[str, str], *verb: str) -> None:
+    """Three sinks at a3 that roll by `sizes`, of rows from a2. `verb`: in place of `submit`."""
     state_dir = str(ring.agents[0].state_dir)
     (tmp_path / "rolled.py").write_text(CODE)
-    step = SECONDS * 1_000 // READINGS + 1
-    (tmp_path / "rows.csv").write_text("".join(f"{n * step},{n % 101}\n" for n in range(READINGS)))
+    (tmp_path / "rows.csv").write_text("".join(f"{n * STEP},{n % 101}\n" for n in range(READINGS)))
     sinks = []
     for name, kind in zip(("one", "two", "three"), KINDS, strict=True):
-        (tmp_path / kind).mkdir()
-        size = "8KiB" if kind != "parquet" else "1KiB"
-        sinks += ["--set", f"{name}={kind}:{tmp_path}/{kind}/out.{kind}?roll_bytes={size}&roll_age=2s@a3"]
+        (tmp_path / kind).mkdir(exist_ok=True)
+        sinks += ["--set", f"{name}={kind}:{tmp_path}/{kind}/out.{kind}?{sizes[kind]}@a3"]
     told = cli(
-        "submit", "rolled.py:rolled", "--set", f"readings=csv:{tmp_path}/rows.csv?speed=1@a2", *sinks, "--agent", state_dir,
-        cwd=tmp_path,
+        *(verb or ("submit",)), "rolled.py:rolled", "--set", f"readings=csv:{tmp_path}/rows.csv?speed=1@a2", *sinks,
+        "--agent", state_dir, cwd=tmp_path,
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
+
+
+def test_each_row_is_in_one_whole_file(ring: Mesh, tmp_path: Path) -> None:
+    sizes = {kind: f"roll_bytes={'8KiB' if kind != 'parquet' else '1KiB'}&roll_age=2s" for kind in KINDS}
+    submitted(ring, tmp_path, sizes)
 
     def rows() -> list[list[int]]:
         return [seen(tmp_path / kind, kind) for kind in KINDS]
@@ -112,7 +119,29 @@ def test_each_row_is_in_one_whole_file(ring: Mesh, tmp_path: Path) -> None:
     assert (status["state"], status["reason"]) == ("finished", "")
     assert sum("brought back" in entry["text"] for entry in status["history"]) >= 2
     for kind, found in zip(KINDS, rows(), strict=True):
-        assert found == [n * step for n in range(READINGS)], kind
+        assert found == [n * STEP for n in range(READINGS)], kind
         names = sorted(one.name for one in (tmp_path / kind).iterdir())
         assert len(names) > 3
         assert not [name for name in names if name.endswith(".part")], "nothing is left behind"
+
+
+@pytest.mark.soak
+def test_what_is_stopped_in_a_file_is_in_whole_ones(ring: Mesh, tmp_path: Path) -> None:
+    """At once, and with its state kept: nothing rolls by itself here, and what is read goes on."""
+
+    def epoch() -> int:
+        return int((ring.agents[0].ask(Status("rolled")).get("epoch") or {}).get("committed", 0))
+
+    for stop in (["--now"], ["--checkpoint", "pause"]):
+        folder = tmp_path / stop[0]
+        folder.mkdir()
+        submitted(ring, folder, dict.fromkeys(KINDS, "roll_bytes=64MiB&roll_age=1h"))
+        wait_for(lambda: epoch() > 3, 60, "epochs with rows")
+        told = cli("stop", "rolled", *stop, "--agent", str(ring.agents[0].state_dir))
+        assert told.returncode == 0, told.stderr
+        for kind in KINDS:
+            wanted = [f"out-00001.{kind}"]
+            wait_for(lambda: [one.name for one in (folder / kind).iterdir()] == wanted, 30, "the file has its name")  # noqa: B023
+            found = seen(folder / kind, kind)
+            assert found
+            assert found == [n * STEP for n in range(len(found))], "each committed row once"

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from agiledart_executor.connectors.log_sink import Kept
 from agiledart_executor.elements import DamagedElement, read_element, run_folder
 from agiledart_kernel.errors import OperationFailed
-from agiledart_node.wire.effects import CommitLogs
+from agiledart_node.wire.effects import CommitLogs, ForgetRun
 from agiledart_sink_log.late_commit import commit_late
 
 _ENDS: msgspec.msgpack.Decoder[tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[int, ...])
@@ -21,16 +22,23 @@ def commit_ended(state_dir: Path, effect: CommitLogs) -> list[str]:
     Raises:
         OperationFailed: a log is still being written, or its disk does not take it: to be tried again.
     """
+    shown, wrong = shown_in(state_dir, effect)
+    for one in shown:
+        if one.identity:
+            commit_late(state_dir, one.identity, effect.application, effect.version, one.ends)
+    return wrong
+
+
+def shown_in(state_dir: Path, effect: CommitLogs | ForgetRun) -> tuple[list[Kept], list[str]]:
+    """(what the elements say that sinks have to show, what is wrong with elements)."""
+    shown: list[Kept] = []
     wrong: list[str] = []
     folder = run_folder(state_dir, effect.application, effect.version)
     for digest in effect.digests:
         try:
             _, blocks = read_element(folder, digest)
-            ends = _ENDS.decode(blocks[1]) if len(blocks) > 2 else ()
-            identity = blocks[2].decode() if len(blocks) > 2 else ""
+            if len(blocks) > 2:
+                shown.append(Kept(_ENDS.decode(blocks[1]), blocks[2].decode()))
         except (DamagedElement, OperationFailed, msgspec.MsgspecError, UnicodeDecodeError) as error:
             wrong.append(f"rows of the last epoch of {effect.application} may not be seen: {error}")
-            continue
-        if identity:
-            commit_late(state_dir, identity, effect.application, effect.version, ends)
-    return wrong
+    return shown, wrong

@@ -14,7 +14,7 @@ from agiledart_agent.driver import Driver
 from agiledart_agent.executors.bare_process import LaunchError
 from agiledart_agent.executors.closed_files import closed_to_users
 from agiledart_agent.executors.code_check import checked_apart
-from agiledart_agent.executors.ended_logs import commit_ended
+from agiledart_agent.executors.ended_files import show_ended
 from agiledart_agent.executors.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess
 from agiledart_agent.executors.foreign_logs import keeps_latencies, refused_log, with_owner
 from agiledart_agent.executors.log_titles import LogTitles
@@ -330,7 +330,7 @@ class ExecutorDesk:
         pool.commit_epoch(*key, effect.epoch)
         try:
             await pool.sync_logs(*key)  # answered behind it
-            wrong = await asyncio.to_thread(commit_ended, self._settings.state_dir, effect)
+            wrong = await show_ended(self._settings, effect)
         except (LaunchError, AgileDartError, OSError) as error:
             self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
             return

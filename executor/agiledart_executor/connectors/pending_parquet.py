@@ -10,13 +10,14 @@ import io
 import os
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.batch_forms import record_batch
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.lazy import late
-from agiledart_executor.connectors.files.pending import PendingFiles
+from agiledart_executor.connectors.files.pending import PendingFiles, SpoiltFile
 from agiledart_executor.connectors.files.rolled import reason_of
 from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_kernel.errors import OperationFailed
@@ -40,12 +41,16 @@ class PendingParquetWriter:
     Args:
         group_rows: rows of one row group, at most: they wait in memory, too.
 
+    Attributes:
+        place: where its files lie, for who finishes them when the run has ended.
+
     Raises:
         OperationFailed: a file cannot be written, or rows do not fit its columns; the message has the path.
     """
 
     def __init__(self, files: PendingFiles, row_type: Any, times: ReadTimes, group_rows: int) -> None:
         self._files, self._row_type, self._times, self._group_rows = files, row_type, times, group_rows
+        self.place = files.place("parquet")
         self._rows: list[Any] = []
         self._kept = 0  # so many of them are in the file of rows
         self._journal: io.FileIO | None = None
@@ -128,7 +133,9 @@ class PendingParquetWriter:
             if waiting:
                 self._write_table(waiting)
         except (OSError, pa.ArrowException, struct.error) as error:
-            raise self._torn(error) from None
+            failed = self._torn(error)
+            is_disk = isinstance(error, OSError) and error.errno is not None  # Arrow's own are of what it reads
+            raise (failed if is_disk else SpoiltFile(str(failed))) from None
         self._is_torn = False
 
     def _kept_batches(self) -> Iterator[Any]:
@@ -237,3 +244,11 @@ class PendingParquetWriter:
 
     def _failed(self, error: Exception) -> OperationFailed:
         return OperationFailed(f"{self._files.final(self._files.number)} cannot be written: {reason_of(error)}")
+
+
+def row_count(path: Path) -> int:
+    """Of a whole file, as its footer says. Raises OperationFailed."""
+    try:
+        return int(parquet.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException) as error:
+        raise OperationFailed(f"{path} cannot be read: {reason_of(error)}") from None

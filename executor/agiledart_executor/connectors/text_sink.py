@@ -169,11 +169,14 @@ class PendingTextWriter(TextWriter):
     """The same where files are rolled: one gets its name when the epoch of its last row is committed, and is never torn.
 
     Lines that the disk does not take stay in memory, as of `CutBackWriter`.
+
+    Attributes:
+        place: where its files lie, for who finishes them when the run has ended.
     """
 
     def __init__(self, files: PendingFiles, name: str, render: Render, times: ReadTimes) -> None:
         super().__init__(None, name, render, times, owned=True)
-        self._pending = files
+        self._pending, self.place = files, files.place("csv")
         self._raw = files.open_current(files.part) if files.kept else None
         self._is_full = False
 
@@ -196,7 +199,7 @@ class PendingTextWriter(TextWriter):
         self._roll()
         if self._raw is None:
             return (self._pending.number, 0)
-        self._sync(self._raw)
+        self._pending.sync(self._raw)
         return (self._pending.number, self._raw.tell())
 
     def commit(self, ends: tuple[int, ...], epoch: int) -> None:
@@ -236,16 +239,10 @@ class PendingTextWriter(TextWriter):
 
     def _close_file(self) -> None:
         if self._raw is not None:
-            self._sync(self._raw)
+            self._pending.sync(self._raw)
             self._raw.close()
             self._raw = None
             self._pending.next()
-
-    def _sync(self, file: io.FileIO) -> None:
-        try:
-            os.fsync(file.fileno())
-        except OSError as error:
-            raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
 
 
 def _cut_back(path: str, keep: Kept | None, *, goes_on: bool) -> io.FileIO:

@@ -399,8 +399,15 @@ class Recovering:
         """An application is over here."""
         if hosted.has_moved:
             self.let_go(hosted.key)
-        elif self.forget_run(hosted.key) or hosted.part.by_epoch:
-            self._desk.emit(ForgetRun(*hosted.key))
+            return
+        shown = self.shown(hosted.key)
+        if self.forget_run(hosted.key) or hosted.part.by_epoch:
+            self._desk.emit(ForgetRun(*hosted.key, shown))
+
+    def shown(self, key: Key) -> tuple[bytes, ...]:
+        """Elements of the sinks here in the last committed epoch that this node knows of."""
+        value = self._value(Run(*key))
+        return self._shown_here(value) if value is not None else ()
 
     def hosted_runs(self) -> dict[Key, int]:
         """Runs of which this node has the code, and the life that it was in last."""

@@ -33,6 +33,10 @@ class Keeper(Protocol):
         """A run is over."""
         ...
 
+    def shown(self, key: Key) -> tuple[bytes, ...]:
+        """Elements of its sinks here."""
+        ...
+
     def let_go(self, key: Key) -> None:
         """A run goes on without this node."""
         ...
@@ -74,10 +78,13 @@ class Tidying:
             return  # it was entered again meanwhile
         if record is None:
             if self._keeper.machine.is_over(Run(*key)):
-                self._keeper.forget_run(key)
-                self._desk.emit(ForgetRun(*key))
+                self._forget(key)
         elif record.version > key[1] or (record.version == key[1] and record.is_final):
-            self._keeper.forget_run(key)
-            self._desk.emit(ForgetRun(*key))
+            self._forget(key)
         elif before is not None and record.life > before and not record.held_by(self._desk.me.node):
             self._keeper.let_go(key)
+
+    def _forget(self, key: Key) -> None:
+        shown = self._keeper.shown(key)
+        self._keeper.forget_run(key)
+        self._desk.emit(ForgetRun(*key, shown))

@@ -214,10 +214,15 @@ class ForgetPart(Effect, frozen=True, gc=False):
 
 
 class ForgetRun(Effect, frozen=True, gc=False):
-    """Nothing of this run is needed here any more but committed rows."""
+    """Nothing of this run is needed here any more but committed rows.
+
+    Args:
+        digests: of the elements of its sinks here in the last committed epoch: files that they had begun are finished first.
+    """
 
     application: str
     version: int
+    digests: tuple[bytes, ...] = ()
 
 
 class StartSources(Effect, frozen=True, gc=False):

@@ -168,6 +168,7 @@ def test_whatever_ends_it_where_each_row_is_there_once(tmp_path: Path, kind: str
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_crash_behind_the_end_gives_the_last_names(tmp_path: Path, kind: str) -> None:
+    """In a run that goes on, as other sources have not ended. One that has finished: `test_ended_files.py` of the agent."""
     run = Run(tmp_path, kind)
     run.write(10)
     run.sink.at_end_of_input()

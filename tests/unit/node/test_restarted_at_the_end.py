@@ -130,7 +130,7 @@ def test_a_sink_that_is_restarted_at_the_end_shows_its_last_epoch_and_notes_the_
     bench.hear(SCHEDULER, Reports(asked.request, {}))
     assert bench.record.state == FINISHED
     assert [each for each in bench.told(SCHEDULER) if isinstance(each, Halt)]
-    assert bench.of(ForgetRun)
+    assert bench.of(ForgetRun) == [ForgetRun("app", 1, (b"sink",))]
     assert bench.is_noted(4)
 
 
@@ -166,6 +166,7 @@ def test_a_sink_that_is_restarted_when_its_run_has_failed_notes_that() -> None:
     assert bench.record.state == "failed"
     bench.wait(4)
     assert bench.is_noted(3, "failed")
+    assert bench.of(ForgetRun) == [ForgetRun("app", 1, (b"sink",))], "files that its sinks had begun get their names"
 
 
 def test_who_knows_nothing_of_a_run_holds_nobody_up() -> None:

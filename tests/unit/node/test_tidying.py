@@ -19,7 +19,13 @@ class Bench:
         self.done: list[Any] = []
         self.runs = {KEY: 1}
         machine = SimpleNamespace(seats={}, participants={}, shelf=SimpleNamespace(runs=()), is_over=lambda _: is_over)
-        keeper = SimpleNamespace(machine=machine, lying={}, hosted_runs=lambda: self.runs, forget_run=self.runs.pop)
+        keeper = SimpleNamespace(
+            machine=machine,
+            lying={},
+            hosted_runs=lambda: self.runs,
+            forget_run=self.runs.pop,
+            shown=lambda key: (b"sink",) if key in self.runs else (),
+        )
         self.hosting = SimpleNamespace(table={})
         talks = SimpleNamespace(is_full=False, begin=asyncio.run)
         desk = SimpleNamespace(talks=talks, emit=self.done.append)
@@ -35,7 +41,7 @@ class Bench:
 
 @pytest.mark.parametrize(
     ("is_over", "is_hosted", "expected"),
-    [(True, False, [ForgetRun(*KEY)]), (False, False, []), (True, True, [])],
+    [(True, False, [ForgetRun(*KEY, (b"sink",))]), (False, False, []), (True, True, [])],
     ids=["over", "not over", "entered again"],
 )
 def test_without_a_record_the_register_decides(is_over: bool, is_hosted: bool, expected: list[Any]) -> None:

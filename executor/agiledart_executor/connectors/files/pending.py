@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from agiledart_executor.connectors.files.pending_place import PendingPlace, mark_of
 from agiledart_executor.connectors.files.rolled import PART, RolledFiles, reason_of
 from agiledart_kernel.errors import OperationFailed
 from agiledart_sink_log.one_writer import claim
@@ -62,7 +63,7 @@ class PendingFiles(RolledFiles):
         keep: tuple[int, int] | None,
     ) -> None:
         super().__init__(path, max_bytes, max_age_ns, clock)
-        self._mine = f"{run & 0xFFFFFFFFFFFFFFFF:016x}" + (f".{step.replace('.', '+')}" if step else "")
+        self._run, self._step, self._mine = run, step, mark_of(run, step)
         self.number, self.kept = keep or (0, 0)
         self._waiting: list[int] = []  # whole ones that have no name yet
         self._named = 0  # the last one that has got its name
@@ -75,6 +76,10 @@ class PendingFiles(RolledFiles):
         self.finish_before(self.number)
         if keep is None:
             self.number = self._last_number() + 1 if self.rolls else 1
+
+    def place(self, kind: str) -> str:
+        """Where they lie, for who finishes them when the run has ended."""
+        return PendingPlace(kind, os.path.abspath(self._path), self.rolls, self._run, self._step).text
 
     def final(self, number: int) -> Path:
         """What it is called in the end."""
@@ -172,6 +177,13 @@ class PendingFiles(RolledFiles):
                 f"{final} exists: somebody else writes files of this name. Move it away; the rows are in {part.name}"
             )
         part.replace(final)
+
+    def sync(self, file: io.FileIO) -> None:
+        """What is in the current file survives a power cut."""
+        try:
+            os.fsync(file.fileno())
+        except OSError as error:
+            raise OperationFailed(f"{self._path} cannot be written: {reason_of(error)}") from None
 
     def sync_folder(self) -> None:
         """What was made and renamed survives a power cut. Raises OSError."""

@@ -1,0 +1,95 @@
+"""Files that sinks of a run that has ended had begun: they get their names, where no process of the run is left to do it.
+
+Elements say where they lie, and users' code wrote those; so a process that has nothing of the agent's looks at them.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+
+import msgspec
+
+from agiledart_agent.executors.bare_process import executor_environment
+from agiledart_agent.executors.closed_files import closed_to_users
+from agiledart_agent.executors.ended_logs import commit_ended, shown_in
+from agiledart_agent.settings import AgentSettings
+from agiledart_executor.connectors.files.pending_place import place_in
+from agiledart_executor.ended.messages import FinishFound, FinishWanted, ToFinish
+from agiledart_kernel.errors import OperationFailed
+from agiledart_node.wire.effects import CommitLogs, ForgetRun
+
+SECONDS = 600.0
+"""For one process: it may have to make a large Parquet file anew."""
+
+TRIES = 60
+PAUSE_SECONDS = 0.5
+"""Between two tries at the end of a run, whose processes are just ending."""
+
+
+async def show_ended(settings: AgentSettings, effect: CommitLogs) -> list[str]:
+    """Let all rows of a finished run be seen; returns what is wrong, which nothing mends.
+
+    Raises:
+        OperationFailed: something is still being written, or a disk does not take it: to be tried again.
+    """
+    wrong = await asyncio.to_thread(commit_ended, settings.state_dir, effect)
+    return wrong + await _finished(settings, effect)
+
+
+async def finish_left(settings: AgentSettings, effect: ForgetRun) -> list[str]:
+    """The same of files of a run that is about to be forgotten, however it ended. Nobody waits: it is tried for a while."""
+    again = ""
+    for _ in range(TRIES):
+        try:
+            return await _finished(settings, effect)
+        except OperationFailed as error:
+            again = str(error)
+        await asyncio.sleep(PAUSE_SECONDS)
+    return [f"rows of the last epoch of {effect.application} stay in files that end in .part: {again}"]
+
+
+async def _finished(settings: AgentSettings, effect: CommitLogs | ForgetRun) -> list[str]:
+    files = await asyncio.to_thread(_to_finish, settings, effect)
+    if not files:
+        return []
+    found = await _finished_apart(FinishWanted(effect.application, files, closed_to_users(settings)), settings)
+    if found.again:
+        raise OperationFailed(found.again)
+    return [
+        f"rows of the last epoch of {effect.application} are in no file of their own: {text}" for text in found.wrong
+    ]
+
+
+def _to_finish(settings: AgentSettings, effect: CommitLogs | ForgetRun) -> tuple[ToFinish, ...]:
+    found: list[ToFinish] = []
+    shown, _ = shown_in(settings.state_dir, effect)  # what is wrong was told with the logs, or the run has failed of it
+    for one in shown:
+        with contextlib.suppress(msgspec.MsgspecError, ValueError):  # it is not from this version
+            place = place_in(one.identity)
+            if place is not None and place.has_any():
+                found.append(ToFinish(place, one.ends))
+    return tuple(found)
+
+
+async def _finished_apart(wanted: FinishWanted, settings: AgentSettings) -> FinishFound:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "agiledart_executor.ended",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            cwd=str(settings.state_dir), env=executor_environment(os.environ), start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        return FinishFound(again=f"no process could be started: {error.strerror}")
+    try:
+        answer, _ = await asyncio.wait_for(process.communicate(msgspec.msgpack.encode(wanted)), SECONDS)
+        return msgspec.msgpack.decode(answer, type=FinishFound)
+    except TimeoutError:
+        return FinishFound((f"their disk did not take them within {SECONDS:.0f} s",))
+    except (OSError, msgspec.MsgspecError):
+        return FinishFound((f"the process that finishes them ended (code {process.returncode})",))
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
