@@ -42,9 +42,10 @@ from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.loading import Loading
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.kinds import NAMES, NODE_NAMES, merge_of
-from agiledart_node.records.merged_applications import APPLICATIONS
-from agiledart_node.records.order_checks import Orders, VerifyOrder
+from agiledart_node.records.merged_applications import applications
+from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
+from agiledart_node.records.signatures import Signatures, VerifyOrder
 from agiledart_node.records.sinks import SINKS, FindSharers, FindSink, NoteSink, Sinks
 from agiledart_node.recovering.change_requests import ChangeRequests
 from agiledart_node.recovering.keeping_state import KeepingState
@@ -222,7 +223,8 @@ _ANSWERS = (
 
 _PATROL = ("node", "patrol")
 
-_MERGE = merge_of((APPLICATIONS, SINKS, NAMES, NODE_NAMES, CLAIMS, USES, TOKENS))
+_KINDS = (SINKS, NAMES, NODE_NAMES, CLAIMS, USES, TOKENS)
+"""Of records on the ring, beside those of applications."""
 
 
 class Node:
@@ -248,9 +250,10 @@ class Node:
     ) -> None:
         config.validate()
         self.me, self.config = me, config
-        self._desk = desk = Desk(me, config, random, observe, _MERGE)
+        signatures = Signatures(verify)
+        self._desk = desk = Desk(me, config, random, observe, merge_of((applications(signatures.judge), *_KINDS)))
         self.overlay = desk.overlay
-        orders = Orders(desk, verify)
+        orders = Orders(desk, verify, signatures)
         self._records = Records(desk, orders)
         self._hosting = Hosting(desk, orders, self._records)
         self._loading = Loading(desk, self._hosting)

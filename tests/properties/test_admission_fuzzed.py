@@ -202,10 +202,10 @@ def an_application(raw: bytes) -> None:
     MERGE(application_key("x"), RECORD_CODEC.encode(APPLICATION), raw)
     record = RECORD_CODEC.decode(raw)
     if record.is_consistent():
-        seen = judged(record, believed)
+        seen = judged(record, believed, believed)
         assert seen.owner_key in (b"", public_of("ann"))
         assert set(seen.shared_keys) <= {public_of("bob")}
-        assert judged(seen, believed).owner_key == seen.owner_key
+        assert judged(seen, believed, believed).owner_key == seen.owner_key
 
 
 def a_log(raw: bytes) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agiledart_node.records.kinds import NAMES, NODE_NAMES, Kind, merge_of
+from agiledart_node.records.kinds import NAMES, NODE_NAMES, Kind
 from agiledart_node.records.records import Records
 from agiledart_node.registering import registering, uses
 from agiledart_node.registering.registering import Registering
@@ -67,7 +67,7 @@ def keeps_one_side(replace: Replace) -> None:
     replace(uses, "merged_uses", lambda first, second: second)
     import agiledart_node.node as node
 
-    replace(node, "_MERGE", merge_of((later, uses.TOKENS, NAMES, NODE_NAMES)))
+    replace(node, "_KINDS", (later, uses.TOKENS, NAMES, NODE_NAMES))
 
 
 def forgets_the_known(replace: Replace) -> None:

@@ -34,7 +34,8 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker, Log
 from agiledart_node.desk.desk import NotAllowed
 from agiledart_node.node import Node
-from agiledart_node.records.order_checks import VerifyOrder, check_order, terms_of, why_refused
+from agiledart_node.records.order_checks import check_order, terms_of, why_refused
+from agiledart_node.records.signatures import VerifyOrder
 from agiledart_node.wire.audit_messages import AuditLine, ReadAudit
 from agiledart_node.wire.commands import (
     VERB_BY_COMMAND,

@@ -5,7 +5,8 @@ from agiledart_kernel.errors import Refused
 from agiledart_kernel.permissions import Asker
 from agiledart_node.banning.spreading import Spreading
 from agiledart_node.desk.desk import Desk, NotAllowed
-from agiledart_node.records.order_checks import Orders, VerifyOrder
+from agiledart_node.records.order_checks import Orders
+from agiledart_node.records.signatures import VerifyOrder
 from agiledart_node.wire.admission_bodies import BanRow, BansBody
 from agiledart_node.wire.commands import Ban
 

@@ -15,7 +15,8 @@ from agiledart_kernel.machine import SetTimer
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import Desk
-from agiledart_node.records.order_checks import Orders, VerifyOrder
+from agiledart_node.records.order_checks import Orders
+from agiledart_node.records.signatures import VerifyOrder
 from agiledart_node.wire.ban_messages import MAX_NEWS, BanDigest, BanNews
 from agiledart_node.wire.effects import BansChanged
 

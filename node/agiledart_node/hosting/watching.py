@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_kernel.instants import MILLISECOND, Duration
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
@@ -171,7 +172,7 @@ class Watching:
             closed = advanced(record, state, reason(record), self._desk.wall_ms)
             return with_stop(self._with_changes(hosted, closed), signed)
 
-        record = await self._records.change(*hosted.key, close, hosted.part.number)
+        record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
         told = record.reason if record is not None else f"{hosted.part.application} failed"
         self._hosting.close(hosted, told)
         if record is None:
@@ -229,7 +230,7 @@ class Watching:
             return advanced(record, FAILED, text, self._desk.wall_ms, by_hearsay=not is_host) if is_open else None
 
         is_host = hosted.host(self._desk.me.node) is not None
-        record = await self._records.change(*hosted.key, close, hosted.part.number)
+        record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
         if record is not None and record.state == RUNNING:
             self._hosting.flow(hosted)
         elif record is None or record.is_final:
@@ -298,14 +299,14 @@ class Watching:
                 return closed
             return msgspec.structs.replace(closed, summary=summary_of(record.specification, hosted.collected))
 
-        record = await self._records.change(*hosted.key, close, hosted.part.number)
+        record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
         while record is None and hosted.part.by_epoch and not await self._is_anothers(hosted):
             # Nobody else can say that it has ended: the ring is asked until it answers.
             await self._desk.talks.pause(Duration(self._desk.config.ask_timeout_ns))
-            record = await self._records.change(*hosted.key, close, hosted.part.number)
+            record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
         while record is not None and record.state == DEPLOYING and hosted.key in self._hosting.table:
             await self._desk.talks.pause(Duration(self._desk.config.resend_ns))  # ended before its scheduler was done
-            record = await self._records.change(*hosted.key, close, hosted.part.number)
+            record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
         state = record.state if record is not None else FINISHED
         self._hosting.close(hosted, state)
         if record is None:
@@ -317,7 +318,7 @@ class Watching:
         if self._hosting.table.get(hosted.key) is not hosted:
             return True  # it is over here
         try:
-            _, record = await self._records.application(hosted.part.application)
+            _, record = await self._records.application(hosted.part.application, hosted.part)
         except CommandRefused:
             return False
         return record is None or (record.version, record.number) != (hosted.part.version, hosted.part.number)
@@ -344,7 +345,7 @@ class Watching:
 
     async def _stop(self, hosted: Hosted, sender: Peer, message: AskStop, asker: Asker) -> None:
         try:
-            refusal = await self._objection(message, asker) if self._orders.are_signed else ""
+            refusal = await self._objection(message, asker, hosted.part) if self._orders.are_signed else ""
             self._desk.send(sender, Acknowledged(message.request, refusal))
             if refusal:
                 return
@@ -354,7 +355,9 @@ class Watching:
                 by = f"stopped by {message.submitter}" if message.submitter else "stopped by a user"
                 await self._end(hosted, STOPPED, lambda _: by, message.order)
                 return
-            record = await self._records.change(*hosted.key, lambda record: with_wish(record, message.order))
+            record = await self._records.change(
+                *hosted.key, lambda record: with_wish(record, message.order), part=hosted.part
+            )
             if record is not None:
                 await self.drain(hosted.key, record)
         finally:
@@ -367,10 +370,10 @@ class Watching:
         timeout = Duration(self._desk.config.ask_timeout_ns)
         await self._desk.talks.ask_all(peers, lambda number, _: Drain(number, *key), Acknowledged, timeout)
 
-    async def _objection(self, message: AskStop, asker: Asker) -> str:
+    async def _objection(self, message: AskStop, asker: Asker, part: DeploymentPart) -> str:
         """Why who gave the order may not, by the record: the agent that brings it is not believed."""
         try:
-            _, record = await self._records.application(message.application)
+            _, record = await self._records.application(message.application, part)
             if record is not None:
                 self._orders.check_stop(message.order, asker, record)
         except CommandRefused as refusal:
@@ -475,7 +478,7 @@ class Watching:
 
     async def _look(self, hosted: Hosted) -> None:
         try:
-            _, record = await self._records.application(hosted.part.application)
+            _, record = await self._records.application(hosted.part.application, hosted.part)
         except CommandRefused:
             return
         finally:
@@ -531,7 +534,7 @@ class Watching:
                 current = msgspec.structs.replace(current, by_hearsay=heard, stopping=current.stopping and not heard)
                 return advanced(current, RUNNING, text, self._desk.wall_ms) if heard else None
 
-            await self._records.change(*hosted.key, revive, hosted.part.number)
+            await self._records.change(*hosted.key, revive, hosted.part.number, hosted.part)
 
     async def leave(self) -> None:
         """End what runs here before this node goes, so that others read why; not longer than `leave_timeout_ns`."""

@@ -5,7 +5,8 @@ order to submit it, whom it is shared with says an order to share it, and that i
 record asks here before it acts. What an agent has seen itself (a host is gone, all rows came through) nobody can sign for it.
 
 Orders are told apart by verb, whom they are about and who gave them; of equal ones the latest counts. So who may not gives no
-order that takes the place of one of somebody who may.
+order that takes the place of one of somebody who may. That holds for orders that were signed: whoever reads, writes or merges a
+record leaves out first what its giver did not sign, or what is about another application.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,14 +14,21 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import SKEW_SECONDS
-from agiledart_kernel.orders import MAX_ORDER_BYTES, Terms, Verified, order_giver, read_order
+from agiledart_kernel.orders import MAX_ORDER_BYTES, Terms, Verified, content_hash, order_giver, read_order
 from agiledart_kernel.permissions import Application, Asker, refusal
 from agiledart_node.records.application import MAX_DEEDS, STOPPED, ApplicationRecord
 
 Believed = Callable[[bytes], Verified | None]
 """A kept order → what it says and who gave it; None: it counts no more, or never did."""
+
+Signed = Callable[[bytes], Verified | None]
+"""The same, whatever bans say: None only where its giver did not sign it. All nodes say the same of an order, at any time."""
+
+_VERBS: Final = ("share", "stop", "submit")
+"""What deeds do."""
 
 MAX_DEED_BYTES: Final = 128 << 10
 """Of all deeds of a record."""
@@ -84,42 +92,75 @@ def rights_of(record: ApplicationRecord, believed: Believed) -> Rights:
     return rights(record.name, record.owner_key, (record.order, *record.deeds), believed)
 
 
-def is_stop_signed(record: ApplicationRecord, believed: Believed) -> bool:
-    """Whether a user who may, or might when he did, has ordered the end of this version."""
+def is_stop_ordered(record: ApplicationRecord, begun: Verified, believed: Believed) -> bool:
+    """Whether a user who may, or might when he did, has ordered the end of the version that the order `begun` began."""
     proven = rights_of(record, believed)
-    submitted_ms = _given_ms(record.order)
     for raw in record.deeds:
         one = believed(raw)
         if one is None or (one.order.terms.verb, one.order.terms.application) != ("stop", record.name):
             continue
         application = Application(record.name, proven.owner, shared=proven.once)
-        if one.order.wall_ms >= submitted_ms and not refusal(asker_of(one), "stop", application):
+        if one.order.wall_ms >= begun.order.wall_ms and not refusal(asker_of(one), "stop", application):
             return True
     return False
 
 
-def judged(record: ApplicationRecord, believed: Believed) -> ApplicationRecord:
-    """A record as it is acted on: without the rights that nobody has signed.
+def judged(record: ApplicationRecord, believed: Believed, signed: Signed) -> ApplicationRecord:
+    """A record as it is acted on: without the rights that nobody has signed, and without orders that prove nothing.
 
     `stopped` that no user has ordered is hearsay: those who run it take it back.
     """
     if record.is_forgotten:
         return record
+    record = with_signed_deeds(record, signed)
+    begun = _beginning(record, signed)
+    if begun is None and record.order:
+        record = msgspec.structs.replace(record, order=b"")
     proven = rights_of(record, believed)
     is_wished = record.stopping or record.state == STOPPED
-    is_signed = not is_wished or is_stop_signed(record, believed)
+    is_ordered = not is_wished or (begun is not None and is_stop_ordered(record, begun, believed))
     changed = {
         "owner_key": proven.owner,
         "shared_keys": proven.shared,
-        "stopping": record.stopping and is_signed,
-        "by_hearsay": record.by_hearsay or (record.state == STOPPED and not is_signed),
+        "stopping": record.stopping and is_ordered,
+        "by_hearsay": record.by_hearsay or (record.state == STOPPED and not is_ordered),
     }
     if all(getattr(record, name) == value for name, value in changed.items()):
         return record
     return msgspec.structs.replace(record, **changed)
 
 
+def _beginning(record: ApplicationRecord, signed: Signed) -> Verified | None:
+    """The order with which a record's version was submitted, if it is for this name and these settings."""
+    one = signed(record.order)
+    if one is None or (one.order.terms.verb, one.order.terms.application) != ("submit", record.name):
+        return None
+    return one if one.order.terms.contents[:1] == (content_hash(record.specification),) else None
+
+
+def as_begun(record: ApplicationRecord, part: DeploymentPart | None) -> ApplicationRecord:
+    """A run's record as a node reads it that has a part of that run: begun by the order that the part carries, whatever it says.
+
+    Of two versions with the same settings a record alone does not tell which order began which.
+    """
+    if part is None or (record.version, record.number) != (part.version, part.number):
+        return record
+    if part.order in (b"", record.order) or record.is_forgotten:
+        return record
+    return msgspec.structs.replace(record, order=part.order)
+
+
 # ---- what a record keeps
+
+
+def with_signed_deeds(record: ApplicationRecord, signed: Signed) -> ApplicationRecord:
+    """The record without deeds that are none: that their givers did not sign, or that are about something else."""
+    deeds = tuple(raw for raw in record.deeds if _is_deed(record.name, signed(raw)))
+    return record if len(deeds) == len(record.deeds) else msgspec.structs.replace(record, deeds=deeds)
+
+
+def _is_deed(name: str, one: Verified | None) -> bool:
+    return one is not None and one.order.terms.application == name and one.order.terms.verb in _VERBS
 
 
 def with_deed(deeds: tuple[bytes, ...], raw: bytes) -> tuple[bytes, ...]:
@@ -139,7 +180,10 @@ def with_wish(record: ApplicationRecord, raw: bytes) -> ApplicationRecord | None
 
 
 def merged_deeds(ours: tuple[bytes, ...], theirs: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """All deeds of both sides; of those of one kind the latest. What is too much goes: the oldest that took something back."""
+    """All deeds of both sides; of those of one kind the latest. What is too much goes: the oldest that took something back.
+
+    They are taken at their word: who has a judge asks it before (`with_signed_deeds`).
+    """
     if not theirs or ours == theirs:
         return ours
     found: dict[tuple[str, str, bytes], tuple[tuple[bool, bool, int], bytes]] = {}

@@ -27,7 +27,7 @@ from agiledart_node.records.application import (
     application_key,
     kept_history,
 )
-from agiledart_node.records.deeds import merged_deeds
+from agiledart_node.records.deeds import Signed, merged_deeds, with_signed_deeds
 from agiledart_node.records.kinds import Kind
 
 _HEARD = {DEPLOYING: 0, RUNNING: 1, FAILED: 2}
@@ -145,8 +145,21 @@ def merged_history(base: tuple[HistoryEntry, ...], other: tuple[HistoryEntry, ..
     return (*kept, base[-1])
 
 
-APPLICATIONS = Kind(
-    RECORD_CODEC,
-    lambda record, key: application_key(record.name) == key and record.is_consistent(),
-    merged_applications,
-)
+def applications(signed: Signed | None = None) -> Kind:
+    """Records of applications on the ring.
+
+    Args:
+        signed: judges the deeds before they are merged, so that none takes the place of one that was signed; None: nothing is
+            signed in this world.
+    """
+
+    def merge(earlier: ApplicationRecord, later: ApplicationRecord) -> ApplicationRecord:
+        if signed is not None:
+            earlier, later = with_signed_deeds(earlier, signed), with_signed_deeds(later, signed)
+        return merged_applications(earlier, later)
+
+    return Kind(RECORD_CODEC, lambda record, key: application_key(record.name) == key and record.is_consistent(), merge)
+
+
+APPLICATIONS = applications()
+"""In a world without keys."""

@@ -4,7 +4,6 @@ The agent that is asked, the scheduler and each host check for themselves (`Orde
 without keys (simulations) has no judge, and then what is asked is believed.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -26,7 +25,8 @@ from agiledart_kernel.permissions import Application, Asker, refusal
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
 from agiledart_node.records.allowing import check, check_unseen, why_not
 from agiledart_node.records.application import FAILED, SPECIFICATION_CODEC, ApplicationRecord
-from agiledart_node.records.deeds import asker_of, judged, rights
+from agiledart_node.records.deeds import asker_of, judged, rights, with_signed_deeds
+from agiledart_node.records.signatures import Signatures, VerifyOrder
 from agiledart_node.wire.commands import (
     VERB_BY_COMMAND,
     Ban,
@@ -45,17 +45,11 @@ from agiledart_node.wire.commands import (
     Submit,
 )
 
-VerifyOrder = Callable[[bytes], Verified]
-"""A signed order → what it says and who gave it; raises `Refused`."""
-
 CHECK: Final = "check"
 """Verb of the order for a dry run: hosts load the code, and start nothing for it."""
 
 MAX_WORD: Final = 128
 """Characters of a word of an order."""
-
-MAX_BELIEVED: Final = 4_096
-"""Orders of which a node remembers whether their signatures are good."""
 
 MAX_SPENT: Final = 1_024
 """Orders that a node remembers because their runs have ended here."""
@@ -164,15 +158,15 @@ class Orders:
 
     Args:
         verify: None: nothing is signed in this world.
+        signatures: what is known of kept orders.
 
     Attributes:
         banned: keys and hashes of links → seconds since 1970 until which their orders count no more.
     """
 
-    def __init__(self, desk: Desk, verify: VerifyOrder | None) -> None:
-        self._desk, self._verify = desk, verify
+    def __init__(self, desk: Desk, verify: VerifyOrder | None, signatures: Signatures) -> None:
+        self._desk, self._verify, self._signatures = desk, verify, signatures
         self._spent: dict[bytes, bool] = {}
-        self._believed: dict[bytes, Verified | None] = {}
         self.banned: dict[bytes, int] = {}
 
     @property
@@ -220,22 +214,16 @@ class Orders:
 
         Its signatures are looked at once, bans each time.
         """
-        name = order_hash(raw)
-        verified = self._believed.get(name)
-        if name not in self._believed and self._verify is not None:
-            try:
-                verified = self._verify(raw)
-            except Refused as error:
-                if error.reason == "banned":
-                    return None
-            self._believed[name] = verified
-            if len(self._believed) > MAX_BELIEVED:
-                del self._believed[next(iter(self._believed))]
+        verified = self._signatures.verified(raw)
         return None if verified is None or self._is_banned(verified) else verified
 
     def judged(self, record: ApplicationRecord) -> ApplicationRecord:
         """A record as it is acted on: without rights that nobody has signed. Where nothing is signed, as it is."""
-        return record if self._verify is None else judged(record, self.believed)
+        return record if self._verify is None else judged(record, self.believed, self._signatures.verified)
+
+    def changeable(self, record: ApplicationRecord) -> ApplicationRecord:
+        """A record as it is written on: without deeds that nobody has signed, so that those that are signed find their place."""
+        return record if self._verify is None else with_signed_deeds(record, self._signatures.verified)
 
     def objection(self, part: DeploymentPart) -> str:
         """Why a part does not follow from the order with which its application was submitted; empty: it does."""
@@ -316,7 +304,7 @@ class Orders:
         """
         if self._verify is None or last is None or not last.order or (raw == last.order and last.state == FAILED):
             return
-        if _order(raw).wall_ms <= _order(last.order).wall_ms:
+        if _order(raw).wall_ms <= self._begun_ms(last):
             text = f"This order to submit {last.name} was carried out before, or a later one was. Submit again."
             raise NotAllowed("order", text)
 
@@ -325,8 +313,13 @@ class Orders:
         if self._verify is None:
             return
         check(asker, "stop", record.name, record)
-        if record.order and _order(raw).wall_ms < _order(record.order).wall_ms:
+        if _order(raw).wall_ms < self._begun_ms(record):
             raise NotAllowed("order", f"{record.name} was submitted again after this order to stop it.")
+
+    def _begun_ms(self, record: ApplicationRecord) -> int:
+        """When the order was given that began this version; -1: it holds none that its giver has signed."""
+        one = self._signatures.verified(record.order)
+        return -1 if one is None or one.order.terms.application != record.name else one.order.wall_ms
 
 
 def _order(raw: bytes) -> Order:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.instants import Duration, Instant
 from agiledart_kernel.limits import MAX_RECORD_BYTES
@@ -21,6 +22,7 @@ from agiledart_node.records.application import (
     catalogue_key,
     node_name_key,
 )
+from agiledart_node.records.deeds import as_begun
 from agiledart_node.records.order_checks import Orders
 from agiledart_overlay.wire.effects import RecordAnswer
 from agiledart_overlay.wire.events import ReadRecord, StoreRecord
@@ -38,7 +40,8 @@ Change = Callable[[ApplicationRecord], ApplicationRecord | None]
 class Records:
     """Reads and writes records; each method is part of a conversation.
 
-    What is read of applications is judged: rights that no user has signed are not in it. What is changed is what was written.
+    What is read of applications is judged: rights that no user has signed are not in it. What is changed is what was written,
+    without deeds that nobody has signed.
     """
 
     def __init__(self, desk: Desk, orders: Orders) -> None:
@@ -67,14 +70,17 @@ class Records:
             return answer
         return RecordAnswer(number, ok=False, version=0, value=b"", reason="timeout")
 
-    async def application(self, name: str) -> tuple[int, ApplicationRecord | None]:
+    async def application(self, name: str, part: DeploymentPart | None = None) -> tuple[int, ApplicationRecord | None]:
         """(version of the record, record) of an application; (0, None) when there is none.
+
+        Args:
+            part: of the run of which who asks has one: then its order counts, not the one that the record of that run names.
 
         Raises:
             CommandRefused: the ring does not answer.
         """
         revision, record = await self._written(name)
-        return revision, None if record is None else self._orders.judged(record)
+        return revision, None if record is None else self._orders.judged(as_begun(record, part))
 
     async def _written(self, name: str) -> tuple[int, ApplicationRecord | None]:
         answer = await self.read(application_key(name))
@@ -132,12 +138,15 @@ class Records:
             )
         return answer.ok
 
-    async def change(self, name: str, version: int, change: Change, number: int = 0) -> ApplicationRecord | None:
+    async def change(
+        self, name: str, version: int, change: Change, number: int = 0, part: DeploymentPart | None = None
+    ) -> ApplicationRecord | None:
         """Change a record until it sticks, for `record_deadline_ns` at the longest.
 
         Args:
             change: gives the next record from the written one, or None to leave it as it is.
             number: of the run that the record must be of; 0: of any run of this version.
+            part: see `application`; what is written then names the part's order.
 
         Returns:
             The record as it is now, judged; None when this run has none any more or the ring does not answer.
@@ -153,6 +162,7 @@ class Records:
                 continue
             if record is None or record.version != version or number not in (0, record.number):
                 return None
+            record = self._orders.changeable(as_begun(record, part))
             changed = change(record)
             if changed is None:
                 return self._orders.judged(record)

@@ -603,7 +603,7 @@ class Recovering:
         begins = value is not None and value.is_brought and life == AFTER_DEPLOYMENT
         what = "its state is there" if begins else "brought back"
         try:
-            revision, found = await self._records.application(hosted.part.application)
+            revision, found = await self._records.application(part.application, part)
             if found is None and run is not None and run.record:
                 known = RECORD_CODEC.decode(run.record)
                 await self._records.create(revision, in_life(known, part, life, self._desk.wall_ms))
@@ -621,6 +621,7 @@ class Recovering:
                 if record.is_final or record.life >= life
                 else in_life(record, part, life, self._desk.wall_ms, note, what)
             ),
+            part=part,
         )
         if record is not None and record.is_stopping and not hosted.is_closing:
             await self.drain(hosted.key, record)
