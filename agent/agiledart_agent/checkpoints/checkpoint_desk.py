@@ -29,6 +29,7 @@ from agiledart_executor.elements import DamagedElement, element_path, header_at,
 from agiledart_executor.user_code.software import software_version
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.machine import Completed, Event, Failed
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Application, Asker, refusal
 from agiledart_node.desk.desk import NotAllowed
@@ -39,6 +40,7 @@ from agiledart_node.wire.checkpoint_effects import (
     ElementAt,
     FetchCheckpoint,
     GatherCheckpoint,
+    LendCheckpoint,
     ReadCheckpoints,
 )
 from agiledart_node.wire.checkpoint_messages import KnownCheckpoint
@@ -80,15 +82,16 @@ class CheckpointDesk:
         driver.on(FetchCheckpoint, lambda effect: self._spawn(effect.request, self._fetch(effect)))
         driver.on(ReadCheckpoints, lambda effect: self._feed(Completed(effect.request, self.shelf.kept)))
         driver.on(DropCheckpoint, lambda effect: self._spawn(effect.request, self._drop(effect)))
+        driver.on(LendCheckpoint, lambda effect: self.shelf.lend(effect.digest, effect.node))
         driver.on(BringElement, lambda effect: self._spawn(effect.request, self._bring(effect)))
 
-    def find(self, run: Run, digest: bytes) -> tuple[Path, int, int] | None:
-        """What another node takes of this one: an element of a run, one within a checkpoint, or a checkpoint."""
+    def find(self, run: Run, digest: bytes, node: NodeId | None = None) -> tuple[Path, int, int] | None:
+        """What another node takes of this one: an element of a run, one within a checkpoint, or a checkpoint that is lent to it."""
         path = element_path(run_folder(self._state_dir, run.app, run.version), digest)
         try:
             return path, 0, path.stat().st_size
         except OSError:
-            return self.shelf.look_up(digest)
+            return self.shelf.look_up(digest, node)
 
     async def close(self) -> None:
         """What is under way is let go."""

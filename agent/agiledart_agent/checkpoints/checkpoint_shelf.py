@@ -26,6 +26,7 @@ from agiledart_agent.checkpoints.archive import (
 )
 from agiledart_agent.durable_file import sync_folder
 from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.node_id import NodeId
 from agiledart_node.wire.checkpoint_messages import KnownCheckpoint
 from agiledart_recovery.wire.names import Run
 
@@ -34,6 +35,7 @@ MAX_KEPT: Final = 16
 MAX_PASSING: Final = 4
 PASSING_SECONDS: Final = 3_600.0
 FREE_SHARE: Final = 0.5
+MAX_LENT: Final = 256
 
 _KEPT, _PASSING = ".checkpoint", ".passing"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
@@ -49,6 +51,7 @@ class CheckpointShelf:
     def __init__(self, state_dir: Path, warn: Callable[[str], None], now: Callable[[], float] = time.time) -> None:
         self._folder, self._warn, self._now = state_dir / FOLDER, warn, now
         self._known: dict[str, KnownCheckpoint] = {}  # by file
+        self._lent: dict[tuple[bytes, NodeId], float] = {}  # until when
         self._elements: dict[str, dict[bytes, tuple[int, int]]] = {}  # by file: offset and length
 
     @property
@@ -56,10 +59,20 @@ class CheckpointShelf:
         """Those with a name, in its order."""
         return tuple(one for file, one in sorted(self._known.items()) if file.endswith(_KEPT))
 
-    def look_up(self, digest: bytes) -> tuple[Path, int, int] | None:
-        """Where the bytes of an element of one of them lie, or a whole file: path, offset, length."""
+    def lend(self, digest: bytes, node: NodeId) -> None:
+        """A node may have a kept file, for a while."""
+        self._lent.pop((digest, node), None)
+        while len(self._lent) >= MAX_LENT:
+            del self._lent[next(iter(self._lent))]
+        self._lent[digest, node] = self._now() + PASSING_SECONDS
+
+    def look_up(self, digest: bytes, node: NodeId | None = None) -> tuple[Path, int, int] | None:
+        """Where the bytes of an element of one of them lie, or a whole file: path, offset, length. `node`: another one, which is
+        given a kept file only if it is lent to it."""
         for file, one in tuple(self._known.items()):
             if one.digest == digest:
+                if node is not None and file.endswith(_KEPT) and self._lent.get((digest, node), 0.0) < self._now():
+                    continue
                 return self._folder / file, 0, one.size
             if (at := self._elements.get(file, {}).get(digest)) is not None:
                 return self._folder / file, *at

@@ -70,7 +70,7 @@ class FragmentDesk:
         dial: Dial,
         feed: Callable[[Event], None],
         count_refused: Callable[[str, str], None],
-        find: Find = lambda run, digest: None,
+        find: Find = lambda run, digest, node: None,
     ) -> None:
         self._state_dir, self._feed = state_dir, feed
         self._disk = ThreadPoolExecutor(1, "fragments")

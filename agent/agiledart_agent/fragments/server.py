@@ -30,6 +30,7 @@ from agiledart_agent.fragments.wire import (
 )
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_recovery.wire.names import Run
@@ -43,8 +44,8 @@ STALL_SECONDS: Final = 30.0
 Judge = Callable[[Peer, FragmentKey, int], Awaitable[tuple[str, str]]]
 """(peer, key, life in which the peer is) → why it may not have this kept here: reason and text, both empty when it may."""
 
-Find = Callable[[Run, bytes], tuple[Path, int, int] | None]
-"""(run, hash) → the file with these bytes, where they begin in it, how many they are."""
+Find = Callable[[Run, bytes, NodeId], tuple[Path, int, int] | None]
+"""(run, hash, who asks) → the file with these bytes, where they begin in it, how many they are."""
 
 
 @dataclass(eq=False)
@@ -80,7 +81,7 @@ class FragmentServer:
         judge: Judge,
         stored: Callable[[FragmentKey, Peer], None],
         count_refused: Callable[[str, str], None],
-        find: Find = lambda run, digest: None,
+        find: Find = lambda run, digest, node: None,
     ) -> None:
         self._find = find
         self._shelf, self._thread, self._judge, self._stored = shelf, thread, judge, stored
@@ -261,7 +262,7 @@ class FragmentServer:
     # ---- an element goes
 
     async def _give(self, caller: _Caller, message: Take) -> None:
-        found = self._find(message.run, message.digest)
+        found = self._find(message.run, message.digest, caller.link.peer.as_peer().node)
         if found is None:
             raise NoFragment("missing", "it does not lie here")
         path, offset, left = found

@@ -117,7 +117,7 @@ class Take(Message, frozen=True, gc=False, tag=8):
 
     Args:
         run: whose element it is; of a checkpoint any.
-        digest: of an element only those know it who know its register; of a kept checkpoint every agent that asks what is kept.
+        digest: of an element only those know it who know its register; a kept checkpoint goes to whom it is lent only.
     """
 
     request: Count

@@ -25,10 +25,11 @@ from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.wire.bodies import StopBody
 from agiledart_node.wire.checkpoint_bodies import ExportBody, KeptRow, RemovedBody
-from agiledart_node.wire.checkpoint_effects import DropCheckpoint, FetchCheckpoint, ReadCheckpoints
+from agiledart_node.wire.checkpoint_effects import DropCheckpoint, FetchCheckpoint, LendCheckpoint, ReadCheckpoints
 from agiledart_node.wire.checkpoint_messages import (
     AskCheckpoint,
     AskKept,
+    AskLoan,
     AskRemoval,
     CheckpointIs,
     CopyIs,
@@ -229,6 +230,7 @@ class KeptCheckpoints:
             checkpoint, holders = made.checkpoint, [holder]
         else:
             checkpoint, holders = await self._one(command.name, asker, "export")
+            await self._lent(command, holders, signed)
         await self._fetched(checkpoint, holders)
         self._desk.reply(request, ExportBody(checkpoint.name, *_about(checkpoint)))
 
@@ -253,6 +255,18 @@ class KeptCheckpoints:
                 f"There are {len(mine)} checkpoints {name}: {which}. Give the hash of one in place of the name."
             )
         return mine[0]
+
+    async def _lent(self, command: ExportCheckpoint, holders: list[Peer], signed: bytes) -> None:
+        """Others give it to this agent now. Raises CommandRefused: one of them does not find that its user may have it."""
+        if any(peer.node == self._desk.me.node for peer in holders):
+            return  # it lies here
+        timeout = Duration(self._desk.config.report_timeout_ns)
+        answers = await self._desk.talks.ask_all(
+            holders, lambda number, _: AskLoan(number, command, signed), CopyIs, timeout
+        )
+        for _, answer in answers:
+            if answer is not None and answer.refusal:
+                raise CommandRefused(answer.refusal)
 
     async def _fetched(self, checkpoint: KnownCheckpoint, holders: list[Peer]) -> None:
         """Its file on this agent's disk, from whoever gives it. Raises CommandRefused."""
@@ -290,9 +304,10 @@ class KeptCheckpoints:
             raise CommandRefused(f"{command.name} is still kept ({'; '.join(faults)}). Try again.")
         self._desk.reply(request, RemovedBody(checkpoint.name, checkpoint.run.app, list(names.values())))
 
-    async def removed(self, sender: Peer, message: AskRemoval) -> None:
+    async def ordered(self, sender: Peer, message: AskRemoval | AskLoan) -> None:
         """Another agent brings its user's order, which is checked here again."""
         desk, command, why = self._desk, message.command, ""
+        verb = "export" if isinstance(message, AskLoan) else "checkpoint"
         number = desk.talks.number()
         answer = (await desk.driven(number, ReadCheckpoints(number), desk.config.report_timeout_ns)).get(number)
         here = answer.result if isinstance(answer, Completed) and isinstance(answer.result, tuple) else ()
@@ -301,7 +316,10 @@ class KeptCheckpoints:
             for one in here:
                 if isinstance(one, KnownCheckpoint) and _is_called(one, command.name):
                     if self._orders.are_signed:
-                        self.check(asker, "checkpoint", one)
+                        self.check(asker, verb, one)
+                    if isinstance(message, AskLoan):
+                        desk.emit(LendCheckpoint(one.digest, sender.node))
+                        continue
                     number = desk.talks.number()
                     await desk.driven(number, DropCheckpoint(number, one.name, one.digest, one.run), _LEAST_NS)
         except NotAllowed as refusal_:

@@ -26,7 +26,13 @@ from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.recovering.founding import copy_of
 from agiledart_node.recovering.recovering import Recovering
-from agiledart_node.wire.checkpoint_effects import DropCheckpoint, ElementAt, FetchCheckpoint, GatherCheckpoint
+from agiledart_node.wire.checkpoint_effects import (
+    DropCheckpoint,
+    ElementAt,
+    FetchCheckpoint,
+    GatherCheckpoint,
+    LendCheckpoint,
+)
 from agiledart_node.wire.checkpoint_messages import AskCheckpoint, AskCopy, CheckpointIs, CopyIs, KnownCheckpoint
 from agiledart_node.wire.commands import VERB_BY_COMMAND, Stop
 from agiledart_recovery.fragments.placement import host_of
@@ -281,6 +287,7 @@ class KeepingState:
                 break
             if host_of(peer) != host_of(desk.me) and any(host_of(peer) == host_of(one) for one in took):
                 continue
+            desk.emit(LendCheckpoint(kept.digest, peer.node))
             number = desk.talks.number()
             question = Question(peer, AskCopy(number, kept), CopyIs, PATIENCE)
             patience = Duration(LEAST_NS + SLOWEST_NS * kept.size)

@@ -6,6 +6,7 @@ Each is answered by `Completed` or `Failed`. Bytes are the driver's business, as
 import msgspec
 
 from agiledart_kernel.machine import Effect
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.wire.checkpoint_messages import KnownCheckpoint
 from agiledart_recovery.wire.names import Run
@@ -66,6 +67,13 @@ class DropCheckpoint(Effect, frozen=True, gc=False):
     name: str
     digest: bytes
     run: Run
+
+
+class LendCheckpoint(Effect, frozen=True, gc=False):
+    """A node may fetch the kept one with this hash, for a while: it is to keep a copy, or has brought the order of who may."""
+
+    digest: bytes
+    node: NodeId
 
 
 class BringElement(Effect, frozen=True, gc=False):

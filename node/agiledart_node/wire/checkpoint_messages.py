@@ -2,7 +2,7 @@
 
 The bytes of a checkpoint, and of what it is made of, travel over links of the service `fragments`: who wants some names its hash.
 Hashes of elements are known to those who know the run's register; those of kept files to every agent that asks what is kept
-(`AskKept`). So agents of a network trust each other with kept state; users are judged by the agent that they ask.
+(`AskKept`), so those are given only to nodes that are to keep a copy, or that bring the order of a user who may (`AskLoan`).
 """
 
 from typing import Annotated
@@ -120,4 +120,12 @@ class AskRemoval(Message, frozen=True, gc=False, tag=476):
     order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
 
 
-CheckpointMessage = AskCheckpoint | CheckpointIs | AskCopy | CopyIs | AskKept | KeptAre | AskRemoval
+class AskLoan(Message, frozen=True, gc=False, tag=477):
+    """Let me fetch this kept checkpoint from you. Answered by `CopyIs`. `order`: the command signed by its user."""
+
+    request: int
+    command: ExportCheckpoint
+    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
+
+
+CheckpointMessage = AskCheckpoint | CheckpointIs | AskCopy | CopyIs | AskKept | KeptAre | AskRemoval | AskLoan

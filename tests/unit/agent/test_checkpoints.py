@@ -43,10 +43,11 @@ class Away:
 
     def __init__(self) -> None:
         self.desks: dict[NodeId, CheckpointDesk] = {}
+        self.caller = NodeId(2)  # who takes a whole checkpoint
         self.spoils: Callable[[bytes], bytes] = lambda data: data
 
     async def take(self, peer: Peer, run: Run, digest: bytes, most: int) -> AsyncGenerator[bytes]:
-        found = self.desks[peer.node].find(run, digest)
+        found = self.desks[peer.node].find(run, digest, self.caller)
         if found is None:
             raise OperationFailed("refused: it does not lie here")
         path, offset, length = found
@@ -112,6 +113,11 @@ def test_elements_of_several_nodes_are_one_file_that_is_fetched_and_kept(tmp_pat
         assert (digest, path.stat().st_size, path.stat().st_mode & 0o777) == (made.digest, made.size, 0o600)
         assert [one.digest for one in manifest.elements] == [here.digest, there.digest]
         assert (manifest.application, manifest.version, manifest.epoch, manifest.owner) == ("taxi", 3, 7, OWNER)
+        with pytest.raises(OperationFailed, match="it does not lie here"):
+            await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], made))
+        site.desks[0].shelf.lend(made.digest, NodeId(3))
+        assert site.desks[0].find(RUN, made.digest, NodeId(2)) is None, "it is lent to another one"
+        site.desks[0].shelf.lend(made.digest, NodeId(2))
         copied = await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], made))
         assert copied == made
         assert site.open(1).shelf.kept == ()  # a process that has just started has not looked yet
@@ -172,6 +178,7 @@ def test_a_copy_that_was_damaged_on_its_way_is_not_kept(tmp_path: Path) -> None:
         site = Site(tmp_path)
         made = await site.gathered(site.saved(0, 0))
         site.links.spoils = lambda data: data[:100] + b"?" + data[101:]
+        site.desks[0].shelf.lend(made.digest, NodeId(2))
         with pytest.raises(OperationFailed, match="the file is damaged"):
             await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], made))
         assert site.desks[1].shelf.kept == ()
@@ -185,6 +192,7 @@ def test_a_copy_of_another_run_than_it_was_said_to_be_is_not_kept(tmp_path: Path
         site = Site(tmp_path)
         made = await site.gathered(site.saved(0, 0))
         said = msgspec.structs.replace(made, run=Run("bus", 1))
+        site.desks[0].shelf.lend(made.digest, NodeId(2))
         with pytest.raises(OperationFailed, match="what came is another checkpoint than the one that was meant"):
             await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], said))
         assert not list((tmp_path / "pi1" / "checkpoints").iterdir())

@@ -347,7 +347,7 @@ def test_what_lies_under_a_hash_is_given_to_who_names_it(tmp_path: Path) -> None
         bench, path = Bench(tmp_path), tmp_path / "element"
         path.write_bytes(b"before" + ELEMENT * 20)
         length = len(ELEMENT) * 20
-        bench.server._find = lambda run, digest: (path, 6, length) if (run, digest) == (RUN, DIGEST) else None
+        bench.server._find = lambda run, digest, node: (path, 6, length) if (run, digest) == (RUN, DIGEST) else None
         taken = [piece async for piece in bench.client.take(OWNER, RUN, DIGEST, length)]
         assert b"".join(taken) == ELEMENT * 20
         assert len(taken) > 1

@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from agiledart_kernel.machine import Completed
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
 from agiledart_node.asking import checkpoints
@@ -16,8 +17,9 @@ from agiledart_node.records.allowing import check
 from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.recovering.keeping_state import elements_of
 from agiledart_node.wire.bodies import CheckpointsBody
-from agiledart_node.wire.checkpoint_messages import KeptAre, KnownCheckpoint
-from agiledart_node.wire.commands import Checkpoints, Stop
+from agiledart_node.wire.checkpoint_effects import LendCheckpoint
+from agiledart_node.wire.checkpoint_messages import AskLoan, KeptAre, KnownCheckpoint
+from agiledart_node.wire.commands import Checkpoints, ExportCheckpoint, Stop
 from agiledart_recovery.wire.names import Run
 from tests.unit.node import test_change_plans as plans
 
@@ -149,6 +151,32 @@ def test_where_two_have_one_name_the_hash_says_which(monkeypatch: pytest.MonkeyP
     assert one("02" * 32, Asker("admin")) == OF_BOB
     with pytest.raises(NotAllowed, match="bus belongs to the key 6f6f"):
         one("02" * 32, ANN)
+
+
+@pytest.mark.parametrize(("asker", "lent"), [(ANN, True), (BOB, False), (Asker("admin"), True)])
+def test_a_kept_file_is_lent_to_the_agent_that_brings_the_order_of_who_may(asker: Asker, lent: bool) -> None:
+    emitted: list[Any] = []
+    said: list[Any] = []
+
+    async def driven(number: int, order: Any, patience: int) -> dict[int, Completed]:
+        return {number: Completed(number, (OF_ANN, msgspec.structs.replace(OF_BOB, name="another")))}
+
+    desk: Any = SimpleNamespace(
+        talks=SimpleNamespace(number=lambda: 1),
+        config=SimpleNamespace(report_timeout_ns=1),
+        driven=driven,
+        emit=emitted.append,
+        send=lambda to, message: said.append(message),
+        drop=lambda reason: None,
+    )
+    orders: Any = SimpleNamespace(are_signed=True, given=lambda *_: (asker, "somebody"))
+    nothing = cast("Any", None)
+    kept = KeptCheckpoints(desk, nothing, nothing, nothing, orders)
+    sender = plans.PI[1]
+    asyncio.run(kept.ordered(sender, AskLoan(4, ExportCheckpoint("pause"), b"order")))
+    assert emitted == ([LendCheckpoint(OF_ANN.digest, sender.node)] if lent else [])
+    assert said[0].request == 4
+    assert bool(said[0].refusal) is not lent
 
 
 def test_elements_are_where_their_instances_run() -> None:
