@@ -283,6 +283,18 @@ def test_one_parquet_file_without_rolling(tmp_path: Path) -> None:
         assert final(tmp_path) == [row(n) for n in range(count)]
 
 
+@pytest.mark.parametrize("there", ["out.parquet", f"out.parquet.{RUN:016x}.out.rows.part"])
+def test_one_parquet_file_is_not_written_over_by_the_run_that_goes_on(tmp_path: Path, there: str) -> None:
+    url, origin = parse_connector(f"parquet:{tmp_path}/out.parquet"), SinkOrigin(by_epoch=True, run=1, goes_on=True)
+    open_sink(url, Row, origin=origin).close()
+    (tmp_path / there).touch()
+    with pytest.raises(
+        OperationFailed, match=r"cannot be gone on with: give the sink roll_bytes= or roll_age=, or another"
+    ):
+        open_sink(url, Row, origin=origin)
+    open_sink(parse_connector(f"{url.url()}?roll_age=1h"), Row, origin=origin).close()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("others", [{"run": RUN + 1}, {"step": "out.2"}], ids=["another run", "another sink"])
 def test_writers_of_one_path_take_each_number_once(tmp_path: Path, kind: str, others: dict[str, Any]) -> None:

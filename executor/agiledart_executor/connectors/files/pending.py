@@ -199,6 +199,10 @@ class PendingFiles(RolledFiles):
             self.part(number).unlink(missing_ok=True)
             self.rows(number).unlink(missing_ok=True)
 
+    def is_taken(self) -> bool:
+        """Whether there is any file of this name, or that will get one."""
+        return next(self._found(), None) is not None
+
     def _with(self, number: int, ending: str) -> Path:
         final = self.final(number)
         return final.with_name(f"{final.name}.{self._mine}{ending}")
@@ -229,4 +233,10 @@ def pending_files(path: str, max_bytes: int, max_age_ns: int, origin: "SinkOrigi
     if keep is not None and len(keep.ends) != 2:
         raise OperationFailed(f"{path}: what was committed of it was no file that is rolled; submit again")
     ends = None if keep is None else (keep.ends[0], keep.ends[1])
-    return PendingFiles(path, max_bytes, max_age_ns, time.monotonic_ns, origin.run, origin.step, ends)
+    files = PendingFiles(path, max_bytes, max_age_ns, time.monotonic_ns, origin.run, origin.step, ends)
+    if origin.goes_on and keep is None and not files.rolls and files.is_taken():
+        raise OperationFailed(
+            f"{path} has the rows of the run whose state this one begins with, and cannot be gone on with: give the sink "
+            "roll_bytes= or roll_age=, or another file"
+        )
+    return files
