@@ -320,6 +320,8 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
     if get_origin(kind) is Annotated and args[0] is int:
         most = args[1].le
         return _counts if most is None else _counts.map(lambda count: min(count, most))
+    if get_origin(kind) is Annotated and args[0] is bytes and (least := args[1].min_length):
+        return st.just(b"\1" * least)  # a hash
     if get_origin(kind) is Annotated:
         return _values(args[0])
     if get_origin(kind) is UnionType:
