@@ -455,6 +455,7 @@ class Epochs:
                 for one in found:
                     if one.index == name.index:
                         running.instance.restore(*self._brought(one))
+                        running.instance.count_anew()
             elif running.instance is not None and running.writer is None:
                 part = running.instance
                 begin_with(part.state, self._stage(running).owners, part.index, [self._brought(one) for one in found])

@@ -55,6 +55,19 @@ def test_a_run_is_stopped_with_its_state_kept(ring: Mesh, tmp_path: Path) -> Non
     assert told.returncode == 0, told.stderr
     manifest, digest = verify(tmp_path / "kept")
     assert (manifest.name, digest.hex()) == ("pause", body["checkpoint"]["digest"])
+    told = cli(
+        "checkpoint", "restore", "pause", "plug.py:build", "--parallelism", "sums=2", "--set", "name=again",
+        "--set", f"readings=csv:{tmp_path / 'rows.csv'}?speed=1@a1", "--set", "report=log:again@a3",
+        "--set", f"copy=csv:{job.out}@a3", *agent_of(ring, "a2"), cwd=tmp_path,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+
+    def has_epochs() -> bool:
+        status = ring.agent("a3").ask(Status("again"))
+        assert status["state"] == "running", status["reason"]
+        return bool((status.get("epoch") or {}).get("committed", 0) > 1)
+
+    wait_for(has_epochs, 60, "the new run is saved by epochs of its own")
 
 
 CHANGED = """

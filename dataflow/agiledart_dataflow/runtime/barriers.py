@@ -83,3 +83,7 @@ class Alignment(Generic[C]):
         for channel, (passed, ended) in zip(channels, inputs, strict=True):
             if channel in self._passed:
                 self._passed[channel], self._ended[channel] = passed, ended
+
+    def count_anew(self) -> None:
+        """The next barrier is the first: those so far were another run's."""
+        self._passed, self.complete = dict.fromkeys(self._passed, 0), 0

@@ -578,6 +578,10 @@ class Instance:
         for counts, then in zip(self._counts.values(), last.counts, strict=True):
             counts.become(then)
 
+    def count_anew(self) -> None:
+        """What was restored is another run's: barriers are counted from the first one on."""
+        self._inbox.count_anew()
+
     def _increment_in(self, raw: bytes) -> tuple[Left, Increment]:
         entered, increment, sent, mark, counts = self._decoded(raw, Increment)
         return Left(self.index, entered, NO_STATE, sent, mark, counts), increment
