@@ -103,6 +103,12 @@ class AgentProcess:
         assert found is not None
         return str(found["address"])
 
+    def has_company(self) -> bool:
+        """Whether it is in a ring and not alone there; who joins the ring of others is in none for a moment."""
+        with contextlib.suppress(AnsweredNoError):
+            return not self.ask(Nodes())["alone"]
+        return False
+
     def ask(self, command: Command) -> Any:
         """Ask it over its Unix socket."""
         with ControlClient(find_agent(str(self.state_dir))) as client:

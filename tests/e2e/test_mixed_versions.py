@@ -105,4 +105,4 @@ def test_both_versions_are_named(mixed: tuple[Mesh, dict[str, str], str], tmp_pa
         other.start()
         other.ready()
         made.wait_for_ring()
-        wait_for(lambda: not near.ask(Nodes())["alone"], 20.0, "in one ring")
+        wait_for(near.has_company, 20.0, "in one ring")

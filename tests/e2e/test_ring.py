@@ -1,6 +1,5 @@
 """A ring of real processes: joining, dying, coming back, leaving."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -9,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_cli.errors import AnsweredNoError
 from agiledart_node.wire.commands import Nodes
 from tests.e2e.mesh import COMMAND, AgentProcess, alive, cli, mesh, names_seen, wait_for
 
@@ -176,10 +174,4 @@ def test_a_member_that_forgot_the_others_is_not_alone_in_silence_and_finds_them_
         founder.start("--listen", address)
         founder.ready()
         made.wait_for_ring(30.0)
-
-        def has_company() -> bool:
-            with contextlib.suppress(AnsweredNoError):  # who joins the other's ring is in none for a moment
-                return not member.ask(Nodes())["alone"]
-            return False
-
-        wait_for(has_company, 30.0, "the word that it is no longer alone")
+        wait_for(member.has_company, 30.0, "the word that it is no longer alone")
