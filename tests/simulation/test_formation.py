@@ -2,6 +2,7 @@
 
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -140,9 +141,9 @@ def test_a_stop_that_comes_while_the_record_is_looked_at_is_done(now: bool, monk
     """Every ten seconds its coordinator looks at the record; an order of that moment was acknowledged and not carried out."""
     ask_stop, read = Watching.ask_stop, Records.application
 
-    async def read_slowly(self: Records, name: str) -> tuple[int, ApplicationRecord | None]:
+    async def read_slowly(self: Records, name: str, *more: Any) -> tuple[int, ApplicationRecord | None]:
         await self._desk.talks.pause(Duration(50 * MILLISECOND))
-        return await read(self, name)
+        return await read(self, name, *more)
 
     def after_a_patrol(self: Watching, sender: Peer, message: AskStop) -> None:
         self.patrol()

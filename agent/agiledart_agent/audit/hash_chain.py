@@ -98,6 +98,10 @@ class Chain:
         """Go on behind the last line; half a line, which a power cut may leave, is cut off. Raises OSError, OperationFailed."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         had_files = self._path("log").exists() or self._path("old").exists()
+        if not had_files and not self._path("head").exists():
+            self._write_head(
+                self.head
+            )  # before any line: without it the lines of one that is killed soon would seem altered
         self._open_log()
         kept = self._kept_head(had_files)
         last, has_passed, whole = "", False, 0

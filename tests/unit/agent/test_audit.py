@@ -93,6 +93,17 @@ def test_two_files_are_kept_and_hang_together(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2 * 700 + 400
 
 
+def test_who_is_killed_before_the_first_lines_are_on_the_disk_has_altered_none(tmp_path: Path) -> None:
+    chain = Chain(tmp_path, "x")
+    chain.open()
+    for number, line in enumerate(LINES, 1):
+        chain.append(line, number)
+    chain.close()  # no `syncing`: what it wrote is there, as the system keeps it
+    assert is_whole(again(tmp_path))
+    (tmp_path / "x.log").write_bytes(b"".join((tmp_path / "x.log").read_bytes().splitlines(keepends=True)[1:]))
+    assert not is_whole(again(tmp_path))
+
+
 def test_half_a_line_after_a_power_cut_is_nobodys_fault(tmp_path: Path) -> None:
     written(tmp_path).close()
     with (tmp_path / "x.log").open("ab") as file:
