@@ -63,7 +63,7 @@ class AgentSettings:
         capacity: operator instances of all applications that this node takes; 0: what its memory and cores give.
         executors: worker processes an application may have on this node.
         spare_executor: keep one more process at hand, empty, while an exactly-once application runs here: after a failure it starts
-            without the interpreter's start. About 20 MB.
+            without the interpreter's start. 27 MB.
         placement: strategy by which applications that this node deploys are mapped to nodes (`agiledart_placement.strategy`).
         latency_log_bytes: how much is kept of the latencies sampled at each sink, for `analytics run latency`; 0: nothing.
         latency_log_days: for how long.

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from agiledart_agent.executors import bare_process
-from agiledart_agent.executors.bare_process import BareProcess, Spare, start_bare
+from agiledart_agent.executors.bare_process import BareProcess, LaunchError, Spare, start_bare
 from agiledart_agent.executors.executor_pool import IDLE_SECONDS, ExecutorEvents, ExecutorPool
 
 
@@ -101,3 +101,23 @@ def test_it_is_kept_while_an_application_is_saved_by_epochs_and_for_a_while_afte
 
     assert asyncio.run(scenario(keeps_spare=True))
     assert not asyncio.run(scenario(keeps_spare=False))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(asyncio.CancelledError(), asyncio.CancelledError), (OSError(24, "none"), LaunchError)]
+)
+def test_a_start_that_comes_to_nothing_keeps_no_descriptor(
+    error: BaseException, told: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none(*words: str, **more: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", none)
+
+    async def scenario() -> None:
+        before = os.listdir("/proc/self/fd")
+        with pytest.raises(told):
+            await start_bare(str(tmp_path))
+        assert os.listdir("/proc/self/fd") == before
+
+    asyncio.run(scenario())
