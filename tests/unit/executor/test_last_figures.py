@@ -1,0 +1,35 @@
+"""What a process tells when an instance breaks: its last figures, and in any case that it broke."""
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from agiledart_executor.messages import InstanceBroke, InstanceName, Report
+from agiledart_executor.worker import Worker
+
+
+def instance(number: int, report: Any) -> Any:
+    """One that has begun."""
+    return SimpleNamespace(
+        source=None,
+        instance_name=InstanceName(number, 0),
+        has_begun=True,
+        has_left=False,
+        needs_life=False,
+        report=report,
+    )
+
+
+def test_figures_that_cannot_be_told_do_not_keep_the_failure_back() -> None:
+    def raises() -> dict[str, Any]:
+        raise RuntimeError("a reader of a package is closed")
+
+    broken, sound = instance(0, raises), instance(1, lambda: {"rows": 7})
+    told: list[Any] = []
+    worker: Any = SimpleNamespace(_host=SimpleNamespace(running={0: broken, 1: sound}), tell=told.append)
+    worker._tell_last_figures = partial(Worker._tell_last_figures, worker)
+    Worker._broke(worker, broken, "its disk is gone")
+    assert told == [
+        Report(((sound.instance_name, {"rows": 7}),)),
+        InstanceBroke(broken.instance_name, "its disk is gone", is_crash=False),
+    ]
