@@ -329,10 +329,10 @@ class Node:
 
         self._hosting.on_close = closed
         self.recovering.closed = self._watching.closed
-        self.recovering.drain = self._watching.drain
+        self.recovering.noting.drain = self._watching.drain
         self._watching.on_broken = self.recovering.broken
         self._watching.changes_of = self.recovering.changes_known
-        self._watching.on_record = self.recovering.noted
+        self._watching.on_record = self.recovering.noting.noted
 
     def _event_table(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -395,7 +395,7 @@ class Node:
             MakeVoter: self.recovering.make_voter,
             FoundRegister: self.recovering.found_register,
             Listening: self.recovering.listening,
-            RunClosed: self.recovering.run_closed,
+            RunClosed: self.recovering.ending.run_closed,
             AskPart: self.recovering.ask_part,
             AskRecovery: self.recovering.ask_recovery,
             TermListening: self.recovering.term_listening,

@@ -14,13 +14,13 @@ what is hosted here.
 | the register: the end | `RunClosed` to the node that writes the application's record |
 """
 
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 
-from agiledart_dataflow.plan.deployment import DOES_NOT_FIT, DeploymentPart, PlacedInstance
+from agiledart_dataflow.plan.deployment import DeploymentPart, PlacedInstance
 from agiledart_kernel.codec import Codec, encode
-from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, Received, Send, SetTimer, TimerFired
@@ -30,20 +30,21 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.desk import Desk
 from agiledart_node.hosting.hosted import Hosted, Key
 from agiledart_node.hosting.hosting import Hosting
-from agiledart_node.records.application import RECORD_CODEC, RUNNING, ApplicationRecord
 from agiledart_node.records.records import Records
-from agiledart_node.recovering.bringing_back import HostedRun, bring_back, in_life
-from agiledart_node.recovering.fetching import Fetching, StateLacking
+from agiledart_node.recovering.bringing_back import HostedRun
+from agiledart_node.recovering.ending import Ending
+from agiledart_node.recovering.entering import Entering
+from agiledart_node.recovering.fetching import Fetching
 from agiledart_node.recovering.founding import (
     Brought,
-    copy_of,
     found_register,
     party_of,
     plan_of,
     run_key,
     voters_among,
 )
-from agiledart_node.recovering.lending import borrow, lent
+from agiledart_node.recovering.lending import lent
+from agiledart_node.recovering.noting_lives import NotingLives
 from agiledart_node.recovering.settling import Settling
 from agiledart_node.recovering.shelving import Shelving
 from agiledart_node.recovering.standing import Rows, as_plain, changes_in, changes_of, saved_elements, standing
@@ -57,7 +58,6 @@ from agiledart_node.wire.effects import (
     ForgetRun,
     KeepElements,
     KeepFile,
-    StopInstances,
     SyncSourceLogs,
 )
 from agiledart_node.wire.events import InstanceFailed, InstancePrepared, RunsFound
@@ -70,7 +70,6 @@ from agiledart_node.wire.recovery_messages import (
     Listening,
     MakeVoter,
     RecoveryIs,
-    RunClosed,
     TermListening,
     VoterMade,
 )
@@ -80,7 +79,7 @@ from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire import events
 from agiledart_recovery.wire.messages import RunMessage
 from agiledart_recovery.wire.names import Run, Snapshot, TermGap
-from agiledart_recovery.wire.value import AFTER_DEPLOYMENT, Element, Plan, Role, Saved, State, Value
+from agiledart_recovery.wire.value import Element, Plan, Role, Saved, State, Value
 
 CONSEQUENCE_NS = Duration(1_600 * MILLISECOND)
 """For a broken link to be explained by a dead host: a little more than the overlay needs to declare one dead whose links broke."""
@@ -96,7 +95,8 @@ class Recovering:
 
     Attributes:
         closed: told of a run that has ended in its register: (hosted, state, reason).
-        drain: has the sources of a run end, by its record: a wish that the life before had not fulfilled.
+        noting: what records say of lives.
+        ending: tells and hears of ends.
         scaling_of: what the controller of a run says of its stages.
         lying: runs of which something lay on the disk at the start, if only what could not be read.
 
@@ -110,21 +110,22 @@ class Recovering:
         self._desk, self._records, self._hosting, self._secret = desk, records, hosting, secret
         self.machine = RecoveryMachine(desk.me, desk.config.recovery, random, desk.observe)
         self._shelving = Shelving(desk, records, self.machine)
-        self._fetching = Fetching(desk, self.machine, self._step, self._flush)
+        self._fetching = Fetching(desk, self.machine, self.step, self.flush)
         self._tidying = Tidying(desk, records, hosting, self)
         self._watched: dict[Run, tuple[Peer, ...]] = {}
         self.runs: dict[Key, HostedRun] = {}
         self._settling = Settling(
-            desk, records, hosting, self.runs, lambda key, part: self._keep(key, "part", encode(part))
+            desk, records, hosting, self.runs, lambda key, part: self.keep(key, "part", encode(part))
         )
+        self._entering = entering = Entering(desk, hosting, self, self._fetching, self._settling)
         self._terms = TakingTerms(
-            desk, self._step, self._known_run, self._have_handed, self._check_more_room, self._settling
+            desk, self.step, entering.known_run, entering.have_handed, entering.check_more_room, self._settling
         )
+        self.noting = NotingLives(desk, records, self)
+        self.ending = Ending(desk, hosting, self)
         self.closed: Callable[[Hosted, str, str], None] = lambda hosted, state, reason: None
-        self.drain: Callable[[Key, ApplicationRecord], Awaitable[None]]
         self.scaling_of: Callable[[Run], tuple[dict[str, object], ...]] = lambda run: ()
         self._known: dict[NodeId, int] = {}
-        self._reported: dict[Run, bool] = {}
         self.lying: dict[Key, None] = {}
         hosting.on_part = self._take_part
 
@@ -150,11 +151,11 @@ class Recovering:
     def make_voter(self, sender: Peer, message: MakeVoter) -> None:
         """A scheduler wants a seat here."""
         run = Run(message.application, message.version)
-        self._step(events.MakeSeat(run))
+        self.step(events.MakeSeat(run))
         seat = self.machine.seats.get(run)
         if seat is not None:
             seat.keep(lambda: self._desk.send(sender, VoterMade(message.request, seat.seat)))
-            self._flush()
+            self.flush()
 
     def found_register(self, sender: Peer, message: FoundRegister) -> None:
         """The seats are made: this node writes the first value."""
@@ -165,7 +166,7 @@ class Recovering:
             return
         known = value.run in self.machine.seats and not value.faults()
         if known:
-            self._step(events.FoundRun(value))
+            self.step(events.FoundRun(value))
         self._desk.send(sender, Acknowledged(message.request, "" if known else "no seat of this run is here"))
 
     def _take_part(self, hosted: Hosted, part: DeploymentPart) -> None:
@@ -178,17 +179,17 @@ class Recovering:
             earlier = tuple(one for one in run.part.instances if one not in part.instances)
         whole = msgspec.structs.replace(part, bundle=hosted.bundle, instances=(*earlier, *part.instances))
         self.runs[hosted.key] = HostedRun(whole, part.life - 1)
-        self._keep(hosted.key, "part", encode(whole))
+        self.keep(hosted.key, "part", encode(whole))
 
     # ---- events
 
     def received(self, sender: Peer, message: RunMessage) -> None:
         """A word of the register's protocol."""
-        self._step(Received(sender, message))
+        self.step(Received(sender, message))
 
     def timer_fired(self, name: Hashable) -> None:
         """A timer of the machine."""
-        self._step(TimerFired(name))
+        self.step(TimerFired(name))
 
     def found_on_disk(self, event: RunsFound) -> None:
         """The process has started; this is what it left when it last ended."""
@@ -208,26 +209,26 @@ class Recovering:
                     run.record = file.content
             except RemoteProtocolError:
                 self._desk.drop("stored file")
-        self._step(events.Booted(tuple(voters), tuple(lives), event.fragments))
+        self.step(events.Booted(tuple(voters), tuple(lives), event.fragments))
 
     def peers_changed(self) -> None:
         """The overlay knows others than before."""
         for peer in self._desk.overlay.known_peers():
             if self._known.get(peer.node) != peer.incarnation:
                 self._known[peer.node] = peer.incarnation
-                self._step(events.HostBack(peer))
+                self.step(events.HostBack(peer))
         self._look_for_room()
 
     def peer_gone(self, peer: Peer) -> None:
         """A peer is dead, cut off, or has left."""
         self._known.pop(peer.node, None)
         self._look_for_room()
-        self._step(events.HostLost(peer.node))
+        self.step(events.HostLost(peer.node))
 
     def _look_for_room(self) -> None:
         """Who could hold fragments or take something over: the nearest first."""
         room = self._desk.nearest_of(tuple(self._desk.overlay.known_peers()))
-        self._step(events.RoomSeen(tuple(peer for peer in room if self._desk.overlay.is_alive(peer.node))))
+        self.step(events.RoomSeen(tuple(peer for peer in room if self._desk.overlay.is_alive(peer.node))))
 
     def offered(self, event: FragmentOffered) -> None:
         """A peer wants a fragment to be kept here."""
@@ -235,7 +236,7 @@ class Recovering:
 
     def damaged(self, event: events.FragmentDamaged) -> None:
         """A fragment that was kept here is not whole any more: whose it is makes it again."""
-        self._step(event)
+        self.step(event)
 
     @property
     def lacking(self) -> int:
@@ -257,7 +258,7 @@ class Recovering:
         is_pinned = any(one.is_pinned for one in part.value.plan.assignments if one.party == party)
         after = part.readying.plan if event.after else None
         if event.after and (after is None or after.digest != event.after):
-            self._step(
+            self.step(
                 events.LifeBroken(Run(*key), part.life, f"{party} passed a barrier with a plan that nobody knows here")
             )
             return
@@ -269,10 +270,10 @@ class Recovering:
             snapped = events.PartySnapped(
                 *about, event.digest, length, event.onto, after, event.caught_up, event.ended, sum(event.ends), gaps
             )
-            self._step(snapped)
+            self.step(snapped)
         else:
             element = Element(snapshot, event.digest, event.size, 1, ())
-            self._step(
+            self.step(
                 events.PartyPrepared(
                     *about, Saved(party, (element,)), sum(event.ends), after, event.caught_up, event.ended, gaps
                 )
@@ -288,14 +289,14 @@ class Recovering:
         if event.is_consequence:
             self._desk.talks.begin(self._broken_later(broken))
         else:
-            self._step(broken)
+            self.step(broken)
 
     async def _broken_later(self, broken: events.LifeBroken) -> None:
         """Who says that a link broke is often faster than who says that its other end is dead, and a plan with a dead host in it
         would cost one life more.
         """
         await self._desk.talks.pause(CONSEQUENCE_NS)
-        self._step(broken)
+        self.step(broken)
 
     def listening(self, sender: Peer, message: Listening) -> None:
         """Another host's instances listen."""
@@ -323,18 +324,18 @@ class Recovering:
     def change(self, run: Run, plan: Plan) -> str:
         """Stages of a run that this node coordinates are to take new terms. Why not; empty: it is under way."""
         why = self.machine.request_change(run, plan)
-        self._flush()
+        self.flush()
         return why
 
     def relieve(self, run: Run, host: Peer) -> str:
         """The next life of a run that this node coordinates is to be without a host. Why not; empty: so it is."""
         why = self.machine.request_relief(run, host)
-        self._flush()
+        self.flush()
         return why
 
     def begun(self, why: str) -> str:
         """Carry out what a request to the machine has begun; says why it was not taken, as the machine did."""
-        self._flush()
+        self.flush()
         return why
 
     def term_listening(self, sender: Peer, message: TermListening) -> None:
@@ -379,22 +380,6 @@ class Recovering:
         """What is over elsewhere, or went elsewhere, ends here, too."""
         self._tidying.patrol()
 
-    def run_closed(self, sender: Peer, message: RunClosed) -> None:
-        """The register says that a run is over, and all its hosts know it."""
-        hosted = self._hosting.table.get((message.application, message.version))
-        value = self._value(Run(message.application, message.version))
-        if value is not None and not value.may_be_told_by(sender.node):
-            self._desk.drop("end of a run")
-            return
-        if hosted is None and (run := self.runs.get((message.application, message.version))) is not None:
-            if not self.machine.has_ended(Run(message.application, message.version)):
-                return  # this process is new, and what it has of the run's end must count before that is noted
-            hosted = self._hosting.adopt_ended(run.part)
-        if hosted is None or not (message.state == "failed" or hosted.part.coordinator.node == self._desk.me.node):
-            self._desk.send(sender, Acknowledged(message.request))
-        else:  # acknowledged when it is noted: then nothing of it is hosted here
-            self.closed(hosted, message.state, message.reason)
-
     def forget(self, hosted: Hosted) -> None:
         """An application is over here."""
         if hosted.has_moved:
@@ -406,7 +391,7 @@ class Recovering:
 
     def shown(self, key: Key) -> tuple[bytes, ...]:
         """Elements of the sinks here in the last committed epoch that this node knows of."""
-        value = self._value(Run(*key))
+        value = self.value(Run(*key))
         return self._shown_here(value) if value is not None else ()
 
     def hosted_runs(self) -> dict[Key, int]:
@@ -418,12 +403,12 @@ class Recovering:
         """A run is over: nothing of it is known here any more. False when nothing was."""
         run = Run(*key)
         self._watch(run, ())
-        self._reported.pop(run, None)
+        self.ending.forget(run)
         self.lying.pop(key, None)
         self.machine.drop_shelf(run)
         known = self.runs.pop(key, None) is not None
         known |= self.machine.forget(run)
-        self._flush()
+        self.flush()
         return known
 
     def let_go(self, key: Key) -> None:
@@ -433,11 +418,13 @@ class Recovering:
 
     # ---- effects
 
-    def _step(self, event: Event) -> None:
+    def step(self, event: Event) -> None:
+        """An event for the machine."""
         self._carry_out(self.machine.step(event, self._desk.now))
         self._look_at_coordinators()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Carry out what a call to the machine has begun."""
         self._carry_out(self.machine.take_effects())
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
@@ -452,14 +439,14 @@ class Recovering:
                 case asked.KeepLife(request=request, file=entered):
                     self._ask_to_keep(request, (entered.run.app, entered.run.version), "life", encode(entered))
                 case asked.EnterLife():
-                    self._desk.talks.begin(self._enter(effect))
+                    self._desk.talks.begin(self._entering.enter(effect))
                 case asked.StartSources(run=run):
                     hosted = self._hosting.table.get((run.app, run.version))
                     if hosted is not None:
                         self._hosting.flow(hosted)
-                        self._note_life(hosted, effect.life)
+                        self.noting.note_life(hosted, effect.life)
                 case asked.PassBarrier():
-                    self._desk.emit(barrier_of(effect, self._value(effect.run)))
+                    self._desk.emit(barrier_of(effect, self.value(effect.run)))
                 case asked.CommitEpoch():
                     self._commit(effect)
                 case asked.SyncLogs(request=request, run=run):
@@ -472,7 +459,7 @@ class Recovering:
     def _carry_out_of_fragments(self, effect: Effect) -> None:
         match effect:
             case asked.SendFragment(key=about):
-                value = self._value(about.run)
+                value = self.value(about.run)
                 self._fetching.send(effect, value.key if value is not None else b"")
             case asked.FetchStripe():
                 self._fetching.fetch(effect)
@@ -488,143 +475,16 @@ class Recovering:
         answers = await self._desk.driven(number, effect(number), self._desk.config.start_timeout_ns)
         answer = answers.get(number)
         reason = answer.reason if isinstance(answer, Failed) else "" if answer is not None else "the disk is silent"
-        self._step(Failed(request, reason) if reason else Completed(request, None))
+        self.step(Failed(request, reason) if reason else Completed(request, None))
 
-    def _keep(self, key: Key, name: str, content: bytes) -> None:
+    def keep(self, key: Key, name: str, content: bytes) -> None:
         """Keep a file without waiting: files are written in order, so what waits for a later one waits for it, too."""
         self._desk.emit(KeepFile(self._desk.talks.number(), *key, name, content))
 
-    def _value(self, run: Run) -> Value | None:
+    def value(self, run: Run) -> Value | None:
+        """What this node knows of the register as a host."""
         part = self.machine.participants.get(run)
         return part.value if part is not None else None
-
-    async def _enter(self, effect: asked.EnterLife) -> None:
-        key = (effect.run.app, effect.run.version)
-        hosted, value = self._hosting.table.get(key), self._value(effect.run)
-        assert value is not None, "a life is entered by its value"
-        if not effect.assignments:
-            self._leave_to_others(effect, hosted)
-            return
-        try:
-            run = await self._known_run(effect.run, effect.life, effect.plan)
-            hosted = self._hosting.adopt(run.part)
-            hosted.has_register = True
-            mine = [copy_of(one.party) for one in effect.assignments]
-            if effect.life == 1 and run.life == 0 and all(copy in hosted.instances for copy in mine):
-                run.life = 1
-                self._step(Completed(effect.request, None))
-                return
-            self._check_open(hosted)
-            self._check_room(hosted, len(mine))
-            self._desk.emit(StopInstances(*key))
-            for saved in effect.saved:
-                await self._fetching.have(effect.run, saved, value)
-            part = self.machine.participants.get(effect.run)
-            if part is None or part.life != effect.life:
-                return  # it is over, or a later life has begun meanwhile
-            self._check_open(hosted)
-            self.machine.tell_entering(effect.run, effect.life, "restore")
-            self._flush()
-            hosted.begin_again(dict.fromkeys(mine, 0), run.base + effect.life)
-            lived = await bring_back(self._desk, run, effect, value.committed.epoch, value.origin)
-        except OperationFailed as error:
-            part = self.machine.participants.get(effect.run)
-            if isinstance(error, StateLacking) and part is not None:
-                part.lacks(effect.life, error.holders)
-            self._step(Failed(effect.request, str(error)))
-            if value.is_brought and DOES_NOT_FIT in str(error) and hosted is not None:
-                self.closed(hosted, State.FAILED.value, str(error))  # it would not fit the next time either
-            return
-        self._hosting.moved(hosted, msgspec.structs.replace(lived, bundle=b""))
-        self._step(Completed(effect.request, None))
-
-    async def _known_run(self, run: Run, life: int, plan: Plan) -> HostedRun:
-        """The code of a run, from this node's disk or another host's. Raises OperationFailed."""
-        key = (run.app, run.version)
-        if key not in self.runs:
-            part = await borrow(self._desk, run, life, plan, self._hosting.objection_to_order)
-            self.runs.setdefault(key, HostedRun(part, part.life - 1))
-            self._keep(key, "part", encode(part))
-        return self.runs[key]
-
-    async def _have_handed(self, effect: asked.TakeOver) -> None:
-        """What an old instance left is to lie here. Raises OperationFailed."""
-        value = self._value(effect.run)
-        assert value is not None, "who takes over is in the life"
-        await self._fetching.have(effect.run, effect.saved, value)
-
-    def _check_more_room(self, key: Key, more: int) -> None:
-        """Raises OperationFailed where so many more instances have no room."""
-        hosted = self._hosting.table.get(key)
-        held, desk = self._hosting.operators, self._desk
-        if more > 0 and (desk.takes_nothing or held + more > desk.config.capacity):
-            why = desk.takes_nothing or f"has room for {desk.config.capacity} instances and runs {held}"
-            raise OperationFailed(f"{desk.me.name} {why}")
-        if more > 0 and hosted is not None:
-            self._check_open(hosted)
-
-    def _check_open(self, hosted: Hosted) -> None:
-        """Raises OperationFailed where a run is being ended: nothing is started of it that nobody would stop."""
-        if hosted.is_closing:
-            raise OperationFailed(f"{hosted.part.application} is being ended on {self._desk.me.name}")
-
-    def _check_room(self, hosted: Hosted, count: int) -> None:
-        desk = self._desk
-        held = self._hosting.operators - hosted.reserved
-        if count > hosted.reserved and (desk.takes_nothing or held + count > desk.config.capacity):
-            why = desk.takes_nothing or f"has room for {desk.config.capacity} instances and runs {held}"
-            raise OperationFailed(f"{desk.me.name} {why}")
-
-    def _leave_to_others(self, effect: asked.EnterLife, hosted: Hosted | None) -> None:
-        """The life is lived without this node."""
-        if hosted is not None and hosted.instances:
-            hosted.has_moved = True
-            self._hosting.close(hosted, f"its instances run on other nodes since life {effect.life}")
-        elif hosted is not None:
-            self._settling.left(hosted)
-        self._step(Completed(effect.request, None))
-
-    def noted(self, hosted: Hosted, record: ApplicationRecord) -> None:
-        """The record of an application that is hosted here was read: keep it for the day when the ring has forgotten it."""
-        run = self.runs.get(hosted.key)
-        if run is not None and not run.record and record.state == RUNNING:
-            run.record = RECORD_CODEC.encode(record)
-            self._keep(hosted.key, "record", run.record)
-
-    def _note_life(self, hosted: Hosted, life: int) -> None:
-        """Whoever notes the end of an application keeps its record, and notes in it that it was brought back."""
-        if hosted.part.coordinator.node == self._desk.me.node:
-            self._desk.talks.begin(self._noted_life(hosted, life))
-
-    async def _noted_life(self, hosted: Hosted, life: int) -> None:
-        run = self.runs.get(hosted.key)
-        part, value = hosted.part, self._value(Run(*hosted.key))
-        note = value.reason if value is not None and value.life == life else ""
-        begins = value is not None and value.is_brought and life == AFTER_DEPLOYMENT
-        what = "its state is there" if begins else "brought back"
-        try:
-            revision, found = await self._records.application(part.application, part)
-            if found is None and run is not None and run.record:
-                known = RECORD_CODEC.decode(run.record)
-                await self._records.create(revision, in_life(known, part, life, self._desk.wall_ms))
-                await self._records.add_name(known.name)
-            elif found is not None:
-                self.noted(hosted, found)
-        except OperationFailed:
-            return  # the next life, or the patrol, finds the ring again
-        if life == 1:
-            return
-        record = await self._records.change(
-            *hosted.key,
-            lambda record: (
-                None
-                if record.is_final or record.life >= life
-                else in_life(record, part, life, self._desk.wall_ms, note, what)
-            ),
-            part=part,
-        )
-        if record is not None and record.is_stopping and not hosted.is_closing:
-            await self.drain(hosted.key, record)
 
     def _commit(self, effect: asked.CommitEpoch) -> None:
         key = (effect.run.app, effect.run.version)
@@ -639,7 +499,7 @@ class Recovering:
         if shown:
             self._desk.talks.begin(self._driven(effect.request, lambda n: CommitLogs(n, *key, committed.epoch, shown)))
         else:
-            self._step(Completed(effect.request, None))
+            self.step(Completed(effect.request, None))
 
     def _shown_here(self, value: Value) -> tuple[bytes, ...]:
         """Elements of the sinks here: they say up to where rows count."""
@@ -660,41 +520,11 @@ class Recovering:
             self._desk.unwatch(peer)
 
     def _look_at_coordinators(self) -> None:
-        """Whoever coordinates a run watches its hosts, the other voters watch who does.
-
-        When it is over, and all hosts know, the node that notes it is told.
-        """
+        """Whoever coordinates a run watches its hosts, the other voters watch who does."""
         for run, coordinator in self.machine.coordinators.items():
             value = coordinator.proposer.value if coordinator.leads else None
             leader = coordinator.leader if value is None and not coordinator.is_over else None
             hosts = tuple(value.plan.hosts.values()) if value is not None else () if leader is None else (leader,)
             if hosts != self._watched.get(run, ()):
                 self._watch(run, hosts)
-            if coordinator.leads and coordinator.is_over and run not in self._reported:
-                self._reported[run] = True
-                self._desk.talks.begin(self._tell_end(run, coordinator.value))
-
-    async def _tell_end(self, run: Run, value: Value) -> None:
-        """Whoever notes the end is told, for as long as this node knows of the run."""
-        state = "finished" if value.state is State.FINISHED else "failed"
-        message = RunClosed(0, run.app, run.version, state, value.reason)
-        timeout = Duration(self._desk.config.ask_timeout_ns)
-        pause = self._desk.config.resend_ns
-        while run in self.machine.coordinators:
-            to = self._who_notes(value)
-            number = self._desk.talks.number()
-            said = msgspec.structs.replace(message, request=number)
-            if await self._desk.talks.ask(to, said, number, Acknowledged, timeout) is not None:
-                return
-            self.machine.tell_end_again(run, to)
-            self._flush()
-            await self._desk.talks.pause(Duration(pause))
-            pause = min(2 * pause, self._desk.config.patrol_interval_ns)
-
-    def _who_notes(self, value: Value) -> Peer:
-        """The first host of a sink; a failure is noted by any host that is there."""
-        sinks = [one.host for one in value.plan.of(Role.SINK)]
-        to = min(sinks, key=lambda peer: peer.node)
-        if value.state is State.FAILED:
-            to = next((host for host in (to, *value.plan.hosts.values()) if not self._desk.talks.is_gone(host)), to)
-        return to
+            self.ending.look(run, coordinator)

@@ -202,7 +202,7 @@ def test_a_wish_to_drain_holds_in_the_next_life(wished: bool) -> None:
         stopping(bench)
     hosted = bench.node._hosting.table["app", 1]
     bench.node._hosting.flow(hosted)
-    bench.node.recovering._note_life(hosted, 2)
+    bench.node.recovering.noting.note_life(hosted, 2)
     bench.feed(TimerFired("nothing"))
     assert bench.of(StartSources)
     assert bench.record.life == 2

@@ -1,0 +1,67 @@
+"""What the record of an application says of its lives: written by who notes its end, kept by all its hosts."""
+
+from collections.abc import Awaitable, Callable
+
+from agiledart_kernel.errors import OperationFailed
+from agiledart_node.desk.desk import Desk
+from agiledart_node.hosting.hosted import Hosted, Key
+from agiledart_node.records.application import RECORD_CODEC, RUNNING, ApplicationRecord
+from agiledart_node.records.records import Records
+from agiledart_node.recovering.bringing_back import in_life
+from agiledart_node.recovering.entering import Home
+from agiledart_recovery.wire.names import Run
+from agiledart_recovery.wire.value import AFTER_DEPLOYMENT
+
+
+class NotingLives:
+    """Keeps records of runs that are hosted here.
+
+    Attributes:
+        drain: has the sources of a run end, by its record: a wish that the life before had not fulfilled.
+    """
+
+    def __init__(self, desk: Desk, records: Records, home: Home) -> None:
+        self._desk, self._records, self._home = desk, records, home
+        self.drain: Callable[[Key, ApplicationRecord], Awaitable[None]]
+
+    def noted(self, hosted: Hosted, record: ApplicationRecord) -> None:
+        """The record of an application that is hosted here was read: keep it for the day when the ring has forgotten it."""
+        run = self._home.runs.get(hosted.key)
+        if run is not None and not run.record and record.state == RUNNING:
+            run.record = RECORD_CODEC.encode(record)
+            self._home.keep(hosted.key, "record", run.record)
+
+    def note_life(self, hosted: Hosted, life: int) -> None:
+        """Whoever notes the end of an application keeps its record, and notes in it that it was brought back."""
+        if hosted.part.coordinator.node == self._desk.me.node:
+            self._desk.talks.begin(self._noted_life(hosted, life))
+
+    async def _noted_life(self, hosted: Hosted, life: int) -> None:
+        run = self._home.runs.get(hosted.key)
+        part, value = hosted.part, self._home.value(Run(*hosted.key))
+        note = value.reason if value is not None and value.life == life else ""
+        begins = value is not None and value.is_brought and life == AFTER_DEPLOYMENT
+        what = "its state is there" if begins else "brought back"
+        try:
+            revision, found = await self._records.application(part.application, part)
+            if found is None and run is not None and run.record:
+                known = RECORD_CODEC.decode(run.record)
+                await self._records.create(revision, in_life(known, part, life, self._desk.wall_ms))
+                await self._records.add_name(known.name)
+            elif found is not None:
+                self.noted(hosted, found)
+        except OperationFailed:
+            return  # the next life, or the patrol, finds the ring again
+        if life == 1:
+            return
+        record = await self._records.change(
+            *hosted.key,
+            lambda record: (
+                None
+                if record.is_final or record.life >= life
+                else in_life(record, part, life, self._desk.wall_ms, note, what)
+            ),
+            part=part,
+        )
+        if record is not None and record.is_stopping and not hosted.is_closing:
+            await self.drain(hosted.key, record)
