@@ -21,7 +21,7 @@ from agiledart_cli.output import BAD, output_option, print_json, say
 from agiledart_cli.targets import load_target
 from agiledart_cli.verbs.application_view import FINAL_STATES, all_malformed, print_plan, print_status
 from agiledart_cli.verbs.applications import STOP_SECONDS
-from agiledart_dataflow.plan.deployment import DELIVERIES
+from agiledart_dataflow.plan.deployment import DELIVERIES, EXACTLY_ONCE
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.records.application import SPECIFICATION_CODEC
@@ -162,10 +162,10 @@ def submit(
         if body is None:
             return FAILED
         if dry_run or not wait:
-            print_json(body) if output == "json" else print_plan(harmless_document(body), dry_run=dry_run)
+            print_json(body) if output == "json" else show_plan(body, command, asked=delivery)
             return 0 if all(row["is_good"] for row in body.get("checks", ())) else FAILED
         if output != "json":
-            print_plan(harmless_document(body), dry_run=False)
+            show_plan(body, command, asked=delivery)
         try:
             final = wait_for_end(client, body["name"], timeout)
         except KeyboardInterrupt:
@@ -181,6 +181,19 @@ def submit(
         say(f"Not one record could be read, all were malformed. The first of them: agiledart logs {body['name']}")
         return FAILED
     return 0
+
+
+def show_plan(body: Any, command: Submit, asked: str | None) -> None:
+    """What runs where, and what becomes of it with one of these nodes where nobody has said what shall."""
+    print_plan(harmless_document(body), dry_run=command.dry_run)
+    used = dict.fromkeys(node for nodes in body["placement"].values() for node in nodes)
+    if asked is None and command.delivery != EXACTLY_ONCE and len(used) > 1:
+        about = (
+            f"agiledart explain recovery {name_of(command)}" if not command.dry_run else "agiledart explain recovery -h"
+        )
+        click.echo(
+            f" It ends when one of these nodes dies. To go on: submit it with --delivery {EXACTLY_ONCE}   About it: {about}"
+        )
 
 
 class _WaitsForRoom(Exception):

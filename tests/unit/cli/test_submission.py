@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_cli.verbs.submit import make_submission
+from agiledart_cli.verbs.submit import make_submission, show_plan
+from agiledart_node.wire.commands import Submit
 
 CODE = """
 from typing import NamedTuple
@@ -36,3 +37,26 @@ def test_the_command_line_says_the_delivery(tmp_path: Path, written: str, given:
     (tmp_path / "flow.py").write_text(CODE.replace("{more}", written))
     settings = {"rows": f"csv:{tmp_path}/in.csv", "out": f"csv:{tmp_path}/out.csv"}
     assert make_submission(f"{tmp_path}/flow.py:flow", settings, {}, delivery=given).delivery == expected
+
+
+@pytest.mark.parametrize(
+    ("delivery", "asked", "nodes", "is_told"),
+    [
+        ("at-most-once", None, ["pi1", "pi2"], True),
+        ("at-most-once", "at-most-once", ["pi1", "pi2"], False),
+        ("exactly-once", None, ["pi1", "pi2"], False),
+        ("at-most-once", None, ["pi1", "pi1"], False),
+    ],
+)
+def test_whoever_says_nothing_of_deaths_hears_what_one_costs(
+    capsys: pytest.CaptureFixture[str], delivery: str, asked: str | None, nodes: list[str], is_told: bool
+) -> None:
+    body = {
+        "name": "flow",
+        "version": 1,
+        "placement": dict(zip(["rows", "out"], [[node] for node in nodes], strict=True)),
+        "seconds_to_running": 0.1,
+    }
+    show_plan(body, Submit("flow", b"", b"", {}, 0, delivery=delivery), asked)
+    said = capsys.readouterr().out
+    assert ("--delivery exactly-once" in said and "agiledart explain recovery flow" in said) == is_told, said
