@@ -7,7 +7,9 @@ thin one has a bucket before its port.
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+import pytest
 
 
 def ip(*words: str) -> None:
@@ -78,3 +80,17 @@ def address(number: int) -> str:
 
 def _number(agent: str) -> int:
     return int(agent[1:]) - 1
+
+
+def brought_up(count: int) -> Iterator[Hosts]:
+    """For a fixture: hosts that are up, and gone afterwards. Skips where there can be none, and says why."""
+    if lack := lacking():
+        pytest.skip(f"NOT RUN: {lack}")
+    made = Hosts(count)
+    try:
+        made.make()
+    except subprocess.CalledProcessError as error:
+        made.remove()
+        pytest.skip(f"NOT RUN: no network namespaces here ({error.stderr.decode().strip()})")
+    yield made
+    made.remove()

@@ -6,7 +6,6 @@ Each host is a network namespace behind one of two bridges; the cut moves some t
 import csv
 import json
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from agiledart_cli.errors import AnsweredNoError
 from agiledart_node.wire.commands import ListApplications, Status
-from tests.e2e.hosts import Hosts, lacking
+from tests.e2e.hosts import Hosts, brought_up
 from tests.e2e.mesh import AgentProcess, Mesh, cli, names_seen, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -51,16 +50,7 @@ ROWS, COUNT = 40, 5
 
 @pytest.fixture
 def hosts() -> Iterator[Hosts]:
-    if lack := lacking():
-        pytest.skip(f"NOT RUN: {lack}")
-    made = Hosts(COUNT)
-    try:
-        made.make()
-    except subprocess.CalledProcessError as error:
-        made.remove()
-        pytest.skip(f"NOT RUN: no network namespaces here ({error.stderr.decode().strip()})")
-    yield made
-    made.remove()
+    yield from brought_up(COUNT)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ Real agents on emulated hosts; it needs root and `ip`.
 
 import csv
 import json
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ import pytest
 
 from agiledart_cli.errors import AnsweredNoError
 from agiledart_node.wire.commands import Info, ListApplications, Status
-from tests.e2e.hosts import Hosts, lacking
+from tests.e2e.hosts import Hosts, brought_up
 from tests.e2e.mesh import AgentProcess, Mesh, cli, names_seen, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.soak]
@@ -48,16 +47,7 @@ FACTORS: Final = {"same": {"a1": 2, "a3": 2}, "other": {"a1": 2, "a3": 3}}
 
 @pytest.fixture
 def hosts() -> Iterator[Hosts]:
-    if lack := lacking():
-        pytest.skip(f"NOT RUN: {lack}")
-    made = Hosts(COUNT)
-    try:
-        made.make()
-    except subprocess.CalledProcessError as error:
-        made.remove()
-        pytest.skip(f"NOT RUN: no network namespaces here ({error.stderr.decode().strip()})")
-    yield made
-    made.remove()
+    yield from brought_up(COUNT)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
-from hypothesis import strategies as st
 
 from agiledart_agent.admitting.members import ROW_BYTES, Members
 from agiledart_agent.circuits.relay_messages import (
@@ -61,6 +60,7 @@ from agiledart_transport.certificates import check_signature
 from agiledart_transport.circuits import preface, ticket_of
 from agiledart_transport.sealing import seal, unseal
 from tests.keys import HOUR, NOW, Authority, key_of, public_of
+from tests.properties.damage import MESSAGE_PACK, damaged
 
 SECONDS: Final = 1.0
 SOAK_SECONDS: Final = float(os.environ.get("AGILEDART_FUZZ_SECONDS", "600"))
@@ -253,38 +253,12 @@ SAMPLES: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
 }  # fmt: skip
 
 
-@st.composite
-def changed(draw: Any, samples: list[bytes]) -> bytes:
-    """A good one with bytes changed, left out, put in, repeated or swapped for those of another one; or bytes of nothing."""
-    if draw(st.integers(0, 9)) == 0:
-        return bytes(draw(st.binary(max_size=400)))
-    data = bytearray(draw(st.sampled_from(samples)))
-    for _ in range(draw(st.integers(0, 3))):
-        at = draw(st.integers(0, len(data)))
-        match draw(st.integers(0, 5)):
-            case 0:
-                data[at : at + 1] = draw(st.binary(min_size=1, max_size=2))
-            case 1:
-                del data[at : at + draw(st.integers(1, 40))]
-            case 2:
-                data[at:at] = draw(
-                    st.sampled_from([b"\xc0", b"\x90", b"\xdc\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xcf" + b"\xff" * 8])
-                )
-            case 3:
-                data[at:at] = data[: draw(st.integers(0, 60))]
-            case 4:
-                data[at:] = draw(st.sampled_from(samples))[at:]
-            case _:
-                data[at:at] = b"\x91" * draw(st.integers(1, 2_000))
-    return bytes(data)
-
-
 def fuzz(name: str, seconds: float) -> None:
     """Rounds of examples until the time is over."""
     function, samples = SAMPLES[name]
 
     @settings(max_examples=100, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(changed(samples))
+    @given(damaged(samples, MESSAGE_PACK))
     def test(raw: bytes) -> None:
         with contextlib.suppress(*OURS):
             function(raw)

@@ -27,6 +27,7 @@ from agiledart_executor.connectors.codecs.formats import open_decoder
 from agiledart_executor.connectors.codecs.line_block import LineBlock
 from agiledart_executor.connectors.codecs.parsing import RowParser
 from agiledart_executor.connectors.codecs.record_block import RecordBlock
+from tests.properties.damage import TEXT, damaged
 
 SECONDS: Final = 2.0
 SOAK_SECONDS: Final = 600.0
@@ -85,32 +86,6 @@ DECODERS: dict[str, tuple[Callable[[], Decoder], Any, list[bytes]]] = {
 }  # fmt: skip
 
 
-@st.composite
-def damaged(draw: Any, samples: list[bytes]) -> bytes:
-    """A good payload with bytes changed, left out, put in or repeated; or bytes of nothing."""
-    if draw(st.integers(0, 4)) == 0:
-        return bytes(draw(st.binary(max_size=300)))
-    data = bytearray(draw(st.sampled_from(samples)))
-    for _ in range(draw(st.integers(0, 4))):
-        at = draw(st.integers(0, len(data)))
-        match draw(st.integers(0, 4)):
-            case 0:
-                data[at : at + 1] = draw(st.binary(min_size=1, max_size=3))
-            case 1:
-                del data[at : at + draw(st.integers(1, 10))]
-            case 2:
-                data[at:at] = draw(
-                    st.sampled_from(
-                        [b"null", b"1e999", b"-0", b"NaN", b'"', b"[", b"{}", b"\xff", b"\n", b"9" * 19, b"9" * 40]
-                    )
-                )
-            case 3:
-                data[at:at] = data[: draw(st.integers(0, 60))]
-            case _:
-                data[at:at] = b"[" * draw(st.integers(1, 200))
-    return bytes(data)
-
-
 def judge(decoder: Decoder, row_type: Any, payload: bytes) -> None:
     """Rows or one malformed record; each row is what its type says and can travel."""
     malformed: dict[str, int] = {}
@@ -155,7 +130,7 @@ def decoder_test(name: str) -> Callable[..., None]:
     decoder = make()
 
     @_SETTINGS
-    @given(damaged(samples))
+    @given(damaged(samples, TEXT))
     def test(payload: bytes) -> None:
         judge(decoder, row_type, payload)
 
@@ -167,7 +142,8 @@ def lines_test(kind: str) -> Callable[..., None]:
 
     @_SETTINGS
     @given(
-        st.lists(damaged(DECODERS["csv" if "csv" in kind else "json"][2]), min_size=1, max_size=20), st.integers(1, 7)
+        st.lists(damaged(DECODERS["csv" if "csv" in kind else "json"][2], TEXT), min_size=1, max_size=20),
+        st.integers(1, 7),
     )
     def test(lines: list[bytes], at_once: int) -> None:
         data = b"\n".join(line.replace(b"\n", b" ").replace(b"\r", b" ") for line in lines)
