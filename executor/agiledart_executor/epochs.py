@@ -20,9 +20,7 @@ import msgspec
 from agiledart_dataflow.plan.deployment import DOES_NOT_FIT, STEPS, WHOLE, RestoreFrom, SavedAt
 from agiledart_dataflow.plan.losses import EMPTY
 from agiledart_dataflow.plan.stage_plan import Stage
-from agiledart_dataflow.runtime.handover import Left, Successor
 from agiledart_dataflow.runtime.increments import Increments
-from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.state.inheriting import begin_with
 from agiledart_dataflow.state.plain_codec import StateFormatError
 from agiledart_executor.checked import DamagedFile, checked, content_of
@@ -33,17 +31,11 @@ from agiledart_executor.going_back import Resumed
 from agiledart_executor.messages import InstanceName, Prepared, Unprepared
 from agiledart_executor.running_instance import Running
 from agiledart_executor.spool.logged_reader import SYNC_SECONDS, LoggedReader
+from agiledart_executor.taking_over.left_behind import take_over
 from agiledart_kernel.errors import AgileDartError, OperationFailed
 
 END_AGAIN_SECONDS = 2.0
 """Between two tries to save what an instance was at its end."""
-
-
-def successor_of(instance: Instance, before: ElementHeader) -> Successor:
-    """What waits for all those whose keys an instance takes over; `before`: of any of their elements."""
-    after = instance.plan.stages[instance.stage]
-    then = msgspec.structs.replace(after, term=before.term, parallelism=before.parallelism, owners=before.owners)
-    return Successor(then, after, instance.index, instance.take_over)
 
 
 @runtime_checkable
@@ -414,12 +406,12 @@ class Epochs:
             return  # else the beginning: as a new instance is
         name = running.instance_name
         saved = self._saved_of(name.stage, name.index, at)
-        header, blocks = (None, []) if saved is None else self._read(running, saved.digest)
+        header, blocks = (None, []) if saved is None else self.read(running, saved.digest)
         try:
             if header is None and self._begins_empty(running, at):
                 return
             if header is None or header.term != name.term:
-                self._take_over(running, at)
+                take_over(self.read, running, at)
             elif running.source is not None:
                 running.source.restore(blocks[0])
                 if len(blocks) > 1:
@@ -494,7 +486,12 @@ class Epochs:
         else:
             source.reader = Resumed(source.reader, source.lines, time.time_ns)
 
-    def _read(self, running: Running, digest: bytes) -> tuple[ElementHeader, list[bytes]]:
+    def read(self, running: Running, digest: bytes) -> tuple[ElementHeader, list[bytes]]:
+        """An element of an instance's stage, in any of its terms.
+
+        Raises:
+            DamagedElement, OperationFailed: it cannot be read, or is of another run or stage.
+        """
         header, blocks = read_element(self._folder, digest)
         if (header.run, header.stage, header.steps) != (self._run, running.stage, self._steps(running.stage)):
             raise DamagedElement(f"{running.name}: its element is of another run, or of {', '.join(header.steps)}")
@@ -505,7 +502,7 @@ class Epochs:
         found: list[bytes] = []
         before = b""
         for digest in saved.before:
-            header, blocks = self._read(running, digest)
+            header, blocks = self.read(running, digest)
             if header.onto != before:
                 raise DamagedElement(f"{running.name}: an element of its chain rests on another one")
             found.append(blocks[0])
@@ -517,36 +514,8 @@ class Epochs:
     def _begins_empty(self, running: Running, at: RestoreFrom) -> bool:
         """Whether its state was lost and its topology lets it go on with none, so that nobody names an element of it."""
         stage = self._stage(running)
-        elements = [self._read(running, one.digest)[0] for one in at.elements if one.stage == running.stage]
+        elements = [self.read(running, one.digest)[0] for one in at.elements if one.stage == running.stage]
         return stage.if_lost == EMPTY and all(header.term == stage.term for header in elements)
-
-    def _take_over(self, running: Running, at: RestoreFrom) -> None:
-        """The stage took a new term with that epoch: its element is part of those that the instances of the term before saved."""
-        parts = [(one.index, self._read(running, one.digest)) for one in at.elements if one.stage == running.stage]
-        if running.instance is None or not parts:
-            raise OperationFailed(f"nobody says what it was at epoch {at.epoch}")
-        if any(header.onto for _, (header, _) in parts):
-            raise DamagedElement(f"{running.name}: what it takes over says only what has changed")
-        successor = successor_of(running.instance, parts[0][1][0])
-        for index, (_, blocks) in parts:
-            successor.hand(running.instance.left_in(index, blocks[0]))
-        if not successor.has_begun:
-            raise OperationFailed("not all whose keys it takes over have an element here")
-
-    def left_by(self, running: Running, digest: bytes) -> tuple[ElementHeader, Left]:
-        """What an instance of the term before left to one that waits.
-
-        Raises:
-            DamagedElement, OperationFailed: it cannot be read.
-        """
-        assert running.instance is not None  # sources never change
-        header, blocks = self._read(running, digest)
-        if header.onto:
-            raise DamagedElement(f"{running.name}: what was handed over says only what has changed")
-        try:
-            return header, running.instance.left_in(header.index, blocks[0])
-        except (msgspec.MsgspecError, IndexError) as error:
-            raise DamagedElement(f"{running.name}: what was handed over does not fit: {error}") from None
 
     def close(self) -> None:
         """What is being written is let go: an epoch that was not prepared was not committed either."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agiledart_dataflow.plan.deployment import RestoreFrom
+from agiledart_dataflow.plan.deployment import RestoreFrom, SavedAt
 from agiledart_executor.connectors.credentials import Entrusted
 from agiledart_executor.user_code.bounds import Bounds
 from agiledart_kernel.machine import Message
@@ -101,13 +101,24 @@ class Handed(Message, frozen=True, gc=False, tag=132):
 
     Args:
         after: name of the plan behind the barrier.
-        digest: of the element.
+        digest: of the element; `before`: of those that it rests on, a whole one first.
     """
 
     epoch: int
     origin: InstanceName
     after: bytes
     digest: bytes
+    before: tuple[bytes, ...] = ()
+
+
+class BuildAhead(Message, frozen=True, gc=False, tag=134):
+    """Committed elements of instances of the term before lie on this node's disk: who waits for their groups builds them now.
+    Answered by `Launched` or `LaunchFailed`.
+    """
+
+    request: int
+    plan_name: bytes
+    elements: tuple[SavedAt, ...]
 
 
 class Link(Message, frozen=True, gc=False, tag=107):
@@ -393,6 +404,7 @@ AgentMessage = (
     | OpenTerm
     | DropTerm
     | Handed
+    | BuildAhead
 )
 ExecutorMessage = (
     Launched

@@ -2,24 +2,26 @@
 
     prepared     instances of the next term wait; links and channels of their plan are open, and carry nothing
     the barrier  senders and receivers change over by themselves (`Instance`, `InstanceHost`)
+    built ahead  what they will take over from other processes, as far as it is committed
     handed over  by reference from an instance beside them, else as an element on this disk: instances that have all begin
     let go       what waited is closed, as if nobody had asked
 
 Source: scaling specification, section 8.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_dataflow.plan.deployment import DeploymentPart, SavedAt
 from agiledart_dataflow.plan.stage_plan import StagePlan, member
 from agiledart_dataflow.runtime.handover import ChangeFailed, Left, Successor
 from agiledart_dataflow.runtime.program import Program
-from agiledart_executor.epochs import Epochs, successor_of
+from agiledart_executor.epochs import Epochs
 from agiledart_executor.host import InstanceHost
-from agiledart_executor.messages import Handed
+from agiledart_executor.messages import BuildAhead, Handed
 from agiledart_executor.running_instance import InputEnd, Running
+from agiledart_executor.taking_over.building_ahead import BuildingAhead
+from agiledart_executor.taking_over.left_behind import successor_of
 from agiledart_kernel.errors import AgileDartError
 from agiledart_kernel.node_id import NodeId
 
@@ -32,6 +34,17 @@ class _Term:
     waiting: dict[tuple[int, int], tuple[Running, Successor | None]] = field(default_factory=dict)
     inputs: list[tuple[Running, tuple[int, int]]] = field(default_factory=list)
     outputs: list[tuple[Running, tuple[int, int]]] = field(default_factory=list)
+    ahead: dict[tuple[int, int], BuildingAhead] = field(default_factory=dict)
+
+    def building(self, key: tuple[int, int], epochs: Epochs) -> BuildingAhead:
+        """What one that waits has built."""
+        return self.ahead.setdefault(key, BuildingAhead(self.waiting[key][0], epochs.read))
+
+    def end_building(self, key: tuple[int, int]) -> None:
+        """It has begun, or never will."""
+        building = self.ahead.pop(key, None)
+        if building is not None:
+            building.is_over = True
 
 
 class NextTerms:
@@ -125,6 +138,7 @@ class NextTerms:
                 output.close()
                 running.take_outputs()
         for key, (running, _) in term.waiting.items():
+            term.end_building(key)
             self._host.running.pop(key, None)
             running.close()
 
@@ -154,19 +168,45 @@ class NextTerms:
                 continue
             if successor is not None and not successor.misses(message.origin.index):
                 continue
+            saved = SavedAt(key[0], message.origin.index, message.digest, message.before)
             try:
-                header, left = await asyncio.to_thread(epochs.left_by, running, message.digest)
+                header, left = await term.building(key, epochs).handed(saved)
             except AgileDartError as error:
                 self._fails(running, str(error))
                 continue
-            if key not in term.waiting:
-                continue  # it has begun meanwhile
+            if key not in term.waiting or term is not self._terms.get(message.after):
+                continue  # it has begun meanwhile, or never will
             running, successor = term.waiting[key]
             assert running.instance is not None  # as above
             if successor is None:
                 successor = successor_of(running.instance, header)
                 term.waiting[key] = running, successor
             self._hand(term, key, successor, left, message.epoch)
+
+    async def build_ahead(self, message: BuildAhead, epochs: Epochs) -> None:
+        """Have those that wait for a plan build what others have saved of what they will take over.
+
+        Raises:
+            AgileDartError: it cannot be read, or does not fit.
+        """
+        term = self._terms.get(message.plan_name)
+        for key in () if term is None else tuple(term.waiting):
+            if term is not None and key in term.waiting:
+                mine = [one for one in message.elements if one.stage == key[0] and not self._is_beside(term, key, one)]
+                await term.building(key, epochs).build(mine)
+
+    def _is_beside(self, term: _Term, key: tuple[int, int], saved: SavedAt) -> bool:
+        """Whether one that has saved an element is in this process: what it leaves is taken over as it is."""
+        instance = term.waiting[key][0].instance
+        assert instance is not None  # sources never change
+        return any(
+            running.stage == saved.stage
+            and running.instance is not None
+            and running.instance is not instance
+            and running.instance.index == saved.index
+            and running.instance.plan.stages[saved.stage].term != instance.plan.stages[saved.stage].term
+            for running in self._host.running.values()
+        )
 
     def _hand(self, term: _Term, key: tuple[int, int], successor: Successor, left: Left, epoch: int) -> None:
         running, _ = term.waiting[key]
@@ -177,6 +217,7 @@ class NextTerms:
             return
         if begins:
             del term.waiting[key]
+            term.end_building(key)
             running.has_begun = True
             running.barrier = running.wanted = epoch
             self._host.let_in(running)

@@ -38,6 +38,7 @@ from agiledart_executor.messages import (
     AgentMessage,
     BeginEpoch,
     Bound,
+    BuildAhead,
     CommitEpoch,
     Configure,
     DropTerm,
@@ -158,7 +159,7 @@ class Worker:
                 self._host.start_reading()
             case EndInput():
                 self._host.end_input()
-            case BeginEpoch() | CommitEpoch() | SyncLogs() | OpenTerm() | DropTerm() | Handed():
+            case BeginEpoch() | CommitEpoch() | SyncLogs() | OpenTerm() | DropTerm() | Handed() | BuildAhead():
                 self._take_of_epochs(message)
             case Verdict():
                 self._judge.answered(message)
@@ -175,7 +176,9 @@ class Worker:
             case Configure():
                 raise RemoteProtocolError("form", "configured twice")
 
-    def _take_of_epochs(self, message: BeginEpoch | CommitEpoch | SyncLogs | OpenTerm | DropTerm | Handed) -> None:
+    def _take_of_epochs(
+        self, message: BeginEpoch | CommitEpoch | SyncLogs | OpenTerm | DropTerm | Handed | BuildAhead
+    ) -> None:
         """Of epochs, and of the changes that they carry."""
         match message:
             case BeginEpoch():
@@ -191,6 +194,8 @@ class Worker:
             case Handed():
                 if self._epochs is not None:
                     self._spawn(self._terms.handed(message, self._epochs))
+            case BuildAhead():
+                self._spawn(self._build_ahead(message))
 
     def _begin_epoch(self, begin: BeginEpoch) -> None:
         """Nothing when it was asked for by somebody who takes the plan for another one, or of whose plan nobody has told."""
@@ -437,6 +442,15 @@ class Worker:
                     running.outputs[edge, target] = await self._output(part, running, edge, target, where)
                     self._terms.opened(message.plan_name, running, (edge, target))
                 self._terms.ready(message.plan_name)
+        except BaseException as error:  # noqa: BLE001  as in `_launch`
+            self.tell(LaunchFailed(message.request, _message(_in_words(error))))
+            return
+        self.tell(Launched(message.request, ""))
+
+    async def _build_ahead(self, message: BuildAhead) -> None:
+        try:
+            if self._epochs is not None:
+                await self._terms.build_ahead(message, self._epochs)
         except BaseException as error:  # noqa: BLE001  as in `_launch`
             self.tell(LaunchFailed(message.request, _message(_in_words(error))))
             return

@@ -50,10 +50,12 @@ from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello, decode_hello
 from agiledart_kernel.grants import Grant
+from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.orders import order_giver, read_order
 from agiledart_node.wire.effects import (
+    BuildAhead,
     CheckCode,
     CommitLogs,
     CountEpoch,
@@ -183,6 +185,7 @@ class ExecutorDesk:
         driver.on(ReadyTerm, lambda e: self._begin_to_start(pool, e))
         driver.on(OpenTerm, lambda e: self._spawn(self._open_term(pool, e)))
         driver.on(HandOver, lambda e: self._hand_over(pool, e))
+        driver.on(BuildAhead, lambda e: self._spawn(self._build_ahead(pool, e)))
         driver.on(LetTermGo, lambda e: pool.drop_term(e.application, e.version, e.plan_name))
         driver.on(CountEpoch, lambda e: pool.commit_epoch(e.application, e.version, e.epoch))
         driver.on(CommitLogs, lambda e: self._spawn(self._commit_logs(pool, e)))
@@ -303,8 +306,17 @@ class ExecutorDesk:
     @staticmethod
     def _hand_over(pool: ExecutorPool, effect: HandOver) -> None:
         origin = InstanceName(effect.stage, effect.index, effect.term)
-        told = Handed(effect.epoch, origin, effect.plan_name, effect.digest)
+        told = Handed(effect.epoch, origin, effect.plan_name, effect.digest, effect.before)
         pool.hand_over(effect.application, effect.version, told)
+
+    async def _build_ahead(self, pool: ExecutorPool, effect: BuildAhead) -> None:
+        about = (effect.application, effect.version, effect.plan_name, effect.elements)
+        try:
+            await pool.build_ahead(*about, effect.patience_ns / SECOND)
+        except (LaunchError, AgileDartError, OSError) as error:
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+            return
+        self._feed(Completed(effect.request, None))
 
     async def _open_term(self, pool: ExecutorPool, effect: OpenTerm) -> None:
         part, _ = await self._titles.with_owners(effect.part)  # they are known from when it was made ready

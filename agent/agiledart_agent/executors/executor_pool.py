@@ -26,13 +26,14 @@ import msgspec
 
 from agiledart_agent.executors.bare_process import LaunchError, Spare, start_bare
 from agiledart_agent.executors.executor_watch import ExecutorWatch
-from agiledart_dataflow.plan.deployment import RestoreFrom
+from agiledart_dataflow.plan.deployment import RestoreFrom, SavedAt
 from agiledart_executor.connectors.credentials import Entrusted
 from agiledart_executor.messages import (
     AgentMessage,
     AskWay,
     BeginEpoch,
     Bound,
+    BuildAhead,
     CommitEpoch,
     Configure,
     DropTerm,
@@ -292,6 +293,15 @@ class ExecutorPool:
             *(self._asked(one, lambda request: OpenTerm(request, part, plan_name, addresses)) for one in executors)
         )
 
+    async def build_ahead(
+        self, application: str, version: int, plan_name: bytes, elements: tuple[SavedAt, ...], seconds: float
+    ) -> None:
+        """Have instances that wait for a plan build what others have saved. Raises `LaunchError`."""
+        executors = [one for one in self._of(application, version) if plan_name in one.waiting]
+        await asyncio.gather(
+            *(self._asked(one, lambda request: BuildAhead(request, plan_name, elements), seconds) for one in executors)
+        )
+
     def hand_over(self, application: str, version: int, handed: Handed) -> None:
         """What an instance elsewhere left lies on this disk."""
         for executor in self._of(application, version):
@@ -317,7 +327,10 @@ class ExecutorPool:
         await asyncio.gather(*(self._asked(one, SyncLogs) for one in self._of(application, version)))
 
     async def _asked(
-        self, executor: ExecutorProcess, message: Callable[[int], Launch | Link | SyncLogs | OpenTerm]
+        self,
+        executor: ExecutorProcess,
+        message: Callable[[int], Launch | Link | SyncLogs | OpenTerm | BuildAhead],
+        seconds: float = LAUNCH_SECONDS,
     ) -> str:
         """Send something that loads or links, and wait for the answer. Raises `LaunchError`."""
         executor.requests += 1
@@ -327,11 +340,11 @@ class ExecutorPool:
         executor.launches[request] = answer
         executor.send(message(request))
         try:
-            return await asyncio.wait_for(answer, LAUNCH_SECONDS)
+            return await asyncio.wait_for(answer, seconds)
         except TimeoutError:
             place = await executor.watch.ask()
             where = f"; it is at {place}" if place else ""
-            raise LaunchError(f"user code did not start within {LAUNCH_SECONDS:.0f} s{where}") from None
+            raise LaunchError(f"user code did not start within {seconds:.0f} s{where}") from None
         finally:
             executor.launches.pop(request, None)
 

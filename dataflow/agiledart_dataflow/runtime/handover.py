@@ -133,7 +133,7 @@ class Joining:
                 for group, data in one.state.groups:
                     if self._owns(group):
                         state.restore_group(group, data)
-            else:
+            elif one.state is not state:  # else it was built here beforehand
                 for group in one.state.groups():
                     if self._owns(group):
                         move_group(one.state, state, group)

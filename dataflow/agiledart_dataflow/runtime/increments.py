@@ -53,14 +53,16 @@ class Increments:
         self._open: dict[int, _Link] = {}
         self._base: tuple[int, _Link] | None = None
 
-    def at(self, barrier: int) -> Saved | Increment:
-        """The state as of a barrier, for an element whose `onto` says what it rests on."""
+    def at(self, barrier: int, *, is_last: bool = False) -> Saved | Increment:
+        """The state as of a barrier, for an element whose `onto` says what it rests on. `is_last`: it is what an instance hands
+        over, so an increment pays as long as it is smaller than all of it: who takes over has built what it rests on.
+        """
         noted = self._state.noted()
         if noted is None:
             self._forget()  # nobody knows what has changed since
         else:
             self._lists[barrier] = noted
-        made = self._increment(barrier)
+        made = self._increment(barrier, is_last=is_last)
         if made is not None:
             return made
         state = saved(self._state)
@@ -91,7 +93,7 @@ class Increments:
         """Changes are known no more: what rests on an element so far, also where its commit is still to come, would lack them."""
         self._base, self._lists, self._open = None, {}, {}
 
-    def _increment(self, barrier: int) -> Increment | None:
+    def _increment(self, barrier: int, *, is_last: bool) -> Increment | None:
         """What has changed since the base, where there is one and it pays."""
         if self._base is None:
             return None
@@ -102,11 +104,12 @@ class Increments:
         if len(keys) > MAX_NOTED + 2 * base.whole:  # a byte is the least that a key takes
             self._forget()
             return None
-        if base.whole < self._least or base.links >= MAX_LINKS or barrier - since > MAX_SINCE:
+        is_due = base.links >= MAX_LINKS or barrier - since > MAX_SINCE
+        if base.whole < self._least or (is_due and not is_last):
             return None
         changes = self._state.changes(keys)
         size = base.changed + _size(changes)
-        if size > WORTH * base.whole:
+        if (_size(changes) > base.whole) if is_last else (size > WORTH * base.whole):
             return None
         self._open[barrier] = _Link(base.digest, base.links + 1, base.whole, size)
         return Increment(changes, self._state.snapshot_rest())

@@ -543,10 +543,10 @@ class Instance:
         return b"" if self.increments is None else self.increments.onto(barrier)
 
     def _element(self, barrier: int, parts: Left, *, is_last: bool) -> bytes:
-        """What a barrier's element says. What is handed over is whole: who takes it parts it in another way."""
-        if self.increments is None or is_last:
+        """What a barrier's element says. `is_last`: it is what the instance hands over."""
+        if self.increments is None:
             return _encoded(parts)
-        return _encoded(parts, self.increments.at(barrier))
+        return _encoded(parts, self.increments.at(barrier, is_last=is_last))
 
     def _parts_of_snapshot(self, barrier: int) -> Left:
         counts = [msgspec.structs.replace(one) for one in self._counts.values()]
@@ -566,7 +566,7 @@ class Instance:
         assert isinstance(before.state, Saved)
         last, rest, changes = before, before.state.rest, []
         for raw in increments:
-            last, increment = self._increment_in(raw)
+            last, increment = self.left_with(self.index, raw)
             rest = increment.rest
             changes.append(increment.changes)
         self._enter(last.entered)
@@ -582,9 +582,14 @@ class Instance:
         """What was restored is another run's: barriers are counted from the first one on."""
         self._inbox.count_anew()
 
-    def _increment_in(self, raw: bytes) -> tuple[Left, Increment]:
+    def left_with(self, index: int, raw: bytes) -> tuple[Left, Increment]:
+        """As `left_in`, of an element that says what has changed in the state: that is told beside what was left."""
         entered, increment, sent, mark, counts = self._decoded(raw, Increment)
-        return Left(self.index, entered, NO_STATE, sent, mark, counts), increment
+        return Left(index, entered, NO_STATE, sent, mark, counts), increment
+
+    def another_state(self) -> State:
+        """One of the same step, of which nothing is remembered yet."""
+        return self._program.operator(self.stage) or NO_STATE
 
     def left_in(self, index: int, snapshot: bytes) -> Left:
         """What an instance of this stage left behind that was saved at its last barrier. Raises as `restore`.

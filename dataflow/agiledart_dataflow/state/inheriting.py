@@ -31,6 +31,11 @@ def saved_in(snapshot: bytes) -> Saved:
     return _STATE.decode(snapshot)[1]
 
 
+def increment_in(snapshot: bytes) -> Increment:
+    """What has changed in the state, in a snapshot that rests on another. Raises msgspec.MsgspecError."""
+    return _INCREMENT.decode(snapshot)[1]
+
+
 def rows_waiting(snapshot: bytes) -> int:
     """Rows that wait in a snapshot of an instance to be taken in order. Raises msgspec.MsgspecError."""
     entered = _PARTS.decode(snapshot)[0]
@@ -56,7 +61,7 @@ def begin_with(state: State, owners: Owners, index: int, chains: Sequence[Sequen
     rests: list[bytes] = []
     for chain in chains:  # one after the other: an increment means the state of its own instance
         whole = saved_in(chain[0])
-        increments = [_INCREMENT.decode(raw)[1] for raw in chain[1:]]
+        increments = [increment_in(raw) for raw in chain[1:]]
         rests.append(increments[-1].rest if increments else whole.rest)
         put_back(state, Saved(whole.groups, rests[-1]))
         for increment in increments:

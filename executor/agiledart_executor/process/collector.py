@@ -31,3 +31,18 @@ def collecting_rarely() -> Iterator[None]:
     finally:
         if rarer and gc.get_threshold()[0] == YOUNG_OBJECTS:  # else user code has changed its mind meanwhile
             gc.set_threshold(*before)
+
+
+@contextmanager
+def collecting_nothing() -> Iterator[None]:
+    """For as long as many objects are built that stay: the collector would look at all of them again and again, and later ones are
+    not looked at either.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:  # else user code, or somebody who builds, too, wants it so
+            gc.enable()

@@ -210,11 +210,9 @@ class TakingTerms:
     async def _taken_over(self, effect: asked.TakeOver) -> None:
         await self._have(effect)
         party, run = effect.saved.party, effect.run
-        element = effect.saved.chain[-1]
-        stage, index = copy_of(party)
-        self._desk.emit(
-            HandOver(run.app, run.version, effect.epoch, stage, index, party.term, effect.digest, element.digest)
-        )
+        *before, last = [element.digest for element in effect.saved.chain]
+        about = (run.app, run.version, effect.epoch, *copy_of(party), party.term)
+        self._desk.emit(HandOver(*about, effect.digest, last, tuple(before)))
 
     def drop(self, effect: asked.DropTerm) -> None:
         """It will not come."""

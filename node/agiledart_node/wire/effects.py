@@ -6,7 +6,7 @@ own, another space than the numbers of `Asked`. All others are done and forgotte
 
 from typing import Any
 
-from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress, RestoreFrom
+from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress, RestoreFrom, SavedAt
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 
@@ -129,7 +129,11 @@ class OpenTerm(Effect, frozen=True, gc=False):
 
 
 class HandOver(Effect, frozen=True, gc=False):
-    """The element that an old instance left at a change's barrier lies on this node's disk: for whoever waits for its groups."""
+    """The element that an old instance left at a change's barrier lies on this node's disk: for whoever waits for its groups.
+
+    Args:
+        before: digests of those that it rests on, a whole one first.
+    """
 
     application: str
     version: int
@@ -139,6 +143,24 @@ class HandOver(Effect, frozen=True, gc=False):
     term: int
     plan_name: bytes
     digest: bytes
+    before: tuple[bytes, ...] = ()
+
+
+class BuildAhead(Effect, frozen=True, gc=False):
+    """Committed elements of old instances lie on this node's disk: who waits for their groups builds them, beside what runs.
+    Answered by `Completed` or `Failed`.
+
+    Args:
+        elements: each with those that it rests on.
+        patience_ns: in which it has to be done.
+    """
+
+    request: int
+    application: str
+    version: int
+    plan_name: bytes
+    elements: tuple[SavedAt, ...]
+    patience_ns: int
 
 
 class LetTermGo(Effect, frozen=True, gc=False):
