@@ -52,16 +52,16 @@ def fill_loop(
         again = "; ".join(f"s.append(v{number})" for number in range(kept))
         loop.append(f"{each}if k in pane: s = pane[k]; {again}")
         loop.append(f"{each}else: {first}pane[k] = [{', '.join(f'v{number}' for number in range(kept))}]")
+    elif kept == 0 and positions:
+        loop.append(f"{each}if k in pane: pane[k] += 1")
+        loop.append(f"{each}else: firsts[k] = p; pane[k] = 1")
+    elif kept == 0:
+        loop.append(f"{each}pane[k] += 1")
     else:
         if positions:
             loop.append(f"{each}if k not in pane: firsts[k] = p")
-        if kept == 0:
-            loop.append(f"{each}pane[k] += 1")
-        else:
-            made = (
-                "add(pane[k] if k in pane else create(), row)" if checks is None else "made" if single else "next(made)"
-            )
-            loop.append(f"{each}pane[k] = {made}")
+        made = "add(pane[k] if k in pane else create(), row)" if checks is None else "made" if single else "next(made)"
+        loop.append(f"{each}pane[k] = {made}")
     current = ("pane, firsts" if positions else "pane") if single else "panes"
     values = "".join(f"value{number}, " for number in range(kept or 0))
     parameters = f"key_of, add, create, {values}{''.join(f'{name}, ' for name in names.values)}"

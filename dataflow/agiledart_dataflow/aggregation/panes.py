@@ -8,9 +8,9 @@ closes all panes. What `max_out_of_order` allows was sorted at the source.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from math import gcd
-from operator import itemgetter
+from operator import lt
 from typing import Any, Final
 
 from agiledart_dataflow.aggregation.aggregators import Aggregator
@@ -172,18 +172,24 @@ class PaneWindow(StateInStore[OpenWindows]):
             out += [new(Pane, (key, start, end, value_of(key, state))) for key, state in pane.items()]
             at += [end] * len(pane)
             return
-        for place, key in self._placed(end, firsts):
-            out.append(new(Pane, (key, start, end, value_of(key, pane[key]))))
-            at.append(place)
+        places, keys = self._placed(end, firsts)
+        out += [new(Pane, (key, start, end, value_of(key, pane[key]))) for key in keys]
+        at += places
 
-    def _placed(self, end: int, firsts: dict[Any, Position]) -> list[tuple[Position, Any]]:
-        """Where the panes of the window that ends then stand, in order, with their keys: each behind the first of its rows.
+    def _placed(self, end: int, firsts: dict[Any, Position]) -> tuple[list[Position], list[Any]]:
+        """Where the panes of the window that ends then stand, in order, and their keys: each behind the first of its rows.
 
         A row that several windows hold is the first of several panes. Their ends tell these apart also behind a step that
         gives them other times and other keys.
         """
-        which = (end,) if self._hops else ()
-        return sorted((((end, EXPIRY, *first[2:], *which), key) for key, first in firsts.items()), key=itemgetter(0))
+        head, keys = (end, EXPIRY), list(firsts)
+        places = [head + first[2:] for first in firsts.values()]
+        if self._hops:
+            places = [(*place, end) for place in places]
+        if not all(map(lt, places, islice(places, 1, None))):  # there are rows of several sources
+            order = sorted(range(len(places)), key=places.__getitem__)
+            places, keys = [places[i] for i in order], [keys[i] for i in order]
+        return places, keys
 
     def _close_up_to(self, mark: Position, out: list[Any], at: list[Any]) -> None:
         """Close what a mark covers of the window that ends at its time.
@@ -193,7 +199,7 @@ class PaneWindow(StateInStore[OpenWindows]):
         """
         end = mark[0]
         pane, firsts, before = self._panes[end], self._firsts[end], self._before.get(end, {})
-        later = {key: firsts[key] for place, key in self._placed(end, firsts) if place > mark}
+        later = {key: firsts[key] for place, key in zip(*self._placed(end, firsts), strict=True) if place > mark}
         if len(later) < len(firsts):
             for key in later:
                 del firsts[key]
@@ -214,7 +220,7 @@ class PaneWindow(StateInStore[OpenWindows]):
         start = end - self._window.size_ms
         entries: list[tuple[Any, Any]] = [(end, key) for key in pane]
         if self._positions:
-            entries = self._placed(end, firsts)
+            entries = list(zip(*self._placed(end, firsts), strict=True))
         for at, key in entries:
             try:
                 made = Pane(key, start, end, value_of(key, pane[key]))

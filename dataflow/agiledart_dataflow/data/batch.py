@@ -40,6 +40,7 @@ class Batch(msgspec.Struct, gc=False):
         barrier: number of a checkpoint that passes here; 0: none. A barrier has no rows.
         converted: the rows in the other form, once somebody has asked for it.
         change: of a barrier: the name of the plan that holds behind it, where it is another one.
+        ascends: an instance of this process has made it, out of what was in order: whoever merges it need not look once more.
     """
 
     held: Any
@@ -48,6 +49,7 @@ class Batch(msgspec.Struct, gc=False):
     barrier: int = 0
     converted: Any = None
     change: bytes = b""
+    ascends: bool = False
 
     def __len__(self) -> int:
         return len(self.held)

@@ -99,7 +99,7 @@ class Merge:
         if channel is None:
             raise LocalProtocolError(f"edge {edge} from instance {source} does not enter here")
         rows, positions, mark = batch.rows, listed(batch.order) or [], batch.mark
-        self._check(edge, channel.mark, positions, mark)
+        self._check(edge, channel.mark, positions, mark, ascends=batch.ascends)
         channel.mark = mark
         self._offered = True
         if channel.padding:
@@ -168,13 +168,13 @@ class Merge:
             self.barriers.append(self._alignment.complete)
 
     @staticmethod
-    def _check(edge: int, before: Position, positions: list[Position], mark: Position) -> None:
+    def _check(edge: int, before: Position, positions: list[Position], mark: Position, *, ascends: bool) -> None:
         if mark < before:
             raise RemoteProtocolError("position", f"mark {mark} after {before} on edge {edge}")
         if positions:
             if positions[0] <= before:
                 raise RemoteProtocolError("position", f"a record at {positions[0]} after mark {before} on edge {edge}")
-            if positions[-1] > mark or not all(map(lt, positions, positions[1:])):
+            if positions[-1] > mark or not (ascends or all(map(lt, positions, positions[1:]))):
                 raise RemoteProtocolError("position", f"records out of order before mark {mark} on edge {edge}")
 
     def take(self, limit: int) -> tuple[Held, Order, Position]:

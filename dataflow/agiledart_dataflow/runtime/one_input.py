@@ -52,10 +52,9 @@ class OneInput(Merge):
             positions = []
             batch = Batch(held, positions, mark)
         if type(positions) is list:
-            self._check(edge, only.mark, positions, mark)
-        elif is_strictly_ascending(positions):
-            ends = [place(positions, 0), place(positions, -1)]
-            self._check(edge, only.mark, ends if len(positions) > 1 else ends[:1], mark)
+            self._check(edge, only.mark, positions, mark, ascends=batch.ascends)
+        elif batch.ascends or is_strictly_ascending(positions):
+            self._check(edge, only.mark, [place(positions, 0), place(positions, -1)], mark, ascends=True)
         else:
             raise RemoteProtocolError("position", f"records out of order on edge {edge}")
         only.mark = mark
@@ -84,7 +83,7 @@ class OneInput(Merge):
             or type(positions) is not list
             or positions[0] <= only.mark
             or positions[-1] > mark
-            or (len(positions) > 1 and not all(map(lt, positions, positions[1:])))
+            or not (batch.ascends or all(map(lt, positions, positions[1:])))
         ):
             return False
         only.rows += len(positions)

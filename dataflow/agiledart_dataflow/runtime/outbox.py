@@ -63,18 +63,18 @@ class _Route:
         if len(targets) == 1 or not count:
             for target in targets:
                 self.sent[target] += count
-                emit(number, target, Batch(held, order, mark))
+                emit(number, target, _made(held, order, mark))
             return
         if self.edge.partitioning == "broadcast":
             for target in targets:
                 self.sent[target] += count
-                emit(number, target, Batch(held, order, mark))
+                emit(number, target, _made(held, order, mark))
             return
         if self.router is None and has_positions(order):
             parts = split_in_turn(as_rows(held), listed(order), self.owners, len(targets))
             for target, (rows, positions) in enumerate(parts, targets.start):
                 self.sent[target] += len(rows)
-                emit(number, target, Batch(rows, positions, mark))
+                emit(number, target, _made(rows, positions, mark))
             return
         if self.router is None:
             # A whole batch to one instance, the mark to all: rows of one batch stay together.
@@ -98,12 +98,17 @@ class _Route:
             )
         for target, (part, part_order) in enumerate(shares, targets.start):
             self.sent[target] += len(part)
-            emit(number, target, Batch(part, part_order, mark))
+            emit(number, target, _made(part, part_order, mark))
 
     def send_waiting(self, mark: Position, emit: Emit) -> None:
         """What a side output has collected, with the mark."""
         (rows, order), self.waiting = self.waiting, ([], [])
         self.send(rows, order if rows and order[0] is not None else None, mark, emit)
+
+
+def _made(held: Held, order: Order, mark: Position) -> Batch:
+    """A batch of what an instance makes: of rows in order it makes rows in order."""
+    return Batch(held, order, mark, 0, None, b"", True)
 
 
 def or_nothing(key_of: KeyFunction, router: KeyRouter) -> KeyFunction:
@@ -212,7 +217,7 @@ class Outbox:
         only = self._only
         if only is not None:  # the usual case, without a loop
             self._only_sent += len(held)
-            emit(only, self._only_target, Batch(held, order, mark))
+            emit(only, self._only_target, Batch(held, order, mark, 0, None, b"", True))  # `_made` without the call
             return
         for route in self._routes:
             route.send(held, order, mark, emit)

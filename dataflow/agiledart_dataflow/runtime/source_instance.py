@@ -193,7 +193,7 @@ class SourceInstance:
             waits = read_nothing and not self._clock.due and not self._clock.passes_by_itself
             return Polled(None, wait, self.finished, self._fileno() if waits else None)
         self._mark, self._tells_again = mark, False
-        return Polled(Batch(held, order, mark), wait, self.finished)
+        return Polled(Batch(held, order, mark, 0, None, b"", True), wait, self.finished)
 
     def _at_once(self, reading: Reading, max_rows: int, now_ns: int) -> Polled | None:
         """The usual reading of a plain source, with as little to do as possible; None for any other."""
@@ -209,8 +209,8 @@ class SourceInstance:
         self._counts.records += count
         self._mark = mark = (last_ms, RECORD, self._number, self._sequence - 1, END)
         if reading.drained and (number := self._fileno()) is not None:
-            return Polled(Batch(rows, order, mark), now_ns + IDLE_NS, False, number)
-        return Polled(Batch(rows, order, mark), None, False)
+            return Polled(Batch(rows, order, mark, 0, None, b"", True), now_ns + IDLE_NS, False, number)
+        return Polled(Batch(rows, order, mark, 0, None, b"", True), None, False)
 
     def _arrived(
         self, now_ns: int, wall_ns: int, max_rows: int, reading: Reading | None = None

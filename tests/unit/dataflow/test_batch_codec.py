@@ -50,6 +50,15 @@ def test_a_batch_comes_back_as_it_was_in_its_form(carries: Carries, columns: boo
     assert (len(empty), empty.mark) == (0, MARK)
 
 
+@pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
+def test_what_comes_over_a_wire_is_not_taken_for_looked_at(columns: bool) -> None:
+    codec = BatchCodec(Place, "positions")
+    held: Any = Columns.from_rows(ROWS, Place) if columns else ROWS
+    sent = Batch(held, given_order("positions", columns=columns), MARK, ascends=True)
+    assert not codec.decode(codec.encode(sent)).ascends
+    assert not any(piece.ascends for piece in sent.pieces(20))
+
+
 @pytest.mark.parametrize("carries", ["rows", "times", "positions"])
 def test_what_the_edge_does_not_carry_is_refused(carries: Carries) -> None:
     for other in ORDERS:

@@ -5,6 +5,7 @@ import pytest
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.position import END, START, Position, covering, final_mark
 from agiledart_dataflow.runtime.merge import Merge
+from agiledart_dataflow.runtime.one_input import OneInput, merge_of
 from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
 
 LEFT, RIGHT = (0, 0), (0, 1)
@@ -142,3 +143,30 @@ def test_what_comes_before_the_barrier_of_a_change_counts_as_taken_at_once_and_w
     both.offer(*RIGHT, batch(at(5)))
     assert len(both.take(10)[0]) == 4
     assert both.consumed(*LEFT) == 4
+
+
+class Compared(tuple[int, ...]):
+    """A position that counts how often it is compared."""
+
+    __slots__ = ()
+    times = 0
+
+    def __lt__(self, other: tuple[int, ...]) -> bool:
+        Compared.times += 1
+        return tuple.__lt__(self, other)
+
+
+@pytest.mark.parametrize("ascends", [True, False])
+def test_what_an_instance_beside_it_has_made_is_not_looked_at_row_by_row(ascends: bool) -> None:
+    def given(first: int) -> Batch:
+        positions: list[Position] = [Compared(at(1, number)) for number in range(first, first + 100)]
+        return Batch(list(range(100)), positions, at(1, first + 99), ascends=ascends)
+
+    one = merge_of([((0, 0), ())])
+    assert isinstance(one, OneInput)
+    for take in (Merge([((0, 0), ())]).offer, one.offer, one.passes):
+        Compared.times = 0
+        if take == one.passes:
+            one.take(1_000)
+        take(0, 0, given(100 if take == one.passes else 0))
+        assert (Compared.times >= 99) is not ascends
