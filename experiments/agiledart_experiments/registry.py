@@ -218,6 +218,16 @@ EXPERIMENTS = {
             room=SCALING,
         ),
         Experiment(
+            "scaling-timeline",
+            "How soon is a stage stable that gets more than it can take, and what becomes of its score?",
+            "AgileDART, fig. 12",
+            x="second",
+            y=("score", "instances"),
+            unit="score, instances",
+            series=("job", "timeline"),
+            room=SCALING,
+        ),
+        Experiment(
             "fragments",
             "How long does a state take to come back from its fragments, by their number?",
             "AgileDART, fig. 11c",

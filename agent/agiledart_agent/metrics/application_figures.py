@@ -5,8 +5,9 @@ that a counter never goes back while the agent lives. Everything is bounded: the
 their own, later ones share `other`, as do operators and reasons beyond their numbers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from agiledart_agent.metrics.route_figures import RouteCounts, success_by_path
@@ -251,11 +252,16 @@ class ApplicationFigures:
     def __init__(self) -> None:
         self._applications: dict[str, Application] = {}
         self._closed: dict[str, int] = {}
+        self._led: frozenset[str] = frozenset()
 
     def label(self, name: str) -> str:
-        """The label's value for an application."""
+        """The label's value for an application: its name where it has run here, or is coordinated here now."""
         short = name[:MAX_LABEL]
-        return short if short in self._applications else OTHER
+        return short if short in self._applications or short in self._led else OTHER
+
+    def leads(self, names: Iterable[str]) -> None:
+        """These are coordinated here now, also those of which nothing runs here; of many the first."""
+        self._led = frozenset(name[:MAX_LABEL] for name in islice(dict.fromkeys(names), MAX_APPLICATIONS))
 
     def reported(self, name: str, version: int, stage: int, index: int, report: dict[str, Any]) -> None:
         """An instance gave its figures; they replace its last ones."""

@@ -112,8 +112,10 @@ class AgentMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """For prometheus_client: the families, filled."""
+        node = self._look()
+        self.applications.leads(sorted({name for name, _ in node.recovery.commit_ages}))
         scrape = Scrape(
-            node=self._look(),
+            node=node,
             zone=self._zone,
             http_refusals=self.http_refusals,
             counted=self._counted,

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from agiledart_agent.metrics.application_figures import MAX_LABEL, Labels
+from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, MAX_LABEL, Labels
 from agiledart_agent.metrics.declared import Declared, Figure, Samples, Scrape, samples_of
 from agiledart_recovery.wire.observations import ChangeMeasured, ChangeSettled
 from agiledart_recovery.wire.value import Change
@@ -21,7 +21,7 @@ class ChangeCounts:
 
     Attributes:
         settled: by kind (scale, move, drain), reason (user, or the policy's name) and state.
-        gaps: seconds for which rows of some key group stood still in the last change, by application.
+        gaps: seconds for which rows of some key group stood still in the last change, by application; of many the last.
     """
 
     settled: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -38,7 +38,10 @@ class ChangeCounts:
 
     def measure(self, label: str, change: Change) -> None:
         """It is known for how long rows stood still; `label`: as above."""
+        self.gaps.pop(label, None)
         self.gaps[label] = change.gap_ns / 1e9
+        if len(self.gaps) > MAX_APPLICATIONS:
+            del self.gaps[next(iter(self.gaps))]
 
 
 def _of_stages(name: str, meaning: str, field_name: str) -> Declared:

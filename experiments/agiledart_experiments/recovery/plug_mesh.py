@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -121,6 +121,19 @@ class PlugMesh:
 
     def __init__(self, folder: Path, machines: list[Machine], environment: dict[str, str]) -> None:
         self.folder, self.machines, self._environment = folder, machines, environment
+        self._token = folder / "token"
+
+    def form(self, count: int, *words: str) -> None:
+        """Start the first machines, with these words for each agent, and make a ring of them. Others may `join` later."""
+        self.machines[0].start(*words)
+        self._token.touch(mode=0o600)
+        self._token.write_text(self.ask("token", "create", "--uses", str(len(self.machines)))["token"])
+        for machine in self.machines[1:count]:
+            self.join(machine, *words)
+
+    def join(self, machine: Machine, *words: str) -> None:
+        """Start one more machine."""
+        machine.start("--join", f"@{self._token}", *words)
 
     def machine(self, name: str) -> Machine:
         """The one of a name."""
@@ -149,27 +162,33 @@ class PlugMesh:
 @contextlib.contextmanager
 def plug_mesh(count: int, interval: int) -> Iterator[PlugMesh]:
     """A ring of so many machines with an epoch every `interval` seconds; everything is gone afterwards."""
+    with machines(count, {"AGILEDART_AGENT__CHECKPOINT_INTERVAL": str(interval)}) as mesh:
+        mesh.form(count)
+        yield mesh
+
+
+@contextlib.contextmanager
+def machines(count: int, settings: Mapping[str, str], uplinks: str = "") -> Iterator[PlugMesh]:
+    """So many machines, none of which runs yet; everything is gone afterwards.
+
+    Args:
+        settings: of their agents, as variables of the environment.
+        uplinks: the variable in which each has the name of a file of its own; empty: none has.
+    """
     ours, theirs = os.pipe()
     with tempfile.TemporaryDirectory(prefix="adx-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        environment = {
-            **os.environ,
-            "XDG_STATE_HOME": name,
-            "AGILEDART_AGENT__CHECKPOINT_INTERVAL": str(interval),
-            "PYTHONUNBUFFERED": "1",
-        }
-        machines = [Machine(f"a{number + 1}", folder, ours, environment) for number in range(count)]
-        mesh = PlugMesh(folder, machines, environment)
+        environment = {**os.environ, "XDG_STATE_HOME": name, "PYTHONUNBUFFERED": "1", **settings}
+        made: list[Machine] = []
+        for number in range(1, count + 1):
+            link = folder / f"a{number}.link"
+            link.touch()
+            own = {**environment, **({uplinks: str(link)} if uplinks else {})}
+            made.append(Machine(f"a{number}", folder, ours, own))
         try:
-            machines[0].start()
-            token = folder / "token"
-            token.touch(mode=0o600)
-            token.write_text(mesh.ask("token", "create", "--uses", str(count))["token"])
-            for machine in machines[1:]:
-                machine.start("--join", f"@{token}")
-            yield mesh
+            yield PlugMesh(folder, made, environment)
         finally:
-            for machine in machines:
+            for machine in made:
                 machine.bury()
             os.close(ours)
             os.close(theirs)

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from tools.metrics_reference import TARGET, reference
 
 from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, MAX_LABEL, MAX_OPERATORS, MAX_REASONS
-from agiledart_agent.metrics.declared import NodeFigures, SinkLogFigures
+from agiledart_agent.metrics.declared import NodeFigures, RecoveryFigures, SinkLogFigures
 from agiledart_agent.metrics.metrics import COUNTED, MAX_AGENT_REASONS, METRICS, AgentMetrics
 from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_dataflow.counts.latency import LatencyHistogram
@@ -315,6 +315,20 @@ def test_labels_are_bounded(world: World) -> None:
     assert total == (MAX_APPLICATIONS + 20) * 60, "what shares a label is added, not lost"
     lines = [(one.name, *sorted(one.labels.items())) for one in samples]
     assert len(lines) == len(set(lines))
+
+
+def test_an_application_that_is_coordinated_here_has_its_name_though_nothing_of_it_runs_here(world: World) -> None:
+    led = tuple((f"led-{number:02}", 1.0) for number in range(MAX_APPLICATIONS + 5))
+    world.figures = NodeFigures(
+        scaling_scores=(("taxi", "sums+short", 0.5), ("not-led", "sums", 0.7)),
+        recovery=RecoveryFigures(commit_ages=(("taxi", 2.0),)),
+    )
+    assert world.value("agiledart_scaling_score", app="taxi", operator="sums") == 0.5
+    assert world.value("agiledart_scaling_score", app="other", operator="sums") == 0.7
+    assert world.value("agiledart_recovery_commit_age_seconds", app="taxi") == 2.0
+    world.figures = NodeFigures(recovery=RecoveryFigures(commit_ages=led))
+    told = {one.labels["app"] for one in world.samples() if one.name == "agiledart_recovery_commit_age_seconds"}
+    assert len(told) == MAX_APPLICATIONS + 1, "of many the first, and others"
 
 
 def test_an_application_that_has_ended_makes_room(world: World) -> None:

@@ -1,5 +1,6 @@
 """What is counted of changes of stages: by whom, how they ended, what they cost; and labels that a stranger cannot multiply."""
 
+from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS
 from agiledart_agent.metrics.scaling_metrics import MAX_REASONS, METRICS, ChangeCounts
 from agiledart_recovery.wire.value import Change, Fate
 
@@ -30,6 +31,10 @@ def test_names_of_others_do_not_grow_without_bound() -> None:
         counts.settle("a", Change("1", number, 1, 2, f"kind{number}", f"policy{number}: why", Fate.DONE))
     assert len({reason for _, reason, _ in counts.settled}) <= MAX_REASONS + 1
     assert len({kind for kind, _, _ in counts.settled}) <= MAX_REASONS + 1
+    for number in range(100):
+        counts.measure(f"app-{number}", Change("1", number, 1, 2, gap_ns=1))
+    assert len(counts.gaps) == MAX_APPLICATIONS
+    assert "app-99" in counts.gaps
 
 
 def test_every_metric_has_the_prefix_of_the_house() -> None:

@@ -1,0 +1,293 @@
+"""Three jobs of four stages get more rows than they can take: how soon are they stable, and what becomes of their health score?
+
+`up`: the rate becomes four times what it was, and the slow stage of each job scales itself. `up then out`, with the published sizes
+only: each job has ten instances on one machine and gets ten more every 30 s until more are no help, since the machine's uplink is
+full; then other machines come, and the stage scales itself. Uplinks are emulated
+(`timeline_jobs.py`), agents and executors are real.
+"""
+
+import importlib.resources
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agiledart_experiments.recovery.plug_mesh import PlugMesh, machines, until
+from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.scaling.timeline import Look, helped, rate_between, seconds_to_stable, stays
+from agiledart_experiments.scaling.timeline_jobs import UPLINK
+from agiledart_kernel.errors import OperationFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One of the three.
+
+    Attributes:
+        function: that builds it.
+        stage: the slow one.
+        link_rows: rows a second that a machine's uplink takes of it.
+        published: seconds after which bandwidth was short in the paper.
+    """
+
+    function: str
+    stage: str
+    link_rows: int
+    published: int
+
+
+JOBS = {
+    "remove-duplicates": Job("remove_duplicates", "parse", 1_000, 60),
+    "top-k": Job("top_k", "parse", 1_000, 60),
+    "word-count": Job("word_count", "split", 1_500, 90),
+}
+
+UP, OUT = "up", "up then out"
+EACH_S = {UP: 0.01, OUT: 0.02}
+"""That the slow stage waits for each row."""
+
+FEW, TIMES = 40, 4
+CALM_S = {"small": 5, "paper": 30}
+BUSY_S = {"small": 60, "paper": 180}
+"""At most; the timeline ends when all are stable."""
+
+STAY = 4
+"""Intervals for which a stage must be as it is, to be stable."""
+
+MOST_INSTANCES = {UP: 8, OUT: 100}
+INTERVAL_S = {"small": 1, "paper": 5}
+LOOK_S = {"small": 0.5, "paper": 1.0}
+STEP, STEP_S, STEPS = 10, 30, 5
+OUT_ROWS = 1_800
+OUT_S = 90
+STEPS_TO_STABLE = 4
+"""Intervals of the controller within which a stage is to be stable after bandwidth was short."""
+
+PATIENCE = 120.0
+
+
+def run(settings: Settings) -> Report:
+    """A row for each look, and one for what came out of each timeline."""
+    lines: dict[tuple[str, str], list[Look]] = {}
+    ends = _up(settings, lines)
+    if settings.is_paper:
+        for name in JOBS:
+            ends.append(_up_then_out(settings, name, lines))
+    rows = [
+        {
+            "job": name, "timeline": timeline, "second": look.second, "instances": look.instances, "score": look.score,
+            "rows_a_second": look.rows_a_second, "nodes": look.nodes,
+        }
+        for (name, timeline), looks in lines.items()
+        for look in looks
+    ]  # fmt: skip
+    parameters = {
+        "stages": 4,
+        "interval_s": INTERVAL_S[settings.scale],
+        "rows_a_second": {UP: [FEW, FEW * TIMES], OUT: OUT_ROWS},
+        "seconds_each_row": EACH_S,
+        "link_rows_a_second": {name: job.link_rows for name, job in JOBS.items()},
+    }
+    notes = (
+        "seconds_to_stable: from the first look that finds a score below 0.9 until there is enough and the number stays",
+        "uplinks are emulated: all instances of a machine share a number of rows a second, chosen so that it is short when it was",
+        "the paper prints no figure for `up`; for `up then out` it names the second at which bandwidth was short",
+    )
+    return Report(parameters, (*rows, *ends), _goals(ends, INTERVAL_S[settings.scale]), notes)
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    return {
+        "AGILEDART_AGENT__CHECKPOINT_INTERVAL": "1",
+        "AGILEDART_SCALING__INTERVAL": str(INTERVAL_S[settings.scale]),
+    }
+
+
+def _prepare(mesh: PlugMesh, rates: Sequence[tuple[int, int]]) -> None:
+    """Code and input of the jobs: for each part (seconds, rows a second)."""
+    source = importlib.resources.files("agiledart_experiments.scaling") / "timeline_jobs.py"
+    (mesh.folder / "timeline_jobs.py").write_text(source.read_text())
+    number, begin = 0, 0
+    with (mesh.folder / "in.csv").open("w") as file:
+        for seconds, rate in rates:
+            for n in range(seconds * rate):
+                file.write(f"{begin + n * 1_000 // rate},w{number % 97} v{number % 89}\n")
+                number += 1
+            begin += seconds * 1_000
+
+
+def _submit(mesh: PlugMesh, name: str, timeline: str, link: float, least: int) -> None:
+    job = JOBS[name]
+    given = {
+        "lines": "csv:in.csv?speed=1&overload=spool@a1",
+        "report": f"log:{name}@a1",
+        "name": name,
+        "each": EACH_S[timeline],
+        "link": link,
+    }
+    words = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
+    limits = f"{job.stage}={least}..{MOST_INSTANCES[timeline]}"
+    mesh.ask("submit", f"timeline_jobs.py:{job.function}", *words, "--parallelism", limits)
+
+
+class _Watch:
+    """Looks at the slow stages of jobs, by the agents' metrics."""
+
+    def __init__(self, mesh: PlugMesh, lines: dict[tuple[str, str], list[Look]], timeline: str) -> None:
+        self._mesh, self._lines, self._timeline = mesh, lines, timeline
+        self.began = time.monotonic()
+        self._taken: dict[str, tuple[float, float]] = {}
+
+    @property
+    def second(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self.began
+
+    def look(self, names: Sequence[str]) -> None:
+        """One look at each; of a job of which nothing is told just now there is none."""
+        told = [one.figures("agiledart_") for one in self._mesh.machines if one.is_alive]
+        for name in names:
+            look = self._seen(name, told)
+            if look is not None:
+                self._lines.setdefault((name, self._timeline), []).append(look)
+
+    def _seen(self, name: str, told: Sequence[Mapping[str, float]]) -> Look | None:
+        stage = JOBS[name].stage
+        second, label = round(self.second, 1), (f'app="{name}"', f'operator="{stage}"')
+        here = [_sum(figures, "agiledart_application_instances", *label) for figures in told]
+        taken = sum(_sum(figures, "agiledart_application_rows_total", *label, 'direction="in"') for figures in told)
+        score = f"agiledart_scaling_score{{{','.join(label)}}}"
+        scores = [figures[score] for figures in told if score in figures]
+        instances = int(sum(here))
+        before, self._taken[name] = self._taken.get(name), (second, taken)
+        if not instances:
+            return None
+        rate = None
+        if before is not None and second > before[0] and taken >= before[1]:
+            rate = round((taken - before[1]) / (second - before[0]), 1)
+        return Look(second, instances, round(scores[0], 3) if scores else None, rate, sum(1 for one in here if one))
+
+
+def _sum(figures: Mapping[str, float], name: str, *labels: str) -> float:
+    return sum(
+        value for key, value in figures.items() if key.startswith(f"{name}{{") and all(one in key for one in labels)
+    )
+
+
+def _up(settings: Settings, lines: dict[tuple[str, str], list[Look]]) -> list[Row]:
+    """All jobs at once on three machines; the rate becomes four times what it was."""
+    scale = settings.scale
+    with machines(3, _environment(settings)) as mesh:
+        mesh.form(3, "--executors", str(MOST_INSTANCES[UP]))
+        _prepare(mesh, [(CALM_S[scale], FEW), (BUSY_S[scale], FEW * TIMES)])
+        settings.progress("three jobs start")
+        for name in JOBS:
+            _submit(mesh, name, UP, 0.0, 1)
+            mesh.ask("scale", name, JOBS[name].stage, "auto")
+        watch = _Watch(mesh, lines, UP)
+        while watch.second < CALM_S[scale] + BUSY_S[scale]:
+            watch.look(list(JOBS))
+            if all(stays(lines.get((name, UP), []), STAY * INTERVAL_S[scale]) for name in JOBS):
+                break
+            time.sleep(LOOK_S[scale])
+    return [_end(name, UP, lines.get((name, UP), [])) for name in JOBS]
+
+
+def _end(name: str, timeline: str, looks: Sequence[Look]) -> Row:
+    """What came out of a timeline."""
+    return {
+        "job": name,
+        "timeline": timeline,
+        "second": None,
+        "seconds_to_stable": seconds_to_stable(looks),
+        "instances_first": looks[0].instances if looks else None,
+        "instances_last": looks[-1].instances if looks else None,
+        "score_least": min((look.score for look in looks if look.score is not None), default=None),
+        "score_last": next((look.score for look in reversed(looks) if look.score is not None), None),
+    }
+
+
+def _up_then_out(settings: Settings, name: str, lines: dict[tuple[str, str], list[Look]]) -> Row:
+    """One job: ten more instances every 30 s on one machine until they are no help, then with others."""
+    job = JOBS[name]
+    words = ("--executors", str(STEP * STEPS))
+    with machines(4, _environment(settings), UPLINK) as mesh:
+        mesh.form(1, *words)
+        _prepare(mesh, [(STEP_S * (STEPS + 1) + OUT_S, OUT_ROWS)])
+        settings.progress(f"{name}: ten instances on one machine")
+        _submit(mesh, name, OUT, 1 / job.link_rows, STEP)
+        watch = _Watch(mesh, lines, OUT)
+        key = (name, OUT)
+        short = _steps_until_short(watch, mesh, name, lines)
+        settings.progress(f"{name}: bandwidth is short after {short} s; others come")
+        for machine in mesh.machines[1:]:
+            mesh.join(machine, *words)
+        mesh.ask("scale", name, job.stage, "auto")
+        began = watch.second
+        while watch.second < began + OUT_S:
+            watch.look([name])
+            if stays([look for look in lines[key] if look.second >= began], STAY * INTERVAL_S[settings.scale]):
+                break
+            time.sleep(LOOK_S[settings.scale])
+    later = [look for look in lines[key] if look.second >= began]
+    return {
+        **_end(name, OUT, lines[key]),
+        "seconds_to_stable": seconds_to_stable(later),
+        "seconds_to_bottleneck": short,
+        "seconds_to_bottleneck_published": job.published,
+        "nodes_last": later[-1].nodes if later else None,
+    }
+
+
+def _steps_until_short(
+    watch: _Watch, mesh: PlugMesh, name: str, lines: dict[tuple[str, str], list[Look]]
+) -> int | None:
+    """Ten more every 30 s; after how many seconds of this they were no help; None: they always were."""
+    key, rate = (name, OUT), 0.0
+
+    def seen() -> list[Look] | None:
+        watch.look([name])
+        return lines.get(key)
+
+    until(seen, PATIENCE, f"{name} runs")
+    for step in range(1, STEPS + 1):
+        start = watch.second
+        while watch.second < start + STEP_S:
+            watch.look([name])
+            time.sleep(LOOK_S["paper"])
+        now = rate_between(lines[key], start + STEP_S / 2, start + STEP_S)
+        if step > 1 and not helped(rate, now):
+            return (step - 1) * STEP_S
+        rate = now
+        if step < STEPS:
+            _grow(mesh, name, STEP * (step + 1))
+    return None
+
+
+def _grow(mesh: PlugMesh, name: str, count: int) -> None:
+    """So many instances; a change that is let go on a busy machine is asked for once more."""
+    try:
+        mesh.ask("scale", name, JOBS[name].stage, str(count))
+    except OperationFailed:
+        mesh.ask("scale", name, JOBS[name].stage, str(count))
+
+
+def _goals(ends: Sequence[Row], interval_s: int) -> tuple[Goal, ...]:
+    goals = []
+    for row in ends:
+        name, took = f"{row['job']}, {row['timeline']}", row["seconds_to_stable"]
+        goals.append(Goal(f"{name}: it becomes stable ({took} s)", took is not None))
+        if row["timeline"] == OUT:
+            bound = STEPS_TO_STABLE * interval_s
+            goals.append(
+                Goal(
+                    f"{name}: within {STEPS_TO_STABLE} steps of the controller, {bound} s",
+                    took is not None and took <= bound,
+                )
+            )
+            goals.append(
+                Goal(
+                    f"{name}: bandwidth was short after {row['seconds_to_bottleneck']} s",
+                    row["seconds_to_bottleneck"] is not None,
+                )
+            )
+    return tuple(goals)

@@ -1,0 +1,43 @@
+"""What `scaling-timeline` judges by: when a stage was stable, and when more instances were no help."""
+
+import pytest
+
+from agiledart_experiments.scaling.timeline import Look, helped, rate_between, seconds_to_stable, stays
+
+
+def looks(*seen: tuple[int, float | None]) -> list[Look]:
+    """A look each second: instances and score."""
+    return [Look(second, instances, score, 10.0 * second) for second, (instances, score) in enumerate(seen)]
+
+
+@pytest.mark.parametrize(
+    ("seen", "seconds"),
+    [
+        ([], None),
+        ([(1, 1.2), (1, None), (1, 0.9)], None),
+        ([(1, 1.2), (1, 0.5), (2, 0.5), (2, 0.95), (2, 1.1)], 2.0),
+        ([(1, 0.5), (2, 0.95), (4, 1.1), (4, 1.1)], 2.0),
+        ([(1, 0.5), (2, None), (2, None)], 1.0),
+        ([(1, 0.5), (2, 1.1), (2, 0.8), (3, 1.2)], 3.0),
+        ([(1, 0.5), (2, 0.6)], None),
+    ],
+)
+def test_stable_is_from_where_on_there_is_enough_and_the_number_stays(
+    seen: list[tuple[int, float | None]], seconds: float | None
+) -> None:
+    assert seconds_to_stable(looks(*seen)) == seconds
+
+
+def test_it_stays_once_nothing_has_happened_for_long_enough() -> None:
+    seen: list[tuple[int, float | None]] = [(1, 0.5), (2, 1.1), (2, 1.1), (2, 1.1)]
+    assert stays(looks(*seen), 2.0)
+    assert not stays(looks(*seen), 2.5)
+    assert not stays(looks((2, 1.1), (2, 1.1), (2, 1.1)), 1.0), "it never had too little"
+    assert not stays([], 0.0)
+
+
+def test_more_instances_help_when_they_bring_a_tenth_more_rows() -> None:
+    assert helped(500.0, 1_000.0)
+    assert not helped(1_000.0, 1_040.0)
+    assert rate_between(looks(*[(1, None)] * 10), 4.0, 9.0) == 60.0
+    assert rate_between([Look(1.0, 1, None)], 0.0, 9.0) == 0.0
