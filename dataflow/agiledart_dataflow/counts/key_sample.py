@@ -1,4 +1,4 @@
-"""Which key groups the rows of an instance belong to, from a sample: a few rows of every sixteenth frame.
+"""Which key groups the rows of an instance belong to, from a sample: a few rows of every sixteenth frame, of many of fewer.
 
 Counts of one interval and of the one before it are kept, so that a group that has become hot is seen within one.
 Source: scaling specification §7.1.
@@ -17,6 +17,12 @@ SAMPLED_ROWS = 64
 EVERY = 16
 """Frames, of which one is looked at; a power of two."""
 
+ENOUGH = 1_000
+"""Rows of an interval; once there are so many, three of four frames are passed over: small ones cost most for each row."""
+
+_REMEMBERED = 4_096
+"""Keys whose group is remembered; then the memory starts afresh. To find a group takes twenty times as long."""
+
 
 class KeySample:
     """Counts the rows of a sample by key group.
@@ -30,20 +36,38 @@ class KeySample:
         self._now: Counter[int] = Counter()
         self._before: Counter[int] = Counter()
         self._since_ns = 0
+        self._groups: dict[object, int] = {}
+        self._rows = self._passed = 0
 
     def look(self, edge: int, held: Held) -> None:
         """Take the first rows of a frame; those whose key raises are left out, which the keyed step tells by itself."""
         key_of = self._key_of.get(edge)
         if key_of is None:
             return
+        if self._rows >= ENOUGH:
+            self._passed += 1
+            if self._passed & 3:
+                return
+        self._rows += min(len(held), SAMPLED_ROWS)
+        counts, groups = self._now, self._groups
         for row in as_rows(part_of(held, 0, SAMPLED_ROWS)):
             try:
-                self._now[key_group(key_of(row))] += 1
+                key = key_of(row)
+                group = groups.get(key)
+                if group is None:
+                    group = self._remember(key)
+                counts[group] += 1
             except Exception:  # noqa: BLE001  user code
                 continue
+
+    def _remember(self, key: object) -> int:
+        if len(self._groups) >= _REMEMBERED:
+            self._groups.clear()
+        group = self._groups[key] = key_group(key)
+        return group
 
     def counts(self, now_ns: int) -> tuple[tuple[int, int], ...]:
         """(group, rows of the sample), of this interval and the one before it."""
         if now_ns - self._since_ns >= INTERVAL_NS:
-            self._before, self._now, self._since_ns = self._now, Counter(), now_ns
+            self._before, self._now, self._since_ns, self._rows = self._now, Counter(), now_ns, 0
         return tuple(sorted((self._now + self._before).items()))
