@@ -62,6 +62,7 @@ from agiledart_node.node import NODE_CODEC, Node
 from agiledart_node.records.sinks import SharersFound, SinkFound
 from agiledart_node.wire.effects import (
     BansChanged,
+    DropElements,
     ForgetPart,
     ForgetRun,
     KeepElements,
@@ -235,6 +236,7 @@ class Agent:
         self._executors.open(self.driver, split_address(settings.listen)[0], host)
         self.driver.on(KeepFile, self._runs.keep)
         self.driver.on(KeepElements, self._runs.keep_elements)
+        self.driver.on(DropElements, self._runs.drop_elements)
         self.driver.on(ForgetPart, self._runs.forget_part)
         self.driver.on(ForgetRun, self._forget_run)
         self.fragments.register(self.driver)

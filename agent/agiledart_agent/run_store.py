@@ -22,7 +22,7 @@ from agiledart_agent.clearing import Clearing
 from agiledart_executor.checked import DamagedFile, checked, content_of
 from agiledart_executor.elements import OF_EXECUTORS, DamagedElement, read_header
 from agiledart_kernel.machine import Completed, Event, Failed
-from agiledart_node.wire.effects import ForgetPart, ForgetRun, KeepElements, KeepFile
+from agiledart_node.wire.effects import DropElements, ForgetPart, ForgetRun, KeepElements, KeepFile
 from agiledart_node.wire.events import RunsFound, StoredFile
 
 FOLDER = "runs"
@@ -115,6 +115,16 @@ class RunStore:
             for path in folder.glob("[0-9a-f]*"):
                 if path.name not in wanted and not _is_later(path, (effect.life, effect.epoch)):
                     path.unlink(missing_ok=True)
+
+        self._thread.submit(work)
+
+    def drop_elements(self, effect: DropElements) -> None:
+        """Copies that were brought here, and that nobody reads."""
+        folder = self._folder(effect.application, effect.version) / "elements"
+
+        def work() -> None:
+            for digest in effect.digests:
+                (folder / digest.hex()).unlink(missing_ok=True)
 
         self._thread.submit(work)
 

@@ -118,6 +118,12 @@ class RecoveryMachine:
         if part is not None:
             part.tell_entering(life, phase, got, of)
 
+    def tell_term_progress(self, run: Run, digest: bytes, got: int, of: int) -> None:
+        """The coordinator of a change is to know how much of what is to be built beforehand is here."""
+        part = self.participants.get(run)
+        if part is not None:
+            part.readying.tell_progress(digest, got, of)
+
     def request_change(self, run: Run, plan: Plan) -> str:
         """Stages of a run are to take new terms; `take_effects` has the first steps. Returns why not; empty: it is under way."""
         coordinator = self.coordinators.get(run)
@@ -329,7 +335,9 @@ class RecoveryMachine:
         elif isinstance(message, messages.Remade):
             coordinator.on_remade(sender, message)
         elif isinstance(message, messages.TermReady):
-            coordinator.committing.changing.on_ready(sender, message)
+            coordinator.on_term_ready(sender, message)
+        elif isinstance(message, messages.TermProgress):
+            coordinator.committing.changing.on_progress(sender, message)
         else:
             self._desk.observe(MessageIgnored(sender.node, "kind"))
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agiledart_kernel.machine import Completed
 from agiledart_recovery.lives.changing import Changing, Step
 from agiledart_recovery.lives.coordinator import Coordinator
 from agiledart_recovery.lives.epochs import Epochs
@@ -20,6 +21,7 @@ from agiledart_simulation.pipeline.engine import Engine, Waiting
 from agiledart_simulation.pipeline.parties import Source, Stage, joined
 from agiledart_simulation.pipeline.pipeline_messages import END, START, Inlet, Memory, Row
 from agiledart_simulation.pipeline.tables import SHARED, owner_of, sources_of
+from agiledart_simulation.pipeline.virtual_host import RecoveryHost
 from tests.simulation.mutants import Mutant
 
 CHANGES = ("grow", "shrink", "rebalance", "both")
@@ -205,6 +207,40 @@ def queued_rows_for_all_go_with_their_groups(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("agiledart_simulation.pipeline.engine.joined", by_group)
 
 
+def on_whatever_is_built(patch: pytest.MonkeyPatch) -> None:
+    """What was handed over is put on what is there."""
+    patch.setattr(RecoveryHost, "rests_on", staticmethod(lambda saved, built: bool(built) and len(saved.chain) > 1))
+
+
+def a_change_lies_on_another_base(patch: pytest.MonkeyPatch) -> None:
+    """A new owner builds once, and puts what is handed over on that."""
+    on_whatever_is_built(patch)
+    build_ahead = RecoveryHost._build_ahead
+
+    def once(self: RecoveryHost, effect: Any) -> None:
+        waiting = None if self.engine is None else self.engine.waiting.get(effect.after.digest)
+        if waiting is None or not waiting.built:
+            build_ahead(self, effect)
+            return
+        for after in self.machine.step(Completed(effect.request), self.now):
+            self._carry_out(after)
+
+    patch.setattr(RecoveryHost, "_build_ahead", once)
+
+
+def a_link_of_an_extra_epoch_is_missed(patch: pytest.MonkeyPatch) -> None:
+    """A host says that it is ready as of an epoch whose elements it has not built."""
+    on_whatever_is_built(patch)
+    build = Readying._build
+
+    def hasty(self: Readying) -> None:
+        if self._built is not None and self._part.value is not None:
+            self._built = self._part.value.committed.epoch
+        build(self)
+
+    patch.setattr(Readying, "_build", hasty)
+
+
 SCALING_MUTANTS = [
     Mutant("begins at the first HANDED", begins_at_the_first_handed, "scaling", CALM),
     Mutant("begins by request", begins_by_request, "scaling", CALM),
@@ -221,6 +257,8 @@ SCALING_MUTANTS = [
     Mutant("a sender switches early", a_sender_switches_early, "scaling", CALM, is_slow=True),
     Mutant("a sender uses the old table", a_sender_uses_the_old_table, "scaling", CALM, complaint="S1"),
     Mutant("an uncommitted plan survives", an_uncommitted_plan_survives, "scaling", DEATHS, complaint="S5"),
+    Mutant("a change on another base", a_change_lies_on_another_base, "scaling", CALM, complaint="V2"),
+    Mutant("a link is missed", a_link_of_an_extra_epoch_is_missed, "scaling", CALM, complaint="V2"),
     Mutant("shared state stays", shared_state_stays, "scaling", CALM),
     Mutant("the other side of a join stays", the_other_side_of_a_join_stays, "scaling", CALM),
     Mutant(

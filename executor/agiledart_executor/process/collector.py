@@ -35,8 +35,8 @@ def collecting_rarely() -> Iterator[None]:
 
 @contextmanager
 def collecting_nothing() -> Iterator[None]:
-    """For as long as many objects are built that stay: the collector would look at all of them again and again, and later ones are
-    not looked at either.
+    """For as long as many objects are built that stay: the collector would look at all of them again and again. Afterwards they
+    count as old ones, without a look; as frozen ones they would outlive whoever has them, in circles as they are.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -44,5 +44,6 @@ def collecting_nothing() -> Iterator[None]:
         yield
     finally:
         gc.freeze()
+        gc.unfreeze()
         if was_enabled:  # else user code, or somebody who builds, too, wants it so
             gc.enable()

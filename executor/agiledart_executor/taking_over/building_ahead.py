@@ -44,6 +44,7 @@ class BuildingAhead:
         self._running, self._read = running, read
         self._shares = Shares(running.instance)
         self._lock = asyncio.Lock()
+        self._handed: dict[int, Handed] = {}
         self.is_over = False
 
     async def build(self, elements: Sequence[SavedAt]) -> None:
@@ -55,7 +56,7 @@ class BuildingAhead:
         for saved in elements:
             async with self._lock:
                 chain, built = (*saved.before, saved.digest), self._shares.built(saved.index)
-                if self.is_over or built == saved.digest:
+                if self.is_over or built == saved.digest or saved.index in self._handed:
                     continue
                 links = await asyncio.to_thread(links_of, self._read, self._running, chain, built)
                 with collecting_nothing():
@@ -78,12 +79,15 @@ class BuildingAhead:
     async def handed(self, saved: SavedAt) -> Handed:
         """What an instance of the term before left, put on what is built of it. Raises as `build`."""
         async with self._lock:
+            if saved.index in self._handed:
+                return self._handed[saved.index]
             built = self._shares.built(saved.index)
             found: Found = await asyncio.to_thread(left_by, self._read, self._running, saved, built)
             if self.is_over:
                 return Handed(found.header, found.left)
             with collecting_nothing():
-                return Handed(found.header, self._complete(found))
+                handed = self._handed[saved.index] = Handed(found.header, self._complete(found))
+            return handed
 
     def _complete(self, found: Found) -> Left:
         try:

@@ -3,7 +3,7 @@
 Where something is missing the life is refused, in words; a life that is lived without this node ends what ran of the run here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Protocol
 
 import msgspec
@@ -16,7 +16,7 @@ from agiledart_node.desk.desk import Desk
 from agiledart_node.hosting.hosted import Hosted, Key
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.recovering.bringing_back import HostedRun, bring_back
-from agiledart_node.recovering.fetching import Fetching, StateLacking
+from agiledart_node.recovering.fetching import Fetching, StateLacking, Told
 from agiledart_node.recovering.founding import copy_of
 from agiledart_node.recovering.lending import borrow
 from agiledart_node.recovering.settling import Settling
@@ -24,7 +24,7 @@ from agiledart_node.wire.effects import StopInstances
 from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire.names import Run
-from agiledart_recovery.wire.value import Plan, State, Value
+from agiledart_recovery.wire.value import Element, Plan, Saved, State, Value
 
 
 class Home(Protocol):
@@ -108,11 +108,15 @@ class Entering:
             self._home.keep(key, "part", encode(part))
         return self._home.runs[key]
 
-    async def have_handed(self, effect: asked.TakeOver) -> None:
-        """What an old instance left is to lie here. Raises OperationFailed."""
-        value = self._home.value(effect.run)
+    async def have_of(self, run: Run, saved: Saved, known: Container[bytes], told: Told) -> list[Element]:
+        """What an old instance saved is to lie here; the elements that did not. Raises OperationFailed.
+
+        Args:
+            known: digests of elements that are here; told: of bytes that have come.
+        """
+        value = self._home.value(run)
         assert value is not None, "who takes over is in the life"
-        await self._fetching.have(effect.run, effect.saved, value)
+        return await self._fetching.have(run, saved, value, known, told)
 
     def check_more_room(self, key: Key, more: int) -> None:
         """Raises OperationFailed where so many more instances have no room."""

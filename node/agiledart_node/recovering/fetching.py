@@ -3,7 +3,7 @@
 An element that lies here is taken only when it is whole; a damaged one is rebuilt like one that never was here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.instants import Duration
@@ -19,6 +19,9 @@ from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire.names import Run
 from agiledart_recovery.wire.value import Element, Saved, Value
+
+Told = Callable[[int, int], None]
+"""(bytes that are here, of how many)"""
 
 
 class StateLacking(OperationFailed):
@@ -44,7 +47,7 @@ class Fetching:
         self, desk: Desk, machine: RecoveryMachine, step: Callable[[Event], None], flush: Callable[[], None]
     ) -> None:
         self._desk, self._machine, self._step, self._flush = desk, machine, step, flush
-        self._rebuilding: dict[int, Rebuild] = {}
+        self._rebuilding: dict[int, tuple[Rebuild, Told | None]] = {}
 
     # ---- one fragment
 
@@ -74,11 +77,11 @@ class Fetching:
             answers = await self._desk.driven(number, order, self._patience(effect.element))
             outcome = _outcome(effect.request, answers.get(number))
         self._step(outcome)
-        for waiting, rebuild in list(self._rebuilding.items()):
+        for waiting, (rebuild, told) in list(self._rebuilding.items()):
             if rebuild.state in (State.READY, State.LOST):
                 self._desk.talks.answered(waiting, True)
             else:
-                self._tell(rebuild)
+                self._tell(rebuild, told)
 
     def _patience(self, element: Element) -> int:
         config = self._desk.config.recovery
@@ -89,13 +92,22 @@ class Fetching:
 
     # ---- one element
 
-    async def have(self, run: Run, saved: Saved, value: Value) -> None:
-        """See to it that the elements of a party lie here.
+    async def have(
+        self, run: Run, saved: Saved, value: Value, known: Container[bytes] = (), told: Told | None = None
+    ) -> list[Element]:
+        """See to it that the elements of a party lie here; those that did not.
+
+        Args:
+            known: digests of elements of which that was seen before.
+            told: of how much of one is here; None: the coordinator of the life.
 
         Raises:
             StateLacking: too few of its fragments can be had; says of whom.
         """
+        brought: list[Element] = []
         for element in saved.chain:
+            if element.digest in known:
+                continue
             number = self._desk.talks.number()
             find = FindElement(number, run, element.digest)
             found = (await self._desk.driven(number, find, self._patience(element))).get(number)
@@ -104,7 +116,9 @@ class Fetching:
             if value.is_brought:
                 await self._brought(run, saved, element)
             else:
-                await self._rebuild(run, saved, element, value)
+                await self._rebuild(run, saved, element, value, told)
+            brought.append(element)
+        return brought
 
     async def _brought(self, run: Run, saved: Saved, element: Element) -> None:
         """Fetch an element of a checkpoint from the agent that was asked to begin with it."""
@@ -122,11 +136,11 @@ class Fetching:
         names = ", ".join(self._machine.name_of(one) for one in element.holders)
         raise StateLacking(f"the checkpoint with which {saved.party} begins lies on {names}: {why}", element.holders)
 
-    async def _rebuild(self, run: Run, saved: Saved, element: Element, value: Value) -> None:
+    async def _rebuild(self, run: Run, saved: Saved, element: Element, value: Value, told: Told | None) -> None:
         rebuild = self._machine.rebuild(run, saved.party, element)
         self._flush()
         while True:
-            await self._until_settled(rebuild)
+            await self._until_settled(rebuild, told)
             if rebuild.state is not State.READY:
                 raise StateLacking(self._lacking(saved, element), tuple(holder for holder in element.holders if holder))
             number = self._desk.talks.number()
@@ -138,10 +152,10 @@ class Fetching:
             rebuild.on_wrong_hash()
             self._flush()
 
-    async def _until_settled(self, rebuild: Rebuild) -> None:
+    async def _until_settled(self, rebuild: Rebuild, told: Told | None) -> None:
         while rebuild.state not in (State.READY, State.LOST):
             number = self._desk.talks.number()
-            self._rebuilding[number] = rebuild
+            self._rebuilding[number] = rebuild, told
             try:
                 patience = Duration(2 * self._patience(rebuild.element))
                 if not await self._desk.talks.answers({number: None}, patience):
@@ -149,11 +163,13 @@ class Fetching:
             finally:
                 del self._rebuilding[number]
 
-    def _tell(self, rebuild: Rebuild) -> None:
+    def _tell(self, rebuild: Rebuild, told: Told | None) -> None:
         part = self._machine.participants.get(rebuild.run)
-        if part is not None:
-            got = sum(len(piece) for stripe in rebuild.pieces for piece in stripe.values())
-            of = rebuild.element.m * fragment_bytes(rebuild.element.length, rebuild.element.m)
+        got = sum(len(piece) for stripe in rebuild.pieces for piece in stripe.values())
+        of = rebuild.element.m * fragment_bytes(rebuild.element.length, rebuild.element.m)
+        if told is not None:
+            told(got, of)
+        elif part is not None:
             self._machine.tell_entering(rebuild.run, part.life, "fetch", got, of)
             self._flush()
 

@@ -118,9 +118,8 @@ class Recovering:
             desk, records, hosting, self.runs, lambda key, part: self.keep(key, "part", encode(part))
         )
         self._entering = entering = Entering(desk, hosting, self, self._fetching, self._settling)
-        self._terms = TakingTerms(
-            desk, self.step, entering.known_run, entering.have_handed, entering.check_more_room, self._settling
-        )
+        about = (entering.known_run, entering.have_of, self._tell_term_progress, entering.check_more_room)
+        self._terms = TakingTerms(desk, self.step, *about, self._settling)
         self.noting = NotingLives(desk, records, self)
         self.ending = Ending(desk, hosting, self)
         self.closed: Callable[[Hosted, str, str], None] = lambda hosted, state, reason: None
@@ -427,6 +426,10 @@ class Recovering:
         """Carry out what a call to the machine has begun."""
         self._carry_out(self.machine.take_effects())
 
+    def _tell_term_progress(self, run: Run, digest: bytes, got: int, of: int) -> None:
+        self.machine.tell_term_progress(run, digest, got, of)
+        self.flush()
+
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in tuple(effects):  # a step within this loop begins another list
             match effect:
@@ -439,6 +442,7 @@ class Recovering:
                 case asked.KeepLife(request=request, file=entered):
                     self._ask_to_keep(request, (entered.run.app, entered.run.version), "life", encode(entered))
                 case asked.EnterLife():
+                    self._terms.entered(effect.run, effect.saved)
                     self._desk.talks.begin(self._entering.enter(effect))
                 case asked.StartSources(run=run):
                     hosted = self._hosting.table.get((run.app, run.version))
@@ -451,7 +455,7 @@ class Recovering:
                     self._commit(effect)
                 case asked.SyncLogs(request=request, run=run):
                     self._desk.talks.begin(self._driven(request, lambda n: SyncSourceLogs(n, run.app, run.version)))
-                case asked.MakeTermReady() | asked.TakeOver() | asked.DropTerm():
+                case asked.MakeTermReady() | asked.BuildAhead() | asked.TakeOver() | asked.DropTerm():
                     self._terms.carry_out(effect)
                 case _:
                     self._carry_out_of_fragments(effect)

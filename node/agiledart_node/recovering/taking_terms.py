@@ -3,19 +3,24 @@
 | recovery asks | what is done here |
 |---|---|
 | `MakeTermReady` | room, code, `ReadyTerm`; where the new instances listen is told to all hosts; who has heard of all: `OpenTerm` |
+| `BuildAhead` | committed elements of old instances are fetched, then `BuildAhead` to the executors |
 | `TakeOver` | the element of an old instance is fetched, then `HandOver` to the executors |
 | `DropTerm` | `LetTermGo` to the executors, and what was ready here is forgotten |
 
 Each host starts its instances by itself and tells the others where they listen, as when a life is entered (`bringing_back`).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
-from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress, InstancePlace, PlacedInstance
+from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress, InstancePlace, PlacedInstance, SavedAt
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_dataflow.runtime.handover import owners_before
+from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.instants import Duration
 from agiledart_kernel.machine import Completed, Effect, Event, Failed
@@ -25,13 +30,16 @@ from agiledart_node.desk.desk import Desk
 from agiledart_node.hosting.hosted import Hosted, Key
 from agiledart_node.records.summary import measures_of
 from agiledart_node.recovering.bringing_back import HostedRun
+from agiledart_node.recovering.fetching import Told
 from agiledart_node.recovering.founding import copy_of
-from agiledart_node.wire.effects import HandOver, LetTermGo, OpenTerm, PassBarrier, ReadyTerm
+from agiledart_node.wire.effects import BuildAhead, DropElements, HandOver, LetTermGo, OpenTerm, PassBarrier, ReadyTerm
 from agiledart_node.wire.formation_messages import Acknowledged
 from agiledart_node.wire.recovery_messages import TermListening
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire.names import Run
-from agiledart_recovery.wire.value import Plan, Value
+from agiledart_recovery.wire.value import Element, Plan, Saved, Value
+
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 LEAST_BUSY = 0.05
 """How busy an instance counts as at the least: it may become so."""
@@ -46,6 +54,7 @@ class Ahead:
 
     Attributes:
         added: copies that this host did not have before; `slots`: executors of those that wait.
+        known: elements that lie here of what is taken over; `brought`: those that were brought for it.
     """
 
     heard: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -53,6 +62,8 @@ class Ahead:
     number: int = 0
     added: tuple[tuple[int, int], ...] = ()
     slots: dict[tuple[int, int], int] = field(default_factory=dict)
+    known: dict[bytes, None] = field(default_factory=dict)
+    brought: dict[bytes, None] = field(default_factory=dict)
 
     @property
     def has_all(self) -> bool:
@@ -83,7 +94,9 @@ class TakingTerms:
         step: hands an outcome to the recovery machine.
         known_run: the code of a run, of this node or borrowed from a host of this plan.
         keeping: runs that are hosted here.
-        have: brings the element of an old instance to this disk; raises OperationFailed.
+        have: brings the elements of an old instance to this disk, but those that are known to be here, and tells how far it is;
+            those that were not here. Raises OperationFailed.
+        progress: told of what is to be built ahead: bytes that are here, of how many.
         check_room: raises OperationFailed where so many more instances have no room.
     """
 
@@ -92,18 +105,22 @@ class TakingTerms:
         desk: Desk,
         step: Callable[[Event], None],
         known_run: Callable[[Run, int, Plan], Awaitable[HostedRun]],
-        have: Callable[[asked.TakeOver], Awaitable[None]],
+        have: Callable[[Run, Saved, Container[bytes], Told], Awaitable[list[Element]]],
+        progress: Callable[[Run, bytes, int, int], None],
         check_room: Callable[[Key, int], None],
         keeping: Keeping,
     ) -> None:
         self._desk, self._step, self._keeping = desk, step, keeping
         self._known_run, self._have, self._check_room = known_run, have, check_room
+        self._progress = progress
         self._ahead: dict[tuple[Run, bytes], Ahead] = {}
 
-    def carry_out(self, effect: asked.MakeTermReady | asked.TakeOver | asked.DropTerm) -> None:
+    def carry_out(self, effect: asked.MakeTermReady | asked.BuildAhead | asked.TakeOver | asked.DropTerm) -> None:
         """What the machine asks for."""
         if isinstance(effect, asked.MakeTermReady):
             self.make_ready(effect)
+        elif isinstance(effect, asked.BuildAhead):
+            self._desk.talks.begin(self._answered(effect.request, self._built_ahead(effect)))
         elif isinstance(effect, asked.TakeOver):
             self.take_over(effect)
         else:
@@ -159,8 +176,8 @@ class TakingTerms:
         stages = [change.stage for change in effect.after.changes]
         return [each for each in effect.before.at(self._desk.me.node) if each.party.stage in stages]
 
-    async def _driven(self, number: int, effect: Effect) -> dict[tuple[int, int], str]:
-        answers = await self._desk.driven(number, effect, self._desk.config.start_timeout_ns)
+    async def _driven(self, number: int, effect: Effect, patience_ns: int = 0) -> dict[tuple[int, int], str]:
+        answers = await self._desk.driven(number, effect, patience_ns or self._desk.config.start_timeout_ns)
         answer = answers.get(number)
         if isinstance(answer, Completed):
             return answer.result if isinstance(answer.result, dict) else {}
@@ -201,6 +218,64 @@ class TakingTerms:
             del self._ahead[next(iter(self._ahead))]
         return self._ahead.setdefault((run, digest), Ahead())
 
+    # ---- what is committed is built ahead
+
+    async def _built_ahead(self, effect: asked.BuildAhead) -> None:
+        run, digest = effect.run, effect.after.digest
+        ahead = self._of(run, digest)
+        chains = self._to_build(effect)
+        of, got = sum(element.length for saved in chains for element in saved.chain), 0
+        for saved in chains:
+            self._progress(run, digest, got, of)
+            if effect.before.is_at(saved.party, self._desk.me.node):
+                ahead.known |= {element.digest: None for element in saved.chain}
+            await self._bring(ahead, run, saved, partial(self._tell_more, (run, digest), got, of))
+            if self._ahead.get((run, digest)) is not ahead:
+                self._drop_brought(run, ahead)
+                raise OperationFailed("it was let go")
+            length = sum(element.length for element in saved.chain)
+            patience = self._desk.config.start_timeout_ns + length * self._desk.config.recovery.slowest_ns
+            *others, last = [element.digest for element in saved.chain]
+            elements = (SavedAt(*copy_of(saved.party), last, tuple(others)),)
+            number = self._desk.talks.number()
+            await self._driven(number, BuildAhead(number, run.app, run.version, digest, elements, patience), patience)
+            got += length
+
+    def _tell_more(self, about: tuple[Run, bytes], before: int, of: int, got: int, _: int) -> None:
+        self._progress(*about, min(before + got, of), of)
+
+    async def _bring(self, ahead: Ahead, run: Run, saved: Saved, told: Told) -> None:
+        brought = await self._have(run, saved, ahead.known, told)
+        ahead.brought |= {element.digest: None for element in brought}
+        ahead.known = {element.digest: None for element in saved.chain} | ahead.known
+
+    def _to_build(self, effect: asked.BuildAhead) -> list[Saved]:
+        """What old instances saved of which something goes to new ones here."""
+        hosted = self._keeping.hosted((effect.run.app, effect.run.version))
+        if hosted is None:
+            return []
+        before, after = _PLAN.decode(effect.before.body or hosted.part.plan), _PLAN.decode(effect.after.body)
+        needed: dict[tuple[int, int], None] = {}
+        for each in effect.after.at(self._desk.me.node):
+            stage, index = copy_of(each.party)
+            old = owners_before(before.stages[stage], after.stages[stage], index)
+            needed |= {(stage, one): None for one in old}
+        return [saved for saved in effect.saved if copy_of(saved.party) in needed]
+
+    def _drop_brought(self, run: Run, ahead: Ahead, keep: Container[bytes] = ()) -> None:
+        """Copies that nobody here will build from."""
+        gone = tuple(digest for digest in ahead.brought if digest not in keep)
+        ahead.brought, ahead.known = {}, {}
+        if gone:
+            self._desk.emit(DropElements(run.app, run.version, gone))
+
+    def entered(self, run: Run, saved: Iterable[Saved]) -> None:
+        """A life is entered with these elements: what was brought for plans that did not come goes."""
+        keep = {element.digest: None for one in saved for element in one.chain}
+        for (whose, _), ahead in self._ahead.items():
+            if whose == run:
+                self._drop_brought(run, ahead, keep)
+
     # ---- behind the barrier
 
     def take_over(self, effect: asked.TakeOver) -> None:
@@ -208,8 +283,8 @@ class TakingTerms:
         self._desk.talks.begin(self._answered(effect.request, self._taken_over(effect)))
 
     async def _taken_over(self, effect: asked.TakeOver) -> None:
-        await self._have(effect)
         party, run = effect.saved.party, effect.run
+        await self._bring(self._of(run, effect.digest), run, effect.saved, lambda got, of: None)
         *before, last = [element.digest for element in effect.saved.chain]
         about = (run.app, run.version, effect.epoch, *copy_of(party), party.term)
         self._desk.emit(HandOver(*about, effect.digest, last, tuple(before)))
@@ -218,6 +293,8 @@ class TakingTerms:
         """It will not come."""
         ahead = self._ahead.pop((effect.run, effect.digest), None)
         self._desk.emit(LetTermGo(effect.run.app, effect.run.version, effect.digest))
+        if ahead is not None:
+            self._drop_brought(effect.run, ahead)
         self._empty_of(effect.run, ahead.added if ahead is not None else ())
 
     def _empty_of(self, run: Run, added: tuple[tuple[int, int], ...]) -> None:

@@ -228,6 +228,14 @@ class KeepElements(Effect, frozen=True, gc=False):
     epoch: int
 
 
+class DropElements(Effect, frozen=True, gc=False):
+    """Copies of elements that were brought here for a plan that will not come."""
+
+    application: str
+    version: int
+    digests: tuple[bytes, ...]
+
+
 class ForgetPart(Effect, frozen=True, gc=False):
     """This node hosts nothing of this run any more: its code and elements may go; what it votes and has entered stays."""
 

@@ -13,8 +13,9 @@ The register says that a change runs before its barrier is sent, so a coordinato
 notes what became of it. The awkward case: after a take-over in the same life nobody knows whether the barrier was sent. If it was,
 all name the new plan and the epoch commits it; else the next epoch commits the old one, and with it that the change was let go.
 
-Departs: new owners do not take the elements of earlier epochs, since elements are whole and the last one replaces them. The extra
-epochs are for the roll-back, which repeats what came since.
+Ready is who has built what is committed of the state that it will take over; each further epoch waits until the last one is, too.
+What an old instance hands over says what has changed since its last committed element, which the new ones have built. So a group
+stands still for what came since the last extra epoch, whatever its state weighs. A host that gets farther has more time.
 
 Source: scaling specification §8, steps 1 to 3 and 8.
 """
@@ -111,8 +112,9 @@ class Changing:
         self._life = 0
         self._since = self._deadline = desk.now
         self._before = _NO_PLAN
-        self._ready: dict[NodeId, None] = {}
-        self._extra = self._number = 0
+        self._ready: dict[NodeId, int | None] = {}  # the epoch that is built there; None: nothing is to be built
+        self._got: dict[NodeId, int] = {}
+        self._extra = self._number = self._committed = 0
         self._notes: dict[tuple[str, int], Change] = {}
 
     # ---- the request
@@ -134,7 +136,8 @@ class Changing:
             return fault
         self.step, self.plan, self._before, self._life = Step.PREPARING, plan, value.plan, value.life
         self._since, self._deadline = self._desk.now, self._late()
-        self._ready, self._extra, self._number = {}, 0, self._number + 1
+        self._ready, self._got, self._extra, self._number = {}, {}, 0, self._number + 1
+        self._committed = value.committed.epoch
         self._notes |= {change.name: change for change in plan.changes}
         return ""
 
@@ -153,7 +156,7 @@ class Changing:
             self.let_go(vain)
             return
         if self._desk.now >= self._deadline:
-            names = [peer.name or node.short for node, peer in self.hosts.items() if node not in self._ready]
+            names = [peer.name or node.short for node, peer in self.hosts.items() if self._is_late(node)]
             late = f"{', '.join(names)} did not get ready" if names else "the stage did not catch up with its input"
             self.let_go(f"{late} in {self._desk.config.prepare_timeout_ns // SECOND} s")
             return
@@ -168,26 +171,47 @@ class Changing:
                 # Also whoever is ready: a host that does not hear of it any more lets go.
                 self._desk.send(peer, wire.PrepareTerm(self._run, value.life, stamp, self._before, self.plan))
 
-    def on_ready(self, sender: Peer, message: wire.TermReady) -> None:
-        """A host has what it needs, or can't have it."""
-        if self.step not in (Step.PREPARING, Step.HASTENING) or sender.node not in self.hosts:
-            return
-        if message.life != self._life or message.digest != self.plan.digest:
-            return
+    def on_ready(self, sender: Peer, message: wire.TermReady) -> bool:
+        """A host has what it needs, or can't have it. True when nobody waits for it any more, so that the next epoch may begin."""
+        if not self._is_about_this(sender, message.life, message.digest):
+            return False
         if message.reason:
             self.let_go(message.reason)
-            return
-        self._ready[sender.node] = None
+            return False
+        was_late = self._is_late(sender.node)
+        self._ready[sender.node] = message.epoch if message.builds else None
         if self.step is Step.PREPARING and all(node in self._ready for node in self.hosts):
             self.step, self._deadline = Step.HASTENING, self._late()
+        return was_late and self.wants_epoch
+
+    def on_progress(self, sender: Peer, message: wire.TermProgress) -> None:
+        """A host is on its way: who gets farther has more time."""
+        if self._is_about_this(sender, message.life, message.digest):
+            if message.got > self._got.get(sender.node, 0):
+                self._deadline = self._late()
+            self._got[sender.node] = message.got
+
+    def _is_about_this(self, sender: Peer, life: int, digest: bytes) -> bool:
+        is_asked = self.step in (Step.PREPARING, Step.HASTENING) and sender.node in self.hosts
+        return is_asked and (life, digest) == (self._life, self.plan.digest)
+
+    def _is_late(self, node: NodeId) -> bool:
+        """Is somebody not ready, or has not built what is committed?"""
+        built = self._ready.get(node, 0)
+        return node not in self._ready or (built is not None and built < self._committed)
 
     def _late(self) -> Instant:
         return Instant(self._desk.now + self._desk.config.prepare_timeout_ns)
 
     @property
     def wants_epoch(self) -> bool:
-        """Whether an epoch is to begin at once: with `is_due`, the one that carries the change."""
-        return self.step is Step.HASTENING
+        """Whether an epoch is to begin at once; with `is_due`, the one that carries the change. The last one must be built."""
+        return self.step is Step.HASTENING and not any(self._is_late(node) for node in self.hosts)
+
+    @property
+    def listeners(self) -> dict[NodeId, Peer]:
+        """Who is to hear what is committed, also where nothing of the run is yet."""
+        return self.hosts if self.step in (Step.PREPARING, Step.HASTENING) else {}
 
     def is_due(self, value: Value, took_ns: int) -> bool:
         """Whether the next barrier may carry it, as far as the last epoch was short enough, and the register knows."""
@@ -269,6 +293,7 @@ class Changing:
 
     def committed(self, value: Value, *, is_change: bool) -> None:
         """An epoch is committed."""
+        self._committed = value.committed.epoch
         if self.step is not Step.IDLE and value.plan == self.plan:
             self.step, self.plan = Step.IDLE, _NO_PLAN
         elif self.step is not Step.IDLE and is_change:

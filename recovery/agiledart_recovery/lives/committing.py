@@ -37,6 +37,10 @@ SOONEST_NS: Final = SECOND
 """Between two epochs, however often somebody asks for one."""
 
 
+MOST_INTERVALS = 3
+"""For so long no epoch begins while a change is made ready, at the most."""
+
+
 class Committing:
     """What a coordinator knows of the life that it coordinates.
 
@@ -98,7 +102,7 @@ class Committing:
         ended = self.epochs.ended_stage(self.changing.plan)
         self.changing.on_tick(value, ballot, self._ready, f"{ended} has come to its end" if ended else "")
         if self._open <= self.epochs.committed:
-            alone = self.epochs.begun == self.epochs.committed and self.epochs.is_caught_up
+            alone = self.epochs.begun == self.epochs.committed and self.epochs.is_caught_up and self._all_heard(value)
             if self.held is not None:
                 return ""
             if alone and self.changing.is_due(value, self.took_ns):
@@ -116,6 +120,10 @@ class Committing:
         self._ask_again(value)
         return ""
 
+    def _all_heard(self, value: Value) -> bool:
+        """Does everybody whom a change concerns know what is committed? What is handed over rests on that."""
+        return all(self._told.get(node) == value.committed for node in self.changing.listeners)
+
     def want_epoch(self) -> None:
         """Somebody does not want to wait for the next epoch."""
         self._is_wanted = True
@@ -126,6 +134,10 @@ class Committing:
 
     def _interval_ns(self) -> int:
         usual = self._desk.config.checkpoint_interval_ns
+        if (
+            self.changing.step is Step.HASTENING
+        ):  # the next epoch waits until the last one is built: another would begin it anew
+            usual *= MOST_INTERVALS
         return min(usual, SOONEST_NS) if self._is_wanted else usual
 
     def _begin(self, value: Value, change: Plan | None) -> None:
@@ -235,7 +247,8 @@ class Committing:
             return
         message = wire.Committed(self._run, value.life, value)
         former = {node: peer for node, (peer, until) in self._former.items() if value.committed.epoch <= until}
-        for node, peer in (former | value.nodes).items():
+        coming = {node: peer for node, peer in self.changing.listeners.items() if node in self._ready}
+        for node, peer in (former | coming | value.nodes).items():
             if self._told.get(node) != value.committed and self._desk.can_reach(node):
                 self._desk.send(peer, message)
 

@@ -543,6 +543,11 @@ class Coordinator:
         self._tick_running()
         return why
 
+    def on_term_ready(self, sender: Peer, message: wire.TermReady) -> None:
+        """A host is ready for a change: when nobody else is waited for, the next epoch begins without a tick."""
+        if self.committing.changing.on_ready(sender, message) and self.phase is Phase.RUNNING:
+            self._tick_running()
+
     def on_relief(self, host: Peer) -> str:
         """A host wants to run nothing of it any more: the next life is without it. Returns why not; empty: so it is."""
         if not self.value.plan.at(host.node):

@@ -1,4 +1,9 @@
-"""What a host makes ready for a term that may come: room, executors, code, links. It begins when it is handed over, not before.
+"""What a host makes ready for a term that may come: room, executors, code, links, and what is committed of the state that it will
+take over, built before it is wanted. It begins when it is handed over, not before.
+
+    made     room, executors, code, links are there; whoever builds nothing is ready
+    built    what the committed epoch has of the old instances is built: ready, as of that epoch
+    behind   a later epoch is committed: its elements are built, too, and it is said again
 
 The coordinator repeats its word until the barrier is sent, so a host that does not hear it any more lets go by itself: of a change
 whose coordinator died, and whose word that it was let go was lost. What has begun is not ended here: a commit or a new life
@@ -21,6 +26,7 @@ class InLife(Protocol):
     """What it needs of the host's part of the run."""
 
     life: int
+    value: Value | None
 
     @property
     def is_in_life(self) -> bool:
@@ -39,7 +45,10 @@ class Readying:
         self._desk, self._run, self._part = desk, run, part
         self._plan: Plan | None = None
         self._digest = b""
-        self._is_ready = self._is_committed = False
+        self._before: Plan | None = None
+        self._is_made = self._is_building = self._is_committed = False
+        self._built: int | None = None
+        self._coordinator: Peer | None = None
         self._taken: dict[Party, bool] = {}
         self._stamp = Stamp()
         self._known: dict[Party, None] = {}
@@ -59,8 +68,9 @@ class Readying:
         if message.stamp < self._stamp:
             return  # another change has been wanted since
         self._stamp, self._heard = message.stamp, self._desk.now
-        if self._is_ready and message.after.digest == self._digest:
-            self._desk.send(sender, wire.TermReady(self._run, message.life, self._digest))
+        if self._is_made and message.after.digest == self._digest:
+            self._coordinator = sender
+            self._tell_ready()
         elif message.before.digest == self._digest:
             return  # what was made ready last is committed, and not everybody has handed over here: first that
         elif message.after.digest != self._digest:
@@ -69,24 +79,82 @@ class Readying:
 
     def _make_ready(self, sender: Peer, message: wire.PrepareTerm) -> None:
         me, after, life = self._desk.me, message.after, message.life
-        self._plan, self._digest = after, after.digest
+        self._plan, self._digest, self._before, self._coordinator = after, after.digest, message.before, sender
         planned = after.hosts.get(me.node)
         if planned is not None and planned.incarnation != me.incarnation:
-            self._answer(sender, life, f"{me.name or me.node.short} was ended since the change was planned")
+            self._refuse(f"{me.name or me.node.short} was ended since the change was planned")
             return
-        stages = [change.stage for change in after.changes]
-        mine = tuple(each for each in after.at(me.node) if each.party.stage in stages)
+        mine = tuple(each for each in after.at(me.node) if each.party.stage in self._new_stages)
         self._desk.set_timer((self._run, "term", self._digest), self._patience_ns)
         self._desk.ask(
             lambda request: asked.MakeTermReady(request, self._run, life, message.before, after, mine),
-            self._if_current(life, lambda reason: self._answer(sender, life, reason)),
+            self._if_current(life, self._made),
         )
 
-    def _answer(self, sender: Peer, life: int, reason: str) -> None:
-        self._is_ready = not reason
-        self._desk.send(sender, wire.TermReady(self._run, life, self._digest, reason[:MAX_REASON]))
+    def _made(self, reason: str) -> None:
         if reason:
-            self.drop()
+            self._refuse(reason)
+            return
+        self._is_made = True
+        self._build()
+        self._tell_ready()
+
+    def _refuse(self, reason: str) -> None:
+        if self._coordinator is not None:
+            answer = wire.TermReady(self._run, self._part.life, self._digest, reason[:MAX_REASON])
+            self._desk.send(self._coordinator, answer)
+        self.drop()
+
+    def _tell_ready(self) -> None:
+        """Nothing, while what was committed when it was made is still being built."""
+        builds = bool(self._new_stages)
+        if self._coordinator is not None and (not builds or self._built is not None):
+            about = (self._run, self._part.life, self._digest)
+            self._desk.send(self._coordinator, wire.TermReady(*about, builds=builds, epoch=self._built or 0))
+
+    @property
+    def _new_stages(self) -> list[str]:
+        """Stages that take a new term, of which instances will be here."""
+        if self._plan is None:
+            return []
+        here = [each.party.stage for each in self._plan.at(self._desk.me.node)]
+        return [change.stage for change in self._plan.changes if change.stage in here]
+
+    def _build(self) -> None:
+        """Have what the last committed epoch has of the old instances built; nothing while that is under way."""
+        value, before, after = self._part.value, self._before, self._plan
+        if value is None or before is None or after is None or not self._is_made or self._is_committed:
+            return
+        epoch, life = value.committed.epoch, self._part.life
+        if self._is_building or self._built == epoch or not self._new_stages:
+            return
+        old = {each.party: None for each in before.assignments if each.party.stage in self._new_stages}
+        saved = tuple(each for each in value.saved if each.party in old and each.chain)
+        if not saved:
+            self._built = epoch
+            return
+        self._is_building = True
+        self._desk.ask(
+            lambda request: asked.BuildAhead(request, self._run, life, before, after, saved),
+            self._if_current(life, lambda reason: self._have_built(epoch, reason)),
+        )
+
+    def _have_built(self, epoch: int, reason: str) -> None:
+        self._is_building = False
+        value = self._part.value
+        if reason and (value is None or value.committed.epoch == epoch):
+            self._refuse(reason)
+            return
+        if not reason:  # else the elements of that epoch may be gone: there are later ones
+            self._built = epoch
+        self._build()
+        self._tell_ready()
+
+    def tell_progress(self, digest: bytes, got: int, of: int) -> None:
+        """So much of what is to be built is here."""
+        if digest == self._digest and self._is_building and self._coordinator is not None:
+            message = wire.TermProgress(self._run, self._part.life, digest, got, of)
+            self._desk.send(self._coordinator, message)
 
     def _if_current(self, life: int, then: Callable[[str], None]) -> Callable[[object, str], None]:
         """The outcome of something that was asked for this plan, in this life."""
@@ -156,6 +224,7 @@ class Readying:
             if any(party not in self._known for party in planned):
                 # It had let go of what others went on with: a word that it was let go, or a long silence, came in between.
                 self._part.on_broken(value.life, f"{self._desk.me.name} was not ready for the plan that was committed")
+            self._build()
             return
         self._known = dict.fromkeys(planned)
         self._is_committed = True
@@ -185,4 +254,5 @@ class Readying:
     def forget(self) -> None:
         """It runs, or is not wanted any more."""
         self._plan, self._digest, self._taken = None, b"", {}
-        self._is_ready = self._is_committed = False
+        self._before, self._coordinator, self._built = None, None, None
+        self._is_made = self._is_building = self._is_committed = False

@@ -97,6 +97,18 @@ class MakeTermReady(Request, frozen=True, gc=False):
     assignments: tuple[Assignment, ...]
 
 
+class BuildAhead(Request, frozen=True, gc=False):
+    """Bring the committed elements of old instances here, and have the new ones build what they will take over from them. It is
+    asked again when there are later ones.
+    """
+
+    run: Run
+    life: int
+    before: Plan
+    after: Plan
+    saved: tuple[Saved, ...]
+
+
 class TakeOver(Request, frozen=True, gc=False):
     """An old instance has handed over: bring its element here, and its groups to the waiting instances that own them."""
 

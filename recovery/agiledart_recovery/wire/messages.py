@@ -250,11 +250,26 @@ class PrepareTerm(RunMessage, frozen=True, gc=False, tag=403):
 
 
 class TermReady(RunMessage, frozen=True, gc=False, tag=404):
-    """It is ready. A reason: it can't be."""
+    """It is ready. A reason: it can't be.
+
+    Args:
+        builds: new instances here build what they will take over, as far as it is committed; `epoch`: they have that of this one.
+    """
 
     life: Count
     digest: Digest
     reason: Reason = ""
+    builds: bool = False
+    epoch: Count = 0
+
+
+class TermProgress(RunMessage, frozen=True, gc=False, tag=410):
+    """It is not ready yet, and this far: bytes that are here of those that are to be built beforehand."""
+
+    life: Count
+    digest: Digest
+    got: Count
+    of: Count
 
 
 class TermLetGo(RunMessage, frozen=True, gc=False, tag=405):

@@ -147,6 +147,10 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
         """What a node runs."""
         return tuple(each for each in self.assignments if each.host.node == node)
 
+    def is_at(self, party: Party, node: NodeId) -> bool:
+        """Does a node run this party?"""
+        return any(each.party == party for each in self.at(node))
+
     def stage(self, stage: str) -> tuple[Assignment, ...]:
         """Instances of a stage, by their index."""
         return tuple(each for each in self.assignments if each.party.stage == stage)

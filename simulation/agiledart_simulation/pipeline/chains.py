@@ -60,10 +60,10 @@ class Chains:
         self._bases: dict[Party, _Base] = {}
         self._open: dict[tuple[Party, Snapshot], _Base] = {}
 
-    def saved(self, party: Party, snapshot: Snapshot, state: bytes) -> tuple[bytes, bytes]:
-        """(the element of a barrier, digest of the element that it rests on or nothing)."""
+    def saved(self, party: Party, snapshot: Snapshot, state: bytes, *, is_last: bool = False) -> tuple[bytes, bytes]:
+        """(the element of a barrier, digest of the element that it rests on or nothing). `is_last`: it is handed over."""
         base = self._bases.get(party)
-        if base is None or base.links >= MAX_LINKS:
+        if base is None or (base.links >= MAX_LINKS and not is_last):
             raw, onto, links = whole(state), b"", 1
         else:
             head = _common(base.state, state)

@@ -100,12 +100,15 @@ class Outlet:
 
 @dataclass
 class Waiting:
-    """What was made ready here for a plan that may come: instances that have not begun, and what old ones have handed over."""
+    """What was made ready here for a plan that may come: instances that have not begun, what was built of old ones before they
+    stopped (the element, and the state that it says), and what they have handed over.
+    """
 
     before: Plan
     plan: Plan
     parties: dict[Party, Assignment]
     handed: dict[Party, Memory] = field(default_factory=dict)
+    built: dict[Party, tuple[bytes, bytes]] = field(default_factory=dict)
 
 
 class Engine:

@@ -101,6 +101,8 @@ class RecoveryHost:
             self._entered(event)
         elif isinstance(event, _Fetched):
             self._take_over(event.effect)
+        elif isinstance(event, _Ahead):
+            self._build_ahead(event.effect)
         else:
             if isinstance(event, Booted):
                 self.out.append(SetTimer("pump", now))
@@ -161,6 +163,8 @@ class RecoveryHost:
         match effect:
             case asked.MakeTermReady(request=request):
                 self._make_ready(effect, request)
+            case asked.BuildAhead():
+                self.world.write(self, lambda: None, _Ahead(effect))
             case asked.TakeOver():
                 self.world.write(self, lambda: None, _Fetched(effect))
             case asked.DropTerm(life=life, digest=digest):
@@ -191,9 +195,38 @@ class RecoveryHost:
         engine.make_ready(effect)
         self.world.write(self, lambda: None, Completed(request))
 
+    def _build_ahead(self, effect: asked.BuildAhead) -> None:
+        """What is committed of old instances is brought here, and built."""
+        reason = ""
+        engine = self.engine
+        for saved in effect.saved:
+            state = self._element(saved)
+            if state is None:
+                reason = f"fewer than m fragments of {saved.party} can be reached"
+            elif engine is not None and engine.life == effect.life and effect.after.digest in engine.waiting:
+                engine.waiting[effect.after.digest].built[saved.party] = saved.chain[-1].digest, state
+        outcome: Event = Failed(effect.request, reason) if reason else Completed(effect.request)
+        for after in self.machine.step(outcome, self.now):
+            self._carry_out(after)
+
+    def _handed(self, effect: asked.TakeOver) -> bytes | None:
+        """What an old instance left: what has changed, put on what was built; all of its chain where it rests on something else."""
+        waiting = None if self.engine is None else self.engine.waiting.get(effect.digest)
+        onto, state = (b"", b"") if waiting is None else waiting.built.get(effect.saved.party, (b"", b""))
+        if not self.rests_on(effect.saved, onto):
+            return self._element(effect.saved)
+        element = effect.saved.chain[-1]
+        self.world.reached("put on what was built")
+        return self._element(Saved(effect.saved.party, (element,)), state)
+
+    @staticmethod
+    def rests_on(saved: Saved, built: bytes) -> bool:
+        """Does what was handed over rest on the element that was built?"""
+        return len(saved.chain) > 1 and saved.chain[-2].digest == built
+
     def _take_over(self, effect: asked.TakeOver) -> None:
         """The element of an old instance is brought here."""
-        raw = self._element(effect.saved)
+        raw = self._handed(effect)
         if self.engine is not None and self.engine.life == effect.life and raw is not None:
             self.engine.take_over(effect, _MEMORY.decode(raw))
         lacking = f"fewer than m fragments of {effect.saved.party} can be reached" if raw is None else ""
@@ -201,9 +234,8 @@ class RecoveryHost:
         for after in self.machine.step(outcome, self.now):
             self._carry_out(after)
 
-    def _element(self, saved: Saved) -> bytes | None:
-        """The state that a chain of elements says, in their order."""
-        state = b""
+    def _element(self, saved: Saved, state: bytes = b"") -> bytes | None:
+        """The state that a chain of elements says, in their order; `state`: what they rest on."""
         for element in saved.chain:
             raw = self.disk.elements.get((saved.party, element.snapshot)) or self.world.fetch(
                 self, saved.party, element
@@ -327,10 +359,10 @@ class RecoveryHost:
     ) -> None:
         """A stage's element goes to the local disk, then to its holders."""
         key, onto = (stage.party, snapshot), b""
-        if has_ended or after is not None:
+        if has_ended:
             raw = whole(raw)
         else:
-            raw, onto = self.chains.saved(stage.party, snapshot, raw)
+            raw, onto = self.chains.saved(stage.party, snapshot, raw, is_last=after is not None)
         event = PartySnapped(
             engine.run,
             stage.party,
@@ -382,6 +414,12 @@ class _Entered(Event, frozen=True, gc=False):
     """The sink's part is cut: restore now."""
 
     entry: asked.EnterLife
+
+
+class _Ahead(Event, frozen=True, gc=False):
+    """It took a moment to bring committed elements here."""
+
+    effect: asked.BuildAhead
 
 
 class _Fetched(Event, frozen=True, gc=False):

@@ -415,6 +415,7 @@ REACHED = (
 REACHED_BY_SCALING = (
     *("life", "commit", "changed plan", "handed", "two coordinators", "overtaken", "one stage", "several stages"),
     *("change done", "change let-go", "change rolled-back", "three stages", "join handed", "shared state handed"),
+    "put on what was built",
     *(
         f"{who} died while {step}"
         for who in ("coordinator", "old", "new")

@@ -79,8 +79,9 @@ class Site:
 class Mesh:
     """Two executors and what their agents would do; source and sink are at the first one."""
 
-    def __init__(self, folder: Path, high: int = 3) -> None:
-        self.topology = made()
+    def __init__(self, folder: Path, high: int = 3, topology: Topology | None = None) -> None:
+        self.topology = topology or made()
+        self.before: dict[bytes, tuple[bytes, ...]] = {}
         plan = plan_stages(self.topology.specification(), {"counts": (1, high) if high > 1 else 1})
         self.program = compile_program(self.topology, plan)
         self.prepared: list[Prepared] = []
@@ -145,9 +146,11 @@ class Mesh:
     def told(self, message: Prepared | Unprepared) -> None:
         assert isinstance(message, Prepared)
         self.prepared.append(message)
+        self.before[message.digest] = (*self.before[message.onto], message.onto) if message.onto else ()
         if message.after and message.instance.stage == 1:
             for site in self.sites * 2:  # one that comes again changes nothing
-                handed = Handed(message.epoch, message.instance, message.after, message.digest)
+                before = self.before[message.digest]
+                handed = Handed(message.epoch, message.instance, message.after, message.digest, before)
                 asyncio.get_running_loop().create_task(site.terms.handed(handed, site.epochs))
 
     def prepare(self, name: bytes, plan: StagePlan, places: list[int]) -> None:

@@ -129,3 +129,63 @@ def test_the_longest_gap_that_senders_tell_stays_with_the_change() -> None:
     one.written(before, value)
     one.written(value, again)
     assert seen == [ChangeMeasured(RUN, value.changes[0])]
+
+
+def hastening() -> tuple[Changing, Desk]:
+    """All are ready; what is to be taken over is built at one of them, as of the committed epoch."""
+    one, desk = changing()
+    one.want(VALUE, grown())
+    assert not one.on_ready(HERE, wire.TermReady(RUN, 1, grown().digest))
+    assert one.on_ready(THERE, wire.TermReady(RUN, 1, grown().digest, builds=True, epoch=3))
+    return one, desk
+
+
+def committed(epoch: int) -> Value:
+    return msgspec.structs.replace(VALUE, committed=Snapshot(1, epoch))
+
+
+def test_the_next_epoch_waits_until_the_last_one_is_built() -> None:
+    one, _ = hastening()
+    before = one.wants_epoch
+    one.committed(committed(4), is_change=False)
+    known = one.noted(committed(4))
+    assert (before, one.wants_epoch) == (True, False)
+    assert not one.is_due(known, SECOND)
+    assert not one.on_ready(THERE, wire.TermReady(RUN, 1, grown().digest, builds=True, epoch=3)), "it is said again"
+    assert not one.on_ready(HERE, wire.TermReady(RUN, 1, grown().digest)), "it builds nothing"
+    assert one.on_ready(THERE, wire.TermReady(RUN, 1, grown().digest, builds=True, epoch=4)), "nobody waits for a tick"
+    assert one.is_due(known, SECOND)
+
+
+def test_who_does_not_build_in_time_is_named() -> None:
+    one, desk = hastening()
+    one.committed(committed(4), is_change=False)
+    desk.now = Instant(desk.config.prepare_timeout_ns)
+    one.on_tick(committed(4), Ballot(1), (HERE.node, THERE.node), "")
+    (note,) = one.noted(VALUE).changes
+    assert (note.fate, note.why) == (Fate.LET_GO, "pi2 did not get ready in 60 s")
+
+
+def test_who_gets_farther_has_more_time() -> None:
+    one, desk = changing()
+    one.want(VALUE, grown())
+    patience = desk.config.prepare_timeout_ns
+    for number, got in enumerate((10, 20), 1):
+        desk.now = Instant(number * (patience - SECOND))
+        one.on_progress(THERE, wire.TermProgress(RUN, 1, grown().digest, got, 100))
+        one.on_tick(VALUE, Ballot(1), (HERE.node, THERE.node), "")
+        assert one.plan.changes
+    one.on_progress(THERE, wire.TermProgress(RUN, 1, b"another", 90, 100))
+    desk.now = Instant(3 * (patience - SECOND))
+    one.on_progress(THERE, wire.TermProgress(RUN, 1, grown().digest, 20, 100))
+    one.on_progress(Peer(NodeId(9), 1, "pi9"), wire.TermProgress(RUN, 1, grown().digest, 90, 100))
+    desk.now = Instant(2 * (patience - SECOND) + patience)
+    one.on_tick(VALUE, Ballot(1), (HERE.node, THERE.node), "")
+    assert not one.listeners, "the same again is not farther"
+
+
+def test_whom_a_change_concerns_hears_what_is_committed() -> None:
+    one, _ = hastening()
+    assert list(one.listeners) == [HERE.node, THERE.node]
+    one.carry()
+    assert not one.listeners

@@ -208,6 +208,7 @@ def _messages() -> st.SearchStrategy[Any]:
         "needed": st.lists(st.builds(Snapshot, _COUNTS, _COUNTS), max_size=3).map(tuple),
         "is_over": st.booleans(),
         "asks": st.booleans(),
+        "builds": st.booleans(),
         "held": st.lists(st.tuples(st.builds(Snapshot, _COUNTS, _COUNTS), _COUNTS), max_size=3).map(tuple),
         "made": st.lists(
             st.builds(
