@@ -43,7 +43,7 @@ from agiledart_agent.metrics.metrics_server import MetricsServer
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.run_store import RunStore
-from agiledart_agent.settings import DEFAULT_METRICS, AgentSettings, split_address
+from agiledart_agent.settings import DEFAULT_METRICS, AgentSettings, code_of, split_address
 from agiledart_agent.sink_log_server import SinkLogServer
 from agiledart_executor.user_code.software import software_version
 from agiledart_kernel.bans import Banned
@@ -118,7 +118,8 @@ def _node_config(settings: AgentSettings) -> NodeConfig:
 
 
 def _recovery(settings: AgentSettings) -> RecoveryConfig:
-    return RecoveryConfig(checkpoint_interval_ns=settings.checkpoint_interval * SECOND)
+    m, k = code_of(settings.fragments)
+    return RecoveryConfig(checkpoint_interval_ns=settings.checkpoint_interval * SECOND, m=m, k=k)
 
 
 class Agent:

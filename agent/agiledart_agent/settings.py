@@ -25,6 +25,7 @@ SERVICE_STATE_DIR = Path("/var/lib/agiledart")
 DEFAULT_LISTEN = "127.0.0.1:9464"
 DEFAULT_METRICS = "127.0.0.1:9465"
 MAX_CORES = 4096
+MAX_DATA, MAX_PARITY = 16, 8
 
 
 def default_state_dir(environment: Mapping[str, str] = os.environ) -> Path:
@@ -72,6 +73,8 @@ class AgentSettings:
         executor_memory_mb: megabytes of memory that an executor may take; 0: half of this machine's.
         confine: keep users' code from this agent's keys, tokens and records, where the kernel can.
         checkpoint_interval: seconds from one epoch of an exactly-once application to the next, where this agent coordinates it.
+        fragments: data and parity fragments of a state beyond 1 MiB, as `4+2`: any 4 of the 6 rebuild it. A smaller one is copied
+            to one node more than there are parity fragments.
         path_patience: seconds for which no path between two hosts of an application may work before it fails, or recovers.
         relay: whether this agent leads circuits for nodes that cannot reach each other directly.
         relay_bytes_per_second: how much of each circuit in each direction; 0: as fast as it goes.
@@ -113,6 +116,7 @@ class AgentSettings:
     executor_memory_mb: int = 0
     confine: bool = True
     checkpoint_interval: int = 10
+    fragments: str = "4+2"
     path_patience: int = 60
     relay: bool = True
     relay_bytes_per_second: int = 0
@@ -196,6 +200,7 @@ class AgentSettings:
                 f" {MIN_MEMORY_MB} or more"
             )
         _check_seconds("checkpoint_interval", self.checkpoint_interval, 3_600)
+        code_of(self.fragments)
         _check_seconds("path_patience", self.path_patience, 86_400)
         _check_seconds("scaling_interval", self.scaling_interval, 3_600)
         policy_named(self.scaling_policy)
@@ -237,6 +242,17 @@ class AgentSettings:
 def _check_seconds(setting: str, seconds: int, most: int) -> None:
     if not 1 <= seconds <= most:
         raise ConfigurationError(f"agent.{setting} is {seconds} (seconds); allowed are 1 to {most}")
+
+
+def code_of(text: str) -> tuple[int, int]:
+    """Data and parity fragments of `M+K`. Raises `ConfigurationError`."""
+    data, _, parity = text.partition("+")
+    if data.isdecimal() and parity.isdecimal() and 1 <= int(data) <= MAX_DATA and 0 <= int(parity) <= MAX_PARITY:
+        return int(data), int(parity)
+    raise ConfigurationError(
+        f"agent.fragments is {text!r}; it should look like 4+2: 1 to {MAX_DATA} fragments that rebuild a state, and 0 to"
+        f" {MAX_PARITY} more, each on a machine of its own"
+    )
 
 
 def split_address(text: str, setting: str = "address") -> tuple[str, int]:

@@ -31,6 +31,7 @@ class Experiment:
         has_sizes: whether it can run at other values of `x` than those of its scales.
         has_policies: whether it can run with one scaling policy.
         faults: what may happen to hosts in it; the first is the usual one. Empty: nothing happens to any.
+        has_holders: whether who keeps fragments may be lost with a host.
         room: the sub-package of its module, with a dot behind; empty: none.
     """
 
@@ -45,6 +46,7 @@ class Experiment:
     has_sizes: bool = False
     has_policies: bool = False
     faults: tuple[str, ...] = ()
+    has_holders: bool = False
     room: str = ""
 
     @property
@@ -275,6 +277,7 @@ EXPERIMENTS = {
             unit="seconds",
             series=("fault",),
             faults=("kill", "power", "executor"),
+            has_holders=True,
             room=RECOVERY,
         ),
     )
@@ -307,6 +310,10 @@ def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Report, 
         raise ConfigurationError(f"--fault, --runs: nothing happens to hosts in {experiment.name}.")
     if settings.fault and settings.fault not in experiment.faults:
         raise ConfigurationError(f"--fault {settings.fault}: {experiment.name} has {', '.join(experiment.faults)}.")
+    if settings.holders and not experiment.has_holders:
+        raise ConfigurationError(f"--holders: nobody who keeps fragments is lost in {experiment.name}.")
+    if (settings.again or settings.code) and not settings.holders:
+        raise ConfigurationError("--again and --code say how holders are lost: say how many with --holders, too.")
     if any(size < 2 for size in settings.sizes):
         raise ConfigurationError(f"--sizes {min(settings.sizes)}: the least size is 2.")
     started = time.process_time()

@@ -54,6 +54,9 @@ class Settings:
         policy: the only scaling policy to run; empty: all that are compared.
         fault: what happens to hosts; empty: the experiment's first one.
         runs: how often it happens; 0: as often as the scale has it.
+        holders: so many who keep fragments of a host's state are lost with it; 0: none.
+        again: they are lost while the host's state is brought back, not at the same moment.
+        code: the only code, `M+K`, by which that state is kept; empty: all that are tried.
         progress: told in a few words what is going on.
     """
 
@@ -63,6 +66,9 @@ class Settings:
     policy: str = ""
     fault: str = ""
     runs: int = 0
+    holders: int = 0
+    again: bool = False
+    code: str = ""
     progress: Callable[[str], None] = field(default=lambda _: None)
 
     @property

@@ -62,6 +62,14 @@ def list_experiments(output: str) -> int:
 @click.option(
     "--runs", type=click.IntRange(min=1), default=None, help="How often it happens, in place of the scale's number."
 )
+@click.option(
+    "--holders",
+    type=click.IntRange(min=1),
+    default=None,
+    help="So many of those who keep fragments of a host's state die with it: all choices, one after another.",
+)
+@click.option("--again", is_flag=True, help="They die while that state is brought back.")
+@click.option("--code", metavar="M+K", default="", help="Only this code of fragments: 1+2, 2+2 or 4+2.")
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it, as .png, .svg or .pdf; needs matplotlib.")
 @output_option
 def run(
@@ -72,6 +80,9 @@ def run(
     policy: str,
     fault: str,
     runs: int | None,
+    holders: int | None,
+    again: bool,
+    code: str,
     picture: str | None,
     output: str,
 ) -> int:
@@ -86,6 +97,7 @@ def run(
       agiledart experiment run hop-count --scale paper --sizes 10000
       agiledart experiment run closed-loop --policy secant
       agiledart experiment run pull-the-plug --fault power --runs 5
+      agiledart experiment run pull-the-plug --holders 2 --code 4+2 --again
     """
     from agiledart_experiments.plotting import check_plot, plot
     from agiledart_experiments.registry import find, run_experiment
@@ -94,8 +106,9 @@ def run(
     found = find(name)
     if picture:
         check_plot(picture)
+    settings = Settings(seed, scale, _numbers(sizes), policy, fault, runs or 0, holders or 0, again, code, say)
     with _last_work_of_process():
-        report, document = run_experiment(found, Settings(seed, scale, _numbers(sizes), policy, fault, runs or 0, say))
+        report, document = run_experiment(found, settings)
     if picture:
         plot(found, report, picture)
     if output == "json":

@@ -160,9 +160,10 @@ class PlugMesh:
 
 
 @contextlib.contextmanager
-def plug_mesh(count: int, interval: int) -> Iterator[PlugMesh]:
-    """A ring of so many machines with an epoch every `interval` seconds; everything is gone afterwards."""
-    with machines(count, {"AGILEDART_AGENT__CHECKPOINT_INTERVAL": str(interval)}) as mesh:
+def plug_mesh(count: int, interval: int, code: str = "4+2") -> Iterator[PlugMesh]:
+    """A ring of so many machines with an epoch every `interval` seconds, state cut by `code`; everything is gone afterwards."""
+    settings = {"AGILEDART_AGENT__CHECKPOINT_INTERVAL": str(interval), "AGILEDART_AGENT__FRAGMENTS": code}
+    with machines(count, settings) as mesh:
         mesh.form(count)
         yield mesh
 

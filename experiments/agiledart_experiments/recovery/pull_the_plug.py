@@ -11,14 +11,19 @@ At the end the job is stopped and its file compared with a plain loop over the i
 | executor | SIGKILL to its executors only; the agent starts them again |
 """
 
-import importlib.resources
 import signal
 import time
-from collections import Counter
-from itertools import islice
-from pathlib import Path
-from typing import Any
 
+from agiledart_experiments.recovery import losing_holders
+from agiledart_experiments.recovery.plug_account import (
+    STAGE,
+    epoch_of,
+    ledger,
+    phase_name,
+    put_job,
+    recovered,
+    write_input,
+)
 from agiledart_experiments.recovery.plug_mesh import Machine, PlugMesh, plug_mesh, until
 from agiledart_experiments.recovery.sink_watch import SinkWatch
 from agiledart_experiments.report import Goal, Report, Row, Settings
@@ -26,7 +31,6 @@ from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.randomness import RandomStream
 
 MACHINES = 6
-STAGE = "sums"
 FAULTS = ("kill", "power", "executor")
 KEYS = {"small": 2_000, "paper": 150_000}
 NOTES = 416
@@ -49,13 +53,15 @@ BOUND, QUICK_BOUND = 5.0, 2.0
 
 def run(settings: Settings) -> Report:
     """A row for each run."""
+    if settings.holders:
+        return losing_holders.run(settings)
     scale = settings.scale
     fault, runs = settings.fault or FAULTS[0], settings.runs or RUNS[scale]
     random = RandomStream(settings.seed, "pull-the-plug")
     with plug_mesh(MACHINES, INTERVAL[scale]) as mesh:
-        source = importlib.resources.files("agiledart_experiments.recovery") / "plug_job.py"
-        (mesh.folder / "plug_job.py").write_text(source.read_text())
-        _write_input(mesh.folder / "in.csv", scale, runs)
+        put_job(mesh)
+        rows_in = (runs + 1) * RUN_SECONDS * ROWS_A_SECOND
+        write_input(mesh.folder / "in.csv", KEYS[scale], LOAD_MS[scale], rows_in, ROWS_A_SECOND)
         mesh.ask(
             "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv?speed=1@a1", "--set", f"notes={NOTES}",
             "--set", f"report=csv:{mesh.folder / 'out.csv'}@a{MACHINES}", "--parallelism", f"{STAGE}={MACHINES}",
@@ -83,35 +89,13 @@ def run(settings: Settings) -> Report:
     return Report(parameters, tuple(rows), _goals(rows, told, scale, fault), notes)
 
 
-def _write_input(file: Path, scale: str, runs: int) -> None:
-    keys, load = KEYS[scale], LOAD_MS[scale]
-    with file.open("w") as lines:
-        for number in range(keys):
-            lines.write(f"{number * load // keys},{number},{number % 101}\n")
-        for number in range((runs + 1) * RUN_SECONDS * ROWS_A_SECOND):
-            at = load + number * 1_000 // ROWS_A_SECOND
-            lines.write(f"{at},{number * 7_919 % keys},{number % 101}\n")
-
-
-def _epoch(mesh: PlugMesh) -> dict[str, Any] | None:
-    """What is safe, while it runs undisturbed."""
-    try:
-        status: dict[str, Any] = mesh.ask("status", "plug")
-    except OperationFailed:
-        return None
-    if status["state"] not in ("running", "recovering"):
-        raise OperationFailed(f"the job is {status['state']}: {status['reason']}")
-    epoch: dict[str, Any] = status.get("epoch") or {}
-    return {**status, "epoch": epoch} if status["state"] == "running" and epoch else None
-
-
 def _until_loaded(mesh: PlugMesh, scale: str, settings: Settings) -> None:
     """Until an epoch with the state of all keys has been committed."""
     settings.progress(f"{KEYS[scale]:,} keys come")
     wanted = KEYS[scale] * NOTES
 
     def is_loaded() -> bool | None:
-        status = _epoch(mesh)
+        status = epoch_of(mesh)
         return True if status is not None and status["epoch"]["bytes"] >= wanted else None
 
     until(is_loaded, PATIENCE, "an epoch with the whole state is committed")
@@ -119,7 +103,7 @@ def _until_loaded(mesh: PlugMesh, scale: str, settings: Settings) -> None:
 
 def _pull(mesh: PlugMesh, watch: SinkWatch, number: int, fault: str, random: RandomStream, settings: Settings) -> Row:
     """One fault, its end, and the host anew."""
-    status = until(lambda: _epoch(mesh), PATIENCE, "the job runs again")
+    status = until(lambda: epoch_of(mesh), PATIENCE, "the job runs again")
     hosts = [name for name in dict.fromkeys(status["placement"][STAGE]) if name not in ("a1", f"a{MACHINES}")]
     if not hosts:
         raise OperationFailed(f"{STAGE} runs on {status['placement'][STAGE]} only, where source and sink are")
@@ -130,13 +114,13 @@ def _pull(mesh: PlugMesh, watch: SinkWatch, number: int, fault: str, random: Ran
     settings.progress(f"run {number + 1}: {victim.name} dies ({fault})")
     began = time.monotonic()
     _strike(victim, fault)
-    after = until(lambda: _recovered(mesh, judges, before), PATIENCE, "a commit after the fault")
+    after = until(lambda: recovered(mesh, judges, before), PATIENCE, "a commit after the fault")
     committed = time.monotonic() - began
     came = until(lambda: watch.next_result(began), PATIENCE, "the next result")
     if fault != "executor":
         victim.bury()
         victim.start()
-    phases = {phase: after.get(_phase(phase), 0.0) - before.get(_phase(phase), 0.0) for phase in PHASES}
+    phases = {phase: after.get(phase_name(phase), 0.0) - before.get(phase_name(phase), 0.0) for phase in PHASES}
     return {
         "run": number + 1,
         "fault": fault,
@@ -153,36 +137,6 @@ def _strike(victim: Machine, fault: str) -> None:
         victim.signal(signal.SIGSTOP)
     else:
         victim.signal(signal.SIGKILL, executors_only=fault == "executor")
-
-
-def _phase(name: str) -> str:
-    return f'agiledart_recovery_phase_seconds_total{{phase="{name}"}}'
-
-
-def _recovered(mesh: PlugMesh, judges: list[Machine], before: dict[str, float]) -> dict[str, float] | None:
-    """The figures of those who go on, once one more recovery has ended."""
-    now = mesh.total("agiledart_recovery_", judges)
-    ended = "agiledart_recovery_recoveries_total"
-    return now if now.get(ended, 0.0) > before.get(ended, 0.0) else None
-
-
-def ledger(folder: Path) -> dict[str, int]:
-    """Rows of the sink beside those of a plain loop over as many readings."""
-    wrote = (folder / "out.csv").read_text().splitlines()
-    sums: dict[int, int] = {}
-    expected: list[str] = []
-    with (folder / "in.csv").open() as lines:
-        for line in islice(lines, len(wrote)):
-            at, key, value = map(int, line.split(","))
-            sums[key] = sums.get(key, 0) + value
-            expected.append(f"{at},{key},{sums[key]}")
-    theirs, ours = Counter(wrote), Counter(expected)
-    return {
-        "rows": len(wrote),
-        "lost": sum((ours - theirs).values()),
-        "twice": sum((theirs - ours).values()),
-        "out_of_order": 0 if wrote == expected else 1,
-    }
 
 
 def _goals(rows: list[Row], told: dict[str, int], scale: str, fault: str) -> tuple[Goal, ...]:

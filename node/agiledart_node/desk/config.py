@@ -120,6 +120,8 @@ class NodeConfig:
 
     guards: int = 2
     """Nodes that watch an application although they host nothing of it."""
+    voting_guards: int = 5
+    """The same, of one that is saved by epochs: they vote on it, so that no host of it needs to, and two of five may be lost."""
     max_survey: int = 128
     """Nodes asked for their load before an application is placed."""
     max_conversations: int = 1_024

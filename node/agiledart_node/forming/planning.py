@@ -150,7 +150,7 @@ class Planning:
             life,
             order.bundle,
             tuple(peers[node] for node in used),
-            tuple(near[: self._desk.config.guards]),
+            tuple(near[: self._desk.config.voting_guards if order.by_epoch else self._desk.config.guards]),
             dict(placement.nodes),
             executors,
             coordinator,

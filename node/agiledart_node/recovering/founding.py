@@ -1,4 +1,4 @@
-"""A run gets its register: three voters on distinct hosts make seats, and one of them writes the first value.
+"""A run gets its register: five voters on distinct hosts, or three, make seats, and one of them writes the first value.
 
 Guards come first, because a voter should not die with a host; then hosts by the number of stages with state that they run, fewest
 first. Where fewer than three nodes are known one voter must do: a host, without which the run stands still anyway.
@@ -23,7 +23,8 @@ from agiledart_recovery.limits import MAX_PLAN_BYTES
 from agiledart_recovery.wire.names import NOTHING_SAVED, Party, Run, Voter
 from agiledart_recovery.wire.value import Assignment, Element, IfLost, Plan, Role, Saved, Value
 
-VOTERS = 3
+FEW_VOTERS, VOTERS = 3, 5
+"""Of three one may be lost, of five two: as many as may be lost of the holders of a state."""
 
 _ROLES = {"source": Role.SOURCE, "operator": Role.STAGE, "sink": Role.SINK}
 _IF_LOST = {FAIL: IfLost.FAIL, EMPTY: IfLost.EMPTY}
@@ -80,9 +81,11 @@ def voters_among(raw: bytes, places: dict[tuple[int, int], Peer], guards: Iterab
     for peer in (*guards, *hosts):
         by_host.setdefault(peer.host or peer.node.hex, peer)
     found = list(by_host.values())
-    if len(found) < VOTERS:
+    if len(found) >= VOTERS:
+        return found[:VOTERS]
+    if len(found) < FEW_VOTERS:
         found = list({peer.node: peer for peer in (*guards, *hosts)}.values())
-    return found[:VOTERS] if len(found) >= VOTERS else hosts[:1]
+    return found[:FEW_VOTERS] if len(found) >= FEW_VOTERS else hosts[:1]
 
 
 def run_key(secret: bytes, run: Run, number: int) -> bytes:

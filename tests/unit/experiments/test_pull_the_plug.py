@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_experiments.recovery.pull_the_plug import ledger
+from agiledart_experiments.recovery.plug_account import ledger
 from agiledart_experiments.recovery.sink_watch import next_beyond
 
 
