@@ -1,9 +1,9 @@
 """A host of state dies together with those who keep its fragments: every choice of them, at once or while it is brought back.
 
-One stage with one state; for each code a mesh of three machines more than hold it. Up to as many holders as there are parity fragments
-may be lost: the run goes on by itself, and the file is exact. With one more it waits, names who is missing, shows no wrong row
-meanwhile, and goes on when they are back. A victim that has the source and the sink is started at once, the others when the run has
-been brought back without them.
+One stage with one state; for each code a mesh of three machines more than hold it. Up to as many holders as there are parity
+fragments may be lost: the run goes on by itself, and the file is exact. With one more it waits, names who is missing, and
+shows no wrong row meanwhile; it goes on when they are back. A victim that has the source and the sink is started at once, the
+others when the run has been brought back without them.
 """
 
 import contextlib
@@ -88,7 +88,9 @@ def _with_code(code: str, settings: Settings, rows: list[Row]) -> dict[str, int]
             "--set", f"report=csv:{mesh.folder / 'out.csv'}@{ENDS}",
         )  # fmt: skip
         with SinkWatch(mesh.folder / "out.csv") as watch:
-            rows += [_Trial(mesh, code, settings, random).run(watch, one, settings.holders <= parity) for one in choices]
+            rows += [
+                _Trial(mesh, code, settings, random).run(watch, one, settings.holders <= parity) for one in choices
+            ]
         mesh.ask("stop", "plug")
         return ledger(mesh.folder)
 

@@ -3,6 +3,8 @@
 A voter is heard when it answers under the seat that the register names. One that was not heard for `voter_patience` is replaced: a
 node on another host is asked to make a file (ASK_SEAT), and the value with its seat is ACCEPTed by majorities of both sets. Then
 the value is written once more without the voters before. A node that lost its disk answers under another seat, so it is not heard.
+A voter that took over a stage gives its seat to a node that hosts nothing of the run, where there is one: else it would be lost
+together with holders of what it runs, and they with it.
 """
 
 import msgspec
@@ -67,9 +69,12 @@ class Replacing:
             return
         limit = self._desk.now - self._desk.config.voter_patience_ns
         gone = [voter for voter in value.voters if self._heard.get(voter.chair, limit) < limit]
+        candidates = [peer for peer in (self._desk.me, *self._desk.room) if self._desk.can_reach(peer.node)]
+        if not gone:
+            gone = [voter for voter in value.voters if _runs_a_stage(value, voter.peer.node)]
+            candidates = [peer for peer in candidates if peer.node not in value.plan.hosts]
         if not gone:
             return
-        candidates = [peer for peer in (self._desk.me, *self._desk.room) if self._desk.can_reach(peer.node)]
         other = successor_of(gone[0], value.voters, candidates)
         if other is None:
             return
@@ -81,3 +86,8 @@ class Replacing:
         voters = tuple(Voter(other, seat) if voter.chair == gone[0].chair else voter for voter in value.voters)
         self._desk.observe(VoterReplaced(self._run, gone[0].peer.node, other.node))
         proposer.write(msgspec.structs.replace(value, voters=voters, outgoing=value.voters))
+
+
+def _runs_a_stage(value: Value, node: NodeId) -> bool:
+    """Whether a node hosts what others could."""
+    return any(each.host.node == node and not each.is_pinned for each in value.plan.assignments)

@@ -1,0 +1,28 @@
+"""Who votes on a new run: as many as may be lost with the holders of a state."""
+
+from agiledart_dataflow.plan.stage_plan import Edge, Stage, StagePlan
+from agiledart_kernel.codec import encode
+from agiledart_kernel.peer import Peer
+from agiledart_node.recovering.founding import voters_among
+from tests.unit.recovery.bench import peer
+
+STAGES = StagePlan(
+    "app",
+    b"spec",
+    (
+        Stage(0, "source", "source", (0,)),
+        Stage(1, "stage", "operator", (1,), keyed=True, has_state=True),
+        Stage(2, "sink", "sink", (2,)),
+    ),
+    (Edge(0, 0, 1, "key", "row", 1), Edge(1, 1, 2, "single", "row", 1)),
+)
+PLACES = {(0, 0): peer(1), (1, 0): peer(2), (2, 0): peer(3)}
+
+
+def test_five_vote_where_there_are_so_many_else_three_and_hosts_of_state_last() -> None:
+    def voters(*guards: int) -> list[Peer]:
+        return voters_among(encode(STAGES), PLACES, [peer(number) for number in guards])
+
+    assert voters(11, 12, 13, 14, 15) == [peer(n) for n in (11, 12, 13, 14, 15)]
+    assert voters(11, 12, 13) == [peer(n) for n in (11, 12, 13, 1, 3)]
+    assert voters(11) == [peer(n) for n in (11, 1, 3)]

@@ -1,0 +1,32 @@
+"""Nobody votes on a run whose loss would take a state along, where there is somebody else."""
+
+from agiledart_kernel.machine import Send
+from agiledart_recovery.lives.replacing import Replacing
+from agiledart_recovery.register.proposer import Phase, Proposer
+from agiledart_recovery.wire.messages import Accept, AskSeat
+from tests.unit.recovery.bench import RUN, desk, peer, plan, value
+
+
+def test_a_voter_that_took_over_a_stage_gives_its_seat_to_who_hosts_nothing() -> None:
+    here = desk(1)
+    proposer, replacing = Proposer(here, RUN), Replacing(here, RUN)
+    proposer.phase, proposer.value = Phase.LEADING, value(made=plan(stage=4))
+    replacing.began(proposer.value)
+    here.room = (peer(2), peer(3), peer(9))
+    replacing.on_tick(proposer)
+    assert [(one.to, one.message) for one in here.effects if isinstance(one, Send)][:2] == [(peer(2), AskSeat(RUN))]
+    replacing.on_seat(peer(2), 77)
+    replacing.on_tick(proposer)
+    written = next(one.message for one in here.effects if isinstance(one, Send) and isinstance(one.message, Accept))
+    assert [(voter.peer.node, voter.seat) for voter in written.value.voters] == [(1, 1), (2, 77), (5, 5)]
+    assert written.value.outgoing == value().voters
+
+
+def test_a_voter_keeps_its_seat_where_everybody_hosts_something() -> None:
+    here = desk(1)
+    proposer, replacing = Proposer(here, RUN), Replacing(here, RUN)
+    proposer.phase, proposer.value = Phase.LEADING, value(made=plan(stage=4))
+    replacing.began(proposer.value)
+    here.room = (peer(3), peer(4))
+    replacing.on_tick(proposer)
+    assert not here.effects
