@@ -191,7 +191,12 @@ class Agent:
         """State of runs on this disk: fragments of others', and what outlives its run."""
         state_dir = self._settings.state_dir
         self.fragments = FragmentDesk(
-            state_dir, self._dial_fragments, self._feed, self._log.refused, lambda *what: self.checkpoints.find(*what)
+            self.me.node,
+            state_dir,
+            self._dial_fragments,
+            self._feed,
+            self._log.refused,
+            lambda *what: self.checkpoints.find(*what),
         )
         self.checkpoints = CheckpointDesk(
             state_dir,

@@ -15,7 +15,7 @@ from agiledart_agent.driver import Driver
 from agiledart_agent.durable_file import write_durably
 from agiledart_agent.fragments.erasure import cut, joined, sealed, unsealed
 from agiledart_agent.fragments.fragment_links import Dial, FragmentClient
-from agiledart_agent.fragments.fragment_shelf import FragmentShelf
+from agiledart_agent.fragments.fragment_shelf import FragmentShelf, NoFragment
 from agiledart_agent.fragments.scrubbing import Scrubbing
 from agiledart_agent.fragments.server import Find, FragmentServer
 from agiledart_agent.fragments.wire import About
@@ -53,6 +53,7 @@ class FragmentDesk:
     """All that one agent has to do with fragments.
 
     Args:
+        me: this node; what it fetches from itself is read from the shelf.
         state_dir: elements and shelf are below it.
         dial: opens links of the service.
         feed: takes events for the node.
@@ -66,13 +67,14 @@ class FragmentDesk:
 
     def __init__(
         self,
+        me: NodeId,
         state_dir: Path,
         dial: Dial,
         feed: Callable[[Event], None],
         count_refused: Callable[[str, str], None],
         find: Find = lambda run, digest, node: None,
     ) -> None:
-        self._state_dir, self._feed = state_dir, feed
+        self._me, self._state_dir, self._feed = me, state_dir, feed
         self._disk = ThreadPoolExecutor(1, "fragments")
         self._coder = ThreadPoolExecutor(1, "erasure")
         self.shelf = FragmentShelf(state_dir)
@@ -173,10 +175,22 @@ class FragmentDesk:
 
     async def _fetch(self, effect: FetchFragment) -> bytes:
         element = effect.element
+        if effect.holder.node == self._me:
+            return await asyncio.get_running_loop().run_in_executor(self._disk, self._own, effect)
         most = fragment_bytes(element.length, element.m)
         return await self.client.get(
             effect.holder, effect.key, element.digest, effect.offset, effect.length, effect.length or most
         )
+
+    def _own(self, effect: FetchFragment) -> bytes:
+        """Bytes of a fragment that lies here."""
+        try:
+            about = self.shelf.about(effect.key, effect.element.digest)
+            if not effect.length:
+                self.shelf.verify(about)
+            return self.shelf.read(about, effect.offset, effect.length or about.size)
+        except NoFragment as error:
+            raise OperationFailed(str(error)) from None
 
     async def _rebuild(self, effect: RebuildElement) -> None:
         path = self._path(effect.key.run, effect.element.digest)

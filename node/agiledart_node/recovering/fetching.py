@@ -88,6 +88,8 @@ class Fetching:
         return config.ack_timeout_ns + element.length * config.slowest_ns
 
     def _peer(self, node: NodeId) -> Peer | None:
+        if node == self._desk.me.node:
+            return self._desk.me  # who takes over may hold a fragment itself
         return next((peer for peer in self._desk.overlay.known_peers() if peer.node == node), None)
 
     # ---- one element
