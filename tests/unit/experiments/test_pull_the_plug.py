@@ -6,6 +6,9 @@ import pytest
 
 from agiledart_experiments.recovery.plug_account import ledger
 from agiledart_experiments.recovery.sink_watch import next_beyond
+from agiledart_experiments.registry import find, run_experiment
+from agiledart_experiments.report import Settings
+from agiledart_kernel.errors import ConfigurationError
 
 
 def test_the_next_result_is_beyond_what_stood_before_the_cut() -> None:
@@ -38,3 +41,22 @@ def test_the_ledger_counts_what_is_lost_and_what_comes_twice(tmp_path: Path) -> 
         (tmp_path / "out.csv").write_text(wrote)
         found = ledger(tmp_path)
         assert (found["lost"], found["twice"], found["out_of_order"]) == (lost, twice, disorder), wrote
+
+
+@pytest.mark.parametrize(
+    ("wanted", "complaint"),
+    [
+        (Settings(holders=2, code="3+3"), r"has 1\+2, 2\+2, 4\+2"),
+        (Settings(again=True), "say how many with --holders"),
+        (Settings(code="4+2"), "say how many with --holders"),
+        (Settings(holders=5, code="2+2"), r"2\+2 has 4"),
+    ],
+)
+def test_what_cannot_be_lost_is_said_before_anything_starts(wanted: Settings, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        run_experiment(find("pull-the-plug"), wanted)
+
+
+def test_nobody_holds_fragments_elsewhere() -> None:
+    with pytest.raises(ConfigurationError, match="nobody who keeps fragments is lost in churn"):
+        run_experiment(find("churn"), Settings(holders=1))
