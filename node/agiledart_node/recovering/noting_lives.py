@@ -1,8 +1,11 @@
-"""What the record of an application says of its lives: written by who notes its end, kept by all its hosts."""
+"""What the record of an application says of its lives and voters: written by who notes its end, and by who coordinates it."""
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import Desk
 from agiledart_node.hosting.hosted import Hosted, Key
 from agiledart_node.records.application import RECORD_CODEC, RUNNING, ApplicationRecord
@@ -10,7 +13,10 @@ from agiledart_node.records.records import Records
 from agiledart_node.recovering.bringing_back import in_life
 from agiledart_node.recovering.entering import Home
 from agiledart_recovery.wire.names import Run
-from agiledart_recovery.wire.value import AFTER_DEPLOYMENT
+from agiledart_recovery.wire.value import AFTER_DEPLOYMENT, Value
+
+MAX_GUARDS = 16
+"""Nodes that a record names beside the hosts; those that vote no longer go first."""
 
 
 class NotingLives:
@@ -22,6 +28,7 @@ class NotingLives:
 
     def __init__(self, desk: Desk, records: Records, home: Home) -> None:
         self._desk, self._records, self._home = desk, records, home
+        self._voters: dict[Run, tuple[Peer, ...]] = {}
         self.drain: Callable[[Key, ApplicationRecord], Awaitable[None]]
 
     def noted(self, hosted: Hosted, record: ApplicationRecord) -> None:
@@ -65,3 +72,30 @@ class NotingLives:
         )
         if record is not None and record.is_stopping and not hosted.is_closing:
             await self.drain(hosted.key, record)
+
+    def forget(self, run: Run) -> None:
+        """Nothing of a run is known here any more."""
+        self._voters.pop(run, None)
+
+    def note_voters(self, run: Run, value: Value) -> None:
+        """Who coordinates a run has the record name its voters: whoever leads is found, and all hear of the end."""
+        voters = tuple(voter.peer for voter in value.voters)
+        if value.life and self._voters.get(run) != voters:
+            self._voters[run] = voters
+            self._desk.talks.begin(self._noted_voters(run, voters))
+
+    async def _noted_voters(self, run: Run, voters: tuple[Peer, ...]) -> None:
+        await self._records.change(run.app, run.version, lambda record: with_guards(record, voters))
+
+
+def with_guards(record: ApplicationRecord, voters: tuple[Peer, ...]) -> ApplicationRecord | None:
+    """The record that names these voters as hosts or guards; None where it does."""
+    known = {peer.node: peer for peer in (*record.guards, *record.hosts())}
+    new = [peer for peer in voters if peer.node not in known]
+    if record.state != RUNNING or not new:
+        return None
+    votes = {peer.node for peer in voters}
+    stay = [peer for peer in record.guards if peer.node in votes]
+    others = [peer for peer in record.guards if peer.node not in votes]
+    room = max(0, MAX_GUARDS - len(stay) - len(new))
+    return msgspec.structs.replace(record, guards=(*others[len(others) - min(room, len(others)) :], *stay, *new))

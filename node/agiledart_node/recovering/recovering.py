@@ -403,6 +403,7 @@ class Recovering:
         run = Run(*key)
         self._watch(run, ())
         self.ending.forget(run)
+        self.noting.forget(run)
         self.lying.pop(key, None)
         self.machine.drop_shelf(run)
         known = self.runs.pop(key, None) is not None
@@ -532,3 +533,5 @@ class Recovering:
             if hosts != self._watched.get(run, ()):
                 self._watch(run, hosts)
             self.ending.look(run, coordinator)
+            if value is not None:
+                self.noting.note_voters(run, value)
