@@ -4,7 +4,7 @@ A voter is heard when it answers under the seat that the register names. One tha
 node on another host is asked to make a file (ASK_SEAT), and the value with its seat is ACCEPTed by majorities of both sets. Then
 the value is written once more without the voters before. A node that lost its disk answers under another seat, so it is not heard.
 A voter that took over a stage gives its seat to a node that hosts nothing of the run, where there is one: else it would be lost
-together with holders of what it runs, and they with it.
+together with holders of what it runs. The seat of who coordinates stays.
 """
 
 import msgspec
@@ -71,7 +71,8 @@ class Replacing:
         gone = [voter for voter in value.voters if self._heard.get(voter.chair, limit) < limit]
         candidates = [peer for peer in (self._desk.me, *self._desk.room) if self._desk.can_reach(peer.node)]
         if not gone:
-            gone = [voter for voter in value.voters if _runs_a_stage(value, voter.peer.node)]
+            others = (voter for voter in value.voters if voter.peer.node != self._desk.me.node)
+            gone = [voter for voter in others if _runs_a_stage(value, voter.peer.node)]
             candidates = [peer for peer in candidates if peer.node not in value.plan.hosts]
         if not gone:
             return

@@ -30,3 +30,13 @@ def test_a_voter_keeps_its_seat_where_everybody_hosts_something() -> None:
     here.room = (peer(3), peer(4))
     replacing.on_tick(proposer)
     assert not here.effects
+
+
+def test_who_coordinates_keeps_its_seat() -> None:
+    here = desk(4)
+    proposer, replacing = Proposer(here, RUN), Replacing(here, RUN)
+    proposer.phase, proposer.value = Phase.LEADING, value(made=plan(stage=4))
+    replacing.began(proposer.value)
+    here.room = (peer(2),)
+    replacing.on_tick(proposer)
+    assert not here.effects
