@@ -14,6 +14,9 @@ _IF_STATE_LOST = {
     FAIL: "; when it cannot be rebuilt for a minute the application fails",
     EMPTY: "; when it cannot be rebuilt for a minute it begins empty",
 }
+SAVED_AT_ONCE = ("window", "top")
+"""Kinds of steps whose state is encoded at once at each epoch; that of others is in slices, while rows go on."""
+STOPS = "; it is saved in one go at each epoch: above 1 MiB of state its rows wait for about 10 ms a megabyte"
 ROLLED = ("roll_age", "roll_bytes")
 
 
@@ -39,7 +42,11 @@ def _cost(step: Mapping[str, Any]) -> tuple[str, bool]:
         return f"nothing to bring back; {where}", False
     what = "what it remembers by key" if step["keyed"] else "all that it remembers, whole"
     lost = _IF_STATE_LOST.get(step.get("if_lost", WAIT), "")
-    return f"{what} comes back from the last epoch, from the disk or from fragments on neighbours; {where}{lost}", False
+    stops = STOPS if step["kind"] in SAVED_AT_ONCE else ""
+    return (
+        f"{what} comes back from the last epoch, from the disk or from fragments on neighbours; {where}{stops}{lost}",
+        False,
+    )
 
 
 def _cost_of_source(step: Mapping[str, Any]) -> tuple[str, bool]:

@@ -8,9 +8,10 @@ is cut short, damaged, or of another run is refused and never restored. The form
 and in an export. Source: recovery specification §11.
 """
 
+import contextlib
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -27,7 +28,10 @@ OF_EXECUTORS: Final = ("elements", "opened", "logs")
 """What executors write of a run; everything else in its folder is the agent's, and closed to users' code."""
 
 MAX_BLOCK_BYTES: Final = 64 << 20
-"""No piece is larger; one key is one piece, and a snapshot that is not divided yet is cut into pieces of this size."""
+"""No piece is larger; what comes in one piece that is, is cut."""
+
+PIECE_BYTES: Final = 1 << 20
+"""What comes bit by bit is put together to pieces of this size."""
 
 _GOES_ON: Final = 1 << 31
 
@@ -89,36 +93,88 @@ def write_element(run: Path, header: ElementHeader, blocks: Iterable[bytes]) -> 
     Raises:
         OSError: the disk does not take it.
     """
-    folder = run / "elements"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    part = folder / f".{header.stage}.{header.index}.part"
-    digest, size = sha256(), 0
-    try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-            for piece in _pieces(header, blocks):
-                digest.update(piece)
-                size += len(piece)
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, element_path(run, digest.digest()))
-        _sync_folder(folder)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
-    return digest.digest(), size
-
-
-def _pieces(header: ElementHeader, blocks: Iterable[bytes]) -> Iterator[bytes]:
-    head = msgspec.msgpack.encode(header)
-    yield _MAGIC + _LENGTH.pack(len(head), crc32c(head)) + head
+    writer = ElementWriter(run, header)
+    writer.begin()
     for block in blocks:
+        writer.add([block])
+        writer.end_block()
+    return writer.end()
+
+
+class ElementWriter:
+    """An element that is written as its bytes come. Each call may raise OSError, and then nothing is left of it.
+
+    Args:
+        run: folder of the run.
+        header: of the element.
+    """
+
+    def __init__(self, run: Path, header: ElementHeader) -> None:
+        self._run, self._header = run, header
+        self._part = run / "elements" / f".{header.stage}.{header.index}.part"
+        self._digest, self._size = sha256(), 0
+        self._block: list[bytes] = []  # what is not written of a block that goes on
+        self._held = 0
+
+    def begin(self) -> None:
+        """Make the file, with its header."""
+        self._part.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._file = open(os.open(self._part, flags, 0o600), "wb")  # noqa: SIM115  it is closed by `end` and `drop`
+        head = msgspec.msgpack.encode(self._header)
+        self._write(_MAGIC + _LENGTH.pack(len(head), crc32c(head)) + head)
+
+    def add(self, pieces: Iterable[bytes]) -> None:
+        """What follows of a block."""
+        for piece in pieces:
+            if self._held and self._held + len(piece) > PIECE_BYTES:
+                self._write_pieces(goes_on=True)
+            self._block.append(piece)
+            self._held += len(piece)
+
+    def end_block(self) -> None:
+        """What follows is another block."""
+        if self._held:
+            self._write_pieces(goes_on=False)
+
+    def end(self) -> tuple[bytes, int]:
+        """All of it is on the disk, under its name; (digest, size)."""
+        self._write(_END)
+        digest = self._digest.digest()
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            os.replace(self._part, element_path(self._run, digest))
+            _sync_folder(self._part.parent)
+        except OSError:
+            self.drop()
+            raise
+        return digest, self._size
+
+    def drop(self) -> None:
+        """Nobody wants it."""
+        with contextlib.suppress(OSError):  # what it holds back is written when it is closed
+            self._file.close()
+        self._part.unlink(missing_ok=True)
+
+    def _write_pieces(self, *, goes_on: bool) -> None:
+        block = self._block[0] if len(self._block) == 1 else b"".join(self._block)
+        self._block, self._held = [], 0
         for start in range(0, len(block), MAX_BLOCK_BYTES):
             piece = block[start : start + MAX_BLOCK_BYTES]
-            goes_on = _GOES_ON if start + MAX_BLOCK_BYTES < len(block) else 0
-            yield _LENGTH.pack(len(piece) | goes_on, crc32c(piece))
-            yield piece
-    yield _END
+            more = goes_on or start + MAX_BLOCK_BYTES < len(block)
+            self._write(_LENGTH.pack(len(piece) | (_GOES_ON if more else 0), crc32c(piece)))
+            self._write(piece)
+
+    def _write(self, data: bytes) -> None:
+        self._digest.update(data)
+        self._size += len(data)
+        try:
+            self._file.write(data)
+        except OSError:
+            self.drop()
+            raise
 
 
 def read_header(path: Path) -> ElementHeader:

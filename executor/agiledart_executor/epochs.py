@@ -1,8 +1,9 @@
 """Epochs in an executor: sources let barriers in, instances save themselves at them, sinks count rows at the coordinator's word.
 
 The agent says `BeginEpoch` and hears `Prepared` of each instance here, when its element is on the disk; later it says
-`CommitEpoch`. What is slow (hashing, writing, fsync) happens in one thread, in the order in which instances came to their barriers;
-rows go on meanwhile. An epoch whose element cannot be written is given up by the coordinator; the flow goes on.
+`CommitEpoch`. What is slow (hashing, writing, fsync) happens in one thread; a large state is encoded in slices between batches
+(`snapshots/`). Rows go on meanwhile. An epoch whose element cannot be written is given up by the coordinator; the flow
+goes on.
 Source: recovery specification §10 (epoch), §11.
 """
 
@@ -21,15 +22,19 @@ from agiledart_dataflow.plan.deployment import DOES_NOT_FIT, STEPS, WHOLE, Resto
 from agiledart_dataflow.plan.losses import EMPTY
 from agiledart_dataflow.plan.stage_plan import Stage
 from agiledart_dataflow.runtime.increments import Increments
+from agiledart_dataflow.runtime.instance import Element
 from agiledart_dataflow.state.inheriting import begin_with
+from agiledart_dataflow.state.open_element import OpenElement
 from agiledart_dataflow.state.plain_codec import StateFormatError
 from agiledart_executor.checked import DamagedFile, checked, content_of
 from agiledart_executor.connectors.log_sink import Kept
 from agiledart_executor.connectors.repeats import Delivers, Numbers
-from agiledart_executor.elements import DamagedElement, ElementHeader, read_element, write_element
+from agiledart_executor.elements import DamagedElement, ElementHeader, ElementWriter, read_element, write_element
 from agiledart_executor.going_back import Resumed
 from agiledart_executor.messages import InstanceName, Prepared, Unprepared
 from agiledart_executor.running_instance import Running
+from agiledart_executor.snapshots.sliced_saving import Saving, encoded_at_once
+from agiledart_executor.snapshots.slices import Slices
 from agiledart_executor.spool.logged_reader import SYNC_SECONDS, LoggedReader
 from agiledart_executor.taking_over.left_behind import take_over
 from agiledart_kernel.errors import AgileDartError, OperationFailed
@@ -97,7 +102,8 @@ class Epochs:
         tell: to the agent.
 
     Attributes:
-        on_failure: told of a sink that cannot deliver what it was given.
+        on_failure: told of a sink that cannot deliver what it was given, or of an instance that cannot be saved.
+        slices: when large states are encoded; `slice`: how, (instance, step, until when) → more is left.
     """
 
     def __init__(
@@ -116,6 +122,10 @@ class Epochs:
         self._ends: dict[InstanceName, dict[int, tuple[int, ...]]] = {}  # of sinks, by epoch not yet committed
         self._logs: list[LoggedReader] = []
         self._log_thread = ThreadPoolExecutor(1, "source logs")  # begins with the first log
+        self.slices = Slices(self._loop)
+        self.slice: Callable[[Running, Callable[[], bool], int], bool] = self._slice
+        self._savings: dict[InstanceName, Saving] = {}  # elements of which not all is encoded
+        self._ending: dict[InstanceName, Running] = {}  # instances that have ended with one of these
         self._places: dict[InstanceName, dict[int, bytes]] = {}  # of sources with a log, by epoch not yet committed
 
     @staticmethod
@@ -169,7 +179,7 @@ class Epochs:
         self,
         running: Running,
         epoch: int,
-        snapshot: bytes,
+        snapshot: Element,
         began_ns: int,
         change: bytes = b"",
         *,
@@ -182,6 +192,18 @@ class Epochs:
             began_ns: when saving began; rows have waited since.
             change: name of the plan that the barrier brings.
         """
+        if (before := self._savings.get(running.instance_name)) is not None:
+            before.drop()  # its epoch was passed over
+        made = encoded_at_once(snapshot) if isinstance(snapshot, OpenElement) else snapshot
+        if isinstance(snapshot, OpenElement) and isinstance(made, list):
+            self._save_in_slices(running, epoch, snapshot, made, began_ns, change, has_ended=has_ended)
+        else:
+            assert isinstance(made, bytes)  # it was, or it is now
+            self._save(running, epoch, made, began_ns, change, has_ended=has_ended)
+
+    def _save(
+        self, running: Running, epoch: int, snapshot: bytes, began_ns: int, change: bytes, *, has_ended: bool
+    ) -> None:
         name = running.instance_name
         writer = _by_epoch(running.writer)
         ends: tuple[int, ...] = ()
@@ -193,9 +215,7 @@ class Epochs:
         except (OperationFailed, OSError) as error:
             self._unprepared(
                 Unprepared(epoch, name, str(error)),
-                partial(self.at_barrier, running, epoch, snapshot, began_ns, change, has_ended=True)
-                if has_ended
-                else None,
+                partial(self._save, running, epoch, snapshot, began_ns, change, has_ended=True) if has_ended else None,
             )
             return
         blocks = [snapshot, msgspec.msgpack.encode(ends), _identity(writer)] if ends else [snapshot]
@@ -220,14 +240,72 @@ class Epochs:
                 failed = Unprepared(epoch, name, f"{self._folder} cannot be written: {why}")
                 self._soon(self._unprepared, failed, partial(self._submit, work) if has_ended else None)
                 return
-            told = Prepared(epoch, name, digest, size, ends, has_ended, pause_ns, change, caught_up, gaps, header.onto)
-            self._soon(self._saved, running, told)
+            waited = pause_ns, change, caught_up, gaps, header.onto, pause_ns
+            self._soon(self._saved, running, Prepared(epoch, name, digest, size, ends, has_ended, *waited))
 
         delivers: object = None if writer is not None else running.writer
         if isinstance(delivers, Delivers):
             delivers.when_delivered(lambda fault: self._soon(self._has_arrived, running, work, fault))
         else:
             self._thread.submit(work)
+
+    def _save_in_slices(
+        self,
+        running: Running,
+        epoch: int,
+        element: OpenElement,
+        begun: list[bytes],
+        began_ns: int,
+        change: bytes,
+        *,
+        has_ended: bool,
+    ) -> None:
+        """Write an element as it is encoded: of an instance with much state, which is no source and no sink."""
+        name, instance = running.instance_name, running.instance
+        assert instance is not None
+        header = self._header(running, epoch, has_ended=has_ended)
+        caught_up, gaps = instance.is_caught_up, running.gaps.told(has_ended=has_ended)
+
+        def written(digest: bytes, size: int, waited_ns: int, longest_ns: int) -> None:
+            longest_ns, waited_ns = max(longest_ns, pause_ns), waited_ns + pause_ns
+            told = Prepared(
+                epoch, name, digest, size, (), has_ended, waited_ns, change, caught_up, gaps, header.onto, longest_ns
+            )
+            self._soon(self._saved, running, told)
+
+        def failed(error: OSError) -> None:
+            why = (error.strerror or str(error)).lower()
+            told = Unprepared(epoch, name, f"{self._folder} cannot be written: {why}")
+            self._soon(self._unprepared, told, partial(self.at_end, running) if has_ended else None)
+
+        saving = self._savings[name] = Saving(
+            element,
+            begun,
+            ElementWriter(self._folder, header),
+            self._submit,
+            partial(self.slice, running),
+            written,
+            failed,
+            partial(self._encoded, name),
+        )
+        self.slices.begin(saving)
+        pause_ns = time.monotonic_ns() - began_ns
+
+    def _encoded(self, name: InstanceName) -> None:
+        """Nothing more is encoded of what an instance was at a barrier."""
+        del self._savings[name]
+        running = self._ending.pop(name, None)
+        if running is not None and not running.broken:
+            self.at_end(running)
+
+    def _slice(self, running: Running, step: Callable[[], bool], until_ns: int) -> bool:
+        try:
+            while step():
+                if time.monotonic_ns() >= until_ns:
+                    return True
+        except AgileDartError as error:
+            self.on_failure(running, str(error))
+        return False
 
     def _unprepared(self, told: Unprepared, again: Callable[[], None] | None) -> None:
         """It could not be saved. No later barrier does it for one that has ended: that is tried again until the disk takes it."""
@@ -281,9 +359,13 @@ class Epochs:
 
     def at_end(self, running: Running) -> None:
         """An instance has come to the end of its input: what it is now holds for every epoch whose barrier it has not passed."""
+        if running.instance_name in self._savings:
+            self._ending[running.instance_name] = running  # what it is now stays as it is
+            return
         began, epoch = time.monotonic_ns(), running.barrier + 1
+        snapshot: Element
         if running.instance is not None:
-            snapshot = running.instance.snapshot(epoch)
+            snapshot = running.instance.at_end(epoch)
         else:
             assert running.source is not None
             snapshot = running.source.snapshot()
@@ -519,5 +601,6 @@ class Epochs:
 
     def close(self) -> None:
         """What is being written is let go: an epoch that was not prepared was not committed either."""
+        self.slices.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._log_thread.shutdown(wait=False, cancel_futures=True)

@@ -11,10 +11,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from agiledart_dataflow.counts.key_sample import EVERY
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.runtime.handover import ChangeFailed
+from agiledart_dataflow.runtime.instance import Element
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
@@ -32,7 +34,7 @@ WATCHED_NS = 250_000_000
 """How long a source is left alone whose reader says itself when it has something: it may still have to notice silence."""
 
 
-def _nobody_saves(running: Running, epoch: int, snapshot: bytes, began_ns: int, change: bytes) -> None:
+def _nobody_saves(running: Running, epoch: int, snapshot: Element, began_ns: int, change: bytes) -> None:
     """No epochs run."""
 
 
@@ -59,7 +61,7 @@ class InstanceHost:
 
     def __init__(self, finished: Callable[[Running], None], broke: Callable[[Running, str], None]) -> None:
         self._finished, self._broke = finished, broke
-        self.on_barrier: Callable[[Running, int, bytes, int, bytes], None] = _nobody_saves
+        self.on_barrier: Callable[[Running, int, Any, int, bytes], None] = _nobody_saves
         self.on_left: Callable[[Running], None] = _nobody_waits
         self.programs: dict[bytes, Program] = {}
         self._loop = asyncio.get_running_loop()
@@ -71,7 +73,7 @@ class InstanceHost:
         self.current: Running | None = None
         self.calls = 0
         self._lent_ns = 0  # of the time of who works, what went to instances beside it
-        self._nested = self._turn_end = 0
+        self._nested = self._turn_end = self._saving_since_ns = 0
 
     def add(self, running: Running) -> None:
         """Take an instance whose outputs are joined; sources wait for `start_reading`."""
@@ -79,6 +81,7 @@ class InstanceHost:
         self.running[running.stage, running.index] = running
         if running.instance is not None:
             running.instance.on_barrier = partial(self._at_barrier, running)
+            running.instance.on_save = self._begins_to_save
             running.instance.on_stop = partial(self._stopped, running)
             running.instance.programs = self.programs
         if self.reading:
@@ -117,10 +120,29 @@ class InstanceHost:
                 self.turn_outputs(running)
 
     def _at_barrier(
-        self, running: Running, epoch: int, snapshot: bytes, change: bytes = b"", began_ns: int = 0
+        self, running: Running, epoch: int, snapshot: Element, change: bytes = b"", began_ns: int = 0
     ) -> None:
         running.barrier = epoch
-        self.on_barrier(running, epoch, snapshot, began_ns or time.monotonic_ns(), change)
+        self.on_barrier(running, epoch, snapshot, began_ns or self._saving_since_ns, change)
+
+    def _begins_to_save(self) -> None:
+        """The instance that works now, or one within its call, comes to a barrier."""
+        self._saving_since_ns = time.monotonic_ns()
+
+    def slice(self, running: Running, step: Callable[[], bool], until_ns: int) -> bool:
+        """Between two turns, let an instance take steps of what it has to do beside rows; False when nothing is left, or when
+        it has raised, which is the end of it as in a turn.
+        """
+        self.current, self.calls = running, self.calls + 1
+        try:
+            while step():
+                if time.monotonic_ns() >= until_ns:
+                    return True
+        except BaseException as error:  # noqa: BLE001  as in `_run`
+            self._went_wrong(running, error)
+        finally:
+            self.current = None
+        return False
 
     def end_input(self) -> None:
         """Let the sources end here."""

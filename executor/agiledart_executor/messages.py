@@ -320,12 +320,13 @@ class Prepared(Message, frozen=True, gc=False, tag=120):
         digest, size: of its element; none for epoch 0, in which a sink says what it found.
         ends: of a sink that counts rows by epoch, the end of each of its parts.
         ended: it has come to its end, so it is prepared for every epoch whose barrier it has not passed.
-        pause_ns: how long its rows had to wait for that.
+        pause_ns: how long its rows had to wait for that, in all.
         after: name of the plan that the barrier brought, where it brought one. The element of an instance whose term ends there
             is what it hands over.
         caught_up: all has come again that it had taken too early before it was brought back.
         gaps: (stage, term, nanoseconds) for which rows to a stage stood still at its last change, as this instance saw it.
         onto: the committed element that this one rests on; empty: it is whole.
+        longest_ns: the longest time for which its rows had to wait at once.
     """
 
     epoch: int
@@ -339,6 +340,7 @@ class Prepared(Message, frozen=True, gc=False, tag=120):
     caught_up: bool = True
     gaps: tuple[tuple[int, int, int], ...] = ()
     onto: bytes = b""
+    longest_ns: int = 0
 
 
 class Unprepared(Message, frozen=True, gc=False, tag=121):

@@ -352,7 +352,8 @@ class Worker:
             folder = run_folder(self._root, told.application, told.version)
             self._epochs = Epochs(folder, part.number, part.life, self._code.steps, self.tell)
             self._host.on_barrier = self._epochs.at_barrier
-            self._epochs.on_failure = self._host.fail
+            self._epochs.on_failure, self._epochs.slice = self._host.fail, self._host.slice
+            self._epochs.slices.calls = lambda: self._host.calls
         if self._listener is None:
             self._listener = await self._listen()
         if launch.waits:

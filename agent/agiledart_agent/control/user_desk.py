@@ -359,6 +359,7 @@ class UserDesk:
             snapshots=fragments.snapshots,
             snapshot_bytes=fragments.snapshot_bytes,
             snapshot_pause_ns=fragments.snapshot_pause_ns,
+            snapshot_longest_ns=fragments.snapshot_longest_ns,
             rebuilt=fragments.rebuilt,
             fragments=fragments.shelf.count,
             fragment_bytes=fragments.shelf.held_bytes,

@@ -103,7 +103,7 @@ class ExecutorDesk:
         feed: takes events for the node.
         circuits: ways to an executor of another agent by others; raises OSError.
         note_logs: called when instances have been started: a sink may just have begun a log; `titles`: whose such logs are.
-        snapped: told of each element that an instance has saved: bytes, and nanoseconds for which rows waited.
+        snapped: told of each element that an instance has saved: bytes, and nanoseconds for which rows waited, in all and at once.
         over: told when no process of (application, version) is left here.
     """
 
@@ -119,7 +119,7 @@ class ExecutorDesk:
         circuits: Callable[[NodeId, str, NodeId, Wish], Awaitable[tuple[Via, ...]]],
         note_logs: Callable[[], None],
         titles: LogTitles,
-        snapped: Callable[[int, int], None],
+        snapped: Callable[[int, int, int], None],
         over: Callable[[str, int], None],
     ) -> None:
         self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
@@ -355,7 +355,7 @@ class ExecutorDesk:
         if isinstance(told, Unprepared):
             self._feed(InstanceUnprepared(application, version, name.stage, name.index, told.epoch, told.reason))
             return
-        self._snapped(told.size, told.pause_ns)
+        self._snapped(told.size, told.pause_ns, told.longest_ns)
         self._feed(
             InstancePrepared(
                 application,

@@ -62,7 +62,8 @@ class FragmentDesk:
 
     Attributes:
         rebuilt: elements that were put together here.
-        snapshots, snapshot_bytes, snapshot_pause_ns: of elements that instances here have saved.
+        snapshots, snapshot_bytes, snapshot_pause_ns: of elements that instances here have saved; `snapshot_longest_ns`: the longest
+            time for which rows waited at once for one.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class FragmentDesk:
         self._cuts: dict[_Cut, asyncio.Task[list[bytes]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.rebuilt = self.snapshots = self.snapshot_bytes = self.snapshot_pause_ns = 0
+        self.snapshot_longest_ns = 0
 
     def register(self, driver: Driver) -> None:
         """Carry out what the node asks."""
@@ -108,10 +110,11 @@ class FragmentDesk:
         """Fragments that lie here after a start, each with the host that had it put here."""
         return tuple((header.about.key, header.owner) for header in self.shelf.found())
 
-    def snapped(self, size: int, pause_ns: int) -> None:
+    def snapped(self, size: int, pause_ns: int, longest_ns: int) -> None:
         """An instance here has saved itself."""
         self.snapshots, self.snapshot_bytes = self.snapshots + 1, self.snapshot_bytes + size
         self.snapshot_pause_ns += pause_ns
+        self.snapshot_longest_ns = max(self.snapshot_longest_ns, longest_ns)
 
     async def close(self) -> None:
         """Let go of everything; what was not acknowledged was not stored."""

@@ -53,7 +53,7 @@ class RecoveryFigures:
     Attributes:
         commit_ages: (application, seconds) of each run that it coordinates.
         missing: (application, nodes for which it waits) of the same.
-        snapshots, snapshot_bytes, snapshot_pause_ns: of elements that were saved here.
+        snapshots, snapshot_bytes, snapshot_pause_ns, snapshot_longest_ns: of elements that were saved here.
         rebuilt: elements put together here.
         fragments, fragment_bytes: that it keeps for others; damaged: of these, found not to be whole, and let go.
         lacking: fragments of elements saved here, which nobody has.
@@ -66,6 +66,7 @@ class RecoveryFigures:
     snapshots: int = 0
     snapshot_bytes: int = 0
     snapshot_pause_ns: int = 0
+    snapshot_longest_ns: int = 0
     rebuilt: int = 0
     fragments: int = 0
     fragment_bytes: int = 0

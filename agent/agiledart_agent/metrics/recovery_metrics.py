@@ -87,6 +87,8 @@ METRICS: tuple[Declared, ...] = (
     _figure("agiledart_recovery_snapshot_bytes_total", lambda one: one.snapshot_bytes, "Bytes of these elements."),
     _figure("agiledart_recovery_snapshot_pause_seconds_total", lambda one: one.snapshot_pause_ns / 1e9,
         "Time for which rows waited while they were made."),
+    _figure("agiledart_recovery_snapshot_longest_pause_seconds", lambda one: one.snapshot_longest_ns / 1e9,
+        "The longest of these times at once since the agent began: at a barrier, or while a slice of a large state was encoded."),
     _figure("agiledart_recovery_rebuilt_elements_total", lambda one: one.rebuilt,
         "Elements that were put together here from fragments."),
     _figure("agiledart_recovery_fragments", lambda one: one.fragments, "Fragments that this node keeps for others."),

@@ -243,6 +243,9 @@ class NamedPanes(WithoutRest):
     def changes(self, keys: Noted) -> Changes:
         return self._rows.changes(keys)
 
+    def open_groups(self, lists: object, waste: object = ()) -> None:
+        """It is encoded at once, in whichever form it is."""
+
     def apply(self, changes: Changes) -> None:
         self._go_back()
         self._rows.apply(changes)

@@ -1,12 +1,13 @@
 """What every operator must do, and how one keeps its state whose state is all in a store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.state.groups import Division, State, Store, WithoutRest
 from agiledart_dataflow.state.notes import Changes, Noted
+from agiledart_dataflow.state.open_groups import OpenGroups
 
 S = TypeVar("S", bound=Store)
 
@@ -66,6 +67,9 @@ class StateInStore(WithoutRest, Generic[S]):
 
     def changes(self, keys: Noted) -> Changes:
         return self.store.changes(keys)
+
+    def open_groups(self, lists: Sequence[Noted] | None, waste: Iterable[Noted] = ()) -> OpenGroups | None:
+        return self.store.open_groups(lists, waste)
 
     def apply(self, changes: Changes) -> None:
         self.store.apply(changes)

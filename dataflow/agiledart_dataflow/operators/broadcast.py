@@ -1,6 +1,6 @@
 """`BroadcastStep`: a keyed step whose second input reaches every instance and changes what all of them share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from agiledart_dataflow.data.position import Position
@@ -9,6 +9,7 @@ from agiledart_dataflow.operators.keyed import BroadcastOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
 from agiledart_dataflow.state.groups import Division
 from agiledart_dataflow.state.notes import Changes, Noted
+from agiledart_dataflow.state.open_groups import OpenGroups
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.state.store import KeyedStore
 
@@ -102,6 +103,9 @@ class BroadcastStep:
 
     def changes(self, keys: Noted) -> Changes:
         return self._step.changes(keys)
+
+    def open_groups(self, lists: Sequence[Noted] | None, waste: Iterable[Noted] = ()) -> OpenGroups | None:
+        return self._step.open_groups(lists, waste)
 
     def apply(self, changes: Changes) -> None:
         self._step.apply(changes)

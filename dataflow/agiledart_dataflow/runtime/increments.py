@@ -5,15 +5,20 @@
     committed    the element of that barrier is the base, and what had changed before it is forgotten: not earlier, so nothing is
                  lost with an epoch that is never committed
 
+A state that can is opened: what it was at the barrier is encoded bit by bit, and what it weighs is known at the end. So whether an
+increment pays is judged by what its keys weigh on average. Any other one is encoded here.
+
 Lists of changed keys lie by barrier. What changed since the base is in all of them, whatever became of the epochs between.
 Source: recovery specification §11.
 """
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from agiledart_dataflow.state.groups import Saved, State, saved
 from agiledart_dataflow.state.notes import MAX_NOTED, Changes, Increment, Noted
+from agiledart_dataflow.state.open_element import OpenState
 
 LEAST: Final = 64 << 10
 """Bytes of a state that is always saved whole: a chain of small files would cost more than it spares."""
@@ -30,12 +35,15 @@ MAX_SINCE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """An element of a barrier: which one it rests on, how many its chain has, the sizes of the first and of those behind it."""
+    """An element of a barrier: which one it rests on, how many its chain has, the sizes of the first and of those behind it, and
+    how many keys the first has; 0: nobody counted them.
+    """
 
     onto: bytes
     links: int
     whole: int
     changed: int
+    keys: int = 0
     digest: bytes = b""
 
 
@@ -52,22 +60,48 @@ class Increments:
         self._lists: dict[int, Noted] = {}
         self._open: dict[int, _Link] = {}
         self._base: tuple[int, _Link] | None = None
+        self._waste: list[Noted] = []  # lists that are not needed any more
 
-    def at(self, barrier: int, *, is_last: bool = False) -> Saved | Increment:
+    def at(self, barrier: int, *, is_last: bool = False) -> Saved | Increment | OpenState:
         """The state as of a barrier, for an element whose `onto` says what it rests on. `is_last`: it is what an instance hands
-        over, so an increment pays as long as it is smaller than all of it: who takes over has built what it rests on.
+        over, so an increment pays as long as it is smaller than all of it: who takes over has built what it rests on. And all of
+        it is encoded here: somebody waits for it.
         """
         noted = self._state.noted()
         if noted is None:
             self._forget()  # nobody knows what has changed since
         else:
             self._lists[barrier] = noted
-        made = self._increment(barrier, is_last=is_last)
-        if made is not None:
-            return made
+        return self._increment(barrier, is_last=is_last) or self._whole(barrier, opens=not is_last)
+
+    def at_end(self) -> Saved | OpenState:
+        """The state behind which nothing changes any more, whole."""
+        self._state.noted()
+        self._forget()
+        return self._whole(0)
+
+    def _whole(self, barrier: int, *, opens: bool = True) -> Saved | OpenState:
+        groups = self._state.open_groups(None, self._given_up()) if opens else None
+        if groups is not None:
+            link = _Link(b"", 1, 0, 0)
+            self._open[barrier] = link
+
+            def encoded() -> None:
+                self._weighed(barrier, link, replace(link, whole=groups.size, keys=groups.keys))
+
+            return OpenState(groups, True, self._state.snapshot_rest(), encoded)
         state = saved(self._state)
         self._open[barrier] = _Link(b"", 1, sum(len(data) for _, data in state.groups), 0)
         return state
+
+    def _weighed(self, barrier: int, link: _Link, now: _Link) -> None:
+        """All of an element is encoded; nothing where nobody knows any more what has changed since."""
+        if self._open.get(barrier) is link:
+            self._open[barrier] = now
+
+    def _given_up(self) -> list[Noted]:
+        waste, self._waste = self._waste, []
+        return waste
 
     def onto(self, barrier: int) -> bytes:
         """The element that this barrier's rests on; empty: it is whole."""
@@ -87,27 +121,40 @@ class Increments:
             return  # of a life before, or told again
         self._base = barrier, link
         self._open = {one: each for one, each in self._open.items() if one > barrier}
+        self._waste += [each for one, each in self._lists.items() if one <= barrier]
         self._lists = {one: each for one, each in self._lists.items() if one > barrier}
 
     def _forget(self) -> None:
         """Changes are known no more: what rests on an element so far, also where its commit is still to come, would lack them."""
+        self._waste += self._lists.values()
         self._base, self._lists, self._open = None, {}, {}
 
-    def _increment(self, barrier: int, *, is_last: bool) -> Increment | None:
+    def _increment(self, barrier: int, *, is_last: bool) -> Increment | OpenState | None:
         """What has changed since the base, where there is one and it pays."""
         if self._base is None:
             return None
         since, base = self._base
-        keys: Noted = {}
-        for number in sorted(self._lists):
-            keys.update(self._lists[number])
-        if len(keys) > MAX_NOTED + 2 * base.whole:  # a byte is the least that a key takes
+        lists = [self._lists[number] for number in sorted(self._lists)]
+        count = sum(map(len, lists))
+        if count > MAX_NOTED + 2 * base.whole:  # a byte is the least that a key takes
             self._forget()
             return None
         is_due = base.links >= MAX_LINKS or barrier - since > MAX_SINCE
         if base.whole < self._least or (is_due and not is_last):
             return None
-        changes = self._state.changes(keys)
+        if base.keys and not is_last:
+            if base.changed + count * base.whole // base.keys > WORTH * base.whole:
+                return None
+            groups = self._state.open_groups(lists, self._given_up())
+            if groups is not None:
+                link = replace(base, onto=base.digest, links=base.links + 1, digest=b"")
+                self._open[barrier] = link
+
+                def encoded() -> None:
+                    self._weighed(barrier, link, replace(link, changed=base.changed + groups.size))
+
+                return OpenState(groups, False, self._state.snapshot_rest(), encoded)
+        changes = self._state.changes(dict.fromkeys(chain.from_iterable(lists)))
         size = base.changed + _size(changes)
         if (_size(changes) > base.whole) if is_last else (size > WORTH * base.whole):
             return None

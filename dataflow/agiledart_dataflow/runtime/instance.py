@@ -18,7 +18,7 @@ in, call `work`, and deliver what it emits. It does no I/O itself; a sink's writ
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import msgspec
 
@@ -43,6 +43,7 @@ from agiledart_dataflow.runtime.outbox import Emit, Outbox
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.state.groups import NO_STATE, Saved, State, put_back, saved
 from agiledart_dataflow.state.notes import Increment
+from agiledart_dataflow.state.open_element import OpenElement, OpenState
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, record_in, user_code_error
 from agiledart_kernel.errors import AgileDartError, LocalProtocolError, OperationFailed
 
@@ -58,8 +59,11 @@ Onlooker = Callable[[list[Any], Order], None]
 Observer = Callable[[Held, Order], None]
 """The same for rows in either form, of which it may look at few."""
 
-BarrierReport = Callable[[int, bytes, bytes], None]
-"""Told of a barrier that has come through all inputs, with the instance's snapshot at it and the change that it carries."""
+Element = bytes | OpenElement
+"""What an instance says of itself at a barrier; of a large state not all may be encoded yet."""
+
+BarrierReport = Callable[[int, Any, bytes], None]
+"""Told of a barrier that has come through all inputs, with the instance's `Element` at it and the change that it carries."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Direct:
 
 
 def _nobody_waits() -> None:
-    """Of the end of a term."""
+    """To be told of it."""
 
 
 class Instance:
@@ -94,6 +98,7 @@ class Instance:
     Attributes:
         state: what its operator remembers, by key group; without what waits to enter it.
         programs: the topology with the plans that may hold behind barriers to come, by their names.
+        on_save: told when it is about to save itself.
         on_stop: told when its term has come to where it ends, before it saves itself.
         left: what it leaves behind; None as long as its term goes on.
         increments: where an element need not be whole; who keeps elements puts it in.
@@ -120,7 +125,7 @@ class Instance:
         self.member = plan.members(stage)[index]
         self.programs: Mapping[bytes, Program] = {}
         self.left: Left | None = None
-        self.on_stop: Callable[[], None] = _nobody_waits
+        self.on_stop = self.on_save = _nobody_waits
         self.change_passed = False
         self._asked: dict[int, bytes] = {}  # barrier that has come through an input → the change that it carries
         self.inputs: tuple[tuple[int, int], ...] = plan.inputs(stage, index)
@@ -489,6 +494,7 @@ class Instance:
         if ends:
             self._reach_end(barrier, emit)
             self.on_stop()
+        self.on_save()
         if ends or self.on_barrier is not None:
             parts = self._parts_of_snapshot(barrier)
             if self.on_barrier is not None:
@@ -542,7 +548,12 @@ class Instance:
         """The element on which that of a barrier rests; empty: it is whole."""
         return b"" if self.increments is None else self.increments.onto(barrier)
 
-    def _element(self, barrier: int, parts: Left, *, is_last: bool) -> bytes:
+    def at_end(self, barrier: int) -> Element:
+        """What it was at the end of its input, which holds for this barrier and all later ones."""
+        parts = self._parts_of_snapshot(barrier)
+        return _encoded(parts) if self.increments is None else _encoded(parts, self.increments.at_end())
+
+    def _element(self, barrier: int, parts: Left, *, is_last: bool) -> Element:
         """What a barrier's element says. `is_last`: it is what the instance hands over."""
         if self.increments is None:
             return _encoded(parts)
@@ -635,10 +646,21 @@ class Instance:
         self._inbox.restore(entered)
 
 
-def _encoded(parts: Left, instead: Saved | Increment | None = None) -> bytes:
+@overload
+def _encoded(parts: Left) -> bytes: ...
+
+
+@overload
+def _encoded(parts: Left, instead: Saved | Increment | OpenState) -> Element: ...
+
+
+def _encoded(parts: Left, instead: Saved | Increment | OpenState | None = None) -> Element:
     _, entered, state, sent, mark, counts = parts
+    encode = _ENCODER.encode
+    if isinstance(instead, OpenState):
+        return OpenElement(5, encode(entered), instead, encode(sent) + encode(mark) + encode(counts))
     told = instead or (state if isinstance(state, Saved) else saved(state))
-    return _ENCODER.encode((entered, told, sent, mark, counts))
+    return encode((entered, told, sent, mark, counts))
 
 
 _ENCODER = msgspec.msgpack.Encoder()

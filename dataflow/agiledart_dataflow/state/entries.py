@@ -120,6 +120,26 @@ class EntryCodec:
         for timer in timers:
             self.encode_timer(timer)
 
+    def encode_entries(self, items: list[tuple[Any, Entry]]) -> tuple[bytes, bool]:
+        """Entries as they stand behind each other in a group (`PlainCodec.encode_items`). Raises as `encode` does."""
+        try:
+            return self._entry_codec.encode_items([self.plain(key, entry) for key, entry in items])
+        except Exception:
+            self._find_fault(dict(items), [])
+            raise
+
+    def encode_timers(self, timers: list[Timer]) -> tuple[bytes, bool]:
+        """Timers as they stand in a group. Raises as `encode_timer` does."""
+        try:
+            return self._entry_codec.encode_items(timers)
+        except Exception:
+            self._find_fault({}, timers)
+            raise
+
+    def encode_keys(self, keys: list[Any]) -> tuple[bytes, bool]:
+        """Keys as they stand among changes."""
+        return self._entry_codec.encode_items(keys)
+
     def decode_group(self, data: bytes) -> PlainGroup:
         """Entries and timers of a key group as plain data. Raises `StateFormatError`."""
         group: PlainGroup = self._group_codec.decode(data)

@@ -3,9 +3,11 @@
 One protocol for all operators, on which snapshots, recovery, and the parting and joining of instances rest.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple, NoReturn, Protocol
 
 from agiledart_dataflow.state.notes import Changes, Noted, Unnoted
+from agiledart_dataflow.state.open_groups import OpenGroups
 from agiledart_kernel.errors import LocalProtocolError
 
 Division = Literal["by group", "whole", "none"]
@@ -52,6 +54,17 @@ class KeyGroups(Protocol):
 
     def changes(self, keys: Noted) -> Changes:
         """What has become of keys. `keys`: all that was noted since a snapshot, so that with it they make the present state."""
+        ...
+
+    def open_groups(self, lists: Sequence[Noted] | None, waste: Iterable[Noted] = ()) -> OpenGroups | None:
+        """Have the state as it is now encoded bit by bit while it goes on; None: this one cannot, so it is encoded at once.
+
+        Called right behind `noted`. One that is open ends when that is called again, and is finished before groups come or go.
+
+        Args:
+            lists: of what was noted: what has become of these keys, as `changes` says it. None: all of it.
+            waste: lists that nobody needs any more, to be let go bit by bit, too.
+        """
         ...
 
     def apply(self, changes: Changes) -> None:

@@ -39,7 +39,7 @@ class Notes:
     """The notes of one state.
 
     Attributes:
-        keys: the same dictionary for ever, so that loops may hold it.
+        keys: the same dictionary until `swapped`, so that loops may hold it.
         is_kept: somebody has asked, so they are complete.
     """
 
@@ -51,6 +51,12 @@ class Notes:
         """What has been noted since the last time; None: nobody knows. From now on notes are kept."""
         keys = self.keys.copy() if self.is_kept else None
         self.keys.clear()
+        self.is_kept = True
+        return keys
+
+    def swapped(self) -> Noted | None:
+        """As `taken`, for whoever tells those who hold `keys` that it is another dictionary: what is noted is not copied."""
+        keys, self.keys = (self.keys if self.is_kept else None), {}
         self.is_kept = True
         return keys
 
@@ -74,6 +80,9 @@ class Unnoted:
     """For a state that does not know what has changed: it is saved whole."""
 
     def noted(self) -> Noted | None:
+        return None
+
+    def open_groups(self, lists: object, waste: object = ()) -> None:
         return None
 
     def changes(self, keys: Noted) -> Changes:

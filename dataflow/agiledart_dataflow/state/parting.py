@@ -71,6 +71,9 @@ class PartedState(WithoutRest, ABC, Generic[P]):
     def noted(self) -> Noted | None:
         return self.notes.taken()
 
+    def open_groups(self, lists: object, waste: object = ()) -> None:
+        """It is encoded at once."""
+
     def _parted(self) -> dict[int, P]:
         if self._index is None:
             self._settle()

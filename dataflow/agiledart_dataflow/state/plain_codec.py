@@ -53,6 +53,19 @@ class PlainCodec:
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise user_code_error(f"{self._step}, its state", None, error, NO_RECORD) from error
 
+    @staticmethod
+    def encode_items(items: list[Any]) -> tuple[bytes, bool]:
+        """The bytes of what would stand in a list, behind each other, and whether they are of the second kind.
+
+        Data among which some is of the second kind is read as that all of it, and what is of the first means the same there.
+        Raises TypeError, ValueError, OverflowError, RecursionError for what is no plain data.
+        """
+        head = len(array_header(len(items)))
+        try:
+            return _ENCODER.encode(items)[head:], False
+        except OverflowError:
+            return _ENCODER.encode(_narrowed(msgspec.to_builtins(items, builtin_types=(bytes,))))[head:], True
+
     def decode(self, data: bytes) -> Any:
         """The data. Raises `StateFormatError`."""
         decoder = self._decoder
@@ -82,6 +95,30 @@ class PlainCodec:
         return msgspec.convert(
             msgspec.msgpack.decode(body, ext_hook=_read_extension), self._type, builtin_types=(bytes,)
         )
+
+
+def begin_of(*, is_wide: bool) -> bytes:
+    """What stands before data that was encoded in parts (`encode_items`, `array_header`)."""
+    return array_header(3) + bytes((FORMAT, _WIDE if is_wide else _PLAIN))
+
+
+def array_header(count: int) -> bytes:
+    """What stands before the items of an array, in MessagePack."""
+    if count < 1 << 4:
+        return bytes((0x90 | count,))
+    return b"\xdc" + count.to_bytes(2) if count < 1 << 16 else b"\xdd" + count.to_bytes(4)
+
+
+def bytes_header(size: int) -> bytes:
+    """What stands before bytes, in MessagePack."""
+    if size < 1 << 8:
+        return b"\xc4" + size.to_bytes(1)
+    return b"\xc5" + size.to_bytes(2) if size < 1 << 16 else b"\xc6" + size.to_bytes(4)
+
+
+def int_bytes(number: int) -> bytes:
+    """A number in MessagePack."""
+    return _ENCODER.encode(number)
 
 
 def _narrowed(plain: Any) -> Any:

@@ -1,6 +1,6 @@
 """`KeyedStore`: the entries of a keyed step, by key and key group; `MemoryStore`: all of them in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import Any, Protocol
@@ -9,6 +9,7 @@ from agiledart_dataflow.data.partitioning import key_group
 from agiledart_dataflow.state.entries import Entry, EntryCodec, Timer
 from agiledart_dataflow.state.groups import Store
 from agiledart_dataflow.state.notes import Changes, Noted, Notes
+from agiledart_dataflow.state.open_groups import ChangedGroups, OpenGroups, WholeGroups
 
 
 class KeyedStore(Store, Protocol):
@@ -67,6 +68,8 @@ class MemoryStore:
         self._waiting: list[Timer] = []  # a heap
         self._gone: dict[Any, None] = {}  # keys of groups that were dropped, whose timers are still in it
         self._notes = Notes()
+        self._open: WholeGroups | ChangedGroups | None = None
+        self._turn: Callable[[Noted, Keep | None], None] | None = None
         self.get: Callable[[Any], Entry | None] = self._entries.get
 
     @property
@@ -84,7 +87,8 @@ class MemoryStore:
         del self._entries[key]
         if self._grouped is not None:
             del self._grouped[key_group(key)][key]
-        self._notes.bound(len(self._entries))
+        if self._open is None:  # which goes by the notes
+            self._notes.bound(len(self._entries))
 
     def push(self, timer: Timer) -> None:
         self._timed = None
@@ -111,9 +115,35 @@ class MemoryStore:
         )
 
     def noted(self) -> Noted | None:
-        if self.get == self._entries.get:
-            self.get = _noting(self._entries.get, self._notes.keys)
-        return self._notes.taken()
+        if self._turn is None:
+            self._by_group()  # from now on as keys come
+            self.get, self._turn = _noting(self._entries.get)
+        if self._open is not None:
+            self._open.drop()
+        keys = self._notes.swapped()
+        self._turn(self._notes.keys, None)
+        return keys
+
+    def open_groups(self, lists: Sequence[Noted] | None, waste: Iterable[Noted] = ()) -> OpenGroups:
+        assert self._turn is not None  # `noted` comes first
+        given = self._codec, self._entries, self._notes.keys, self.near.copy(), self._close_groups, waste
+        made = (
+            WholeGroups(*given, keys_by_group=self._by_group()) if lists is None else ChangedGroups(*given, lists=lists)
+        )
+        self._open = made
+        self._turn(self._notes.keys, made.keep)
+        return made
+
+    def _close_groups(self) -> None:
+        assert self._turn is not None  # as above
+        self._open = None
+        self._turn(self._notes.keys, None)
+
+    def _lose_notes(self) -> None:
+        """Groups come or go: what is open goes by the notes."""
+        if self._open is not None:
+            self._open.finish()
+        self._notes.lose()
 
     def changes(self, keys: Noted) -> Changes:
         parts: dict[int, tuple[dict[Any, Entry], list[Any], list[Timer]]] = {}
@@ -134,6 +164,7 @@ class MemoryStore:
 
     def apply(self, changes: Changes) -> None:
         decoded = [(group, self._codec.decode_changes(data)) for group, data in changes.groups]
+        self._lose_notes()
         touched: dict[Any, None] = {}
         timers: list[Timer] = []
         for group, (entries, gone, waiting) in decoded:
@@ -150,7 +181,6 @@ class MemoryStore:
         self._waiting = [timer for timer in self.near if timer[1] not in touched] + timers
         heapify(self._waiting)
         self._timed = None
-        self._notes.lose()
 
     def restore_group(self, group: int, data: bytes) -> None:
         entries, timers = self._codec.decode_group(data)
@@ -168,6 +198,7 @@ class MemoryStore:
 
     def give_group(self, group: int) -> tuple[dict[Any, Entry], list[Timer]]:
         """A group's entries and timers, which are not here any more."""
+        self._lose_notes()
         entries = {key: self._entries[key] for key in self._by_group().get(group, {})}
         timers = self._timers_by_group().get(group, [])
         self.drop_group(group)
@@ -175,8 +206,8 @@ class MemoryStore:
 
     def adopt_group(self, group: int, entries: dict[Any, Entry], timers: list[Timer]) -> None:
         """Take up what another store has given; nothing is held of the group."""
+        self._lose_notes()
         near = self.near
-        self._notes.lose()
         self._entries.update(entries)
         self._by_group().setdefault(group, {}).update(dict.fromkeys(entries))
         for timer in timers:
@@ -185,7 +216,7 @@ class MemoryStore:
             self._timed[group] = timers
 
     def drop_group(self, group: int) -> None:
-        self._notes.lose()
+        self._lose_notes()
         timers = self._timers_by_group().pop(group, [])
         self._gone.update((timer[1], None) for timer in timers)
         for key in self._by_group().pop(group, {}):
@@ -198,7 +229,8 @@ class MemoryStore:
         self._gone = {}
 
     def close(self) -> None:
-        return None
+        if self._open is not None:
+            self._open.drop()
 
     def _by_group(self) -> dict[int, dict[Any, None]]:
         """Keys by group, in the order in which they came."""
@@ -219,11 +251,29 @@ class MemoryStore:
         return self._timed
 
 
-def _noting(find: Callable[[Any], Entry | None], noted: Noted) -> Callable[[Any], Entry | None]:
-    """As `find`, and the key is noted."""
+Keep = Callable[[Any], None]
+"""Told of a key before anybody may change it, the first time since notes were begun anew."""
+
+
+def _noting(
+    find: Callable[[Any], Entry | None],
+) -> tuple[Callable[[Any], Entry | None], Callable[[Noted, Keep | None], None]]:
+    """As `find`, and the key is noted; and how to say in which notes, and who is told.
+
+    Loops hold the function, so what it writes into is a variable of it: a key that is noted already costs a look into the notes.
+    """
+    noted: Noted = {}
+    keep: Keep | None = None
 
     def get(key: Any) -> Entry | None:
-        noted[key] = None
+        if key not in noted:
+            noted[key] = None
+            if keep is not None:
+                keep(key)
         return find(key)
 
-    return get
+    def turn(notes: Noted, keeper: Keep | None) -> None:
+        nonlocal noted, keep
+        noted, keep = notes, keeper
+
+    return get, turn

@@ -130,7 +130,10 @@ class SqliteStore:
         self._replace_group(group, [], [])
 
     def noted(self) -> Noted | None:
-        return self._notes.taken()
+        return self._notes.swapped()
+
+    def open_groups(self, lists: object, waste: object = ()) -> None:
+        """What it remembers is in a file: it is read and encoded at once."""
 
     def changes(self, keys: Noted) -> Changes:
         parts: dict[int, tuple[dict[Any, Entry], list[Any]]] = {}

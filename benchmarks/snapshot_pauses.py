@@ -1,0 +1,261 @@
+"""How long rows wait for snapshots of large keyed state, in one process: at once, in slices, what has changed.
+
+    python -m benchmarks.snapshot_pauses [--keys 150000] [--rate 20000] [--seconds 30] [--timers] [-o json]
+
+One keyed step with 430 bytes of state a key (150,000 keys are 64 MB, 600,000 are 256). Batches of 100 rows come at a fixed
+rate, half of the rows for a hundredth of the keys; every ten seconds there is a barrier. The clock is a virtual one: each
+batch and each slice takes the CPU time of the thread that it really took, so that other load on the machine does not count.
+`pause_ms` are the times at once for which rows waited: barriers and slices, each by itself. `batch_ms` is from when a batch
+comes until it is done; `look_ratio` what a row costs with a store that notes keys ÷ without, of rounds in pairs; `gc_ms_max`
+the longest look of the garbage collector.
+"""
+
+import argparse
+import gc
+import json
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from agiledart_dataflow.data.position import Position
+from agiledart_dataflow.operators.keyed import Context, KeyedOperator
+from agiledart_dataflow.operators.keyed_step import KeyedStep
+from agiledart_dataflow.runtime.increments import Increments
+from agiledart_dataflow.state.entries import EntryCodec
+from agiledart_dataflow.state.groups import saved
+from agiledart_dataflow.state.open_element import OpenElement, OpenState
+from agiledart_dataflow.state.store import MemoryStore
+from agiledart_executor.elements import ElementHeader, ElementWriter
+from agiledart_executor.process.collector import collect_rarely
+from agiledart_executor.snapshots.slices import GAP_SECONDS, LONG_NS, LONGEST_SLICES, SLICE_NS
+from agiledart_kernel.randomness import RandomStream
+
+BATCH: Final = 100
+EPOCH: Final = 10.0
+NOTES: Final = 400
+RUNS: Final = ("none", "at once", "slices")
+
+cpu_ns = time.thread_time_ns
+
+
+class Sums(KeyedOperator[str, tuple[str, int], list[Any], int]):
+    """The sum and number of a key's values, beside some text."""
+
+    def __init__(self, timers: bool) -> None:
+        self._timers = timers
+
+    def initial(self, key: str) -> list[Any]:
+        return [0, 0, key.ljust(NOTES)]
+
+    def on_record(self, key: str, record: tuple[str, int], state: list[Any], context: Context[int]) -> None:
+        state[0] += record[1]
+        state[1] += 1
+        if self._timers and state[1] == 1:
+            context.timer_at(context.time_ms + 10**12, name="some day")
+        context.emit(state[0])
+
+
+def step_with(keys: list[str], *, timers: bool) -> KeyedStep:
+    """A step that remembers all keys."""
+    codec = EntryCodec("sums", str, list[Any], lambda state: state, lambda state: state)
+    step = KeyedStep("sums", (lambda row: row[0],), Sums(timers), MemoryStore(codec))
+    for start in range(0, len(keys), 10_000):
+        feed(step, keys[start : start + 10_000], 0)
+    return step
+
+
+def feed(step: KeyedStep, keys: list[str], number: int) -> None:
+    """A batch of a row for each of these keys."""
+    rows = [(key, number % 41) for key in keys]
+    positions: list[Position] = [(number, 1, 0, index, 0) for index in range(len(keys))]
+    step.run(rows, positions, positions[-1])
+
+
+class Flow:
+    """Batches and barriers by the virtual clock."""
+
+    def __init__(self, step: KeyedStep, keys: list[str], run: str, folder: Path) -> None:
+        self._step, self._keys, self._run, self._folder = step, keys, run, folder
+        self._random = RandomStream(7, "rows")
+        self._increments = Increments(step)
+        self._open: OpenElement | None = None
+        self._writer: ElementWriter | None = None
+        self._barrier, self._since, self._next_slice = 0, 0.0, 0.0
+        self.clock = 0.0
+        self.pauses: list[float] = []
+        self.batches: list[float] = []
+        self.took: list[float] = []
+        self.sizes: list[int] = []
+        self.work = 0.0
+        self.spent = 0.0
+
+    def play(self, rate: int, seconds: float) -> None:
+        """Rows for so many seconds."""
+        next_epoch = EPOCH / 10
+        for number in range(int(rate * seconds / BATCH)):
+            arrival = number * BATCH / rate
+            keys = [self._key() for _ in range(BATCH)]
+            while self._open is not None and max(self.clock, self._next_slice) < arrival:
+                self.clock = max(self.clock, self._next_slice)
+                self._slice()
+            self.clock = max(self.clock, arrival)
+            if self._run != "none" and self.clock >= next_epoch and self._open is None:
+                next_epoch = self.clock + EPOCH
+                self._pause(self._begin)
+            elif self._open is not None and self.clock >= self._next_slice:
+                self._slice()
+            began = cpu_ns()
+            feed(self._step, keys, number)
+            took = (cpu_ns() - began) / 1e9
+            self.spent += took
+            self.clock += took
+            self.batches.append(self.clock - arrival)
+
+    def _key(self) -> str:
+        count = len(self._keys)
+        return self._keys[self._random.index(count // 100 if self._random.index(2) else count)]
+
+    def _pause(self, call: Callable[[], None]) -> None:
+        began = cpu_ns()
+        call()
+        took = (cpu_ns() - began) / 1e9
+        self.pauses.append(took)
+        self.work += took
+        self.clock += took
+
+    def _begin(self) -> None:
+        self._barrier += 1
+        if self._run == "at once":
+            self.sizes.append(sum(len(data) for _, data in saved(self._step).groups))
+            return
+        made = self._increments.at(self._barrier)
+        assert isinstance(made, OpenState)
+        self._open, self._since = OpenElement(1, b"", made, b""), self.clock
+        header = ElementHeader(1, 1, self._barrier, 0, 0, ("sums",), onto=self._increments.onto(self._barrier))
+        self._writer = ElementWriter(self._folder, header)
+        self._writer.begin()
+        self._next_slice = self.clock + GAP_SECONDS
+
+    def _slice(self) -> None:
+        element = self._open
+        assert element is not None
+        times = min(LONGEST_SLICES, 1 + int((self.clock - self._since) * 1e9) // LONG_NS)
+
+        def some() -> None:
+            until = cpu_ns() + SLICE_NS * times
+            while element.step() and cpu_ns() < until:
+                pass
+
+        self._pause(some)
+        pieces = element.taken()
+        self._next_slice = self.clock + GAP_SECONDS
+        writer = self._writer
+        assert writer is not None
+        writer.add(pieces)  # in an executor's thread: not of the time of rows
+        if element.is_over:
+            writer.end_block()
+            digest, size = writer.end()
+            self._increments.written(self._barrier, digest)
+            self._pause(lambda: self._increments.committed(self._barrier))
+            self.sizes.append(size)
+            self.took.append(self.clock - self._since)
+            self._open = None
+
+
+def look_ratio(keys: list[str], rounds: int) -> tuple[float, float, float]:
+    """A row's cost with a store that notes keys ÷ without: least, median, most of rounds in pairs."""
+    few = keys[:20_000]
+    plain, noting = step_with(few, timers=False), step_with(few, timers=False)
+    noting.noted()
+    feed(noting, few, 1)
+    ratios = []
+    for number in range(rounds):
+        costs = {}
+        for step in (plain, noting) if number % 2 else (noting, plain):
+            began = cpu_ns()
+            feed(step, few, number)
+            costs[step is noting] = cpu_ns() - began
+        ratios.append(costs[True] / costs[False])
+    return min(ratios), statistics.median(ratios), max(ratios)
+
+
+def share(values: list[float], part: float) -> float:
+    """So many of the values are below it, in milliseconds."""
+    return round(sorted(values)[min(len(values) - 1, int(part * len(values)))] * 1e3, 3) if values else 0.0
+
+
+class Collector:
+    """Notes how long the garbage collector looked, while somebody waits for a slice."""
+
+    def __init__(self) -> None:
+        self.longest = {0: 0, 1: 0, 2: 0}
+        self._began = 0
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = cpu_ns()
+        else:
+            self.longest[info["generation"]] = max(self.longest[info["generation"]], cpu_ns() - self._began)
+
+
+def figures(flow: Flow, collector: Collector) -> dict[str, Any]:
+    """Of one run."""
+    return {
+        "pause_ms": {"p99": share(flow.pauses, 0.99), "max": share(flow.pauses, 1.0), "count": len(flow.pauses)},
+        "batch_ms": {name: share(flow.batches, part) for name, part in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))},
+        "row_us": round(flow.spent / len(flow.batches) / BATCH * 1e6, 3),
+        "work_ms_an_epoch": round(flow.work / max(1, len(flow.sizes)) * 1e3, 1),
+        "megabytes": [round(size / 1e6, 1) for size in flow.sizes],
+        "took_s": [round(each, 2) for each in flow.took],
+        "memory_peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "gc_ms_max": {f"generation {number}": round(ns / 1e6, 2) for number, ns in collector.longest.items()},
+    }
+
+
+def runs(chosen: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each in turn, over the same state."""
+    keys = [f"meter-{number:07d}" for number in range(chosen.keys)]
+    step = step_with(keys, timers=chosen.timers)
+    gc.collect()
+    for run in RUNS:
+        collector = Collector()
+        gc.callbacks.append(collector)
+        with tempfile.TemporaryDirectory(prefix="snapshots-") as folder:
+            flow = Flow(step, keys, run, Path(folder))
+            if run == "slices":
+                step.noted()
+            flow.play(chosen.rate, chosen.seconds)
+        gc.callbacks.remove(collector)
+        yield run, figures(flow, collector)
+    if chosen.rounds:
+        yield "look_ratio", dict(zip(("min", "median", "max"), look_ratio(keys, chosen.rounds), strict=True))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the figures of each run."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.snapshot_pauses", description=__doc__.splitlines()[0])
+    parser.add_argument("--keys", type=int, default=150_000, help="430 bytes of state each")
+    parser.add_argument("--rate", type=int, default=20_000, help="rows a second")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--timers", action="store_true", help="each key has a timer")
+    parser.add_argument("--rounds", type=int, default=25, help="of the cost of a look at a key")
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    chosen = parser.parse_args(arguments)
+    collect_rarely()
+    told: dict[str, Any] = {"keys": chosen.keys, "rate": chosen.rate, "timers": chosen.timers}
+    for name, found in runs(chosen):
+        told[name] = found
+        if chosen.output == "text":
+            print(f"{name}: {json.dumps(found)}", flush=True)
+    if chosen.output == "json":
+        print(json.dumps(told))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

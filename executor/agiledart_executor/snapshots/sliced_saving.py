@@ -1,0 +1,98 @@
+"""`Saving`: an element on its way to the disk while the state that it holds is still being encoded, slice by slice."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from agiledart_dataflow.state.open_element import OpenElement
+from agiledart_executor.elements import ElementWriter
+
+AT_ONCE_NS: Final = 500_000
+"""What is encoded within that is encoded at the barrier: most states are small."""
+
+
+def encoded_at_once(element: OpenElement) -> bytes | list[bytes]:
+    """All of an element when it is small, else what was encoded of it in a short time. Raises as `OpenElement.step`."""
+    until = time.monotonic_ns() + AT_ONCE_NS
+    while element.step():
+        if time.monotonic_ns() > until:
+            return element.taken()
+    return b"".join(element.taken())
+
+
+class Saving:
+    """One element.
+
+    Args:
+        element: of which more is to be encoded, and what was so far.
+        writer: its file.
+        submit: has the thread of elements do something.
+        work: runs steps of the element, as an instance runs: (step, until when) → more is left. What it raises ends the instance.
+        written: told (in that thread) of digest and size, of how long rows waited for slices in all, and for the longest.
+        failed: told (in that thread) why the disk does not take it.
+        over: told (on the loop) that nothing more is encoded, whatever became of it.
+    """
+
+    def __init__(
+        self,
+        element: OpenElement,
+        pieces: list[bytes],
+        writer: ElementWriter,
+        submit: Callable[[Callable[[], None]], None],
+        work: Callable[[Callable[[], bool], int], bool],
+        written: Callable[[bytes, int, int, int], None],
+        failed: Callable[[OSError], None],
+        over: Callable[[], None],
+    ) -> None:
+        self._element, self._writer, self._submit, self._work = element, writer, submit, work
+        self._written, self._failed, self._over = written, failed, over
+        self._has_failed = False  # told by the thread
+        self._is_over = False
+        self._waited_ns = self._longest_ns = 0
+        self._do(writer.begin)
+        self._do(partial(writer.add, pieces))
+
+    def slice(self, until_ns: int) -> bool:
+        """As `Sliced`."""
+        if self._is_over:
+            return False
+        began = time.monotonic_ns()
+        element = self._element
+        more = not self._has_failed and self._work(element.step, until_ns)
+        took = time.monotonic_ns() - began
+        self._waited_ns, self._longest_ns = self._waited_ns + took, max(self._longest_ns, took)
+        if element.is_dropped or self._has_failed or not (more or element.is_over):
+            self.drop()
+            return False
+        if pieces := element.taken():
+            self._do(partial(self._writer.add, pieces))
+        if not more:
+            self._is_over = True
+            self._do(self._end)
+            self._over()
+        return more
+
+    def drop(self) -> None:
+        """Nobody wants it any more."""
+        if not self._is_over:
+            self._is_over = True
+            self._element.drop()
+            self._do(self._writer.drop)
+            self._over()
+
+    def _end(self) -> None:
+        self._writer.end_block()
+        self._written(*self._writer.end(), self._waited_ns, self._longest_ns)
+
+    def _do(self, call: Callable[[], object]) -> None:
+        def work() -> None:
+            if self._has_failed:
+                return
+            try:
+                call()
+            except OSError as error:
+                self._has_failed = True
+                self._failed(error)
+
+        self._submit(work)
