@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from agiledart_dataflow.state.open_element import OpenElement
@@ -10,6 +9,9 @@ from agiledart_executor.elements import ElementWriter
 
 AT_ONCE_NS: Final = 500_000
 """What is encoded within that is encoded at the barrier: most states are small."""
+
+AHEAD_BYTES: Final = 16 << 20
+"""What may be encoded and not written: else a slow disk would have the memory hold the state twice."""
 
 
 def encoded_at_once(element: OpenElement) -> bytes | list[bytes]:
@@ -48,15 +50,19 @@ class Saving:
         self._element, self._writer, self._submit, self._work = element, writer, submit, work
         self._written, self._failed, self._over = written, failed, over
         self._has_failed = False  # told by the thread
-        self._is_over = False
+        self._is_over = self.waits = False
+        self._given = self._taken = 0  # bytes; the second one is the thread's
         self._waited_ns = self._longest_ns = 0
         self._do(writer.begin)
-        self._do(partial(writer.add, pieces))
+        self._add(pieces)
 
     def slice(self, until_ns: int) -> bool:
         """As `Sliced`."""
         if self._is_over:
             return False
+        self.waits = self._given - self._taken > AHEAD_BYTES and not self._has_failed
+        if self.waits:
+            return True
         began = time.monotonic_ns()
         element = self._element
         more = not self._has_failed and self._work(element.step, until_ns)
@@ -66,7 +72,7 @@ class Saving:
             self.drop()
             return False
         if pieces := element.taken():
-            self._do(partial(self._writer.add, pieces))
+            self._add(pieces)
         if not more:
             self._is_over = True
             self._do(self._end)
@@ -80,6 +86,16 @@ class Saving:
             self._element.drop()
             self._do(self._writer.drop)
             self._over()
+
+    def _add(self, pieces: list[bytes]) -> None:
+        size = sum(map(len, pieces))
+        self._given += size
+
+        def work() -> None:
+            self._writer.add(pieces)
+            self._taken += size
+
+        self._do(work)
 
     def _end(self) -> None:
         self._writer.end_block()

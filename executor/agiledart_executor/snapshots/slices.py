@@ -2,6 +2,7 @@
 
     rows flow       a slice of 1 ms every 10 ms; longer ones where that would take seconds, so that epochs do not wait for it
     nothing came    since the last slice: the next one at once, behind a look at the sockets
+    the disk waits  the next one after 10 ms, however idle
     nothing open    no timer
 
 Source: recovery specification §11.
@@ -16,7 +17,7 @@ from typing import Final, Protocol
 SLICE_NS: Final = 1_000_000
 """How long a slice takes, about; what it encodes last may take longer."""
 
-LONGEST_SLICES: Final = 4
+LONGEST_SLICES: Final = 3
 """So many times that, for what has been open for long."""
 
 LONG_NS: Final = 4_000_000_000
@@ -27,7 +28,13 @@ GAP_SECONDS: Final = 0.009
 
 
 class Sliced(Protocol):
-    """What is done in slices."""
+    """What is done in slices.
+
+    Attributes:
+        waits: for something else than its next slice.
+    """
+
+    waits: bool
 
     def slice(self, until_ns: int) -> bool:
         """Go on until then; False when nothing is left to do. Does not raise."""
@@ -65,7 +72,7 @@ class Slices:
             self._open.popleft()
         if self._open:
             seen, self._seen = self._seen, self.calls()
-            is_idle = seen == self._seen
+            is_idle = seen == self._seen and not self._open[0][0].waits
             self._timer = (
                 self._loop.call_soon(self._turn) if is_idle else self._loop.call_later(GAP_SECONDS, self._turn)
             )

@@ -12,7 +12,10 @@ from agiledart import Context, KeyedOperator, Topology, log
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.runtime import increments
 from agiledart_dataflow.state import open_groups
-from agiledart_executor.elements import ElementWriter, run_folder
+from agiledart_dataflow.state.entries import Entry, EntryCodec
+from agiledart_dataflow.state.open_element import OpenElement, OpenState
+from agiledart_dataflow.state.store import MemoryStore
+from agiledart_executor.elements import ElementHeader, ElementWriter, run_folder
 from agiledart_executor.messages import Prepared, Unprepared
 from agiledart_executor.snapshots import sliced_saving, slices
 from agiledart_executor.snapshots.slices import Slices
@@ -203,7 +206,7 @@ class Counted:
     """Something that has so many slices."""
 
     def __init__(self, count: int) -> None:
-        self.left = count
+        self.left, self.waits = count, False
         self.lengths: list[int] = []
 
     def slice(self, until_ns: int) -> bool:
@@ -245,6 +248,51 @@ def test_rows_have_the_time_between_slices_and_an_idle_loop_has_none(monkeypatch
     assert not loop.asked, "nothing is open, so nothing is looked at"
 
 
+def test_what_waits_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "GAP_SECONDS", 0.009)
+    loop: Any = Loop()
+    turns, counted = Slices(loop), Counted(9)
+    counted.waits = True
+    turns.begin(counted)
+    for _ in range(4):
+        delay, call = loop.asked.pop()
+        assert delay == 0.009
+        call()
+
+
+def test_a_disk_that_is_slow_holds_the_encoding_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sliced_saving, "AHEAD_BYTES", 2_000)
+    jobs: list[Callable[[], None]] = []
+    store = MemoryStore(EntryCodec("sums", int, str, lambda state: state, lambda state: state))
+    store.noted()
+    for key in range(200):
+        (entry := Entry()).state = "n" * 100
+        store.save(key, entry)
+    store.noted()
+    element = OpenElement(1, b"", OpenState(store.open_groups(None), True, b"", lambda: None), b"")
+    header = ElementHeader(1, 1, 1, 0, 0, ("sums",))
+    done: list[int] = []
+    saving = sliced_saving.Saving(
+        element,
+        [],
+        ElementWriter(tmp_path, header),
+        jobs.append,
+        lambda step, until_ns: step(),
+        lambda digest, size, waited, longest: done.append(size),
+        lambda error: None,
+        lambda: None,
+    )
+    for _ in range(1_000):
+        assert saving.slice(0)
+    assert saving.waits
+    assert saving._given < 10_000
+    while not done:
+        while jobs:
+            jobs.pop(0)()
+        saving.slice(0)
+    assert done[0] > 200 * 100
+
+
 def test_slices_are_longer_for_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_NS", 10**12)
     loop: Any = Loop()
@@ -255,4 +303,4 @@ def test_slices_are_longer_for_what_takes_long(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(time, "monotonic_ns", lambda number=number: began + number * slices.LONG_NS)
         loop.asked.pop()[1]()
     monkeypatch.undo()
-    assert [round(one / 10**12) for one in counted.lengths] == [1, 2, 3, 4, 4, 4, 4, 4, 4]
+    assert [round(one / 10**12) for one in counted.lengths] == [1, 2, 3, 3, 3, 3, 3, 3, 3]
