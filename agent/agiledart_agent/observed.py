@@ -29,7 +29,15 @@ from agiledart_overlay.wire.observations import (
     SelfRefuted,
     SuspicionRefuted,
 )
-from agiledart_recovery.wire.observations import ElementDegraded, LifeBegan, Recovered, RunWaits, VoterReplaced
+from agiledart_recovery.wire.observations import (
+    ElementDegraded,
+    LifeBegan,
+    Recovered,
+    RunLeft,
+    RunRegained,
+    RunWaits,
+    VoterReplaced,
+)
 
 LATE_NS = 1_000_000_000
 """A timer that fires so late means a machine that is overloaded or was asleep."""
@@ -127,6 +135,14 @@ def _of_recovery(observation: Observation) -> Event:
             text = f"the state of {party} of {run.app} has fewer holders than it should: {survives} of them may be lost"
             fields = {"application": run.app, "party": str(party), "survives": survives}
             return "debug", "recovery.degraded", text, fields
+        case RunRegained(run, generation, epoch, voters, without):
+            names = ", ".join(node.short for node in without)
+            text = f"{run.app} goes on from epoch {epoch} without {names}, at an admin's word: generation {generation}"
+            fields = {"application": run.app, "generation": generation, "voters": [node.hex for node in voters]}
+            return "warning", "recovery.regained", text, fields
+        case RunLeft(run, told_by):
+            text = f"{run.app} goes on without this node's vote: an admin gave it up for lost; {told_by.short} says so"
+            return "warning", "recovery.left", text, {"application": run.app, "peer": told_by.hex}
         case VoterReplaced(run, gone, new):
             text = f"{new.short} votes in the register of {run.app} in place of {gone.short}"
             return "info", "recovery.voter_replaced", text, {"application": run.app, "peer": new.hex}

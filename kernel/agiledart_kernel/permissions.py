@@ -103,6 +103,7 @@ VERBS: Final[dict[str, Row]] = {
     "stop": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "checkpoint": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "export": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
+    "recover": Row(About.APPLICATION, _ADMIN),
     "scale": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "move": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "tap": Row(About.APPLICATION, _ADMIN, _SUBMITTER),

@@ -22,6 +22,7 @@ from agiledart_node.asking.entrusting import Entrusting
 from agiledart_node.asking.forgetting import Forgetting
 from agiledart_node.asking.kept_checkpoints import KeptCheckpoints
 from agiledart_node.asking.questions import Questions
+from agiledart_node.asking.recovering_runs import RegainingRuns
 from agiledart_node.asking.sharing import Sharing
 from agiledart_node.asking.stopping import Stopping
 from agiledart_node.asking.tapping import Tapping
@@ -63,15 +64,13 @@ from agiledart_node.wire.audit_messages import AskAudit, AuditLines, AuditMessag
 from agiledart_node.wire.ban_messages import BanDigest, BanMessage, BanNews
 from agiledart_node.wire.change_messages import AskChange, ChangeMessage, ChangeTaken
 from agiledart_node.wire.checkpoint_messages import (
+    CHECKPOINT_ANSWERS,
     AskCheckpoint,
     AskCopy,
     AskKept,
     AskLoan,
     AskRemoval,
-    CheckpointIs,
     CheckpointMessage,
-    CopyIs,
-    KeptAre,
 )
 from agiledart_node.wire.commands import (
     Audit,
@@ -88,6 +87,7 @@ from agiledart_node.wire.commands import (
     Logs,
     Move,
     Nodes,
+    RecoverRun,
     RemoveCheckpoint,
     Renew,
     Route,
@@ -162,6 +162,7 @@ from agiledart_node.wire.recovery_messages import (
     TermListening,
     VoterMade,
 )
+from agiledart_node.wire.regain_messages import REGAIN_ANSWERS, AskRegain, AskStanding, RegainMessage
 from agiledart_node.wire.renewal_messages import AskRenewal, RenewalIs, RenewalMessage
 from agiledart_node.wire.secret_messages import AskSecrets, SecretMessage, SecretsAre, SecretStored, StoreSecret
 from agiledart_overlay.protocol import OverlayMessage
@@ -192,6 +193,7 @@ NodeMessage = (
     | ChangeMessage
     | DrainMessage
     | CheckpointMessage
+    | RegainMessage
 )
 """Everything that agents send to each other over links of the service `overlay`."""
 
@@ -216,9 +218,8 @@ _ANSWERS = (
     ChangeTaken,
     DrainIs,
     Relieved,
-    CheckpointIs,
-    CopyIs,
-    KeptAre,
+    *CHECKPOINT_ANSWERS,
+    *REGAIN_ANSWERS,
     *SCHEDULING_ANSWERS,
 )
 
@@ -299,13 +300,24 @@ class Node:
         self._is_patrolling, self._todo = False, deque[Event]()
         self._by_event = self._event_table()
         self._by_message = self._message_table()
-        self._by_timer = self._timer_table()
+        self._by_timer, self._by_order = self._timer_table(), self._order_table()
+
+    def _order_table(self) -> dict[type, Callable[..., Coroutine[Any, None, None]]]:
+        return {
+            Submit: self.schedulers.dispatching.submit,
+            Stop: self._stopping.stop,
+            **dict.fromkeys((Scale, Move), self._wanting.change),
+            DrainNode: self._wanting_drains.drain,
+            **dict.fromkeys((ExportCheckpoint, RemoveCheckpoint), self._kept.wanted),
+            RecoverRun: self._regaining.recover,
+        }
 
     def _end_runs(self, orders: Orders) -> None:
         """At a user's wish, also so that their state is kept."""
         about = self._desk, self._records
         self._kept = KeptCheckpoints(*about, self._questions, self._watching, orders)
         self._keeping = KeepingState(*about, self.recovering, orders)
+        self._regaining = RegainingRuns(*about, self.recovering, orders)
         self._stopping = Stopping(*about, self._questions, self._watching, orders, self._kept)
 
     def _take_changes(self, orders: Orders) -> None:
@@ -401,6 +413,8 @@ class Node:
             TermListening: self.recovering.term_listening,
             AskChange: self._begin(self.changes.asked),
             AskCheckpoint: self._begin(self._keeping.asked),
+            AskStanding: self._begin(self._regaining.standing),
+            AskRegain: self._begin(self._regaining.asked),
             AskCopy: self._begin(self._keeping.copy),
             AskKept: self._begin(self._kept.local),
             AskRemoval: self._begin(self._kept.ordered),
@@ -601,16 +615,8 @@ class Node:
 
     def _answer_to(self, event: Asked) -> Coroutine[Any, None, None] | None:
         request, command = event.request, event.command
-        if isinstance(command, Submit):
-            return self.schedulers.dispatching.submit(request, command, event.submitter, event.asker, event.order)
-        if isinstance(command, Stop):
-            return self._stopping.stop(request, command, event.submitter, event.asker, event.order)
-        if isinstance(command, Scale | Move):
-            return self._wanting.change(request, command, event.submitter, event.asker, event.order)
-        if isinstance(command, DrainNode):
-            return self._wanting_drains.drain(request, command, event.submitter, event.asker, event.order)
-        if isinstance(command, ExportCheckpoint | RemoveCheckpoint):
-            return self._kept.wanted(request, command, event.submitter, event.asker, event.order)
+        if (wanted := self._by_order.get(type(command))) is not None:
+            return wanted(request, command, event.submitter, event.asker, event.order)
         if isinstance(command, Forget):
             return self._forgetting.forget(request, command, event.asker, event.order)
         if isinstance(command, Ban):

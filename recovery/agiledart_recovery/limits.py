@@ -28,6 +28,18 @@ MAX_CHANGES = 64
 MAX_EXTRA_EPOCHS = 3
 """Epochs before the one that carries a change, for what is left to hand over to be little."""
 
+LIVES_OF_AN_ERA = 1_000_000
+"""A run that an admin has go on without its lost voters begins with a life above all that those may have begun, or begin. A life
+stands in 4 bytes of each data frame, so there is room for four thousand eras; a million lives take longer than a machine lasts."""
+
+ROUNDS_OF_AN_ERA = 1 << 32
+"""The same for ballots: none that the lost voters draw comes up to one of the next era."""
+
+MAX_ERAS = 4_000
+
+MAX_LEFT = 16
+"""Voters that a run was made to go on without: they are told when they come back."""
+
 MAX_REASON = 400
 """Letters of a reason that a peer tells."""
 

@@ -27,6 +27,7 @@ from agiledart_recovery.wire import events, messages
 from agiledart_recovery.wire.effects import DropFragments, VoterFile
 from agiledart_recovery.wire.names import Party, Run, Snapshot
 from agiledart_recovery.wire.observations import MessageIgnored
+from agiledart_recovery.wire.register_left import Standing
 from agiledart_recovery.wire.value import Element, Plan, State, Value
 
 _SEAT_BITS = 60
@@ -309,9 +310,9 @@ class RecoveryMachine:
             coordinator.replacing.heard(sender, message.seat)
             coordinator.outcome(coordinator.proposer.on_accepted(sender, message))
         elif isinstance(message, messages.Refused):
-            coordinator.outcome(coordinator.proposer.on_refused(message))
+            coordinator.on_refused(sender, message)
         elif isinstance(message, messages.Following):
-            coordinator.replacing.heard(sender, message.seat)
+            coordinator.on_following(sender, message)
         elif isinstance(message, messages.Seat):
             coordinator.replacing.on_seat(sender, message.seat)
         else:
@@ -367,7 +368,7 @@ class RecoveryMachine:
             desk.meet(event.peer)
             desk.lost.pop(event.peer.node, None)
             for coordinator in self.coordinators.values():
-                coordinator.on_host_back()
+                coordinator.on_host_back(event.peer)
             for part in self.participants.values():
                 part.ask_held(event.peer)
         elif isinstance(event, events.RoomSeen):
@@ -379,8 +380,8 @@ class RecoveryMachine:
                 self._tell_held(Peer(owner), event.key.run, event.key.party)
         elif isinstance(event, events.ChangeRequested):
             self.request_change(event.run, event.plan)
-        elif isinstance(event, events.FoundRun):
-            self._found(event.value)
+        elif isinstance(event, events.FoundRun | events.RegainRun):
+            self._found(event)
         elif isinstance(event, events.MakeSeat):
             self._make_seat(event.run)
         elif isinstance(event, events.Booted):
@@ -401,10 +402,26 @@ class RecoveryMachine:
         else:
             part.on_broken(event.life, event.reason)
 
-    def _found(self, value: Value) -> None:
-        coordinator = self.coordinators.get(value.run)
-        if coordinator is not None and not value.faults():
-            coordinator.found(value)
+    def _found(self, event: events.FoundRun | events.RegainRun) -> None:
+        coordinator = self.coordinators.get(event.value.run)
+        if coordinator is None or event.value.faults():
+            return
+        if isinstance(event, events.RegainRun):
+            coordinator.regain(event.value, event.below)
+        else:
+            coordinator.found(event.value)
+
+    def register_at(self, run: Run) -> Standing:
+        """What this node has of a run's register."""
+        seat, part = self.seats.get(run), self.participants.get(run)
+        told = part.value if part is not None else None
+        if seat is None:
+            return Standing(told=told)
+        led = self.coordinators[run].proposer.value
+        told = max(
+            (one for one in (told, led) if one is not None), key=lambda one: (one.life, one.committed), default=None
+        )
+        return Standing(seat.seat, seat.promised, seat.accepted, seat.value, told)
 
     def _boot(self, event: events.Booted) -> None:
         for file in event.voters:

@@ -11,21 +11,23 @@ from agiledart_recovery.fragments.shelf import Shelf
 from agiledart_recovery.lives.committing import Committing
 from agiledart_recovery.lives.coordinator import Coordinator
 from agiledart_recovery.lives.epochs import Epochs
+from agiledart_recovery.lives.eras import Eras
 from agiledart_recovery.lives.participant import Participant, Phase
-from agiledart_recovery.register import ballots
+from agiledart_recovery.register import ballots, regaining
 from agiledart_recovery.register.proposer import Phase as Hold
 from agiledart_recovery.register.proposer import Proposer
 from agiledart_recovery.register.voter import VoterSeat
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.effects import FragmentKey, KeepLife, KeepVoter
 from agiledart_recovery.wire.events import PartyPrepared
-from agiledart_recovery.wire.names import Party, Snapshot
+from agiledart_recovery.wire.names import Ballot, Party, Snapshot
 from agiledart_recovery.wire.value import Element, Plan, Role, Value
 from agiledart_simulation.pipeline.chains import Chains
 from agiledart_simulation.pipeline.engine import Engine
 from agiledart_simulation.pipeline.parties import Stage
 from agiledart_simulation.pipeline.pipeline_messages import END, Frame, Memory
 from agiledart_simulation.pipeline.virtual_host import RecoveryHost
+from agiledart_simulation.runs import forsaking
 from agiledart_simulation.runs.recovery_run import RecoveryRun
 from tests.simulation.mutants import Mutant, nothing
 
@@ -345,7 +347,37 @@ def plan_before_its_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Coordinator, "on_change", at_once)
 
 
+def a_majority_is_not_asked(patch: pytest.MonkeyPatch) -> None:
+    """An admin has a run go on without voters that are there."""
+    patch.setattr(regaining, "is_quorum", lambda value, who: False)
+
+
+def no_era_begins(patch: pytest.MonkeyPatch) -> None:
+    """An admin's life is the next one, and so are his ballots: those that were only cut off begin some, too."""
+    made = regaining.regained
+
+    def next_life(found: regaining.Finding, *about: Any) -> tuple[Value, Ballot]:
+        value, _ = made(found, *about)
+        assert found.value is not None
+        return msgspec.structs.replace(value, life=found.value.life + 1), Ballot(1)
+
+    patch.setattr(forsaking, "regained", next_life)
+
+
+def an_older_generation_is_taken(patch: pytest.MonkeyPatch) -> None:
+    """Who hears of a later era goes on with its own, and voters take its values."""
+    patch.setattr(Eras, "is_later", lambda self, sender, ballot, known: False)
+    patch.setattr(Eras, "is_left", lambda self, known: False)
+    patch.setattr(Eras, "refuses", lambda self, sender, ballot: False)
+    patch.setattr(VoterSeat, "_is_of_before", lambda self, value: False)
+
+
+FORSAKEN = {"kinds": ("forsake", "heal"), "steps": 6, "step_ms": 3_000}
+
 RECOVERY_MUTANTS = [
+    Mutant("a majority is not asked", a_majority_is_not_asked, "recovery", FORSAKEN, complaint="R1"),
+    Mutant("no era begins", no_era_begins, "recovery", FORSAKEN, complaint="V"),
+    Mutant("an older generation is taken", an_older_generation_is_taken, "recovery", FORSAKEN, complaint="R2"),
     Mutant("any life is taken", any_life_is_taken, "recovery", ROLLS, is_slow=True),
     Mutant("answers of any life count", answers_of_any_life_count, "recovery", ROLLS),
     Mutant("snapshots by epoch alone", snapshots_by_epoch_alone, "recovery", MIXED),

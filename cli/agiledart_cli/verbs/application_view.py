@@ -140,6 +140,7 @@ def recovery_text(body: Mapping[str, Any]) -> str:
     return (
         f"{doing}; life {recovery['life']} from epoch {recovery['from_epoch']}, since {duration(recovery['seconds'])}: "
         f"{recovery['reason']}"
+        + (f". Where they are gone for ever: {recovery['remedy']}" if recovery.get("remedy") else "")
     )
 
 

@@ -37,6 +37,7 @@ from agiledart_node.wire.commands import (
     Forget,
     Leave,
     Move,
+    RecoverRun,
     RemoveCheckpoint,
     Scale,
     SetSecret,
@@ -79,10 +80,13 @@ def terms_of(command: Command) -> Terms | None:
         case Stop():
             said = (("checkpoint", command.checkpoint), ("now", "yes" if command.now else ""))
             return Terms("stop", command.name, (), arguments_of(said))
-        case ExportCheckpoint():
-            return Terms("export", command.name)
+        case ExportCheckpoint() | Forget():
+            return Terms(VERB_BY_COMMAND[type(command)], command.name)
         case RemoveCheckpoint():
             return Terms("checkpoint", command.name, (), arguments_of((("remove", "yes"),)))
+        case RecoverRun():
+            said = (("check", "yes" if command.check else ""), ("without", _word(" ".join(sorted(command.without)))))
+            return Terms("recover", command.name, (), arguments_of(said))
         case Share():
             revoke = "yes" if command.revoke else ""
             return Terms("share", command.name, (), arguments_of((("key", command.key[:128]), ("revoke", revoke))))
@@ -90,8 +94,6 @@ def terms_of(command: Command) -> Terms | None:
             contents = (content_hash(command.sealed),) if command.sealed else ()
             arguments = arguments_of((("node", command.node), ("secret", command.secret)))
             return Terms("secret", command.name, contents, arguments)
-        case Forget():
-            return Terms("forget", command.name)
         case CreateToken():
             # Its fields before there were quotas: agents of both versions agree on an order without one.
             fields: list[object] = msgspec.msgpack.decode(msgspec.msgpack.encode(command))[:-1]

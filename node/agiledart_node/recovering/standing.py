@@ -56,8 +56,16 @@ def standing(
         bytes=got,
         of_bytes=of,
         attempt=progress.attempt,
+        remedy=_remedy(value, progress.waits_for, name_of)
+        if progress.phase == "waiting" and coordinator.lacks_voters
+        else "",
     )
     return recovery, epoch
+
+
+def _remedy(value: Value, missing: Iterable[NodeId], name_of: Callable[[NodeId], str]) -> str:
+    """What to do where the majority of a run's voters is gone for ever."""
+    return f"agiledart checkpoint recover {value.run.app} " + " ".join(f"--without {name_of(node)}" for node in missing)
 
 
 def _told_apart(node: NodeId, name: str, known: Iterable[Peer]) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from agiledart_node.wire.admission_bodies import AuditBody, BansBody, RenewalBody, SecretsBody, TokensBody
 from agiledart_node.wire.change_bodies import ChangedBody, ChangeRow, DrainedBody
-from agiledart_node.wire.checkpoint_bodies import ElementRow, ExportBody, KeptRow, RemovedBody
+from agiledart_node.wire.checkpoint_bodies import ElementRow, ExportBody, KeptRow, RecoveredBody, RemovedBody
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,6 +91,7 @@ class RecoveryRow(Body, frozen=True):
         seconds: since the loss was seen.
         bytes, of_bytes: of fragments: fetched, and to be fetched.
         attempt: lives that were begun since.
+        remedy: what to do where those for which it waits are gone for ever; empty: nothing but waiting helps, or nothing is needed.
     """
 
     life: int
@@ -102,6 +103,7 @@ class RecoveryRow(Body, frozen=True):
     bytes: int
     of_bytes: int
     attempt: int
+    remedy: str = ""
 
 
 class EpochRow(Body, frozen=True):
@@ -658,6 +660,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "checkpoint": CheckpointsBody,
     "checkpoint-export": ExportBody,
     "checkpoint-remove": RemovedBody,
+    "checkpoint-recover": RecoveredBody,
     "change": ChangedBody,
     "drain": DrainedBody,
     "nodes": NodesBody,

@@ -50,6 +50,29 @@ class RemovedBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: list[str]
 
 
+class RecoveredBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`checkpoint recover`: the application goes on without voters that are gone for ever, or would.
+
+    Args:
+        generation: how often that was done, this time among them.
+        epoch, life: the committed epoch from which it goes on.
+        without: voters that are gone; `left`: that answer; `voters`: of now, empty where it was only looked at.
+        notes: what is to be known: which rows may appear twice, what waits, what cannot be rebuilt.
+        done: whether it was carried out.
+    """
+
+    name: str
+    version: int
+    generation: int
+    epoch: int
+    life: int
+    without: list[str]
+    left: list[str]
+    voters: list[str]
+    notes: list[str]
+    done: bool
+
+
 class ElementRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one instance saved.
 

@@ -129,3 +129,4 @@ class AskLoan(Message, frozen=True, gc=False, tag=477):
 
 
 CheckpointMessage = AskCheckpoint | CheckpointIs | AskCopy | CopyIs | AskKept | KeptAre | AskRemoval | AskLoan
+CHECKPOINT_ANSWERS = (CheckpointIs, CopyIs, KeptAre)

@@ -186,6 +186,21 @@ class RemoveCheckpoint(Message, frozen=True, gc=False, tag=232):
     name: Annotated[str, msgspec.Meta(max_length=64)]
 
 
+class RecoverRun(Message, frozen=True, gc=False, tag=235):
+    """Have an application go on without the majority of its voters, which is gone for ever.
+
+    Args:
+        without: names or ids of voters.
+        check: only say what would come of it.
+    """
+
+    name: Annotated[str, msgspec.Meta(max_length=64)]
+    without: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=256)], ...], msgspec.Meta(min_length=1, max_length=16)
+    ]
+    check: bool = False
+
+
 class ReadCheckpoint(Message, frozen=True, gc=False, tag=233):
     """Some bytes of a checkpoint's file on this agent, from `offset` on.
 
@@ -395,6 +410,7 @@ Command = (
     | Checkpoints
     | ExportCheckpoint
     | RemoveCheckpoint
+    | RecoverRun
     | ReadCheckpoint
     | BringCheckpoint
     | Scale
@@ -429,6 +445,7 @@ VERB_BY_COMMAND: dict[type, str] = {
     Checkpoints: "checkpoint",
     ExportCheckpoint: "export",
     RemoveCheckpoint: "checkpoint",
+    RecoverRun: "recover",
     ReadCheckpoint: "export",
     BringCheckpoint: "submit",
     Scale: "scale",

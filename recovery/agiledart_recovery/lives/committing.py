@@ -219,6 +219,7 @@ class Committing:
             saved=tuple(value.with_known(answer.saved) for answer in done.answers.values()),
             before=value.saved,
             state=State.FINISHED if done.is_last else State.RUNNING,
+            reason="" if done.is_last else value.reason,  # what a life could not bring back is no reason for an end
             outgoing=(),
         )
 

@@ -28,6 +28,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
 from agiledart_recovery.lives.committing import Committing
+from agiledart_recovery.lives.eras import Eras, first_ballot_of
 from agiledart_recovery.lives.pace import Pace
 from agiledart_recovery.lives.progress import Progress
 from agiledart_recovery.lives.replacing import Replacing
@@ -37,8 +38,14 @@ from agiledart_recovery.register.proposer import Outcome, Proposer
 from agiledart_recovery.register.proposer import Phase as Hold
 from agiledart_recovery.register.voter import VoterSeat
 from agiledart_recovery.wire import messages as wire
-from agiledart_recovery.wire.names import Snapshot, Voter
-from agiledart_recovery.wire.observations import CoordinationBegan, CoordinationLost, LifeBegan, Recovered, RunWaits
+from agiledart_recovery.wire.names import Ballot, Snapshot, Voter
+from agiledart_recovery.wire.observations import (
+    CoordinationBegan,
+    CoordinationLost,
+    LifeBegan,
+    Recovered,
+    RunWaits,
+)
 from agiledart_recovery.wire.value import Plan, State, Value
 
 
@@ -59,6 +66,7 @@ class Coordinator:
     Attributes:
         progress: how far a recovery is, for people.
         leader: who said last that it coordinates.
+        lacks_voters: the voters that answer are no majority, so nothing of the run counts.
     """
 
     def __init__(self, desk: Desk, seat: VoterSeat) -> None:
@@ -68,6 +76,7 @@ class Coordinator:
         self.proposer.highest = seat.promised
         self.committing = Committing(desk, seat.run)
         self.replacing = Replacing(desk, seat.run)
+        self.eras = Eras(desk, seat, self.proposer)
         self._pace = Pace(desk.config)
         self._heard = desk.now
         self.leader: Peer | None = None
@@ -84,7 +93,7 @@ class Coordinator:
         self._unfound: dict[NodeId, tuple[NodeId, ...]] = {}  # the same, of the last life that was tried
         self._lacking_since = Instant(0)
         self.progress = Progress()
-        self._lacks_voters = False
+        self.lacks_voters = False
         self._is_over, self._over_since = False, desk.now
         self._beat()
 
@@ -128,6 +137,27 @@ class Coordinator:
         if self.phase is Phase.FOLLOWING:
             self._take_over()
 
+    def regain(self, value: Value, below: Ballot) -> None:
+        """The majority of its voters is gone for ever: go on from this value, with the voters that it names."""
+        self.eras.regained(value)
+        self.committing.changing.forget()
+        self.proposer.release()
+        self._founding, self._need, self._heard, self.phase = value, "", self._desk.now, Phase.READING
+        self.progress = Progress()
+        self.proposer.regain(value, below)
+
+    def _let_go(self, sender: Peer, ballot: Ballot) -> None:
+        """Of a run that goes on in a later era, without this voter."""
+        if self.eras.is_later(sender, ballot, self._known()):
+            self.proposer.release()
+            self.committing.changing.forget()
+            self.phase, self._need, self.progress = Phase.FOLLOWING, "", Progress()
+
+    def on_refused(self, sender: Peer, message: wire.Refused) -> None:
+        """A voter has promised a higher ballot."""
+        self.outcome(self.proposer.on_refused(message))
+        self._let_go(sender, message.promised)
+
     def _beat(self) -> None:
         self._desk.set_timer((self.run, "tick"), self._desk.config.tick_ns)
 
@@ -139,18 +169,24 @@ class Coordinator:
     def _take_over(self) -> None:
         known = self._known()
         self._heard = self._desk.now
-        if known is not None:
+        if self.eras.is_left(known):
+            self.phase = Phase.FOLLOWING
+        elif known is not None:
             self.proposer.highest = max(self.proposer.highest, self._seat.promised)
             self.phase = Phase.READING
             self.proposer.begin(known)
 
     def on_leading(self, sender: Peer, message: wire.Leading) -> None:
         """Another voter says that it coordinates."""
+        if self.eras.refuses(sender, message.ballot):
+            return
         if message.ballot < self._seat.promised and message.ballot < self.proposer.highest:
             return
         self._heard, self.leader, self._is_over = self._desk.now, sender, message.is_over
         self.outcome(self.proposer.saw(message.ballot))
         self._desk.send(sender, wire.Following(self.run, message.ballot, self._seat.seat))
+        if message.ballot.node == sender.node:
+            self._let_go(sender, message.ballot)
 
     def outcome(self, outcome: Outcome | None) -> None:
         """Something became of what the proposer asked."""
@@ -209,7 +245,12 @@ class Coordinator:
     def _watch_leader(self) -> None:
         """Take over from a coordinator of whom nothing has been heard for too long."""
         known = self._known()
-        if known is None or self._is_over or not self._is_voter((*known.voters, *known.outgoing)):
+        if (
+            known is None
+            or self._is_over
+            or self.eras.is_left(known)
+            or not self._is_voter((*known.voters, *known.outgoing))
+        ):
             return
         if self._desk.now - self._heard > self._patience(known):
             self._take_over()
@@ -231,6 +272,12 @@ class Coordinator:
                 if voter.peer.node != self._desk.me.node:
                     self._desk.send(voter.peer, wire.Leading(self.run, self.proposer.ballot, self._is_over))
             self.replacing.heard(self._desk.me, self._seat.seat)
+            self.eras.tell_returned(wire.Leading(self.run, self.proposer.ballot, self._is_over))
+
+    def on_following(self, sender: Peer, message: wire.Following) -> None:
+        """A voter has heard that this one coordinates, or one that the run was made to go on without has."""
+        self.eras.has_heard(sender)
+        self.replacing.heard(sender, message.seat)
 
     def _look_for_voters(self) -> None:
         """Without a majority of its voters nothing of a run counts: say so, and who is missing."""
@@ -242,9 +289,9 @@ class Coordinator:
         if missing and self.phase is not Phase.CLOSING:
             self.progress.enter("waiting", now, "the voters of its register that answer are no majority")
             self.progress.waits_for = missing
-        elif self._lacks_voters and self.phase is Phase.RUNNING:
+        elif self.lacks_voters and self.phase is Phase.RUNNING:
             self.progress.enter("replay", now)
-        self._lacks_voters = bool(missing)
+        self.lacks_voters = bool(missing)
 
     def _is_voter(self, voters: tuple[Voter, ...]) -> bool:
         chair = (self._desk.me.node, self._seat.seat)
@@ -289,6 +336,8 @@ class Coordinator:
             self._close()
         elif self.value.life == 0:
             self._begin_life("first life", "first")
+        elif self.value.is_regained:
+            self._begin_life(self.value.reason or "the majority of its voters was lost", "regained")
         else:
             self._reset(self._desk.config.gather_ns)
 
@@ -357,7 +406,9 @@ class Coordinator:
         """A host cannot enter the life, or has entered a later one."""
         if self.phase is not Phase.RESETTING or self.proposer.phase is not Hold.LEADING:
             return
-        if message.life > self.value.life:
+        if (first := first_ballot_of(message.life)).era > self.value.era:
+            self._let_go(sender, first)
+        elif message.life > self.value.life:
             # Somebody has begun a later life: the register knows more than this coordinator.
             self.proposer.release()
             self._take_over()
@@ -457,7 +508,7 @@ class Coordinator:
         life = value.next_life
         desk.observe(LifeBegan(self.run, life, kind, f"{reason}{'; ' if judged.note else ''}{judged.note}"))
         self._need = ""
-        note = judged.note[:400]
+        note = "; ".join(part for part in (value.reason if value.is_regained else "", judged.note) if part)[:400]
         self.proposer.write(msgspec.structs.replace(value, life=life, plan=plan, outgoing=(), reason=note))
 
     def _is_there(self, node: NodeId) -> bool:
@@ -527,8 +578,10 @@ class Coordinator:
         elif self.phase is Phase.RESETTING and node not in self._answered:
             self._begin_life("a host was lost while a life was entered", "lost")
 
-    def on_host_back(self) -> None:
+    def on_host_back(self, peer: Peer) -> None:
         """Somebody can be reached again."""
+        if self.leads and self.proposer.value is not None:
+            self.eras.is_back(peer, self.value)
         self._unfit = {}
         if self.phase is Phase.WAITING and self.proposer.phase is Hold.LEADING:
             self._try_again()

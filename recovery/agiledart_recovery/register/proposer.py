@@ -87,6 +87,18 @@ class Proposer:
         self._promises = {}
         self.repeat()
 
+    def regain(self, first: Value, below: Ballot) -> None:
+        """Write the first value of an era, without reading: the voters before are no majority, and nobody else has any.
+
+        Args:
+            below: all ballots of the era are above it.
+        """
+        assert self.phase is Phase.IDLE, self.phase
+        self.highest = max(self.highest, below)
+        self.ballot = self.highest = Ballot(one_more(self.highest.round), self._desk.me.node, self._desk.me.incarnation)
+        self._number, self._known, self._promises = 0, first, {}
+        self._propose(first, Phase.CONFIRMING)
+
     def release(self) -> None:
         """Ask for nothing more under this ballot."""
         self.phase = Phase.IDLE

@@ -55,10 +55,20 @@ class VoterSeat:
         if stamp.ballot < self.promised:
             self._refuse(sender, stamp.ballot)
             return
-        if stamp < self.accepted:
+        if stamp < self.accepted or self._is_of_before(message.value):
             return
         self._take(stamp, message.value)
         self._answer(sender, Accepted(self.run, stamp, self.seat))
+
+    def _is_of_before(self, value: Value) -> bool:
+        """Whether a value is of a generation that an admin has ended, whatever ballot it comes under."""
+        return self.value is not None and value.generation < self.value.generation
+
+    def yield_to(self, ballot: Ballot) -> None:
+        """The run goes on in a later era without this seat: promise nothing below, also after a restart."""
+        if ballot > self.promised:
+            self.promised = ballot
+            self.keep(lambda: None)
 
     def _take(self, stamp: Stamp, value: Value) -> None:
         self.promised, self.accepted, self.value = stamp.ballot, stamp, value

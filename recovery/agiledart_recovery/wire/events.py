@@ -4,7 +4,7 @@ from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.wire.effects import FragmentKey, LifeFile, VoterFile
-from agiledart_recovery.wire.names import Party, Run, Snapshot, TermGap
+from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, TermGap
 from agiledart_recovery.wire.value import Plan, Saved, Value
 
 
@@ -20,6 +20,16 @@ class FoundRun(Event, frozen=True, gc=False):
     """A run is to be: life 0 with its first plan. `value.voters` hold seats that they were asked for; this node is one of them."""
 
     value: Value
+
+
+class RegainRun(Event, frozen=True, gc=False):
+    """The majority of a run's voters is gone for ever: write this first value of an era, whose ballots are above `below`.
+
+    This node is one of its voters, all of which hold the seats that it names.
+    """
+
+    value: Value
+    below: Ballot
 
 
 class MakeSeat(Event, frozen=True, gc=False):

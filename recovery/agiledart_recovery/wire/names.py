@@ -9,6 +9,7 @@ from agiledart_kernel.count import Count
 from agiledart_kernel.limits import MAX_APPLICATION_NAME
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_recovery.limits import ROUNDS_OF_AN_ERA
 
 Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 Digest = Annotated[bytes, msgspec.Meta(max_length=32)]
@@ -42,6 +43,11 @@ class Ballot(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True)
     round: Count = 0
     node: NodeId = NodeId(0)
     incarnation: Count = 0
+
+    @property
+    def era(self) -> int:
+        """How often an admin had the run go on without a lost majority; `register/regaining.py`."""
+        return self.round // ROUNDS_OF_AN_ERA
 
 
 class Stamp(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):

@@ -29,7 +29,7 @@ class CoordinationLost(Observation, frozen=True, gc=False):
 
 
 class LifeBegan(Observation, frozen=True, gc=False):
-    """A roll-back to the committed epoch. `reason`: first, lost, restarted, late or broken; `text`: in words."""
+    """A roll-back to the committed epoch. `reason`: first, lost, restarted, late, broken, drained or regained; `text`: in words."""
 
     run: Run
     life: int
@@ -67,6 +67,23 @@ class EpochPassedOver(Observation, frozen=True, gc=False):
     run: Run
     epoch: int
     missing: tuple[Party, ...]
+
+
+class RunRegained(Observation, frozen=True, gc=False):
+    """An admin had a run go on without the majority of its voters: these are its voters now, in this generation."""
+
+    run: Run
+    generation: int
+    epoch: int
+    voters: tuple[NodeId, ...]
+    without: tuple[NodeId, ...]
+
+
+class RunLeft(Observation, frozen=True, gc=False):
+    """An admin had the run go on without this voter, which was away: it lets go of it."""
+
+    run: Run
+    told_by: NodeId
 
 
 class VoterReplaced(Observation, frozen=True, gc=False):

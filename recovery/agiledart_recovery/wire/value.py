@@ -16,10 +16,12 @@ from agiledart_kernel.count import Count
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.limits import (
+    LIVES_OF_AN_ERA,
     MAX_CHAIN,
     MAX_CHANGES,
     MAX_EDGES,
     MAX_FRAGMENTS,
+    MAX_LEFT,
     MAX_PARTIES,
     MAX_PLAN_BYTES,
     MAX_REASON,
@@ -230,6 +232,7 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
         changes: the last of them, oldest first, the one that runs among them.
         origin: until an epoch is committed `saved` is a checkpoint of another run, by the numbers of its instances, and this is
             how much of it: `whole` or `steps`. Empty: the run began with nothing.
+        left: voters that an admin said are gone for ever; who of them comes back is told that the run goes on without it.
     """
 
     run: Run
@@ -247,6 +250,17 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
     key: Digest = b""
     changes: Annotated[tuple[Change, ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
     origin: Annotated[str, msgspec.Meta(max_length=16)] = ""
+    left: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_LEFT)] = ()
+
+    @property
+    def era(self) -> int:
+        """As that of ballots: by its life, which every receiver compares, on its disk and in each frame."""
+        return self.life // LIVES_OF_AN_ERA
+
+    @property
+    def is_regained(self) -> bool:
+        """Whether this is the first value of an era: nobody has entered its life yet."""
+        return self.era > 0 and self.life == self.era * LIVES_OF_AN_ERA
 
     def faults(self) -> list[str]:
         """What makes it no value that a peer may send; empty when it is sound."""

@@ -8,6 +8,7 @@ and S2, too: a group with two owners, or with none for a moment, counts a row tw
 from collections.abc import Iterable, Mapping
 
 from agiledart_kernel.node_id import NodeId
+from agiledart_recovery.limits import LIVES_OF_AN_ERA
 from agiledart_recovery.lives.participant import Phase
 from agiledart_recovery.wire.names import Party, Run, Stamp
 from agiledart_recovery.wire.value import Element, Fate, Role, State, Value
@@ -27,6 +28,7 @@ class RecoveryLedger:
         self._lives: dict[NodeId, tuple[int, int]] = {}
         self._seen: dict[NodeId, list[Row]] = {}
         self._newest = Stamp()
+        self._is_regained = False
 
     @property
     def newest(self) -> Value | None:
@@ -42,6 +44,13 @@ class RecoveryLedger:
 
     def on_acknowledged(self, stamp: Stamp, value: Value) -> None:
         """A quorum has a value: it must lie on one line with all others (V1, V5), and what it commits must be there (V2)."""
+        newest = self.newest
+        if newest is not None and value.generation != newest.generation:
+            if value.generation < newest.generation:
+                if stamp > self._newest:
+                    self.complain(f"V1: {_says(value)} is of generation {value.generation}, after {newest.generation}")
+                return  # among those that were given up for lost
+            self._begin_generation(value)
         known = self.acknowledged.setdefault(stamp, value)
         if known != value:
             self.complain(f"V1: two values under {_short(stamp)}")
@@ -57,6 +66,13 @@ class RecoveryLedger:
             under_way = [change for change in value.changes if change.fate is Fate.RUNNING]
             if len({change.stage for change in under_way}) < len(under_way):
                 self.complain(f"S3: {_says(value)} has two changes of one stage under way")
+
+    def _begin_generation(self, value: Value) -> None:
+        """What only lost voters had acknowledged counts no more: its rows come again, also for who has seen them."""
+        ends = {end.host: end.offset for end in value.parts}
+        self.acknowledged = {at: one for at, one in self.acknowledged.items() if one.committed <= value.committed}
+        self._seen = {node: rows[: ends.get(node, 0)] for node, rows in self._seen.items()}
+        self._is_regained = True
 
     def _on_one_line(self, first: Value, second: Value) -> None:
         if (second.life, second.committed.epoch) < (first.life, first.committed.epoch) or second.life < first.life:
@@ -133,6 +149,8 @@ class RecoveryLedger:
             self._lives[node] = disk.wipes, life.life
 
     def _check_logs(self, value: Value) -> None:
+        if self._is_regained:
+            return  # cut by an epoch that went with the lost voters
         positions = {saved.party: int(saved.position or b"0") for saved in value.saved}
         for node, disk in self._disks.items():
             for party, log in disk.logs.items():
@@ -194,6 +212,8 @@ class RecoveryLedger:
         ends = {end.host: end.offset for end in value.parts}
         for node, disk in self._disks.items():
             part = disk.part
+            if any(life.life // LIVES_OF_AN_ERA < value.era for life in disk.lives.values()):
+                continue  # given up for lost, and not back yet
             visible = part.rows[: part.committed]
             if part.committed > ends.get(node, 0):
                 self.complain(f"V3: {node.short} shows {part.committed} rows, {ends.get(node, 0)} are committed")
@@ -208,6 +228,15 @@ class RecoveryLedger:
         for host in hosts:
             for waiting in host.engine.waiting.values() if host.engine is not None else ():
                 self.complain(f"S6: {host.me.name} still holds {', '.join(map(str, waiting.parties)) or 'a plan'}")
+
+    def check_era(self, hosts: Iterable[RecoveryHost]) -> None:
+        """R2: who was given up for lost, and came back, has let go."""
+        newest = self.newest.generation if self.newest is not None else 0
+        for host in hosts:
+            known = [one.known for one in host.machine.coordinators.values() if one.leads and one.known is not None]
+            for value in known:
+                if value.generation < newest:
+                    self.complain(f"R2: {host.me.name} still leads generation {value.generation}")
 
     def check_end(self, rows: int) -> None:
         """L1 and V8: the run has finished, and every row that was read is committed and shown."""

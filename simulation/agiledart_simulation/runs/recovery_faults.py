@@ -1,68 +1,25 @@
 """What may happen to the hosts of a run: deaths, power cuts, sleeps, cuts of the network, changes of stages, lost disks."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.randomness import RandomStream
 from agiledart_recovery.lives.changing import Step, next_term
 from agiledart_recovery.lives.coordinator import Coordinator
 from agiledart_recovery.wire.events import ChangeRequested
 from agiledart_recovery.wire.names import Party, Run
 from agiledart_recovery.wire.value import Assignment, Change, Plan, Role, State, Value
-from agiledart_simulation.checkers.recovery import RecoveryLedger
-from agiledart_simulation.pipeline.disk import Disk
 from agiledart_simulation.pipeline.tables import GROUPS, body_of, drawn_table, tables_of
-from agiledart_simulation.pipeline.virtual_host import RecoveryHost
-from agiledart_simulation.runs.scenario import Scenario
+from agiledart_simulation.runs.forsaking import Forsaking
+from agiledart_simulation.runs.theatre import Theatre
 from agiledart_simulation.world.faults import Pause, Weather, apply
-from agiledart_simulation.world.world import World
 
 RUN = Run("taxi", 1)
 
 _MOMENTS = 400
 """Looks at a change, 10 ms apart, for the moment to strike."""
-
-
-class Theatre(Protocol):
-    """What faults need of the run that they happen to."""
-
-    scenario: Scenario
-    random: RandomStream
-    world: World[RecoveryHost]
-    ids: list[NodeId]
-    disks: dict[NodeId, Disk]
-    ledger: RecoveryLedger
-    stays_down: dict[NodeId, int]
-    silent_until: dict[int, int]
-
-    @property
-    def hosts(self) -> list[RecoveryHost]:
-        """Hosts that are up."""
-        ...
-
-    def leads(self, host: RecoveryHost) -> bool:
-        """Whether a host coordinates, as far as it knows."""
-        ...
-
-    def crash(self, node: NodeId, *, is_power: bool) -> None:
-        """End a node."""
-        ...
-
-    def start(self, node: NodeId) -> None:
-        """Start a node that is down."""
-        ...
-
-    def reached(self, what: str) -> None:
-        """Count something that happened."""
-        ...
-
-    def may_lose_disk(self, node: NodeId) -> bool:
-        """Whether nothing lies there that only lies there."""
-        ...
 
 
 class RecoveryFaults:
@@ -90,6 +47,7 @@ class RecoveryFaults:
             "rebalance": self._rebalance,
             "drain": self._drain,
             "both": self._both,
+            "forsake": Forsaking(run, RUN).forsake,
         }
 
     def do(self, kind: str) -> bool:

@@ -130,6 +130,7 @@ class RecoveryRun:
             # Whoever was told in vain, and does not hear that it was in vain, lets go in this time: also by a rival that slept.
             self.world.run_for(3 * (self.config.handover_timeout_ns + self.config.prepare_timeout_ns))
             self.ledger.check_left(self.hosts)
+            self.ledger.check_era(self.hosts)
         reached = {**self.counts, **{f"message-{what}": n for what, n in world.network.reached.items()}}
         return Report(
             violations=tuple(self.ledger.wrong)[:50],
@@ -208,6 +209,10 @@ class RecoveryRun:
             self.world.run_for(min(_LOOK_NS, until - self.world.now))
             self._detect()
             self.ledger.check(self.hosts)
+
+    def wait(self, span_ns: int) -> None:
+        """Let time pass, looking at everything now and then."""
+        self._pass(span_ns)
 
     def _is_quiet(self) -> bool:
         """Everything is committed, shown, and told to everybody."""
@@ -409,6 +414,8 @@ REACHED = (
     "restored from a chain",
     "degraded",
     "overtaken",
+    "forsaken",
+    "hasty: refused",
 )
 """What a large campaign must have reached beside its kinds."""
 

@@ -43,7 +43,7 @@ KINDS: Final = (
 )
 """Things that may happen to a ring in the hostile phase; `hostile` says what each is."""
 
-_LATER: Final = ("watch",)
+_LATER: Final = ("watch", "forsake")
 """Kinds that are drawn apart from the others, since they came later: so a seed goes on to mean the same run but for them."""
 
 _OF_APPLICATIONS: Final = ("submit", "stop", "kill", "silent", "restart", "leave", "pause", "weather")
@@ -61,6 +61,7 @@ OF_RECOVERY: Final = (
     "replace",
     "wipe",
     "blackout",
+    "forsake",
 )
 OF_SCALING: Final = (
     "grow", "shrink", "rebalance", "handover", "drain", "both", "strike", "silence", "kill", "restart", "pause", "rival",

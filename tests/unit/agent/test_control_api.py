@@ -37,6 +37,7 @@ from agiledart_node.wire.commands import (
     Nodes,
     Progress,
     ReadCheckpoint,
+    RecoverRun,
     Refusal,
     RemoveCheckpoint,
     Renew,
@@ -59,6 +60,7 @@ ONE_OF_EACH: tuple[Command, ...] = (
     Audit(), SetSecret("x", "00", "y"), Secrets(),
     ExplainRecovery("x"), Checkpoints("x"), ExportCheckpoint("x"), RemoveCheckpoint("x"), ReadCheckpoint("x", "0" * 64, 0),
     BringCheckpoint("x", "0" * 64, 1, 0, b""), Scale("x", "y", 2), Move("x", "y", "a1"), Renew(), DrainNode("a1"),
+    RecoverRun("x", ("a1",)),
 )  # fmt: skip
 
 
@@ -104,12 +106,13 @@ def test_every_role_at_every_command(
 ) -> None:
     allowed = {
         "admin": True,
-        "submitter": not isinstance(command, CreateToken | Leave | DrainNode | Ban | Audit | Tokens),
+        "submitter": not isinstance(command, CreateToken | Leave | DrainNode | RecoverRun | Ban | Audit | Tokens),
         "reader": not isinstance(
             command,
             CreateToken
             | Leave
             | DrainNode
+            | RecoverRun
             | Ban
             | Audit
             | Tokens

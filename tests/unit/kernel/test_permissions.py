@@ -27,6 +27,7 @@ ABOUT_APPLICATIONS: dict[tuple[str, str], frozenset[tuple[str, str]]] = {
     ("admin", "stop"): ALL, ("submitter", "stop"): OF_ONES_OWN,
     ("admin", "checkpoint"): ALL, ("submitter", "checkpoint"): OF_ONES_OWN,
     ("admin", "export"): ALL, ("submitter", "export"): OF_ONES_OWN,
+    ("admin", "recover"): ALL,
     ("admin", "scale"): ALL, ("submitter", "scale"): OF_ONES_OWN,
     ("admin", "move"): ALL, ("submitter", "move"): OF_ONES_OWN,
     ("admin", "tap"): ALL, ("submitter", "tap"): OF_ONES_OWN,

@@ -49,6 +49,7 @@ from agiledart_node.wire.formation_messages import (
     StartFlow,
 )
 from agiledart_node.wire.recovery_messages import RecoveringMessage
+from agiledart_node.wire.regain_messages import RegainMessage
 from agiledart_node.wire.renewal_messages import RenewalMessage
 from agiledart_node.wire.secret_messages import SecretMessage
 from agiledart_overlay.protocol import OverlayMessage
@@ -130,9 +131,11 @@ def test_tags_of_all_messages_between_agents_are_unique() -> None:
         *get_args(ChangeMessage),
         *get_args(DrainMessage),
         *get_args(CheckpointMessage),
+        *get_args(RegainMessage),
     )
     assert len(tags) == len(get_args(OverlayMessage)) + len(of_applications)
     assert all(350 <= kind.__struct_config__.tag < 370 for kind in get_args(SchedulingMessage))
+    assert all(480 <= kind.__struct_config__.tag < 490 for kind in get_args(RegainMessage))
     assert all(430 <= kind.__struct_config__.tag < 440 for kind in get_args(BanMessage))
     assert all(380 <= kind.__struct_config__.tag < 420 for kind in of_recovery)
     assert all(50 <= kind.__struct_config__.tag < 90 for kind in get_args(FormationMessage))

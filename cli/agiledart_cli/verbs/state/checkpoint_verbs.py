@@ -10,6 +10,7 @@ from agiledart_cli.output import GOOD, count, output_option, print_json, say
 from agiledart_cli.verbs.application_view import print_checkpoints
 from agiledart_cli.verbs.applications import KEEP_SECONDS
 from agiledart_cli.verbs.state.checkpoint_file import fetched
+from agiledart_cli.verbs.state.lost_voters import recover
 from agiledart_cli.verbs.state.restoring import restore
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
@@ -30,6 +31,7 @@ def checkpoint() -> None:
       agiledart stop frequent-routes --checkpoint before-the-change
       agiledart checkpoint export before-the-change --output routes.checkpoint
       agiledart checkpoint restore before-the-change taxi.py:frequent_routes
+      agiledart checkpoint recover frequent-routes --without pi3 --without pi4
     """
 
 
@@ -134,4 +136,5 @@ def export(name: str, path: Path, force: bool, agent: str | None, identity: str 
         )
 
 
+checkpoint.add_command(recover)
 checkpoint.add_command(restore)

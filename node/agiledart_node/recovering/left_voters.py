@@ -1,0 +1,78 @@
+"""What is left of a run whose majority of voters is gone, in words: up to where its rows count, and what cannot be rebuilt."""
+
+from collections.abc import Callable, Collection
+
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.node_id import NodeId
+from agiledart_node.desk.desk import CommandRefused
+from agiledart_recovery.lives.replan import unreachable_state
+from agiledart_recovery.register.proposer import electors_of
+from agiledart_recovery.register.regaining import Finding
+from agiledart_recovery.wire.value import Assignment, IfLost, Role, Value
+
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
+
+Names = Callable[[NodeId], str]
+
+_THEN = {
+    IfLost.WAIT: "the application waits until enough of them are back",
+    IfLost.FAIL: "the application fails, as it was told to",
+    IfLost.EMPTY: "it begins with an empty state, as it was told to",
+}
+
+
+def meant(value: Value | None, words: Collection[str], name: Names) -> list[NodeId]:
+    """Voters of a run by their names or ids, of which most are gone. Raises CommandRefused."""
+    electors = electors_of(value) if value is not None else ()
+    called: dict[str, NodeId] = {}
+    for voter in electors:
+        node = voter.peer.node
+        called |= dict.fromkeys((voter.peer.name, name(node), node.hex, node.short), node)
+    unknown = [word for word in words if word not in called]
+    if value is not None and unknown:
+        voters = ", ".join(name(voter.peer.node) for voter in electors)
+        raise CommandRefused(
+            f"{', '.join(unknown)} does not vote on {value.run.app}. Its voters: {voters}. Name those that are gone.", 2
+        )
+    return [called[word] for word in words if word in called]
+
+
+def notes_of(found: Finding, there: Collection[NodeId], name: Names) -> list[str]:
+    """What an admin is to know before, and after.
+
+    Args:
+        there: nodes that answer.
+    """
+    value = found.value
+    assert value is not None, "nothing is left of it"
+    stages = _PLAN.decode(value.plan.body).stages if value.plan.body else ()
+    titles = {str(stage.index): stage.name for stage in stages}
+    whose = ", ".join(name(voter.peer.node) for voter in found.there)
+    how = f"as {whose} knows from its register" if whose and not found.is_told else "as its hosts were told"
+    notes = [
+        f"it goes on from epoch {value.committed.epoch}, {how}",
+        "rows that the lost voters committed after that epoch come again: who has read them sees them twice",
+    ]
+    for each in value.plan.assignments:
+        title = titles.get(each.party.stage, each.party.stage)
+        if each.host.node not in there:
+            notes += _of_lost(value, each, title, there, name)
+    return list(dict.fromkeys(notes))
+
+
+def _of_lost(value: Value, each: Assignment, title: str, there: Collection[NodeId], name: Names) -> list[str]:
+    """What becomes of what ran on a node that is gone."""
+    host = name(each.host.node)
+    if each.is_pinned:
+        then = "fails, as it was told to" if each.if_lost is IfLost.FAIL else "waits for it"
+        rows = " and its rows cannot be read until then" if each.role is Role.SINK else ""
+        return [f"the {each.role} {title} is bound to {host}, so the application {then}{rows}"]
+    gone = unreachable_state(value, each, lambda node: node in there)
+    if gone:
+        lacking = ", ".join(name(node) for node in gone)
+        return [
+            f"the state of {title}.{each.party.index}, which ran on {host}, cannot be rebuilt: {lacking} had it;"
+            f" {_THEN[each.if_lost]}"
+        ]
+    return []

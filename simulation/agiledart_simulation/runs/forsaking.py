@@ -1,0 +1,102 @@
+"""Two of three voters are gone for ever, an admin believes, and has the run go on without them. Later they are back.
+
+Either they have died, or they are only cut off, which the admin cannot tell.
+"""
+
+from collections.abc import Sequence
+
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_kernel.node_id import NodeId
+from agiledart_recovery.register.regaining import Finding, Standings, electable, judged, leader_of, regained
+from agiledart_recovery.wire.events import MakeSeat, RegainRun
+from agiledart_recovery.wire.names import Run, Voter
+from agiledart_recovery.wire.value import State, Value
+from agiledart_simulation.runs.theatre import Theatre
+
+_AWAY_S = 40
+
+
+class Forsaking:
+    """Once in a run."""
+
+    def __init__(self, run: Theatre, about: Run) -> None:
+        self._run, self._about, self._is_done = run, about, False
+
+    def forsake(self) -> bool:
+        """Let it happen; false when it can't now."""
+        run, value = self._run, self._run.ledger.newest
+        if self._is_done or value is None or value.state is not State.RUNNING or not value.life:
+            return False
+        voters = [voter.peer.node for voter in value.voters]
+        if len(voters) != 3 or value.outgoing:
+            return False
+        run.random.shuffle(voters)
+        lost = voters[:2]
+        if run.random.index(2):
+            self._admin(lost, "hasty")  # nothing has happened yet, so nothing comes of it
+        self._is_done = True
+        self._part(lost)
+        for node in run.ids:
+            if node not in lost:
+                run.start(node)
+        run.wait((3 + run.random.index(6)) * SECOND)
+        return self._admin(lost, "forsaken")
+
+    def _part(self, lost: Sequence[NodeId]) -> None:
+        run = self._run
+        run.world.heal()
+        if run.random.index(2):
+            for node in lost:
+                if run.world.nodes[node].is_up:
+                    run.crash(node, is_power=bool(run.random.index(2)))
+                run.stays_down[node] = run.world.now + run.random.index(_AWAY_S) * SECOND
+        else:
+            for node in lost:
+                run.start(node)
+            run.world.network.partition(tuple(lost))
+            run.world.call((10 + run.random.index(_AWAY_S)) * SECOND, run.world.heal)
+
+    def _standings(self, lost: Sequence[NodeId], *, is_parted: bool) -> Standings:
+        run = self._run
+        return [
+            (host.me, host.machine.register_at(self._about))
+            for host in run.hosts
+            if run.world.now >= run.world.nodes[host.me.node].paused_until and not (is_parted and host.me.node in lost)
+        ]
+
+    def _admin(self, lost: Sequence[NodeId], what: str) -> bool:
+        run = self._run
+        standings = self._standings(lost, is_parted=what == "forsaken")
+        found = judged(self._about, standings, lost, lambda node: node.short)
+        leader = leader_of(self._about, found, standings)
+        if found.refusal or leader is None or found.value is None or not self._is_whole(found.value):
+            run.reached(f"{what}: refused")
+            return False
+        self._watch(found)
+        chosen = electable(found, standings, leader)
+        for peer in chosen:
+            run.world.inject(peer.node, MakeSeat(self._about))
+        run.world.run_for(20 * MILLISECOND)
+        seats = [run.world.nodes[peer.node].machine.machine.seats.get(self._about) for peer in chosen]
+        voters = tuple(Voter(peer, seat.seat) for peer, seat in zip(chosen, seats, strict=True) if seat is not None)
+        value, below = regained(found, standings, voters, "without those")
+        run.world.inject(leader.node, RegainRun(value, below))
+        run.reached(what)
+        if found.is_told:
+            run.reached("known from a host")
+        return True
+
+    def _is_whole(self, value: Value) -> bool:
+        """Whether nothing that this value needs was let go by epochs that only the lost ones know."""
+        newest = self._run.ledger.newest
+        return newest is not None and newest.committed.epoch <= value.committed.epoch + 1
+
+    def _watch(self, found: Finding) -> None:
+        """R1: nobody goes on without voters of which a majority answers."""
+        run, newest = self._run, self._run.ledger.newest
+        assert newest is not None
+        up = [host.me.node for host in run.hosts if run.world.now >= run.world.nodes[host.me.node].paused_until]
+        cut = [node for node in up if any(run.world.network.is_cut(node, other) for other in run.ids)]
+        there = [voter for voter in newest.voters if voter.peer.node in up and voter.peer.node not in cut]
+        if 2 * len(there) > len(newest.voters):
+            run.ledger.complain(f"R1: {len(there)} of {len(newest.voters)} voters answer, and it goes on without them")

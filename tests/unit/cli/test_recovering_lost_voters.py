@@ -1,0 +1,72 @@
+"""`checkpoint recover` asks before it does something that cannot be undone."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agiledart_cli.main import run_cli
+from agiledart_cli.verbs.state import lost_voters
+from agiledart_node.wire.commands import RecoverRun
+
+NOTES = ["it goes on from epoch 7, as a1 knows from its register", "who has read them sees them twice"]
+FOUND: dict[str, Any] = {
+    "name": "job", "version": 1, "generation": 1, "epoch": 7, "life": 2, "without": ["a4", "a5"], "left": ["a1"], "voters": [],
+    "notes": NOTES, "done": False,
+}  # fmt: skip
+
+
+class Client:
+    """An agent that recovers everything."""
+
+    def __init__(self) -> None:
+        self.asked: list[RecoverRun] = []
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def ask(self, command: RecoverRun, **_: object) -> dict[str, Any]:
+        """Keeps the command."""
+        self.asked.append(command)
+        return FOUND if command.check else {**FOUND, "voters": ["a1", "a2", "a3"], "done": True}
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Client:
+    made = Client()
+    monkeypatch.setattr(lost_voters, "connect", lambda agent, identity: made)
+    return made
+
+
+WORDS = ["checkpoint", "recover", "job", "--without", "a4", "--without", "a5"]
+LOOK, DO = RecoverRun("job", ("a4", "a5"), check=True), RecoverRun("job", ("a4", "a5"))
+
+
+def test_nobody_says_yes(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(WORDS) == 2
+    assert client.asked == [LOOK]
+    told = capsys.readouterr().err
+    assert all(note in told for note in NOTES)
+    assert "agiledart checkpoint recover job --without a4 --without a5 --yes" in told
+
+
+def test_it_is_done(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli([*WORDS, "--yes"]) == 0
+    assert client.asked == [LOOK, DO]
+    told = capsys.readouterr().err
+    assert "job goes on from epoch 7 without a4, a5, in generation 1. Its voters: a1, a2, a3." in told
+    assert NOTES[1] in told
+
+
+def test_it_is_only_looked_at(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli([*WORDS, "--dry-run", "-o", "json"]) == 0
+    assert client.asked == [LOOK]
+    assert json.loads(capsys.readouterr().out) == FOUND
+
+
+def test_somebody_must_be_named(client: Client) -> None:
+    assert run_cli(["checkpoint", "recover", "job"]) == 2
+    assert not client.asked
