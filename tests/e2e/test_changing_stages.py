@@ -66,7 +66,7 @@ def test_a_stage_grows_shrinks_and_moves_while_rows_flow(ring: Mesh, tmp_path: P
         (("scale", "elastic", "smus", "2"), 2, "Did you mean sums"),
         (("scale", "elastic", "sums", "9"), 2, "sums may have 1 to 4 instances"),
         (("scale", "elastic", "readings", "2"), 2, "readings runs once"),
-        (("scale", "elastic", "report", "auto"), 2, "report has no limits to scale within"),
+        (("scale", "elastic", "report", "auto"), 2, "report runs once: it is a sink"),
         (("scale", "elastic", "sums", "more"), 2, "neither a number nor auto"),
         (("scale", "elastik", "sums", "2"), 1, "Did you mean elastic"),
         (("move", "elastic", "sums", "a9"), 2, "No node 'a9'"),

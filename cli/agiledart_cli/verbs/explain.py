@@ -170,9 +170,10 @@ def _share(share: float | None) -> str:
 
 
 def _changed(change: Mapping[str, Any]) -> str:
-    """`areas 2 → 3, scale by ann: done in 1.2 s, 21 groups moved`."""
+    """`areas 2 → 3, scale asked by ann: done in 1.2 s, 21 key groups to other nodes`; of a policy `scale by secant: …`."""
     what = f" {change['stage']} {change['from']} → {change['to']}, {change['kind']}"
-    by = f" by {change['reason']}" if change["reason"] else ""
+    reason = change["reason"]
+    by = f" {reason}" if reason.startswith("asked by") else f" by {reason}" if reason else ""
     if change["state"] == "running":
         return f"{what}{by}: under way"
     if change["state"] != "done":

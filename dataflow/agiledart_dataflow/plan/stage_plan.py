@@ -251,7 +251,7 @@ def _how_to_allow(step: str, limits: str, number: int) -> str:
         return f" 1 to {MAX_PARALLELISM} are possible (one for each key group)."
     return (
         f" Submit it with --parallelism {step}={limits}, or say topology.scale({step!r}, {limits.replace('..', ', ')}):"
-        " rows may then carry their positions, which costs 5 to 20 % of the rate."
+        " rows may then carry their positions, which costs 3 to 8 % of the rate."
     )
 
 

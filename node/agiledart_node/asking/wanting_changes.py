@@ -13,9 +13,10 @@ from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration
 from agiledart_kernel.permissions import Asker
 from agiledart_node.asking.questions import Questions
+from agiledart_node.asking.running_once import refuse_once
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.hosting.watching import Watching
-from agiledart_node.records.application import DEPLOYING, RUNNING, ApplicationRecord
+from agiledart_node.records.application import DEPLOYING, RUNNING, SPECIFICATION_CODEC, ApplicationRecord
 from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.wire.change_bodies import ChangedBody, ChangeRow
@@ -51,7 +52,11 @@ class WantingChanges:
         record = await self._watching.freshened(record)
         if isinstance(command, Move):
             self._desk.node_named(command.node)
-        elif command.is_auto:
+        else:
+            self._refuse_state(record)
+            plan = msgspec.msgpack.decode(record.plan, type=StagePlan)
+            refuse_once(plan, SPECIFICATION_CODEC.decode(record.specification), command)
+        if isinstance(command, Scale) and command.is_auto:
             await self._hold(record, command)
             self._desk.reply(request, ChangedBody(record.name, record.version, False, []))
             return

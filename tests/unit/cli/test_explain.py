@@ -80,6 +80,10 @@ def test_changes_are_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys:
     assert "areas 2 → 3, scale by ann: done in 1.2 s, 21 key groups to other nodes, no rows for 80 ms" in told
     assert "rolled back: pi2 was lost" in told
     assert "by ann: under way" in told
+    print_scaling({**body, "changes": [{**change, "reason": "asked by ann"}, {**change, "reason": ""}]})
+    told = capsys.readouterr().out
+    assert "areas 2 → 3, scale asked by ann: done in 1.2 s" in told
+    assert "areas 2 → 3, scale: done in 1.2 s" in told
     print_scaling({**body, "name": "taxi", "state": "finished"})
     told = capsys.readouterr().out
     assert told.startswith("taxi is finished: only what runs is measured. What changed while it ran:\n areas 2 → 3"), (
