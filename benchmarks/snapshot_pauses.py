@@ -64,6 +64,7 @@ def step_with(keys: list[str], *, timers: bool) -> KeyedStep:
     """A step that remembers all keys."""
     codec = EntryCodec("sums", str, list[Any], lambda state: state, lambda state: state)
     step = KeyedStep("sums", (lambda row: row[0],), Sums(timers), MemoryStore(codec))
+    step.groups()  # as an executor does when it opens it
     for start in range(0, len(keys), 10_000):
         feed(step, keys[start : start + 10_000], 0)
     return step
@@ -237,8 +238,6 @@ def runs(chosen: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
         gc.callbacks.append(collector)
         with tempfile.TemporaryDirectory(prefix="snapshots-") as folder:
             flow = Flow(step, keys, run, Path(folder))
-            if run == "slices":
-                step.noted()
             flow.play(chosen.rate, chosen.seconds)
         gc.callbacks.remove(collector)
         yield run, figures(flow, collector)

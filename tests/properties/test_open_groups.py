@@ -9,10 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart_dataflow.data.position import Position
+from agiledart_dataflow.operators.base import StateInStore
+from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.state import open_groups
+from agiledart_dataflow.state import store as stores
 from agiledart_dataflow.state.entries import NOTHING, Entry, EntryCodec, NamedTimer
 from agiledart_dataflow.state.groups import Saved
 from agiledart_dataflow.state.notes import Noted
+from agiledart_dataflow.state.open_element import OpenState
 from agiledart_dataflow.state.open_groups import ChangedGroups, OpenGroups, WholeGroups
 from agiledart_dataflow.state.store import MemoryStore
 from agiledart_kernel.errors import UserCodeError
@@ -225,6 +229,36 @@ def test_the_next_barrier_ends_what_is_open() -> None:
     assert before.is_dropped
     assert not before.step()
     assert not before.taken()
+
+
+class Sums(StateInStore[MemoryStore]):
+    """A state that is all in a store."""
+
+    def __init__(self) -> None:
+        self.store = made()
+
+
+def test_no_barrier_looks_at_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it costs is in steps; also at the first one."""
+    state = Sums()
+    increments, store = Increments(state, 0), state.store
+    for key in range(1_000):
+        (entry := Entry()).state = [key]
+        assert store.get(key) is None
+        store.save(key, entry)
+    for barrier in (1, 2):
+        with monkeypatch.context() as patch:
+            for module in (open_groups, stores):
+                patch.setattr(module, "key_group", lambda key: pytest.fail(f"it looked at {key}"))
+            opened = increments.at(barrier)
+        assert isinstance(opened, OpenState)
+        while opened.groups.step():
+            pass
+        opened.encoded()
+        increments.written(barrier, b"1")
+        increments.committed(barrier)
+        for key in range(10):
+            store.get(key)
 
 
 def test_a_state_that_is_no_plain_data_names_its_key_wherever_it_is_encoded() -> None:

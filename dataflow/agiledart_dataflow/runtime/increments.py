@@ -61,6 +61,7 @@ class Increments:
         self._open: dict[int, _Link] = {}
         self._base: tuple[int, _Link] | None = None
         self._waste: list[Noted] = []  # lists that are not needed any more
+        state.groups()  # a store parts its keys when it is first asked: now, that it has none, and then as they come
 
     def at(self, barrier: int, *, is_last: bool = False) -> Saved | Increment | OpenState:
         """The state as of a barrier, for an element whose `onto` says what it rests on. `is_last`: it is what an instance hands

@@ -185,7 +185,7 @@ def test_a_state_that_is_no_plain_data_ends_the_run_and_is_named(
 
     async def play() -> list[str]:
         life = await lived(tmp_path, 1, None, 1_000)
-        life.epochs.on_failure = lambda running, text: life.host.fail(running, text)
+        life.epochs.on_failure, life.epochs.slice = life.host.fail, life.host.slice
         await opened(life, 1)
         if touched:
             with pytest.raises(Exception) as raised:
