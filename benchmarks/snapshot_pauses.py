@@ -38,7 +38,7 @@ from agiledart_kernel.randomness import RandomStream
 BATCH: Final = 100
 EPOCH: Final = 10.0
 NOTES: Final = 400
-RUNS: Final = ("none", "at once", "slices")
+RUNS: Final = ("none", "slices", "at once")
 
 cpu_ns = time.thread_time_ns
 
@@ -233,7 +233,7 @@ def runs(chosen: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
     keys = [f"meter-{number:07d}" for number in range(chosen.keys)]
     step = step_with(keys, timers=chosen.timers)
     gc.collect()
-    for run in RUNS:
+    for run in chosen.runs.split(","):
         collector = Collector()
         gc.callbacks.append(collector)
         with tempfile.TemporaryDirectory(prefix="snapshots-") as folder:
@@ -252,6 +252,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rate", type=int, default=20_000, help="rows a second")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--timers", action="store_true", help="each key has a timer")
+    parser.add_argument("--runs", default=",".join(RUNS), help="the peak of memory is of all so far")
     parser.add_argument("--rounds", type=int, default=25, help="of the cost of a look at a key")
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     chosen = parser.parse_args(arguments)
