@@ -328,7 +328,7 @@ class RecoveryMachine:
         elif isinstance(message, messages.Synced):
             coordinator.on_synced(sender, message)
         elif isinstance(message, messages.CommittedOk):
-            coordinator.committing.on_committed_ok(sender, message)
+            coordinator.on_committed_ok(sender, message)
         elif isinstance(message, messages.NeedLife):
             coordinator.on_need_life(sender, message)
         elif isinstance(message, messages.Entering):

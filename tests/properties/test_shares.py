@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from agiledart_dataflow.operators.base import Operator
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.state import shares
-from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_dataflow.state.groups import Saved
 from agiledart_dataflow.state.moving import move_group
 from agiledart_dataflow.state.notes import Increment
@@ -21,7 +20,14 @@ from agiledart_kernel.limits import KEY_GROUPS
 from agiledart_kernel.randomness import RandomStream
 from tests.conformance.operator_cases import Case
 from tests.conformance.test_operators import ROWS
-from tests.properties.test_increments import SEEDS, play, rows_of, soon  # noqa: F401  a fixture
+from tests.properties.test_increments import (  # `soon`: a fixture
+    SEEDS,
+    deletes_forgotten,
+    play,
+    rows_of,
+    soon,  # noqa: F401
+    timers_forgotten,
+)
 from tests.properties.test_key_groups import ALL_CASES, operator_of, recorded
 from tests.reference.rows import Row
 
@@ -89,18 +95,6 @@ def sessions() -> Case:
     return next(case for case in ALL_CASES if case.name == "sessions")
 
 
-def dropped_keys_not_told(patch: pytest.MonkeyPatch) -> None:
-    """Keys that are gone are not said."""
-    encode = EntryCodec.encode_changes
-    patch.setattr(EntryCodec, "encode_changes", lambda self, entries, gone, timers: encode(self, entries, [], timers))
-
-
-def timers_of_changed_keys_not_told(patch: pytest.MonkeyPatch) -> None:
-    """Entries come without their timers."""
-    encode = EntryCodec.encode_changes
-    patch.setattr(EntryCodec, "encode_changes", lambda self, entries, gone, timers: encode(self, entries, gone, []))
-
-
 def a_link_missed(patch: pytest.MonkeyPatch) -> None:
     """What an extra epoch says is taken for put in place."""
     done = Share.put
@@ -125,9 +119,7 @@ def one_slice_only(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "mutant", [dropped_keys_not_told, timers_of_changed_keys_not_told, a_link_missed, one_slice_only]
-)
+@pytest.mark.parametrize("mutant", [deletes_forgotten, timers_forgotten, a_link_missed, one_slice_only])
 def test_planted_bugs_are_seen(mutant: Callable[[pytest.MonkeyPatch], None]) -> None:
     assert longest(sessions()) > 2
     with pytest.MonkeyPatch.context() as patch:

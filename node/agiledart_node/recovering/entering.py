@@ -12,6 +12,7 @@ from agiledart_dataflow.plan.deployment import DOES_NOT_FIT
 from agiledart_kernel.codec import encode
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.machine import Completed, Event, Failed
+from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import Desk
 from agiledart_node.hosting.hosted import Hosted, Key
 from agiledart_node.hosting.hosting import Hosting
@@ -108,15 +109,17 @@ class Entering:
             self._home.keep(key, "part", encode(part))
         return self._home.runs[key]
 
-    async def have_of(self, run: Run, saved: Saved, known: Container[bytes], told: Told) -> list[Element]:
+    async def have_of(
+        self, run: Run, saved: Saved, known: Container[bytes], told: Told, origin: Peer | None
+    ) -> list[Element]:
         """What an old instance saved is to lie here; the elements that did not. Raises OperationFailed.
 
         Args:
-            known: digests of elements that are here; told: of bytes that have come.
+            known: digests of elements that are here; told: of bytes that have come; origin: who has saved it.
         """
         value = self._home.value(run)
         assert value is not None, "who takes over is in the life"
-        return await self._fetching.have(run, saved, value, known, told)
+        return await self._fetching.have(run, saved, value, known, told, origin)
 
     def check_more_room(self, key: Key, more: int) -> None:
         """Raises OperationFailed where so many more instances have no room."""

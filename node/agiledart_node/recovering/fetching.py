@@ -95,13 +95,20 @@ class Fetching:
     # ---- one element
 
     async def have(
-        self, run: Run, saved: Saved, value: Value, known: Container[bytes] = (), told: Told | None = None
+        self,
+        run: Run,
+        saved: Saved,
+        value: Value,
+        known: Container[bytes] = (),
+        told: Told | None = None,
+        origin: Peer | None = None,
     ) -> list[Element]:
         """See to it that the elements of a party lie here; those that did not.
 
         Args:
             known: digests of elements of which that was seen before.
             told: of how much of one is here; None: the coordinator of the life.
+            origin: who has saved them, and is asked before their holders are.
 
         Raises:
             StateLacking: too few of its fragments can be had; says of whom.
@@ -117,10 +124,20 @@ class Fetching:
                 continue
             if value.is_brought:
                 await self._brought(run, saved, element)
+            elif origin is not None and await self._given(origin, run, element):
+                pass
             else:
                 await self._rebuild(run, saved, element, value, told)
             brought.append(element)
         return brought
+
+    async def _given(self, origin: Peer, run: Run, element: Element) -> bool:
+        """Fetch an element from who has saved it; is it here?"""
+        if origin.node == self._desk.me.node or self._desk.talks.is_gone(origin):
+            return False
+        number = self._desk.talks.number()
+        order = BringElement(number, origin, run, element.digest, element.length)
+        return isinstance((await self._desk.driven(number, order, self._patience(element))).get(number), Completed)
 
     async def _brought(self, run: Run, saved: Saved, element: Element) -> None:
         """Fetch an element of a checkpoint from the agent that was asked to begin with it."""

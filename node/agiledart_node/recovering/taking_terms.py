@@ -105,7 +105,7 @@ class TakingTerms:
         desk: Desk,
         step: Callable[[Event], None],
         known_run: Callable[[Run, int, Plan], Awaitable[HostedRun]],
-        have: Callable[[Run, Saved, Container[bytes], Told], Awaitable[list[Element]]],
+        have: Callable[[Run, Saved, Container[bytes], Told, Peer | None], Awaitable[list[Element]]],
         progress: Callable[[Run, bytes, int, int], None],
         check_room: Callable[[Key, int], None],
         keeping: Keeping,
@@ -229,7 +229,8 @@ class TakingTerms:
             self._progress(run, digest, got, of)
             if effect.before.is_at(saved.party, self._desk.me.node):
                 ahead.known |= {element.digest: None for element in saved.chain}
-            await self._bring(ahead, run, saved, partial(self._tell_more, (run, digest), got, of))
+            origin = next((each.host for each in effect.before.assignments if each.party == saved.party), None)
+            await self._bring(ahead, run, saved, partial(self._tell_more, (run, digest), got, of), origin)
             if self._ahead.get((run, digest)) is not ahead:
                 self._drop_brought(run, ahead)
                 raise OperationFailed("it was let go")
@@ -244,8 +245,8 @@ class TakingTerms:
     def _tell_more(self, about: tuple[Run, bytes], before: int, of: int, got: int, _: int) -> None:
         self._progress(*about, min(before + got, of), of)
 
-    async def _bring(self, ahead: Ahead, run: Run, saved: Saved, told: Told) -> None:
-        brought = await self._have(run, saved, ahead.known, told)
+    async def _bring(self, ahead: Ahead, run: Run, saved: Saved, told: Told, origin: Peer | None) -> None:
+        brought = await self._have(run, saved, ahead.known, told, origin)
         ahead.brought |= {element.digest: None for element in brought}
         ahead.known = {element.digest: None for element in saved.chain} | ahead.known
 
@@ -284,7 +285,7 @@ class TakingTerms:
 
     async def _taken_over(self, effect: asked.TakeOver) -> None:
         party, run = effect.saved.party, effect.run
-        await self._bring(self._of(run, effect.digest), run, effect.saved, lambda got, of: None)
+        await self._bring(self._of(run, effect.digest), run, effect.saved, lambda got, of: None, effect.origin)
         *before, last = [element.digest for element in effect.saved.chain]
         about = (run.app, run.version, effect.epoch, *copy_of(party), party.term)
         self._desk.emit(HandOver(*about, effect.digest, last, tuple(before)))

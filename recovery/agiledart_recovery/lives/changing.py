@@ -171,18 +171,16 @@ class Changing:
                 # Also whoever is ready: a host that does not hear of it any more lets go.
                 self._desk.send(peer, wire.PrepareTerm(self._run, value.life, stamp, self._before, self.plan))
 
-    def on_ready(self, sender: Peer, message: wire.TermReady) -> bool:
-        """A host has what it needs, or can't have it. True when nobody waits for it any more, so that the next epoch may begin."""
+    def on_ready(self, sender: Peer, message: wire.TermReady) -> None:
+        """A host has what it needs, or can't have it."""
         if not self._is_about_this(sender, message.life, message.digest):
-            return False
+            return
         if message.reason:
             self.let_go(message.reason)
-            return False
-        was_late = self._is_late(sender.node)
+            return
         self._ready[sender.node] = message.epoch if message.builds else None
         if self.step is Step.PREPARING and all(node in self._ready for node in self.hosts):
             self.step, self._deadline = Step.HASTENING, self._late()
-        return was_late and self.wants_epoch
 
     def on_progress(self, sender: Peer, message: wire.TermProgress) -> None:
         """A host is on its way: who gets farther has more time."""
@@ -302,6 +300,10 @@ class Changing:
             self.let_go("its input had ended")
         elif self.step is Step.HASTENING:
             self._extra += 1
+            if self._extra <= MAX_EXTRA_EPOCHS:
+                self._deadline = (
+                    self._late()
+                )  # it gets on; behind the last of them nothing but what is built is waited for
 
 
 _NO_PLAN = Plan(())

@@ -102,12 +102,11 @@ class Committing:
         ended = self.epochs.ended_stage(self.changing.plan)
         self.changing.on_tick(value, ballot, self._ready, f"{ended} has come to its end" if ended else "")
         if self._open <= self.epochs.committed:
-            alone = self.epochs.begun == self.epochs.committed and self.epochs.is_caught_up and self._all_heard(value)
             if self.held is not None:
                 return ""
-            if alone and self.changing.is_due(value, self.took_ns):
+            if self.carries_next(value):
                 self._begin(value, self.changing.carry())
-            elif self.is_held or self.changing.wants_epoch or age >= self._interval_ns():
+            elif self.is_held or self._hastens(value) or age >= self._interval_ns():
                 self._begin(value, None)
             return ""
         if self.changing.step is Step.CARRIED and age >= config.handover_timeout_ns:
@@ -120,9 +119,20 @@ class Committing:
         self._ask_again(value)
         return ""
 
-    def _all_heard(self, value: Value) -> bool:
-        """Does everybody whom a change concerns know what is committed? What is handed over rests on that."""
-        return all(self._told.get(node) == value.committed for node in self.changing.listeners)
+    def carries_next(self, value: Value) -> bool:
+        """Whether the next tick begins the epoch that carries a change."""
+        alone = self.epochs.begun == self.epochs.committed and self.epochs.is_caught_up
+        return alone and self._hastens(value) and self.changing.is_due(value, self.took_ns)
+
+    def _hastens(self, value: Value) -> bool:
+        """Whether a change begins an epoch with the next tick: none is open, what is committed is built, and everybody whom it
+        concerns knows that it is, for what is handed over rests on it.
+        """
+        is_open = self._open > self.epochs.committed
+        if is_open or not self._is_started or self.held is not None or not self.changing.wants_epoch:
+            return False
+        has_heard = all(self._told.get(node) == value.committed for node in self.changing.listeners)
+        return has_heard or not value.committed.epoch
 
     def want_epoch(self) -> None:
         """Somebody does not want to wait for the next epoch."""

@@ -597,8 +597,19 @@ class Coordinator:
         return why
 
     def on_term_ready(self, sender: Peer, message: wire.TermReady) -> None:
-        """A host is ready for a change: when nobody else is waited for, the next epoch begins without a tick."""
-        if self.committing.changing.on_ready(sender, message) and self.phase is Phase.RUNNING:
+        """A host is ready for a change, or can't be."""
+        self.committing.changing.on_ready(sender, message)
+        self._hasten()
+
+    def on_committed_ok(self, sender: Peer, message: wire.CommittedOk) -> None:
+        """What an epoch says is carried out there."""
+        self.committing.on_committed_ok(sender, message)
+        self._hasten()
+
+    def _hasten(self) -> None:
+        """A change that waits for nobody any more does not wait for a tick: what comes until then is what stands still."""
+        leads = self.phase is Phase.RUNNING and self.proposer.phase is Hold.LEADING
+        if leads and self.committing.carries_next(self.value):
             self._tick_running()
 
     def on_relief(self, host: Peer) -> str:

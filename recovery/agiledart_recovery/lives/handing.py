@@ -1,11 +1,15 @@
-"""What an old instance hands over at a change's barrier: its element, told to each host of the new term until it has it."""
+"""What an old instance hands over at a change's barrier: its element, told to each host of the new term until it has it.
+
+It is told when it lies on this disk: nobody waits until it is safe but the commit. Who could not fetch it here is told of its
+holders.
+"""
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.names import Party, Run
-from agiledart_recovery.wire.value import Plan
+from agiledart_recovery.wire.value import Plan, Saved
 
 
 class Handing:
@@ -14,15 +18,19 @@ class Handing:
     def __init__(self, desk: Desk, run: Run) -> None:
         self._desk, self._run = desk, run
         self._owed: dict[tuple[NodeId, Party], tuple[Peer, wire.Handed]] = {}
+        self._told: dict[tuple[int, Party], None] = {}
 
-    def hand_over(self, answer: wire.Prepared, after: Plan) -> None:
-        """A party's element of the change's barrier is safe; when its stage changes, it has stopped for good."""
-        stage, party = answer.party.stage, answer.party
-        if answer.has_ended or all(change.stage != stage for change in after.changes):
+    def hand_over(self, life: int, epoch: int, saved: Saved, after: Plan) -> None:
+        """A party's element of the change's barrier is here, or safe; when its stage changes, it has stopped for good."""
+        stage, party = saved.party.stage, saved.party
+        if all(change.stage != stage for change in after.changes):
             return
-        message = wire.Handed(self._run, answer.life, answer.epoch, after.digest, answer.saved)
+        message = wire.Handed(self._run, life, epoch, after.digest, saved)
+        is_first = (epoch, party) not in self._told
+        self._told[epoch, party] = None
         for each in after.stage(stage):
-            self._owed[each.host.node, party] = (each.host, message)
+            if is_first or (each.host.node, party) in self._owed:
+                self._owed[each.host.node, party] = (each.host, message)
         self.repeat()
 
     def repeat(self) -> None:
@@ -38,4 +46,4 @@ class Handing:
 
     def forget(self) -> None:
         """A new life hands nothing over."""
-        self._owed = {}
+        self._owed, self._told = {}, {}

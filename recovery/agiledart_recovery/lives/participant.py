@@ -268,12 +268,16 @@ class Participant:
 
     def on_snapped(self, event: PartySnapped) -> None:
         """The element of a party that may move is on the local disk: now to its holders."""
-        if not self._takes(event.snapshot) or self._chain_to(event) is None:
+        chain = self._chain_to(event)
+        if not self._takes(event.snapshot) or chain is None:
             return  # what it rests on is needed by nobody any more: the epoch is passed over
         config = self._desk.config
         reachable = [peer for peer in self._desk.room if self._desk.can_reach(peer.node)]
         where = spread(self._desk.me, reachable, event.length, config.m, config.k)
         element = Element(event.snapshot, event.digest, event.length, where.m, where.holders)
+        if event.after is not None and not event.has_ended:
+            here = Element(event.snapshot, event.digest, event.length, where.m, ())
+            self.handing.hand_over(self.life, event.snapshot.epoch, Saved(event.party, (*chain, here)), event.after)
         patience = config.ack_timeout_ns + event.length * config.slowest_ns
         self._desk.set_timer((self.run, "save", event.party, event.snapshot), patience)
 
@@ -342,7 +346,8 @@ class Participant:
             self._prepared[epoch, event.party] = answer
         if event.after is not None:
             self._plan = event.after
-            self.handing.hand_over(answer, event.after)
+            if not event.has_ended:
+                self.handing.hand_over(self.life, epoch, saved, event.after)
         if self._leader is not None:
             self._desk.send(self._leader, answer)
 

@@ -191,12 +191,12 @@ class Readying:
     def on_handed(self, sender: Peer, message: wire.Handed) -> None:
         """An old instance has stopped. Of another life, or of a plan that is not the one of here, it is nothing."""
         if message.life == self._part.life and message.digest == self._digest and self._part.is_in_life:
-            self._take(message.epoch, message.saved)
+            self._take(message.epoch, message.saved, sender)
             if self._taken.get(message.saved.party):
                 answer = wire.HandedOk(self._run, message.life, message.epoch, message.saved.party)
                 self._desk.send(sender, answer)
 
-    def _take(self, epoch: int, saved: Saved) -> None:
+    def _take(self, epoch: int, saved: Saved, origin: Peer | None = None) -> None:
         """Once from each old instance, whatever comes again."""
         party, life, digest = saved.party, self._part.life, self._digest
         if party in self._taken:
@@ -204,6 +204,9 @@ class Readying:
         self._taken[party] = False
 
         def taken(reason: str) -> None:
+            if reason and not saved.chain[-1].holders:
+                del self._taken[party]  # it is told again when it is safe
+                return
             if reason:
                 self._part.on_broken(life, f"{party} could not be taken over: {reason}")
                 return
@@ -211,7 +214,7 @@ class Readying:
             self._look_at_end()
 
         self._desk.ask(
-            lambda request: asked.TakeOver(request, self._run, life, epoch, digest, saved),
+            lambda request: asked.TakeOver(request, self._run, life, epoch, digest, saved, origin),
             self._if_current(life, taken),
         )
 

@@ -8,6 +8,7 @@ import msgspec
 from agiledart_kernel.count import Count
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
 from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, Stamp
 from agiledart_recovery.wire.value import Assignment, Element, Plan, Saved, SinkEnd, Value
 
@@ -110,13 +111,18 @@ class BuildAhead(Request, frozen=True, gc=False):
 
 
 class TakeOver(Request, frozen=True, gc=False):
-    """An old instance has handed over: bring its element here, and its groups to the waiting instances that own them."""
+    """An old instance has handed over: bring its element here, and its groups to the waiting instances that own them.
+
+    Args:
+        origin: who has it; None: only holders.
+    """
 
     run: Run
     life: int
     epoch: int
     digest: bytes
     saved: Saved
+    origin: Peer | None = None
 
 
 class DropTerm(Effect, frozen=True, gc=False):

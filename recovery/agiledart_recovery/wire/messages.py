@@ -280,7 +280,10 @@ class TermLetGo(RunMessage, frozen=True, gc=False, tag=405):
 
 
 class Handed(RunMessage, frozen=True, gc=False, tag=406):
-    """An old instance has stopped at the change's barrier; this is what it saved there, and its groups are yours."""
+    """An old instance has stopped at the change's barrier; this is what it saved there, and its groups are yours.
+
+    It is told at once, when it lies with who tells it, without holders; and again when it is safe.
+    """
 
     life: Count
     epoch: Count

@@ -47,6 +47,10 @@ class Surroundings(Protocol):
         """An element of a party, from as many fragments as it needs."""
         ...
 
+    def given(self, host: "RecoveryHost", origin: Peer, party: Party, element: Element) -> bytes | None:
+        """An element of a party, from the host that saved it."""
+        ...
+
     def store(self, host: "RecoveryHost", effect: asked.SendFragment) -> None:
         """Bring a fragment to its holder."""
         ...
@@ -214,10 +218,10 @@ class RecoveryHost:
         waiting = None if self.engine is None else self.engine.waiting.get(effect.digest)
         onto, state = (b"", b"") if waiting is None else waiting.built.get(effect.saved.party, (b"", b""))
         if not self.rests_on(effect.saved, onto):
-            return self._element(effect.saved)
+            return self._element(effect.saved, origin=effect.origin)
         element = effect.saved.chain[-1]
         self.world.reached("put on what was built")
-        return self._element(Saved(effect.saved.party, (element,)), state)
+        return self._element(Saved(effect.saved.party, (element,)), state, effect.origin)
 
     @staticmethod
     def rests_on(saved: Saved, built: bytes) -> bool:
@@ -234,12 +238,13 @@ class RecoveryHost:
         for after in self.machine.step(outcome, self.now):
             self._carry_out(after)
 
-    def _element(self, saved: Saved, state: bytes = b"") -> bytes | None:
-        """The state that a chain of elements says, in their order; `state`: what they rest on."""
+    def _element(self, saved: Saved, state: bytes = b"", origin: Peer | None = None) -> bytes | None:
+        """The state that a chain of elements says, in their order; `state`: what they rest on; `origin`: who has saved them."""
         for element in saved.chain:
-            raw = self.disk.elements.get((saved.party, element.snapshot)) or self.world.fetch(
-                self, saved.party, element
-            )
+            raw = self.disk.elements.get((saved.party, element.snapshot))
+            if raw is None and origin is not None:
+                raw = self.world.given(self, origin, saved.party, element)
+            raw = raw or self.world.fetch(self, saved.party, element)
             if raw is None:
                 return None
             try:

@@ -38,6 +38,10 @@ from agiledart_simulation.world.world import World
 
 _CODEC = Codec[object](RecoveryMessage | Frame | FrameAck)
 _LOOK_NS = 250 * MILLISECOND
+
+TAKES_LOST = 0.1
+"""Of all elements that are asked for of who has saved them."""
+
 DETECTION_NS = 1_500 * MILLISECOND
 """Silence after which a host takes another one for dead."""
 
@@ -340,6 +344,12 @@ class RecoveryRun:
             return None
         self.reached("rebuilt from m" if len(found) == element.m else "rebuilt from more")
         return found[0]
+
+    def given(self, host: RecoveryHost, origin: Peer, party: Party, element: Element) -> bytes | None:
+        """From the disk of who has saved it; one message in ten is lost."""
+        if not self._reaches(host.me.node, origin.node) or self.random.uniform() < TAKES_LOST:
+            return None
+        return self.disks[origin.node].elements.get((party, element.snapshot))
 
     def store(self, host: RecoveryHost, effect: SendFragment) -> None:
         """A fragment travels, is judged by its holder, and is put on its disk."""

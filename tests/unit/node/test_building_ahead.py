@@ -7,6 +7,7 @@ import msgspec
 from agiledart_dataflow.plan.deployment import InstanceAddress
 from agiledart_kernel.machine import Completed, Failed
 from agiledart_node.recovering.change_plans import Room
+from agiledart_node.wire.checkpoint_effects import BringElement
 from agiledart_node.wire.effects import BuildAhead, DropElements, HandOver, LetTermGo, OpenTerm, ReadyTerm
 from agiledart_node.wire.fragment_effects import FetchFragment, FindElement, RebuildElement
 from agiledart_node.wire.recovery_messages import TermListening
@@ -125,6 +126,9 @@ def test_the_elements_of_another_host_are_fetched_and_told_of_and_go_with_the_ch
     bench.feed(Completed(bench.of_last(OpenTerm).request, None))
     (find,) = bench.of(FindElement)
     bench.feed(Completed(find.request, False))
+    (bring,) = bench.of(BringElement)
+    assert (bring.holder, bring.digest) == (SCHEDULER, b"element 3"), "who has saved it is asked first"
+    bench.feed(Failed(bring.request, "it does not lie here"))
     (fetch,) = bench.of(FetchFragment)
     told = bench.said(wire.TermProgress)[-1]
     assert (told.got, told.of) == (0, 300)
@@ -150,3 +154,25 @@ def test_what_is_handed_over_is_all_that_is_looked_for() -> None:
     bench.feed(Completed(find.request, True))
     (given,) = bench.of(HandOver)
     assert (given.digest, given.before) == (b"element 5", (b"element 3", b"element 4"))
+
+
+def test_what_is_told_before_it_is_safe_is_taken_from_who_tells_or_told_again() -> None:
+    bench = Growing(3)
+    ready(bench, bench.plan)
+    bench.built()
+    bench.take()
+    bench.hear(SCHEDULER, wire.Begin(RUN, 1, 4, bench.value.plan.digest, bench.plan))
+    early = msgspec.structs.replace(element(4), holders=())
+    told = Saved(OLD, (element(3), early))
+    bench.hear(SCHEDULER, wire.Handed(RUN, 1, 4, bench.plan.digest, told))
+    bench.feed(Completed(bench.of_last(FindElement).request, False))
+    bench.feed(Failed(bench.of_last(BringElement).request, "the link broke"))
+    assert not bench.said(wire.NeedLife)
+    assert not bench.of(HandOver)
+    bench.hear(SCHEDULER, wire.Handed(RUN, 1, 4, bench.plan.digest, told))
+    bench.feed(Completed(bench.of_last(FindElement).request, False))
+    bench.feed(Completed(bench.of_last(BringElement).request, None))
+    assert bench.of_last(HandOver).digest == b"element 4"
+    bench.hear(SCHEDULER, wire.Handed(RUN, 1, 4, bench.plan.digest, saved(3, 4)))
+    assert len(bench.of(HandOver)) == 1, "that it is safe changes nothing"
+    assert bench.said(wire.HandedOk)
