@@ -135,6 +135,13 @@ class RecoveryMachine:
         coordinator = self.coordinators.get(run)
         return coordinator.on_relief(host) if coordinator is not None else "another node coordinates it"
 
+    def request_seat_relief(self, run: Run, host: Peer) -> tuple[str, bool]:
+        """Another node is to vote in place of a host, which leaves. Why not, and whether it is so."""
+        coordinator = self.coordinators.get(run)
+        if coordinator is None or not coordinator.is_at_work or coordinator.proposer.value is None:
+            return "another node coordinates it", False
+        return coordinator.on_seat_relief(host)
+
     def request_hold(self, run: Run) -> str:
         """Nothing more of a run is to be read behind the next epoch. As `request_change`."""
         coordinator = self.coordinators.get(run)
@@ -378,14 +385,20 @@ class RecoveryMachine:
             owner = self.shelf.damaged(event.key)
             if owner:
                 self._tell_held(Peer(owner), event.key.run, event.key.party)
-        elif isinstance(event, events.ChangeRequested):
-            self.request_change(event.run, event.plan)
+        elif isinstance(event, events.ChangeRequested | events.SeatRelief):
+            self._on_request(event)
         elif isinstance(event, events.FoundRun | events.RegainRun):
             self._found(event)
         elif isinstance(event, events.MakeSeat):
             self._make_seat(event.run)
         elif isinstance(event, events.Booted):
             self._boot(event)
+
+    def _on_request(self, event: events.ChangeRequested | events.SeatRelief) -> None:
+        if isinstance(event, events.SeatRelief):
+            self.request_seat_relief(event.run, event.host)
+        else:
+            self.request_change(event.run, event.plan)
 
     def _repair(self) -> None:
         for part in self.participants.values():

@@ -80,3 +80,28 @@ def test_a_node_is_emptied_while_rows_flow_takes_work_again_and_leaves(ring: Mes
         assert job.out.read_text() == expected
         assert as_csv(job.logged()) == expected
     assert not any("brought back" in entry["text"] for entry in steady.status()["history"]), "in one life"
+
+
+@pytest.mark.soak
+def test_a_voter_gives_its_seat_away_before_it_leaves(tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path, 30_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
+        with mesh(0) as made:
+            for machine in (1, 2, 3, 4, 1):  # four machines, so that there are three voters
+                made.grow(1, "--host", f"machine-{machine}")
+            job = Job(made, tmp_path, "seats")
+            job.until_committed()
+
+            def voters() -> list[str]:
+                return [agent.name for agent in made.agents if any(agent.state_dir.glob("runs/*/voter"))]
+
+            before = voters()
+            leaving = next(name for name in before if name not in ("a1", "a3"))
+            code, text = told(made, "drain", leaving)
+            assert (code, "seats: another node votes in its register" in text) == (0, True), text
+            assert len([name for name in voters() if name != leaving]) == len(before)
+            over = job.until_over()
+            assert (over["state"], over["reason"]) == ("finished", "")
+            assert job.out.read_text() == expected
+            assert as_csv(job.logged()) == expected

@@ -372,10 +372,17 @@ def an_older_generation_is_taken(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(VoterSeat, "_is_of_before", lambda self, value: False)
 
 
+def a_seat_is_given_and_kept(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator whose seat another node has goes on."""
+    patch.setattr(Coordinator, "_is_voter", lambda self, voters: True)
+
+
+GIVEN = {"kinds": ("resign", "heal"), "steps": 8, "step_ms": 3_000}
 FORSAKEN = {"kinds": ("forsake", "heal"), "steps": 6, "step_ms": 3_000}
 
 RECOVERY_MUTANTS = [
     Mutant("a majority is not asked", a_majority_is_not_asked, "recovery", FORSAKEN, complaint="R1"),
+    Mutant("a seat is given and kept", a_seat_is_given_and_kept, "recovery", GIVEN, complaint="L1"),
     Mutant("no era begins", no_era_begins, "recovery", FORSAKEN, complaint="V"),
     Mutant("an older generation is taken", an_older_generation_is_taken, "recovery", FORSAKEN, complaint="R2"),
     Mutant("any life is taken", any_life_is_taken, "recovery", ROLLS, is_slow=True),

@@ -5,7 +5,7 @@
 | serving | as ever |
 | emptying | it takes nothing; coordinators are asked to have others run what runs here, one run after the other |
 | drained | nothing runs here, and it takes nothing, until it is told to or starts anew |
-| leaving | as drained, and the process ends |
+| leaving | as drained, its votes in registers were given to others, and the process ends |
 
 A run is asked for again while others want something of it, while it is deployed or brought back, and after a change that came to
 nothing. Where there is no room, or nothing gets any farther, the node takes work again, and what has left stays away.
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker, refused_unseen
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
@@ -41,10 +42,13 @@ from agiledart_node.wire.drain_messages import (
 )
 from agiledart_node.wire.effects import EndAgent
 from agiledart_recovery.wire.names import Run
-from agiledart_recovery.wire.value import Value
+from agiledart_recovery.wire.value import State, Value
 
 PATIENCE: Final = Duration(120 * SECOND)
 """Without one run less here a drain is given up: longer than one change may take, with a recovery behind it."""
+
+SEATS: Final = Duration(30 * SECOND)
+"""For others to take this node's votes before it leaves."""
 
 MAX_TRIES: Final = 5
 """Reliefs of one run that are begun and come to nothing."""
@@ -180,10 +184,29 @@ class Draining:
                 took = (self._desk.now - leaving.at) // MILLISECOND
                 self._left.append(LeftRun(*leaving.key, leaving.instances, took))
                 self._say(f"{leaving.name} has left in {took / 1_000:.1f} s")
-        if self._number == number:
+        if self._number == number and self._stays:
             self.state = EMPTIED
-            if not self._stays:
-                await self._leave(number)
+        elif self._number == number:
+            await self._leave(number)
+
+    async def _give_seats(self, number: int) -> None:
+        """Others vote in place of this node before it goes; where nobody can, the voters that stay are a majority without it."""
+        me, until = self._desk.me.node, self._desk.now + SEATS
+        told: dict[Run, str] = {}
+        while self._number == number and self._desk.now < until:
+            mine = [value for value in self._led() if value.state is State.RUNNING and _votes(me, value)]
+            open_ = [value for value in mine if value.run not in told]
+            if not open_:
+                return
+            for value in open_:
+                answer = await self._ask(value, seat=True)
+                if answer is not None and answer.is_safe:
+                    told[value.run] = f"{value.run.app}: another node votes in its register"
+                elif answer is not None and answer.refusal:
+                    told[value.run] = f"{value.run.app}: {answer.refusal}"
+                if value.run in told:
+                    self._say(told[value.run])
+            await self._desk.talks.pause(_LOOK)
 
     def _next(self, had: dict[Key, _Leaving]) -> _Leaving | None:
         """A run that has something here, or had, and is not away yet."""
@@ -206,7 +229,7 @@ class Draining:
         found = obstacles([hosted], self._value, self._desk.me.node) if hosted is not None else []
         if found:  # it was being deployed when this began
             return "; ".join(found)
-        answer = await self._ask(leaving)
+        answer = await self._ask(leaving.value)
         if answer is None:
             leaving.last = ": nobody coordinates it"
             leaving.is_away = hosted is None and await self._is_over(leaving.key)
@@ -228,12 +251,11 @@ class Draining:
             return False
         return record is None or record.is_final or record.version != key[1]
 
-    async def _ask(self, leaving: _Leaving) -> Relieved | None:
+    async def _ask(self, value: Value, *, seat: bool = False) -> Relieved | None:
         """Any voter may coordinate."""
-        assert leaving.value is not None, "asked for before"
-        for voter in leaving.value.voters:
+        for voter in (*value.voters, *value.outgoing):
             number = self._desk.talks.number()
-            message = AskRelief(number, *leaving.key)
+            message = AskRelief(number, value.run.app, value.run.version, seat)
             timeout = Duration(self._desk.config.ask_timeout_ns)
             answer = await self._desk.talks.ask(voter.peer, message, number, Relieved, timeout)
             if answer is not None and not answer.is_elsewhere:
@@ -261,11 +283,19 @@ class Draining:
         self._hosting.on_room()
 
     async def _leave(self, number: int) -> None:
+        self.state = EMPTYING
+        await self._give_seats(number)
+        if self._number != number:
+            return
         self.state = LEAVING
         self._say("it is empty, and leaves the ring")
         await self._desk.talks.pause(_LAST_WORDS)
         if self._number == number:
             self._desk.emit(EndAgent())
+
+
+def _votes(node: NodeId, value: Value) -> bool:
+    return any(voter.peer.node == node for voter in (*value.voters, *value.outgoing))
 
 
 def _instances(count: int) -> str:

@@ -40,6 +40,9 @@ class Relieving:
         coordinator = self._recovering.machine.coordinators.get(run)
         if coordinator is None or not coordinator.is_at_work or coordinator.proposer.value is None:
             return Relieved(number, is_elsewhere=True)
+        if message.seat:
+            why, is_safe = self._recovering.machine.request_seat_relief(run, host)
+            return Relieved(number, not why and not is_safe, refusal=why, is_safe=is_safe)
         last = _last(coordinator.value)
         try:
             if not (value := coordinator.value).plan.at(host.node):

@@ -78,11 +78,16 @@ class DrainIs(Message, frozen=True, gc=False, tag=462):
 
 
 class AskRelief(Message, frozen=True, gc=False, tag=463):
-    """A host of a run → who coordinates it: let others run what runs here. Answered by `Relieved`."""
+    """A host of a run → who coordinates it: let others run what runs here. Answered by `Relieved`.
+
+    Args:
+        seat: let another node vote in its register, too, for this one leaves; it runs nothing of it any more.
+    """
 
     request: int
     application: _Name
     version: Count
+    seat: bool = False
 
 
 class Relieved(Message, frozen=True, gc=False, tag=464):

@@ -49,13 +49,18 @@ class Listening(Message, frozen=True, gc=False, tag=413):
 
 
 class RunClosed(Message, frozen=True, gc=False, tag=414):
-    """Register → node that notes the end: all hosts know that the run has ended. Answered by `Acknowledged`."""
+    """Register → node that notes the end: all hosts know that the run has ended. Answered by `Acknowledged`.
+
+    Args:
+        instead: who should note it does not answer any more, so this host is to.
+    """
 
     request: int
     application: _Name
     version: Count
     state: Annotated[str, msgspec.Meta(max_length=16)]
     reason: Annotated[str, msgspec.Meta(max_length=4_096)] = ""
+    instead: bool = False
 
 
 class AskPart(Message, frozen=True, gc=False, tag=415):

@@ -208,7 +208,12 @@ class Coordinator:
             self.replacing.written(self.value)
             self.committing.changing.written(self._before, self.value)
             self._before = self.value
-            self._act_on_written()
+            if self._is_voter((*self.value.voters, *self.value.outgoing)):
+                self._act_on_written()
+            else:  # it has given its seat away: hosts take nothing from it any more
+                self.proposer.release()
+                self.committing.changing.forget()
+                self.phase, self._heard, self._need, self.progress = Phase.FOLLOWING, self._desk.now, "", Progress()
 
     # ---- time
 
@@ -629,6 +634,13 @@ class Coordinator:
         self._relieved[host.node], self._unfit[host.node] = host, self._desk.now
         self._begin_life(f"{host.name or host.node.short} is drained", "drained")
         return ""
+
+    def on_seat_relief(self, host: Peer) -> tuple[str, bool]:
+        """A voter is about to leave. Why nobody takes its seat, and whether somebody has it, and the register says so."""
+        value = self.value
+        if all(voter.peer.node != host.node for voter in (*value.voters, *value.outgoing)):
+            return "", True
+        return self.replacing.wants_to_go(host.node, value), False
 
     # ---- ending with the state kept
 

@@ -1,15 +1,19 @@
-"""Voters that are gone give their seats to others, one at a time.
+"""Voters that are gone, or want to go, give their seats to others, one at a time.
 
 A voter is heard when it answers under the seat that the register names. One that was not heard for `voter_patience` is replaced: a
 node on another host is asked to make a file (ASK_SEAT), and the value with its seat is ACCEPTed by majorities of both sets. Then
 the value is written once more without the voters before. A node that lost its disk answers under another seat, so it is not heard.
 A voter that took over a stage gives its seat to a node that hosts nothing of the run, where there is one: else it would be lost
 together with holders of what it runs. The seat of who coordinates stays.
+One that wants to go says so again and again; the coordinator may be it, and lets go when the register has the voters without it.
 """
+
+from collections.abc import Collection
+from typing import Final
 
 import msgspec
 
-from agiledart_kernel.instants import Instant
+from agiledart_kernel.instants import SECOND, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
@@ -20,6 +24,9 @@ from agiledart_recovery.wire.names import Run, Voter
 from agiledart_recovery.wire.observations import VoterReplaced
 from agiledart_recovery.wire.value import State, Value
 
+GOING_NS: Final = 10 * SECOND
+"""For so long a voter that said so is about to leave."""
+
 
 class Replacing:
     """What a coordinator knows of its voters."""
@@ -28,6 +35,25 @@ class Replacing:
         self._desk, self._run = desk, run
         self._heard: dict[Chair, Instant] = {}
         self._seats: dict[Peer, int] = {}
+        self._going: dict[NodeId, Instant] = {}
+
+    def wants_to_go(self, node: NodeId, value: Value) -> str:
+        """A voter is about to leave. Why nobody can take its seat; empty: somebody does."""
+        mine = next((voter for voter in value.voters if voter.peer.node == node), None)
+        if mine is not None:
+            self._going[node] = self._desk.now
+            if self._successor(mine, value) is None:
+                return "no other node can take its seat in the register"
+        return ""
+
+    def _is_going(self, voter: Voter) -> bool:
+        said = self._going.get(voter.peer.node)
+        return said is not None and self._desk.now - said < GOING_NS
+
+    def _successor(self, gone: Voter, value: Value, besides: Collection[NodeId] = ()) -> Peer | None:
+        known = (self._desk.me, *self._desk.room)
+        there = [peer for peer in known if self._desk.can_reach(peer.node) and not self._is_going(Voter(peer, 0))]
+        return successor_of(gone, value.voters, [peer for peer in there if peer.node not in besides])
 
     def began(self, value: Value) -> None:
         """Coordination begins: everybody has just been heard."""
@@ -69,14 +95,14 @@ class Replacing:
             return
         limit = self._desk.now - self._desk.config.voter_patience_ns
         gone = [voter for voter in value.voters if self._heard.get(voter.chair, limit) < limit]
-        candidates = [peer for peer in (self._desk.me, *self._desk.room) if self._desk.can_reach(peer.node)]
+        gone += [voter for voter in value.voters if self._is_going(voter)]
+        besides: dict[NodeId, Peer] = {}
         if not gone:
             others = (voter for voter in value.voters if voter.peer.node != self._desk.me.node)
-            gone = [voter for voter in others if _runs_a_stage(value, voter.peer.node)]
-            candidates = [peer for peer in candidates if peer.node not in value.plan.hosts]
+            gone, besides = [voter for voter in others if _runs_a_stage(value, voter.peer.node)], value.plan.hosts
         if not gone:
             return
-        other = successor_of(gone[0], value.voters, candidates)
+        other = self._successor(gone[0], value, besides)
         if other is None:
             return
         seat = next((seat for peer, seat in self._seats.items() if peer.node == other.node), None)

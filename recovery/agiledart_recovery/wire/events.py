@@ -32,6 +32,13 @@ class RegainRun(Event, frozen=True, gc=False):
     below: Ballot
 
 
+class SeatRelief(Event, frozen=True, gc=False):
+    """A voter of a run that this node coordinates is about to leave."""
+
+    run: Run
+    host: Peer
+
+
 class MakeSeat(Event, frozen=True, gc=False):
     """This node asks itself for a seat of a run that it will found."""
 

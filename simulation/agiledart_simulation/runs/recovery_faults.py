@@ -8,7 +8,7 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.lives.changing import Step, next_term
 from agiledart_recovery.lives.coordinator import Coordinator
-from agiledart_recovery.wire.events import ChangeRequested
+from agiledart_recovery.wire.events import ChangeRequested, SeatRelief
 from agiledart_recovery.wire.names import Party, Run
 from agiledart_recovery.wire.value import Assignment, Change, Plan, Role, State, Value
 from agiledart_simulation.pipeline.tables import GROUPS, body_of, drawn_table, tables_of
@@ -47,6 +47,7 @@ class RecoveryFaults:
             "rebalance": self._rebalance,
             "drain": self._drain,
             "both": self._both,
+            "resign": self._resign,
             "forsake": Forsaking(run, RUN).forsake,
         }
 
@@ -135,6 +136,23 @@ class RecoveryFaults:
         self._run.crash(voter, is_power=False)
         self._run.stays_down[voter] = self._run.world.now + 12 * SECOND
         return True
+
+    def _resign(self) -> bool:
+        """A voter, who may be the coordinator, gives its seat away, and is asked to for a while."""
+        run, value = self._run, self._run.ledger.newest
+        if value is None or value.state is not State.RUNNING:
+            return False
+        voter = self._random.choice(value.voters)
+        for _ in range(12):
+            for host in run.hosts:
+                if run.leads(host):
+                    run.world.inject(host.me.node, SeatRelief(RUN, voter.peer))
+            run.wait(500 * MILLISECOND)
+            newest = run.ledger.newest
+            if newest is not None and all(voter.chair != one.chair for one in (*newest.voters, *newest.outgoing)):
+                run.reached("seat given")
+                return True
+        return False
 
     def _silence(self) -> bool:
         """A live source falls silent for a while; barriers go on."""

@@ -425,6 +425,7 @@ REACHED = (
     "degraded",
     "overtaken",
     "forsaken",
+    "seat given",
     "hasty: refused",
 )
 """What a large campaign must have reached beside its kinds."""

@@ -43,7 +43,7 @@ KINDS: Final = (
 )
 """Things that may happen to a ring in the hostile phase; `hostile` says what each is."""
 
-_LATER: Final = ("watch", "forsake")
+_LATER: Final = ("watch", "forsake", "resign")
 """Kinds that are drawn apart from the others, since they came later: so a seed goes on to mean the same run but for them."""
 
 _OF_APPLICATIONS: Final = ("submit", "stop", "kill", "silent", "restart", "leave", "pause", "weather")
@@ -62,6 +62,7 @@ OF_RECOVERY: Final = (
     "wipe",
     "blackout",
     "forsake",
+    "resign",
 )
 OF_SCALING: Final = (
     "grow", "shrink", "rebalance", "handover", "drain", "both", "strike", "silence", "kill", "restart", "pause", "rival",

@@ -80,6 +80,7 @@ class World:
         self.table: dict[Any, Any] = {KEY: hosted()}
         self.answer: Callable[[], Relieved | None] = lambda: Relieved(0, is_begun=True)
         self.asked = 0
+        self.heard: Callable[[AskRelief], object] = lambda asked: None
         self.told: list[DrainIs] = []
         self.ended = False
         self.timers: dict[object, int] = {}
@@ -130,6 +131,7 @@ class World:
                     self.timers.pop(effect.name, None)
                 elif isinstance(effect, Send) and isinstance(effect.message, AskRelief):
                     self.asked += 1
+                    self.heard(effect.message)
                     answer = self.answer()
                     if answer is not None:
                         message = msgspec.structs.replace(answer, request=effect.message.request)
@@ -258,6 +260,42 @@ def test_a_node_without_which_a_run_has_no_majority_does_not_leave(world: World)
     world.go(1)
     assert "would lose the majority" in world.order().refusal
     assert world.look().state == "drained"
+
+
+def test_its_votes_are_given_to_others_before_it_leaves(world: World) -> None:
+    voters = tuple(Voter(peer, 7) for peer in (ME, *plans.PI[:2]))
+    three = msgspec.structs.replace(plans.value(), voters=voters)
+    led = world.led[Run("taxi", 1)] = SimpleNamespace(is_over=False, known=three)
+    asked: list[AskRelief] = []
+    world.heard = asked.append
+    world.order()
+    world.leave()
+    world.answer = lambda: Relieved(0, is_safe=not asked[-1].seat, is_begun=asked[-1].seat)
+    world.go(5)
+    assert asked[-1].seat
+    assert world.look().state == "emptying", "somebody is still to take its seat"
+    assert not world.ended
+    led.known = msgspec.structs.replace(three, voters=voters[1:], outgoing=())
+    world.go(5)
+    assert world.ended
+
+
+def test_where_nobody_can_take_its_vote_it_says_so_and_leaves(world: World) -> None:
+    voters = tuple(Voter(peer, 7) for peer in (ME, *plans.PI[:2]))
+    three = msgspec.structs.replace(plans.value(), voters=voters)
+    world.led[Run("taxi", 1)] = SimpleNamespace(is_over=False, known=three)
+    asked: list[AskRelief] = []
+    world.heard = asked.append
+    world.order()
+    world.leave()
+    world.answer = lambda: (
+        Relieved(0, refusal="no other node can take its seat in the register")
+        if asked[-1].seat
+        else Relieved(0, is_safe=True)
+    )
+    world.go(8)
+    assert "taxi: no other node can take its seat in the register" in world.look().lines
+    assert world.ended
 
 
 def relieved(value: Value, host: Peer, answer: object) -> tuple[Relieved, list[str]]:

@@ -175,6 +175,17 @@ def test_who_knows_nothing_of_a_run_holds_nobody_up() -> None:
     assert bench.told(SCHEDULER) == [Acknowledged(1)]
 
 
+def test_another_host_notes_the_end_in_place_of_one_that_is_gone() -> None:
+    bench, noted = Sinks(), list[str]()
+    bench.node._hosting.adopt(msgspec.structs.replace(bench.part, coordinator=OTHER))
+    bench.node.recovering.closed = lambda hosted, state, reason: noted.append(state)
+    assert bench.is_noted(1), "that is for another host to note"
+    assert not noted
+    bench.hear(SCHEDULER, RunClosed(2, "app", 1, "finished", instead=True))
+    assert noted == ["finished"]
+    assert Acknowledged(2) not in bench.told(SCHEDULER), "when it has noted it"
+
+
 # ---- drained, and brought back meanwhile
 
 
