@@ -658,9 +658,16 @@ class Agent:
                 self.links.look()
 
     async def _renew_leaf(self) -> None:
-        """Show a fresh TLS leaf before the old one ends; links that exist are not touched."""
+        """Show a fresh TLS leaf before the old one ends, and have executors do so; links that exist are not touched."""
         while True:
             await asyncio.sleep(LEAF_CHECK_SECONDS)
+            try:
+                self._executors.renew(self._identity.wall_seconds() + LEAF_MARGIN_SECONDS)
+            except (
+                OperationFailed,
+                Refused,
+            ) as error:  # the clock is behind, or the own membership has ended: tried again
+                self._log.warning("executors.not_renewed", f"what executors show could not be renewed: {error}")
             if self._credentials.expires - time.time() < LEAF_MARGIN_SECONDS:
                 self._credentials = self._identity.credentials()
                 for context in (self._client_tls, self._server_tls):

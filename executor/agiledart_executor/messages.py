@@ -271,9 +271,12 @@ class LedBy(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Renewed(Message, frozen=True, gc=False, tag=124):
-    """The executor's grants from now on: its agent's membership was renewed."""
+    """What the executor shows from now on, of the same key: something was about to end, or its agent's membership was renewed.
+    Links that are open go on until what was shown there ends; then they are opened again.
+    """
 
     chain: tuple[bytes, ...]
+    credentials: Credentials
 
 
 class Way(Message, frozen=True, gc=False, tag=109):

@@ -79,7 +79,7 @@ from agiledart_kernel.frames import DATA_PROTOCOL, DataHeader, FrameKind, FrameR
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport import framed
-from agiledart_transport.contexts import server_context
+from agiledart_transport.contexts import load_credentials, server_context
 from agiledart_transport.event_loop import run_on_uvloop
 from agiledart_transport.framed import LinkHandler
 from agiledart_transport.listener import Listener, Room, serve
@@ -121,6 +121,7 @@ class Worker:
         self._ways = Ways(
             configuration, self._hello, self._judge, self._host, self.tell, self._acknowledged, self._no_way
         )
+        self._server_tls = server_context(configuration.credentials)
         self._listener: Listener | None = None
         self._accepted_links: dict[bytes, list[framed.Link]] = {}
         self._code: Launchable | None = None
@@ -172,9 +173,14 @@ class Worker:
                 if self._tapping is not None:
                     self._tapping.open(message.step, time.monotonic())
             case Renewed():
-                self._hello = msgspec.structs.replace(self._hello, chain=message.chain)
+                self._renewed(message)
             case Configure():
                 raise RemoteProtocolError("form", "configured twice")
+
+    def _renewed(self, message: Renewed) -> None:
+        self._hello = msgspec.structs.replace(self._hello, chain=message.chain)
+        load_credentials(self._server_tls, message.credentials)
+        self._ways.renewed(self._hello, message.credentials)
 
     def _take_of_epochs(
         self, message: BeginEpoch | CommitEpoch | SyncLogs | OpenTerm | DropTerm | Handed | BuildAhead
@@ -532,7 +538,7 @@ class Worker:
         return await serve(
             self._configuration.host,
             0,
-            context=server_context(self._configuration.credentials),
+            context=self._server_tls,
             hello=lambda _: self._hello,
             judge=self._judge,
             services=("data",),

@@ -4,6 +4,7 @@ they are. The agent itself never runs user code.
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -21,7 +22,7 @@ from agiledart_agent.executors.log_titles import LogTitles
 from agiledart_agent.executors.quotas import Quotas
 from agiledart_agent.executors.secret_store import SecretStore
 from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
-from agiledart_agent.identity.identity import Identity, grant_executor, make_executor_pass
+from agiledart_agent.identity.identity import ExecutorPass, Identity, make_executor_pass
 from agiledart_agent.logs import AgentLog, PrintedLines
 from agiledart_agent.metrics.metrics import AgentMetrics
 from agiledart_agent.settings import AgentSettings
@@ -131,7 +132,7 @@ class ExecutorDesk:
         self._broken: dict[str, tuple[int, str]] = {}  # what was told last of each application that failed here
         self._taps = Taps()
         self._grants: dict[str, Grant] = {}
-        self._keys: dict[str, bytes] = {}  # node id → public key of executors
+        self._passes: dict[str, ExecutorPass] = {}  # node id → what an executor shows
         self._tasks: set[asyncio.Task[None]] = set()
         self._starts: dict[int, tuple[str, int]] = {}  # run by request, until it is stopped
         self._pool: ExecutorPool | None = None
@@ -422,9 +423,9 @@ class ExecutorDesk:
             self._printed.add(application, "its latencies are not kept: their log belongs to who had this name before")
         papers = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS)
         self._grants[application] = papers.grant
-        self._keys[papers.node_id.hex] = papers.public_key
-        while len(self._keys) > MAX_KEYS:
-            del self._keys[next(iter(self._keys))]
+        self._passes[papers.node_id.hex] = papers
+        while len(self._passes) > MAX_KEYS:
+            del self._passes[next(iter(self._passes))]
         return Configure(
             application=application,
             version=version,
@@ -460,13 +461,19 @@ class ExecutorDesk:
         else:
             self._feed(Completed(effect.request, None))
 
-    def renew(self) -> None:
-        """The agent's membership was renewed: with it ends every executor's grant, so each gets a new one for the same key."""
+    def renew(self, ending_by: float = math.inf) -> None:
+        """Each executor gets a grant and a certificate anew, for the same key: the agent's membership was renewed, with which its
+        grant ends, or one of them has ended by then.
+        """
         for process in self.processes:
-            key = self._keys.get(process.address.partition("/")[2])
-            if key is not None:
-                chain = grant_executor(self._identity, key, process.application, EXECUTOR_GRANT_HOURS)
-                process.send(Renewed(chain))
+            node = process.address.partition("/")[2]
+            papers = self._passes.get(node)
+            if papers is None or papers.ends > ending_by:
+                continue
+            application = process.application
+            papers = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS, papers.key)
+            self._passes[node], self._grants[application] = papers, papers.grant
+            process.send(Renewed(papers.chain, papers.credentials))
 
     def _bounds(self) -> Bounds:
         return Bounds(

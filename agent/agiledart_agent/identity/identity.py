@@ -85,12 +85,22 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorPass:
-    """What an executor needs to open links; its ephemeral key has done its work and is gone."""
+    """What an executor needs to open links. Its key stays with its agent, in memory, so that what it shows can be renewed."""
 
     credentials: Credentials
     chain: tuple[bytes, ...]
-    public_key: bytes
+    key: ed25519.Ed25519PrivateKey
     grant: Grant
+
+    @property
+    def public_key(self) -> bytes:
+        """Of its key."""
+        return self.grant.key
+
+    @property
+    def ends(self) -> int:
+        """Seconds since 1970 at which something of it has ended."""
+        return min(self.grant.not_after, self.credentials.expires)
 
     @property
     def node_id(self) -> NodeId:
@@ -401,13 +411,15 @@ def grant_executor(identity: Identity, executor_public_key: bytes, app: str, hou
     )  # fmt: skip
 
 
-def make_executor_pass(identity: Identity, app: str, hours: float = 24.0) -> ExecutorPass:
-    """All that a new executor needs: TLS leaf and chain of a fresh key, which nobody keeps."""
-    key = ed25519.Ed25519PrivateKey.generate()
+def make_executor_pass(
+    identity: Identity, app: str, hours: float = 24.0, key: ed25519.Ed25519PrivateKey | None = None
+) -> ExecutorPass:
+    """All that an executor needs: TLS leaf and chain of its key, or, for a new one, of a fresh key."""
+    key = key or ed25519.Ed25519PrivateKey.generate()
     chain = grant_executor(identity, public_bytes(key), app, hours)
     now = int(identity.wall_seconds())
     grant = verify_chain(identity.network, chain, public_bytes(key), now, check_signature)
-    return ExecutorPass(make_credentials(key, identity.network, now), chain, public_bytes(key), grant)
+    return ExecutorPass(make_credentials(key, identity.network, now), chain, key, grant)
 
 
 # -----------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from agiledart_kernel.limits import HELLO_TIMEOUT_SECONDS
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
 from agiledart_transport.circuits import Via
-from agiledart_transport.contexts import client_context
+from agiledart_transport.contexts import Credentials, client_context, load_credentials
 from agiledart_transport.detour import direct_or_around
 from agiledart_transport.framed import Link
 from agiledart_transport.links import connect
@@ -61,9 +61,14 @@ class Ways:
         self._configuration, self._hello, self._judge, self._host = configuration, hello, judge, host
         self._on_frame, self._no_way = on_frame, no_way
         self._asking = AskingWays(tell)
-        self._tls = client_context(configuration.credentials)
+        self._tls = client_context(configuration.credentials)  # `renewed` loads others
         self._opening: dict[tuple[str, Paths], asyncio.Task[DataWay]] = {}
         self._ways: dict[tuple[str, Paths], DataWay] = {}
+
+    def renewed(self, hello: Hello, credentials: Credentials) -> None:
+        """What this executor shows on links to come."""
+        self._hello = hello
+        load_credentials(self._tls, credentials)
 
     def answered(self, way: Way) -> None:
         """The agent's word."""

@@ -1,0 +1,111 @@
+"""What an executor shows is renewed while it runs: before its grant or its certificate ends, for the same key."""
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from agiledart_agent.executors.executor_desk import EXECUTOR_GRANT_HOURS, ExecutorDesk
+from agiledart_agent.identity.identity import Identity, make_executor_pass
+from agiledart_executor.messages import Renewed
+from agiledart_executor.routes.opening_ways import Ways
+from agiledart_kernel.frames import Hello
+from agiledart_kernel.grants import verify_chain
+from agiledart_transport.certificates import LEAF_DAYS, check_signature, verify_peer_certificate
+from tests.unit.agent.test_identity import founder
+
+DAY = 86_400
+
+
+class Process:
+    """An executor that keeps what it is told."""
+
+    application = "taxi"
+
+    def __init__(self, node: str) -> None:
+        self.address, self.told = f"127.0.0.1:1/{node}", list[Any]()
+
+    def send(self, message: object) -> None:
+        """Keep it."""
+        self.told.append(message)
+
+
+class Desk(ExecutorDesk):
+    """Of an agent with one executor, and one that it knows nothing of."""
+
+    def __init__(self, identity: Identity) -> None:
+        papers = make_executor_pass(identity, "taxi", EXECUTOR_GRANT_HOURS)
+        self.papers = papers
+        self._identity, self._passes, self._grants = identity, {papers.node_id.hex: papers}, {"taxi": papers.grant}
+        self.one, self.stranger = Process(papers.node_id.hex), Process("00")
+
+    @property
+    def processes(self) -> Any:
+        """Those two."""
+        return self.one, self.stranger
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    identity = founder(tmp_path)
+    yield Desk(identity)
+    identity.close()
+
+
+def later(desk: Desk, days: float) -> float:
+    """Time passes; what the clock shows then."""
+    now = desk._identity.wall_seconds() + days * DAY
+    desk._identity.wall_seconds = lambda: now
+    return now
+
+
+def test_nothing_is_renewed_while_it_holds(desk: Desk) -> None:
+    desk.renew(later(desk, 20) + 3 * DAY)
+    assert not desk.one.told
+
+
+def test_grant_and_certificate_are_renewed_before_they_end_for_the_same_key(desk: Desk) -> None:
+    for days in (LEAF_DAYS - 2, LEAF_DAYS - 2):  # twice: it goes on like that
+        now = later(desk, days)
+        desk.one.told.clear()
+        desk.renew(now + 3 * DAY)
+        (said,) = desk.one.told
+        assert isinstance(said, Renewed)
+        grant = verify_chain(desk._identity.network, said.chain, desk.papers.public_key, int(now), check_signature)
+        assert grant.not_after > now + 20 * DAY
+        assert desk._grants["taxi"] == grant, "others are judged by it"
+        leaf = x509.load_pem_x509_certificate(said.credentials.pem)
+        assert leaf.not_valid_after_utc.timestamp() > now + 20 * DAY
+        assert verify_peer_certificate(leaf.public_bytes(serialization.Encoding.DER)) == desk.papers.public_key
+    assert not desk.stranger.told
+
+
+def test_all_are_renewed_with_the_membership_of_their_agent(desk: Desk) -> None:
+    desk.renew()
+    assert len(desk.one.told) == 1
+
+
+def test_an_executor_shows_what_it_was_given_on_new_links(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[Any] = []
+    nothing = cast(Any, None)
+    configuration = cast(Any, SimpleNamespace(credentials=desk.papers.credentials, application="taxi"))
+    hello = Hello(service="data", chain=desk.papers.chain, name="pi3")
+    ways = Ways(configuration, hello, nothing, nothing, nothing, nothing, nothing)
+    desk.renew(later(desk, 29) + 3 * DAY)
+    (said,) = desk.one.told
+    load = ssl.SSLContext.load_cert_chain
+
+    def noting(context: ssl.SSLContext, path: str) -> None:
+        loaded.append(context)
+        load(context, path)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", noting)
+    after = Hello(service="data", chain=said.chain, name="pi3")
+    ways.renewed(after, said.credentials)
+    assert loaded == [ways._tls]
+    assert ways._hello == after
