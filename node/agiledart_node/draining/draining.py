@@ -287,6 +287,9 @@ class Draining:
         await self._give_seats(number)
         if self._number != number:
             return
+        if self._stays:  # it was told so meanwhile
+            self.state = EMPTIED
+            return
         self.state = LEAVING
         self._say("it is empty, and leaves the ring")
         await self._desk.talks.pause(_LAST_WORDS)
