@@ -8,7 +8,10 @@ from typing import Any
 import msgspec
 
 from agiledart_cli.errors import AnsweredNoError, NoAgentError
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_node.wire.commands import Status
+from agiledart_recovery.wire.effects import VoterFile
 from agiledart_sink_log.layout import log_directory
 from agiledart_sink_log.reader import LogReader
 from tests.e2e.mesh import AgentProcess, Mesh, cli, executors_of, wait_for
@@ -55,6 +58,8 @@ def heap(readings: Source[Reading], report: Sink[Pane], copy: Sink[Pane], name: 
     sums.sink("copy", copy)
     return topology
 """
+
+_VOTER: Codec[VoterFile] = Codec(VoterFile, limit=MAX_RECORD_BYTES)
 
 FINAL = ("finished", "failed", "stopped")
 
@@ -139,6 +144,14 @@ def check(job: Job, expected: str) -> None:
 def host_of(job: Job, stage: str) -> AgentProcess:
     (name,) = job.status()["placement"][stage]
     return job.ring.agent(name)
+
+
+def voters_of(ring: Mesh) -> list[str]:
+    """Agents that vote in the one register that there is, as the newest of its files has it."""
+    files = [path.read_bytes() for agent in ring.agents for path in agent.state_dir.glob("runs/*/voter")]
+    found = [_VOTER.decode(raw) for raw in files]
+    newest = max(found, key=lambda one: one.accepted)
+    return [voter.peer.name for voter in newest.value.voters] if newest.value is not None else []
 
 
 def pull_the_plug(agent: AgentProcess) -> None:

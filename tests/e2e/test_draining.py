@@ -9,7 +9,7 @@ import pytest
 
 from agiledart_node.wire.commands import Nodes
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for
-from tests.e2e.plug import Job, as_csv, undisturbed
+from tests.e2e.plug import Job, as_csv, undisturbed, voters_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
 
@@ -93,14 +93,12 @@ def test_a_voter_gives_its_seat_away_before_it_leaves(tmp_path: Path) -> None:
             job = Job(made, tmp_path, "seats")
             job.until_committed()
 
-            def voters() -> list[str]:
-                return [agent.name for agent in made.agents if any(agent.state_dir.glob("runs/*/voter"))]
-
-            before = voters()
+            before = voters_of(made)
             leaving = next(name for name in before if name not in ("a1", "a3"))
             code, text = told(made, "drain", leaving)
             assert (code, "seats: another node votes in its register" in text) == (0, True), text
-            assert len([name for name in voters() if name != leaving]) == len(before)
+            after = voters_of(made)
+            assert (leaving in after, len(after)) == (False, len(before))
             over = job.until_over()
             assert (over["state"], over["reason"]) == ("finished", "")
             assert job.out.read_text() == expected

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for
-from tests.e2e.plug import Job, as_csv, pull_the_plug, undisturbed
+from tests.e2e.plug import Job, as_csv, pull_the_plug, undisturbed, voters_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
 
@@ -23,16 +23,11 @@ def ring() -> Iterator[Mesh]:
             yield made
 
 
-def voters_of(job: Job) -> list[str]:
-    """Agents that have a seat in its register, by the files on their disks."""
-    return [agent.name for agent in job.ring.agents if any(agent.state_dir.glob("runs/*/voter"))]
-
-
 def test_two_of_three_voters_are_killed_for_ever(ring: Mesh, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, READINGS)
     job = Job(ring, tmp_path, "lost")
     job.until_committed()
-    voters = voters_of(job)
+    voters = voters_of(ring)
     assert len(voters) == 3
     lost = [name for name in voters if name not in ("a1", "a3")][:2]
     assert len(lost) == 2, f"the ends vote: {voters}"
