@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from agiledart_cli.errors import AnsweredNoError, NoAgentError
+from agiledart_executor.checked import _MAGIC, _SUM_BYTES
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_node.wire.commands import Status
@@ -149,7 +150,7 @@ def host_of(job: Job, stage: str) -> AgentProcess:
 def voters_of(ring: Mesh) -> list[str]:
     """Agents that vote in the one register that there is, as the newest of its files has it."""
     files = [path.read_bytes() for agent in ring.agents for path in agent.state_dir.glob("runs/*/voter")]
-    found = [_VOTER.decode(raw) for raw in files]
+    found = [_VOTER.decode(raw.removeprefix(raw[: len(_MAGIC) + _SUM_BYTES])) for raw in files]
     newest = max(found, key=lambda one: one.accepted)
     return [voter.peer.name for voter in newest.value.voters] if newest.value is not None else []
 
