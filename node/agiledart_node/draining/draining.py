@@ -193,12 +193,18 @@ class Draining:
         """Others vote in place of this node before it goes; where nobody can, the voters that stay are a majority without it."""
         me, until = self._desk.me.node, self._desk.now + SEATS
         told: dict[Run, str] = {}
+        asked: dict[Run, None] = {}
         while self._number == number and self._desk.now < until:
             mine = [value for value in self._led() if value.state is State.RUNNING and _votes(me, value)]
-            open_ = [value for value in mine if value.run not in told]
+            open_ = {value.run: value for value in mine if value.run not in told}
+            for run in asked:
+                if run not in open_ and run not in told:  # this node coordinated it, and has let go
+                    told[run] = f"{run.app}: another node votes in its register"
+                    self._say(told[run])
             if not open_:
                 return
-            for value in open_:
+            asked |= dict.fromkeys(open_)
+            for value in open_.values():
                 answer = await self._ask(value, seat=True)
                 if answer is not None and answer.is_safe:
                     told[value.run] = f"{value.run.app}: another node votes in its register"
