@@ -97,6 +97,11 @@ class Forsaking:
         assert newest is not None
         up = [host.me.node for host in run.hosts if run.world.now >= run.world.nodes[host.me.node].paused_until]
         cut = [node for node in up if any(run.world.network.is_cut(node, other) for other in run.ids)]
-        there = [voter for voter in newest.voters if voter.peer.node in up and voter.peer.node not in cut]
+        seats = {
+            host.me.node: seat.seat for host in run.hosts if (seat := host.machine.seats.get(self._about)) is not None
+        }
+        # One that lost its disk is up, and is that voter no more.
+        mine = [voter for voter in newest.voters if seats.get(voter.peer.node) == voter.seat]
+        there = [voter for voter in mine if voter.peer.node in up and voter.peer.node not in cut]
         if 2 * len(there) > len(newest.voters):
             run.ledger.complain(f"R1: {len(there)} of {len(newest.voters)} voters answer, and it goes on without them")
