@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from agiledart_dataflow.plan.deployment import DeploymentPart, SavedAt
-from agiledart_dataflow.plan.stage_plan import StagePlan, member
+from agiledart_dataflow.plan.stage_plan import Stage, StagePlan, member
 from agiledart_dataflow.runtime.handover import ChangeFailed, Left, Successor
 from agiledart_dataflow.runtime.program import Program
 from agiledart_executor.epochs import Epochs
@@ -21,20 +21,35 @@ from agiledart_executor.host import InstanceHost
 from agiledart_executor.messages import BuildAhead, Handed
 from agiledart_executor.running_instance import InputEnd, Running
 from agiledart_executor.taking_over.building_ahead import BuildingAhead
-from agiledart_executor.taking_over.left_behind import successor_of
+from agiledart_executor.taking_over.left_behind import stage_before
 from agiledart_kernel.errors import AgileDartError
 from agiledart_kernel.node_id import NodeId
 
 
 @dataclass(eq=False)
 class _Term:
-    """A plan that may come: whoever waits for it, and what was opened for it beside them."""
+    """A plan that may come: whoever waits for it, and what was opened for it beside them.
+
+    Attributes:
+        before: stages that change, in the term before, as far as one of their instances has handed over.
+    """
 
     program: Program
     waiting: dict[tuple[int, int], tuple[Running, Successor | None]] = field(default_factory=dict)
     inputs: list[tuple[Running, tuple[int, int]]] = field(default_factory=list)
     outputs: list[tuple[Running, tuple[int, int]]] = field(default_factory=list)
     ahead: dict[tuple[int, int], BuildingAhead] = field(default_factory=dict)
+    before: dict[int, Stage] = field(default_factory=dict)
+
+    def successor(self, key: tuple[int, int]) -> Successor | None:
+        """What one that waits waits for; None: nobody has said yet what its stage was."""
+        running, successor = self.waiting[key]
+        if successor is None and key[0] in self.before:
+            assert running.instance is not None  # sources never change
+            after = self.program.plan.stages[key[0]]
+            successor = Successor(self.before[key[0]], after, running.instance.index, running.instance.take_over)
+            self.waiting[key] = running, successor
+        return successor
 
     def building(self, key: tuple[int, int], epochs: Epochs) -> BuildingAhead:
         """What one that waits has built."""
@@ -147,41 +162,38 @@ class NextTerms:
         instance = running.instance
         assert instance is not None  # sources never change
         assert instance.left is not None  # it is told of then
-        before = instance.plan.stages[running.stage]
         for term in self._terms.values():
-            for key, (waiting, successor) in list(term.waiting.items()):
-                if key[0] == running.stage:
-                    after = term.program.plan.stages[running.stage]
-                    assert waiting.instance is not None
-                    if successor is None:
-                        successor = Successor(before, after, waiting.instance.index, waiting.instance.take_over)
-                        term.waiting[key] = waiting, successor
-                    self._hand(term, key, successor, instance.left, running.barrier)
+            if keys := [key for key in term.waiting if key[0] == running.stage]:
+                term.before.setdefault(running.stage, instance.plan.stages[running.stage])
+                for key in keys:
+                    self._hand(term, key, instance.left, running.barrier)
 
     async def handed(self, message: Handed, epochs: Epochs) -> None:
         """What an instance elsewhere left has come to this disk."""
         term = self._terms.get(message.after)
         if term is None:
             return
-        for key, (running, successor) in list(term.waiting.items()):
-            if key[0] != message.origin.stage:
+        stage, which = message.origin.stage, message.origin.index
+        saved = SavedAt(stage, which, message.digest, message.before)
+        for key in [key for key in term.waiting if key[0] == stage]:
+            if not self._waits(term, message.after, key) or not _misses(term, key, which):
                 continue
-            if successor is not None and not successor.misses(message.origin.index):
-                continue
-            saved = SavedAt(key[0], message.origin.index, message.digest, message.before)
+            running, _ = term.waiting[key]
             try:
                 header, left = await term.building(key, epochs).handed(saved)
             except AgileDartError as error:
-                self._fails(running, str(error))
+                if self._waits(term, message.after, key):
+                    self._fails(running, str(error))
                 continue
-            if key not in term.waiting or term is not self._terms.get(message.after):
-                continue  # it has begun meanwhile, or never will
-            running, successor = term.waiting[key]
+            if not self._waits(term, message.after, key):
+                continue
             assert running.instance is not None  # as above
-            if successor is None:
-                successor = successor_of(running.instance, header)
-                term.waiting[key] = running, successor
-            self._hand(term, key, successor, left, message.epoch)
+            term.before.setdefault(stage, stage_before(running.instance, header))
+            self._hand(term, key, left, message.epoch)
+
+    def _waits(self, term: _Term, name: bytes, key: tuple[int, int]) -> bool:
+        """Does one still wait? While something is read it may have begun, with what was handed over beside it, or been let go."""
+        return key in term.waiting and term is self._terms.get(name)
 
     async def build_ahead(self, message: BuildAhead, epochs: Epochs) -> None:
         """Have those that wait for a plan build what others have saved of what they will take over.
@@ -208,8 +220,9 @@ class NextTerms:
             for running in self._host.running.values()
         )
 
-    def _hand(self, term: _Term, key: tuple[int, int], successor: Successor, left: Left, epoch: int) -> None:
-        running, _ = term.waiting[key]
+    def _hand(self, term: _Term, key: tuple[int, int], left: Left, epoch: int) -> None:
+        running, successor = term.waiting[key][0], term.successor(key)
+        assert successor is not None, "who hands over says what the stage was"
         try:
             begins = successor.hand(left)
         except (ChangeFailed, AgileDartError) as error:
@@ -233,6 +246,12 @@ def nodes_of(plan: StagePlan, part: DeploymentPart) -> dict[tuple[int, int], Nod
     return {
         (stage, member(plan.stages[stage].term, index)): peer.node for (stage, index), peer in part.places().items()
     }
+
+
+def _misses(term: _Term, key: tuple[int, int], which: int) -> bool:
+    """May one that waits need what an instance of the term before left?"""
+    successor = term.successor(key)
+    return successor is None or successor.misses(which)
 
 
 def _waiting() -> InputEnd:

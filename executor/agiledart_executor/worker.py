@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -247,7 +248,16 @@ class Worker:
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """One that died of a mistake of ours is told as a failure of all that is here: else somebody would wait for it for ever."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _show(["".join(traceback.format_exception(error))])
+            for running in tuple(self._host.running.values()):
+                self._host.fail_change(running, f"{running.name}: its executor cannot go on: {error!r}")
 
     async def report_for_ever(self) -> None:
         """Send figures twice a second: an agent that hears nothing knows that user code does not return.

@@ -15,9 +15,10 @@ from agiledart_dataflow.plan.deployment import SavedAt
 from agiledart_dataflow.plan.stage_plan import StagePlan, index_of
 from agiledart_dataflow.runtime import increments
 from agiledart_dataflow.state.shares import Share
-from agiledart_executor.messages import BuildAhead, Prepared
+from agiledart_executor.messages import BuildAhead, Handed, InstanceName, Prepared
 from agiledart_executor.running_instance import Running
 from agiledart_executor.taking_over import building_ahead
+from agiledart_kernel.errors import OperationFailed
 from tests.unit.executor.test_next_terms import Mesh, Row, begin
 
 ROWS, KEYS = 20_000, 1_009
@@ -295,6 +296,74 @@ def test_others_work_between_two_slices(tmp_path: Path) -> None:
             await asyncio.sleep(0)
         assert turns > 50, "128 groups, each by itself"
         assert [index_of(one) for one in mesh.after.members(1)] == [0]
+        for site in mesh.sites:
+            site.epochs.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("how", ["it was read", "it could not be read"])
+def test_who_begins_or_is_let_go_while_another_ones_share_is_read_is_left_alone(tmp_path: Path, how: str) -> None:
+    async def play() -> None:
+        mesh = Ahead(tmp_path)
+        for site in mesh.sites:
+            site.host.start_reading()
+        await mesh.more(1_500)
+        await mesh.commit()
+        name = mesh.wait(3, [1, 1, 1])
+        terms, epochs = mesh.sites[1].terms, mesh.sites[1].epochs
+        term = terms._terms[name]
+        first, second, third = term.waiting
+        done = term.building(first, epochs).handed
+
+        async def slow(saved: SavedAt) -> Any:
+            found = await done(saved)
+            del term.waiting[second]  # as `_left` does, of one beside it
+            if how == "it was read":
+                return found
+            del term.waiting[first]
+            raise OperationFailed("its file went with the change")
+
+        term.building(first, epochs).handed = slow  # type: ignore[method-assign]
+        element = mesh.committed[0]
+        await terms.handed(Handed(2, InstanceName(1, 0), name, element.digest), epochs)
+        assert not mesh.sites[1].broken
+        assert third not in term.waiting, "it has begun with what was handed over"
+        for site in mesh.sites:
+            site.epochs.close()
+
+    asyncio.run(play())
+
+
+def test_what_nobody_here_takes_of_an_old_instance_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of those that wait: it tells what the stage was, and so what each of them takes."""
+
+    async def play() -> None:
+        mesh = Ahead(tmp_path)
+        for site in mesh.sites:
+            site.host.start_reading()
+        await mesh.more(1_500)
+        await mesh.commit()
+        await mesh.change(mesh.wait(3, [0, 0, 0]))
+        name = mesh.wait(3, [1, 1, 1])
+        terms = mesh.sites[1].terms
+        await mesh.more(500)
+        await mesh.commit()
+        read: list[int] = []
+        done = building_ahead.BuildingAhead.handed
+
+        async def noted(self: building_ahead.BuildingAhead, saved: SavedAt) -> Any:
+            read.append(saved.index)
+            return await done(self, saved)
+
+        monkeypatch.setattr(building_ahead.BuildingAhead, "handed", noted)
+        for index, element in sorted(mesh.committed.items()):
+            before = mesh.before[element.digest]
+            await terms.handed(Handed(9, InstanceName(1, index, 1), name, element.digest, before), mesh.sites[1].epochs)
+        assert read == [0, 1, 2], "what stays with its number goes to nobody else"
+        assert not terms._terms[name].waiting
         for site in mesh.sites:
             site.epochs.close()
 

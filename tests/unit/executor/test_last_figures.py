@@ -1,8 +1,11 @@
 """What a process tells when an instance breaks: its last figures, and in any case that it broke."""
 
+import asyncio
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from agiledart_executor.messages import InstanceBroke, InstanceName, Report
 from agiledart_executor.worker import Worker
@@ -33,3 +36,23 @@ def test_figures_that_cannot_be_told_do_not_keep_the_failure_back() -> None:
         Report(((sound.instance_name, {"rows": 7}),)),
         InstanceBroke(broken.instance_name, "its disk is gone", is_crash=False),
     ]
+
+
+def test_a_task_that_dies_is_told_as_a_failure_of_all_that_is_here(capsys: pytest.CaptureFixture[str]) -> None:
+    failed: list[tuple[Any, str]] = []
+    here = SimpleNamespace(name="counts.0")
+    host = SimpleNamespace(running={0: here}, fail_change=lambda running, text: failed.append((running, text)))
+    worker: Any = SimpleNamespace(_host=host, _tasks=set())
+    worker._ended = partial(Worker._ended, worker)
+
+    async def dies() -> None:
+        raise KeyError("it has begun")
+
+    async def play() -> None:
+        Worker._spawn(worker, dies())
+        await asyncio.wait(worker._tasks)
+        await asyncio.sleep(0)
+
+    asyncio.run(play())
+    assert failed == [(here, "counts.0: its executor cannot go on: KeyError('it has begun')")]
+    assert "KeyError" in capsys.readouterr().err
