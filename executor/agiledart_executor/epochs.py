@@ -276,7 +276,7 @@ class Epochs:
         def failed(error: OSError) -> None:
             why = (error.strerror or str(error)).lower()
             told = Unprepared(epoch, name, f"{self._folder} cannot be written: {why}")
-            self._soon(self._unprepared, told, partial(self.at_end, running) if has_ended else None)
+            self._soon(self._unprepared, told, partial(self._at_end_beside_rows, running) if has_ended else None)
 
         saving = self._savings[name] = Saving(
             element,
@@ -295,8 +295,18 @@ class Epochs:
         """Nothing more is encoded of what an instance was at a barrier."""
         del self._savings[name]
         running = self._ending.pop(name, None)
-        if running is not None and not running.broken:
+        if running is not None:
+            self._at_end_beside_rows(running)
+
+    def _at_end_beside_rows(self, running: Running) -> None:
+        """As `at_end`, outside of an instance's turn: a state that is no plain data is the end of it as in one."""
+
+        def step() -> bool:
             self.at_end(running)
+            return False
+
+        if not running.broken:
+            self.slice(running, step, 0)
 
     def _slice(self, running: Running, step: Callable[[], bool], until_ns: int) -> bool:
         try:

@@ -133,6 +133,7 @@ class InstanceHost:
         """Between two turns, let an instance take steps of what it has to do beside rows; False when nothing is left, or when
         it has raised, which is the end of it as in a turn.
         """
+        caller = self.current
         self.current, self.calls = running, self.calls + 1
         try:
             while step():
@@ -141,7 +142,7 @@ class InstanceHost:
         except BaseException as error:  # noqa: BLE001  as in `_run`
             self._went_wrong(running, error)
         finally:
-            self.current = None
+            self.current = caller
         return False
 
     def end_input(self) -> None:

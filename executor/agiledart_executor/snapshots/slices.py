@@ -66,16 +66,22 @@ class Slices:
 
     def _turn(self) -> None:
         self._timer = None
+        if not self._open:
+            return
         sliced, since_ns = self._open[0]
+        is_idle, more = self._seen == self.calls(), False
         now = time.monotonic_ns()
-        if not sliced.slice(now + SLICE_NS * min(LONGEST_SLICES, 1 + (now - since_ns) // LONG_NS)):
-            self._open.popleft()
-        if self._open:
-            seen, self._seen = self._seen, self.calls()
-            is_idle = seen == self._seen and not self._open[0][0].waits
-            self._timer = (
-                self._loop.call_soon(self._turn) if is_idle else self._loop.call_later(GAP_SECONDS, self._turn)
-            )
+        try:
+            more = sliced.slice(now + SLICE_NS * min(LONGEST_SLICES, 1 + (now - since_ns) // LONG_NS))
+        finally:
+            self._seen = self.calls()  # a slice is a call, too
+            if not more and self._open:
+                self._open.popleft()
+            if self._open and self._timer is None:  # what is over may have begun another
+                at_once = is_idle and not self._open[0][0].waits
+                self._timer = (
+                    self._loop.call_soon(self._turn) if at_once else self._loop.call_later(GAP_SECONDS, self._turn)
+                )
 
     def close(self) -> None:
         """Do nothing more."""

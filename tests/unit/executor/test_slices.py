@@ -16,7 +16,9 @@ from agiledart_dataflow.state.entries import Entry, EntryCodec
 from agiledart_dataflow.state.open_element import OpenElement, OpenState
 from agiledart_dataflow.state.store import MemoryStore
 from agiledart_executor.elements import ElementHeader, ElementWriter, run_folder
+from agiledart_executor.host import InstanceHost
 from agiledart_executor.messages import Prepared, Unprepared
+from agiledart_executor.running_instance import Running
 from agiledart_executor.snapshots import sliced_saving, slices
 from agiledart_executor.snapshots.slices import Slices
 from tests.unit.executor import test_epochs
@@ -170,11 +172,17 @@ class Odd(KeyedOperator[int, Row, list[int], Total]):
         context.emit(Total(key, 0))
 
 
-def odd() -> Topology:
+def odd(operator: Odd | None = None) -> Topology:
     topology = Topology("sums")
     rows = topology.source("rows", Connector("list", payload=[]), rows=Row, event_time=lambda row: row.at)
-    rows.key_by(lambda row: row.at, returns=int).stateful("sums", Odd()).sink("report", log("sums"))
+    rows.key_by(lambda row: row.at, returns=int).stateful("sums", operator or Odd()).sink("report", log("sums"))
     return topology
+
+
+async def until_broken(life: Life) -> None:
+    async with asyncio.timeout(60):
+        with pytest.raises(AssertionError):
+            await life.until(lambda: False)
 
 
 @pytest.mark.parametrize("touched", [False, True], ids=["in a slice", "when a row touches it"])
@@ -191,8 +199,7 @@ def test_a_state_that_is_no_plain_data_ends_the_run_and_is_named(
             with pytest.raises(Exception) as raised:
                 life.running[SUMS].instance.state.store.get(617)  # type: ignore[union-attr]
             life.host._went_wrong(life.running[SUMS], raised.value)
-        with pytest.raises(AssertionError):  # it waits until something is broken
-            await life.until(lambda: False)
+        await until_broken(life)
         assert not touched or life.running[SUMS].broken
         life.epochs.close()
         return life.broken
@@ -200,6 +207,37 @@ def test_a_state_that_is_no_plain_data_ends_the_run_and_is_named(
     (text,) = asyncio.run(play())
     assert "sums, state of key 617: TypeError" in text
     assert "object" in text
+
+
+class OddAtEnd(Odd):
+    """What it remembers of one key is no plain data from the last rows on."""
+
+    def initial(self, key: int) -> list[int]:
+        return [0]
+
+    def on_record(self, key: int, record: Row, state: list[int], context: Context[Total]) -> None:
+        if key == COUNT - 50:
+            state[0] = cast(Any, object())
+        super().on_record(key, record, state, context)
+
+
+def test_a_state_that_is_no_plain_data_at_the_end_is_named_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it was at the last barrier is still open when its end comes; that is encoded at once when this is done."""
+    monkeypatch.setattr(test_epochs, "build", lambda: odd(OddAtEnd()))
+
+    async def play() -> list[str]:
+        life = await lived(tmp_path, 1, None, COUNT - 100)
+        life.epochs.on_failure, life.epochs.slice = life.host.fail, life.host.slice
+        await opened(life, 1)
+        monkeypatch.setattr(sliced_saving, "AT_ONCE_NS", 10**12)
+        life.allow(COUNT)
+        await until_broken(life)
+        assert life.running[SUMS].broken
+        life.epochs.close()
+        return life.broken
+
+    (text,) = asyncio.run(play())
+    assert f"sums, state of key {COUNT - 50}: TypeError" in text
 
 
 class Counted:
@@ -213,6 +251,27 @@ class Counted:
         self.lengths.append(until_ns - time.monotonic_ns())
         self.left -= 1
         return self.left > 0
+
+
+class Followed(Counted):
+    """Something behind which another begins at once, as the end of an instance behind its last barrier."""
+
+    def __init__(self, turns: Slices) -> None:
+        super().__init__(2)
+        self._turns = turns
+
+    def slice(self, until_ns: int) -> bool:
+        more = super().slice(until_ns)
+        if not more:
+            self._turns.begin(Counted(2))
+        return more
+
+
+class Broken(Counted):
+    """Something that raises, which it must not."""
+
+    def slice(self, until_ns: int) -> bool:
+        raise KeyError(until_ns)
 
 
 class Loop:
@@ -304,3 +363,53 @@ def test_slices_are_longer_for_what_takes_long(monkeypatch: pytest.MonkeyPatch) 
         loop.asked.pop()[1]()
     monkeypatch.undo()
     assert [round(one / 10**12) for one in counted.lengths] == [1, 2, 3, 3, 3, 3, 3, 3, 3]
+
+
+def test_what_begins_within_the_last_slice_of_another_has_one_timer() -> None:
+    loop: Any = Loop()
+    turns = Slices(loop)
+    turns.begin(Followed(turns))
+    for _ in range(4):
+        assert len(loop.asked) == 1
+        loop.asked.pop()[1]()
+    assert not loop.asked
+
+
+def test_what_raises_does_not_hold_up_what_is_behind_it() -> None:
+    loop: Any = Loop()
+    turns, counted = Slices(loop), Counted(2)
+    turns.begin(Broken(1))
+    turns.begin(counted)
+    with pytest.raises(KeyError):
+        loop.asked.pop()[1]()
+    while loop.asked:
+        loop.asked.pop()[1]()
+    assert counted.left == 0
+
+
+def test_slices_of_an_idle_host_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are calls of the host themselves; what another instance does in between is one more."""
+    monkeypatch.setattr(slices, "GAP_SECONDS", 0.009)
+
+    async def play() -> list[float]:
+        loop: Any = Loop()
+        host = InstanceHost(lambda running: None, lambda running, text: None)
+        running = Running(0, 0, "sums", instance=cast(Any, None))
+        turns, delays = Slices(loop), list[float]()
+        turns.calls = lambda: host.calls
+
+        class OfHost(Counted):
+            def slice(self, until_ns: int) -> bool:
+                host.slice(running, lambda: False, until_ns)
+                return super().slice(until_ns)
+
+        turns.begin(OfHost(6))
+        for number in range(6):
+            delay, call = loop.asked.pop()
+            delays.append(delay)
+            if number == 4:
+                host.slice(running, lambda: False, 0)  # something comes
+            call()
+        return delays
+
+    assert asyncio.run(play()) == [0.009, 0.009, 0.0, 0.0, 0.0, 0.009]
