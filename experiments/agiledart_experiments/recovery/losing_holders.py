@@ -155,7 +155,7 @@ class _Trial:
             large = max(saved, key=lambda one: int(one["bytes"]), default=None)
             if large is None or large["bytes"] < KEYS[self._code] * NOTES or large["needs"] != self._data:
                 return None
-            if (status["epoch"]["survives"] or 0) < self._parity or len(large["holders"]) != self._data + self._parity:
+            if (status["epoch"]["survives"] or 0) <= self._parity or len(large["holders"]) != self._data + self._parity:
                 return None
             found = [self._mesh.machine(name) for name in large["holders"]]
             if all(one.is_alive for one in found):
