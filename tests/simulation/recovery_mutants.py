@@ -272,9 +272,11 @@ def rests_on_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
     """An element rests on the last one that was written, whose epoch may be passed over."""
     saved = Chains.saved
 
-    def hasty(self: Chains, party: Party, snapshot: Snapshot, state: bytes) -> tuple[bytes, bytes]:
+    def hasty(
+        self: Chains, party: Party, snapshot: Snapshot, state: bytes, *, is_last: bool = False
+    ) -> tuple[bytes, bytes]:
         base = self._bases.get(party)
-        found = saved(self, party, snapshot, state)
+        found = saved(self, party, snapshot, state, is_last=is_last)
         if base is not None:
             base.state = state  # the next one is taken from this one, and says that it rests on the committed one
         return found
