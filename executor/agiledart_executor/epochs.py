@@ -35,6 +35,7 @@ from agiledart_executor.messages import InstanceName, Prepared, Unprepared
 from agiledart_executor.running_instance import Running
 from agiledart_executor.snapshots.sliced_saving import Saving, encoded_at_once
 from agiledart_executor.snapshots.slices import Slices
+from agiledart_executor.source_file import Beginning, beginning_of, check_same
 from agiledart_executor.spool.logged_reader import SYNC_SECONDS, LoggedReader
 from agiledart_executor.taking_over.left_behind import take_over
 from agiledart_kernel.errors import AgileDartError, OperationFailed
@@ -88,6 +89,7 @@ class Seekable(Protocol):
         ...
 
 
+_FILE: msgspec.msgpack.Decoder[tuple[int, int, int]] = msgspec.msgpack.Decoder(tuple[int, int, int])
 _BEGINNING: msgspec.msgpack.Decoder[tuple[int, bytes]] = msgspec.msgpack.Decoder(tuple[int, bytes])
 _ENDS: msgspec.msgpack.Decoder[tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[int, ...])
 
@@ -144,6 +146,28 @@ class Epochs:
         self.save_increments(running)
         if writer is not None:
             self._note(self._opened_path(running.stage, running.index), msgspec.msgpack.encode(writer.prepare()))
+
+    def keep_beginning_of_file(self, running: Running, path: str) -> None:
+        """A source reads a file: it is to be the same whenever it is read again here.
+
+        Raises:
+            OperationFailed: it is another one now; or the disk does not take the note, or does not give the file.
+        """
+        note = self._opened_path(running.stage, running.index).with_suffix(".file")
+        try:
+            run, length, crc = _FILE.decode(content_of(note.read_bytes(), note.name))
+        except (OSError, DamagedFile, msgspec.MsgspecError):
+            run, length, crc = 0, 0, 0
+        try:
+            if run == self._run:
+                check_same(path, Beginning(length, crc))
+            elif (found := beginning_of(path)) is not None:
+                self._note(note, msgspec.msgpack.encode((self._run, *found)))
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise OperationFailed(f"{running.name}: {self._folder} cannot be written: {why}") from None
+        except OperationFailed as error:
+            raise OperationFailed(f"{running.name}: {error}") from None
 
     def _opened_path(self, stage: int, index: int) -> Path:
         return self._folder / "opened" / f"{stage}.{index}"

@@ -389,6 +389,8 @@ class Worker:
             )
             if self._epochs is not None:
                 self._epochs.keep_log(running)
+                if running.source is not None:
+                    self._epochs.keep_beginning_of_file(running, running.source.file)
                 if since is None:
                     self._epochs.opened(running)
                 else:

@@ -63,8 +63,14 @@ class Polled(msgspec.Struct, frozen=True, gc=False):
     wait_for: int | None = None
 
 
+_OF_FILES = ("csv", "jsonl", "lines", "parquet")
+
+
 class SourceInstance:
     """The only instance of a source's stage.
+
+    Attributes:
+        file: which it reads; "": none.
 
     Args:
         program: the compiled topology.
@@ -85,6 +91,7 @@ class SourceInstance:
         self.stage = stage
         self.index = 0
         self.finished = False
+        self.file = step.connector.path if step.connector.kind in _OF_FILES else ""
         self._name = step.name
         self._row_type = step.row_type
         self._carries = program.plan.carries(stage)
