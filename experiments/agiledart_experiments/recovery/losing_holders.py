@@ -123,7 +123,7 @@ class _Trial:
             one.bury()
         row: Row = {"code": self._code, "choice": "-".join(map(str, choice)), "host": host.name, "during": during,
                     "with_ends": any(one.name == ENDS for one in holders)}  # fmt: skip
-        if row["with_ends"]:
+        if row["with_ends"] and goes_on:
             self._mesh.machine(ENDS).start()
         waits = [] if goes_on else self._wait(dead)
         if goes_on:
