@@ -24,6 +24,10 @@ Told = Callable[[int, int], None]
 """(bytes that are here, of how many)"""
 
 
+GIVEN_BYTES = 32 << 20
+"""Larger elements are fetched from their holders, who are told how far that is: in one go nobody would hear for minutes."""
+
+
 class StateLacking(OperationFailed):
     """A state cannot be rebuilt of the fragments that there are.
 
@@ -133,7 +137,8 @@ class Fetching:
 
     async def _given(self, origin: Peer, run: Run, element: Element) -> bool:
         """Fetch an element from who has saved it; is it here?"""
-        if origin.node == self._desk.me.node or self._desk.talks.is_gone(origin):
+        is_near = origin.node == self._desk.me.node or self._desk.talks.is_gone(origin)
+        if is_near or (element.length > GIVEN_BYTES and element.holders):
             return False
         number = self._desk.talks.number()
         order = BringElement(number, origin, run, element.digest, element.length)

@@ -190,7 +190,8 @@ class Readying:
 
     def on_handed(self, sender: Peer, message: wire.Handed) -> None:
         """An old instance has stopped. Of another life, or of a plan that is not the one of here, it is nothing."""
-        if message.life == self._part.life and message.digest == self._digest and self._part.is_in_life:
+        is_current = message.life == self._part.life and message.digest == self._digest and self._part.is_in_life
+        if is_current and message.saved.chain:
             self._take(message.epoch, message.saved, sender)
             if self._taken.get(message.saved.party):
                 answer = wire.HandedOk(self._run, message.life, message.epoch, message.saved.party)
