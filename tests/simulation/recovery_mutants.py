@@ -1,5 +1,6 @@
 """Bugs to plant in recovery, each a rule of the specification's §14 broken; `test_recovery_mutants` sees that each is found."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -351,7 +352,8 @@ def plan_before_its_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def a_majority_is_not_asked(patch: pytest.MonkeyPatch) -> None:
     """An admin has a run go on without voters that are there."""
-    patch.setattr(regaining, "is_quorum", lambda value, who: False)
+    judged = regaining.judged
+    patch.setattr(forsaking, "judged", lambda *about: replace(judged(*about), refusal=""))
 
 
 def no_era_begins(patch: pytest.MonkeyPatch) -> None:
