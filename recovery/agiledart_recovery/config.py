@@ -12,7 +12,7 @@ class RecoveryConfig:
 
     Args:
         checkpoint_interval_ns: from the beginning of one epoch to that of the next; shorter replays less and sends more.
-        epoch_timeout_ns: an epoch that is not complete by then is passed over.
+        epoch_timeout_ns: an epoch that is not complete by then is passed over; the next has up to four times as long.
         handover_timeout_ns: an epoch that carries a change and is not committed by then ends in a roll-back.
         quick_epoch_ns: an epoch that took at most this is short enough for the next to carry a change.
         prepare_timeout_ns: a change whose new places are not ready by then is let go.

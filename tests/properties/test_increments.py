@@ -1,6 +1,7 @@
 """Increments: whatever is changed, committed and lost, a chain of elements restores what one whole element would have restored."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -16,7 +17,7 @@ from agiledart_dataflow.runtime import increments
 from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.state import open_groups
-from agiledart_dataflow.state.entries import EntryCodec
+from agiledart_dataflow.state.entries import Entry, EntryCodec
 from agiledart_dataflow.state.groups import Saved, put_back, saved
 from agiledart_dataflow.state.notes import Changes, Increment, Notes
 from agiledart_dataflow.state.open_element import OpenElement, OpenState
@@ -421,3 +422,21 @@ def test_nothing_rests_on_an_element_whose_commit_came_after_its_changes_were_lo
     increments.committed(5)
     state.put("behind 5")
     assert type(increments.at(6)) is Increment
+
+
+def test_of_a_state_on_disk_no_keys_are_held_that_a_commit_has_made_needless(tmp_path: Path) -> None:
+    """No snapshot of it is opened, which would let lists of keys go bit by bit."""
+    store: Any = SqliteStore("sums", EntryCodec("sums", int, int, lambda state: state, lambda state: state), tmp_path)
+    store.snapshot_rest = lambda: b""
+    kept, links = Increments(store, 0), set[bool]()
+    for barrier in range(1, 9):
+        for key in range(50):
+            (entry := Entry()).state = key
+            store.save(key, entry)
+            store.get(key)
+        links.add(type(kept.at(barrier)) is Increment)
+        kept.written(barrier, b"%d" % barrier)
+        kept.committed(barrier)
+        assert not kept._waste
+        assert not kept._lists
+    assert links == {True, False}

@@ -122,7 +122,10 @@ class Increments:
             return  # of a life before, or told again
         self._base = barrier, link
         self._open = {one: each for one, each in self._open.items() if one > barrier}
-        self._waste += [each for one, each in self._lists.items() if one <= barrier]
+        if link.keys:  # the next element is opened, too, and takes them bit by bit
+            self._waste += [each for one, each in self._lists.items() if one <= barrier]
+        else:
+            self._waste = []
         self._lists = {one: each for one, each in self._lists.items() if one > barrier}
 
     def _forget(self) -> None:

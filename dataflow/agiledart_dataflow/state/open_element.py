@@ -60,6 +60,11 @@ class OpenElement:
         """All of it is encoded."""
         return self._groups.is_over
 
+    @property
+    def keys(self) -> tuple[int, int]:
+        """How many keys are encoded, and how many may be left."""
+        return self._groups.keys, self._groups.left
+
     def step(self) -> bool:
         """Encode a little more, some tenth of a millisecond; False when nothing is left.
 

@@ -37,6 +37,7 @@ class OpenGroups(Protocol):
 
     Attributes:
         keys, size: how many keys it has encoded so far, and their bytes.
+        left: how many it may still have to encode.
         is_over: all of it is encoded, or nobody wants it any more.
         is_dropped: nobody wants it any more.
     """
@@ -45,6 +46,9 @@ class OpenGroups(Protocol):
     size: int
     is_over: bool
     is_dropped: bool
+
+    @property
+    def left(self) -> int: ...
 
     def step(self) -> bool:
         """Encode a little more; False when nothing is left. Raises `UserCodeError` for a state that is no plain data."""
@@ -125,7 +129,13 @@ class _Open:
         self._steps = self._encode_and_free()
         self._mean = STEP_BYTES  # of one key; the first is alone
         self.keys = self.size = 0
+        self._count = 0  # of keys, at most
         self.is_over = self.is_dropped = False
+
+    @property
+    def left(self) -> int:
+        """As `OpenGroups`."""
+        return max(0, self._count - self.keys)
 
     def step(self) -> bool:
         """As `OpenGroups`."""
@@ -157,6 +167,7 @@ class _Open:
 
     def _encode_and_free(self) -> Generator[None, None, None]:
         yield from self._all_steps()
+        self._count = 0
         for used in (self._passed, *self._waste):
             while used:
                 for _ in range(min(len(used), STEP_FREED)):
@@ -202,6 +213,7 @@ class WholeGroups(_Open):
 
     def __init__(self, *given: Any, keys_by_group: Mapping[int, Mapping[Any, None]]) -> None:
         super().__init__(*given)
+        self._count = sum(map(len, keys_by_group.values()))
         self._keys_by_group = keys_by_group
         self._groups = sorted(group for group, keys in keys_by_group.items() if keys)
         self._is_done = bytearray(KEY_GROUPS)
@@ -250,6 +262,7 @@ class ChangedGroups(_Open):
 
     def __init__(self, *given: Any, lists: Sequence[Noted]) -> None:
         super().__init__(*given)
+        self._count = sum(map(len, lists))
         self._lists = lists
         self._has_timers = False
 

@@ -53,8 +53,15 @@ class Saving:
         self._is_over = self.waits = False
         self._given = self._taken = 0  # bytes; the second one is the thread's
         self._waited_ns = self._longest_ns = 0
+        self._known = element.keys[0], AT_ONCE_NS  # so many keys took so long; at first what was encoded at the barrier
         self._do(writer.begin)
         self._add(pieces)
+
+    @property
+    def left_ns(self) -> int:
+        """As `Sliced`."""
+        keys, took_ns = self._known
+        return 0 if self._is_over or not keys else self._element.keys[1] * took_ns // keys
 
     def slice(self, until_ns: int) -> bool:
         """As `Sliced`."""
@@ -64,10 +71,12 @@ class Saving:
         if self.waits:
             return True
         began = time.monotonic_ns()
-        element = self._element
+        element, before = self._element, self._element.keys[0]
         more = not self._has_failed and self._work(element.step, until_ns)
         took = time.monotonic_ns() - began
         self._waited_ns, self._longest_ns = self._waited_ns + took, max(self._longest_ns, took)
+        if done := element.keys[0] - before:
+            self._known = self._known[0] + done, self._known[1] + took
         if element.is_dropped or self._has_failed or not (more or element.is_over):
             self.drop()
             return False

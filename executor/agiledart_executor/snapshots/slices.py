@@ -1,6 +1,8 @@
 """When instances that are being saved encode some more of their state: slices between batches, on the loop that rows pass.
 
     rows flow       a slice of 1 ms every 10 ms; longer ones where that would take seconds, so that epochs do not wait for it
+    there is much   so large a share of the time that all that is open is done within a third of what an epoch may take: first
+                    slices are longer, then they come sooner, and where rows leave too little between them they are longer still
     nothing came    since the last slice: the next one at once, behind a look at the sockets
     the disk waits  the next one after 10 ms, however idle
     nothing open    no timer
@@ -26,6 +28,15 @@ LONG_NS: Final = 4_000_000_000
 GAP_SECONDS: Final = 0.009
 """For rows, between two slices."""
 
+WITHIN_NS: Final = 20_000_000_000
+"""What is open is to be done by then. An epoch may take three times that, and elements are sent to holders, too."""
+
+MOST: Final = 9.0
+"""Slices take at most so many times what rows have: an epoch that comes late is better than none, but rows go on."""
+
+LONGEST_GAP_NS: Final = 20_000_000
+"""What counts of the time of rows between two slices: a process that had stood still would have a slice as long."""
+
 
 class Sliced(Protocol):
     """What is done in slices.
@@ -35,6 +46,11 @@ class Sliced(Protocol):
     """
 
     waits: bool
+
+    @property
+    def left_ns(self) -> int:
+        """How long it still takes, about; 0: nobody knows."""
+        ...
 
     def slice(self, until_ns: int) -> bool:
         """Go on until then; False when nothing is left to do. Does not raise."""
@@ -56,11 +72,15 @@ class Slices:
         self._open: deque[tuple[Sliced, int]] = deque()
         self._timer: asyncio.Handle | None = None
         self._seen = -1
+        self._ended_ns = 0  # the last slice
         self.calls: Callable[[], int] = lambda: 0
 
     def begin(self, sliced: Sliced) -> None:
         """From the next gap on."""
-        self._open.append((sliced, time.monotonic_ns()))
+        now = time.monotonic_ns()
+        if not self._open:
+            self._ended_ns = now
+        self._open.append((sliced, now))
         if self._timer is None:
             self._timer = self._loop.call_later(GAP_SECONDS, self._turn)
 
@@ -71,17 +91,35 @@ class Slices:
         sliced, since_ns = self._open[0]
         is_idle, more = self._seen == self.calls(), False
         now = time.monotonic_ns()
+        times = self._times(now)
+        usual_ns = SLICE_NS * min(LONGEST_SLICES, 1 + (now - since_ns) // LONG_NS)
         try:
-            more = sliced.slice(now + SLICE_NS * min(LONGEST_SLICES, 1 + (now - since_ns) // LONG_NS))
+            more = sliced.slice(now + max(usual_ns, int(min(now - self._ended_ns, LONGEST_GAP_NS) * times)))
         finally:
-            self._seen = self.calls()  # a slice is a call, too
+            self._seen, self._ended_ns = self.calls(), time.monotonic_ns()  # a slice is a call, too
             if not more and self._open:
                 self._open.popleft()
             if self._open and self._timer is None:  # what is over may have begun another
-                at_once = is_idle and not self._open[0][0].waits
-                self._timer = (
-                    self._loop.call_soon(self._turn) if at_once else self._loop.call_later(GAP_SECONDS, self._turn)
-                )
+                if is_idle and not self._open[0][0].waits:
+                    self._timer = self._loop.call_soon(self._turn)
+                else:
+                    gap = GAP_SECONDS if self._open[0][0].waits else self._gap(times)
+                    self._timer = self._loop.call_later(gap, self._turn)
+
+    def _times(self, now: int) -> float:
+        """Of the time of rows, what slices are to take for all that is open to be done in time."""
+        left_ns, most = 0, 0.0
+        for sliced, since_ns in self._open:
+            left_ns += sliced.left_ns
+            rest_ns = since_ns + WITHIN_NS - now - left_ns  # for rows
+            if left_ns:
+                most = max(most, left_ns / rest_ns if rest_ns > 0 else MOST)
+        return min(most, MOST)
+
+    @staticmethod
+    def _gap(times: float) -> float:
+        """Shorter where slices would be longer than the longest ones."""
+        return min(GAP_SECONDS, LONGEST_SLICES * SLICE_NS / 1e9 / times) if times else GAP_SECONDS
 
     def close(self) -> None:
         """Do nothing more."""

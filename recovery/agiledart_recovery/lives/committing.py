@@ -14,7 +14,8 @@ marks, so what waited for them is worked off by the next one; when this is commi
 read whose effects would be lost with the run, and nothing waits but what cannot go on without more input.
 SYNC, because the snapshot of a merge by position holds effects of rows behind a barrier: they must come again exactly alike.
 
-Not complete within `epoch_timeout`: passed over. The awkward case: an epoch that carries a change must not be passed over, since
+Not complete within `epoch_timeout`: passed over, and the next has twice as long, at most four times: what is large and slow to save
+is rather committed late than begun again for ever. The awkward case: an epoch that carries a change must not be passed over, since
 its senders use the new plan behind the barrier; not committed within `handover_timeout` it ends in a new life.
 """
 
@@ -37,6 +38,9 @@ SOONEST_NS: Final = SECOND
 """Between two epochs, however often somebody asks for one."""
 
 
+MOST_DOUBLED: Final = 2
+"""So often the time of an epoch is doubled, while none is committed."""
+
 MOST_INTERVALS = 3
 """For so long no epoch begins while a change is made ready, at the most."""
 
@@ -56,7 +60,7 @@ class Committing:
         self.epochs = Epochs(0, Plan(()), 0)
         self._is_started = self._is_wanted = False
         self._began = desk.now
-        self._open = 0
+        self._open = self._passed = 0
         self.changing = Changing(desk, run)
         self._ready: dict[NodeId, None] = {}
         self._synced: dict[NodeId, None] = {}
@@ -74,7 +78,7 @@ class Committing:
         self.life = value.life
         self.epochs = Epochs(value.life, value.plan, value.committed.epoch)
         self._is_started = False
-        self._open = self._syncing = 0
+        self._open = self._syncing = self._passed = 0
         self.changing.forget()
         self._ready, self._synced, self._told, self._former = {}, {}, {}, {}
         self.held, self.is_held, self._held_from = None, False, 0
@@ -111,10 +115,10 @@ class Committing:
             return ""
         if self.changing.step is Step.CARRIED and age >= config.handover_timeout_ns:
             return f"the change at epoch {self._open} was not committed in time"
-        if age >= config.epoch_timeout_ns:
+        if age >= config.epoch_timeout_ns << min(self._passed, MOST_DOUBLED):
             missing = tuple(each.party for each in self.epochs.missing(self._open))
             self._desk.observe(EpochPassedOver(self._run, self._open, missing))
-            self._open = 0
+            self._open, self._passed = 0, self._passed + 1
             return ""
         self._ask_again(value)
         return ""
@@ -241,7 +245,7 @@ class Committing:
         assert done is not None, value.committed
         assert done.epoch == value.committed.epoch, (done, value.committed)
         before = self.epochs.plan
-        self.took_ns = self._desk.now - self._began
+        self.took_ns, self._passed = self._desk.now - self._began, 0
         self.epochs.settle(done)
         if 0 < self._held_from < done.epoch:
             self.held = value.committed

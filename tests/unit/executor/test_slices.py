@@ -21,6 +21,7 @@ from agiledart_executor.messages import Prepared, Unprepared
 from agiledart_executor.running_instance import Running
 from agiledart_executor.snapshots import sliced_saving, slices
 from agiledart_executor.snapshots.slices import Slices
+from agiledart_recovery.config import RecoveryConfig
 from tests.unit.executor import test_epochs
 from tests.unit.executor.test_epochs import COUNT, Life, Row, logged, to_the_end
 from tests.unit.executor.test_increments import SUMS, Chain, Total, build, lived
@@ -244,7 +245,7 @@ class Counted:
     """Something that has so many slices."""
 
     def __init__(self, count: int) -> None:
-        self.left, self.waits = count, False
+        self.left, self.waits, self.left_ns = count, False, 0
         self.lengths: list[int] = []
 
     def slice(self, until_ns: int) -> bool:
@@ -413,3 +414,74 @@ def test_slices_of_an_idle_host_come_at_once(monkeypatch: pytest.MonkeyPatch) ->
         return delays
 
     assert asyncio.run(play()) == [0.009, 0.009, 0.0, 0.0, 0.0, 0.009]
+
+
+class Large:
+    """A state that takes so long to be encoded."""
+
+    waits = False
+
+    def __init__(self, clock: "Clock", left_ns: int) -> None:
+        self._clock, self.left_ns, self.ended_ns = clock, left_ns, 0
+        self.longest_ns = 0
+
+    def slice(self, until_ns: int) -> bool:
+        took = min(self.left_ns, until_ns - self._clock.now)
+        self.longest_ns = max(self.longest_ns, took)
+        self.left_ns, self._clock.now = self.left_ns - took, self._clock.now + took
+        self.ended_ns = self._clock.now
+        return self.left_ns > 0
+
+
+class Clock:
+    """A virtual one, with a loop in which rows take so much time whenever it looks."""
+
+    def __init__(self, rows_ns: int) -> None:
+        self.now, self._rows_ns = 10**12, rows_ns
+        self.loop = Loop()
+        self.turns = Slices(cast(Any, self.loop))
+        self.turns.calls = lambda: self.now  # rows come always
+
+    def monotonic_ns(self) -> int:
+        return self.now
+
+    def save(self, monkeypatch: pytest.MonkeyPatch, *sizes_ns: int) -> tuple[float, float]:
+        """States that come at once: seconds until all are encoded, and milliseconds of the longest slice."""
+        monkeypatch.setattr(slices, "time", self)
+        monkeypatch.setattr(slices, "SLICE_NS", 1_000_000)
+        monkeypatch.setattr(slices, "GAP_SECONDS", 0.009)
+        began, states = self.now, [Large(self, size) for size in sizes_ns]
+        for each in states:
+            self.turns.begin(each)
+        while self.loop.asked:
+            delay, call = self.loop.asked.pop()
+            self.now += max(int(delay * 1e9), self._rows_ns)
+            call()
+        return (states[-1].ended_ns - began) / 1e9, max(each.longest_ns for each in states) / 1e6
+
+
+SECOND = 1_000_000_000
+
+
+def test_however_large_states_are_they_are_whole_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that are open count: none is begun before those that came before it are whole."""
+    assert RecoveryConfig().epoch_timeout_ns == 3 * slices.WITHIN_NS
+    took, longest = Clock(200_000).save(monkeypatch, 8 * SECOND)
+    assert took < 21
+    assert longest < 8
+    took, longest = Clock(200_000).save(monkeypatch, 5 * SECOND, 5 * SECOND, 2 * SECOND)
+    assert took < 21
+    took, longest = Clock(5_000_000).save(monkeypatch, 12 * SECOND)  # rows have the loop busy
+    assert took < 21
+
+
+def test_what_cannot_be_whole_in_time_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    took, longest = Clock(5_000_000).save(monkeypatch, 40 * SECOND)
+    assert 40 < took < 50
+    assert longest < 200
+
+
+def test_small_states_need_no_more_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    took, longest = Clock(200_000).save(monkeypatch, SECOND // 2)
+    assert took < 5.1
+    assert longest < 2.1

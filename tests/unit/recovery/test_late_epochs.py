@@ -1,0 +1,29 @@
+"""An epoch that is not complete in time is passed over; what takes longer each time is committed late, not begun for ever."""
+
+from agiledart_kernel.instants import SECOND
+from agiledart_recovery.config import RecoveryConfig
+from tests.unit.recovery.test_holding import Held, running
+
+TIMEOUT = RecoveryConfig().epoch_timeout_ns // SECOND
+
+
+def seconds_until_the_next(world: Held) -> int:
+    """Nobody prepares the epoch that is open."""
+    epochs = world.coordinator.committing.epochs
+    before, seconds = epochs.begun, 0
+    while epochs.begun == before:
+        world.run(1)
+        seconds += 1
+    return seconds
+
+
+def test_the_next_one_has_longer_until_one_is_committed() -> None:
+    world = running()
+    seconds_until_the_next(world)
+    took = [seconds_until_the_next(world) for _ in range(4)]
+    assert [round(each / TIMEOUT) for each in took] == [2, 4, 4, 4]
+    world.run(3 * TIMEOUT)  # late, and soon enough
+    world.prepare()
+    assert world.coordinator.value.committed.epoch == world.coordinator.committing.epochs.begun
+    seconds_until_the_next(world)
+    assert round(seconds_until_the_next(world) / TIMEOUT) == 1
