@@ -2,12 +2,17 @@
 
 import pytest
 
+from agiledart_kernel.instants import MILLISECOND
+from agiledart_kernel.node_id import NodeId
+from agiledart_recovery.wire.value import Role
 from agiledart_simulation.runs.campaign import Campaign, play
 from agiledart_simulation.runs.recovery_run import RecoveryRun
 from agiledart_simulation.runs.scenario import OF_SCALING, draw
+from agiledart_simulation.world.latency_models import Draw
 
 FAST = range(1, 51)
 SOAK = range(51, 2_051)
+OF_SCALING_CALM = ("grow", "shrink", "rebalance", "drain", "both", "silence")
 
 
 def check(seed: int) -> None:
@@ -42,8 +47,7 @@ def test_a_campaign_reaches_every_step_with_every_death() -> None:
 
 
 def test_without_faults_every_change_is_done_in_one_life() -> None:
-    kinds = ("grow", "shrink", "rebalance", "drain", "both", "silence")
-    calm = {"kinds": kinds, "steps": 15, "loss": 0.0, "duplicate": 0.0, "reorder": 0.0, "step_ms": 1_000}
+    calm = {"kinds": OF_SCALING_CALM, "steps": 15, "loss": 0.0, "duplicate": 0.0, "reorder": 0.0, "step_ms": 1_000}
     done = 0
     for seed in range(1, 4):
         run = RecoveryRun(draw(seed, name="scaling", fixed=calm))
@@ -56,3 +60,42 @@ def test_without_faults_every_change_is_done_in_one_life() -> None:
         assert whys <= {"no room", "its input had ended"}
         done += sum(change.fate == "done" for change in value.changes)
     assert done > 5
+
+
+class OneFar:
+    """All nodes are 1 ms apart, but one of them."""
+
+    def __init__(self, far_ms: int) -> None:
+        self.far: NodeId | None = None
+        self._far_ms = far_ms
+
+    def place(self, node: NodeId, zone: str, draw: Draw) -> None:
+        """It has one."""
+
+    def distance_ns(self, a: NodeId, b: NodeId) -> int:
+        """Of all but the far one the same."""
+        return (self._far_ms if a != b and self.far in (a, b) else 1) * MILLISECOND
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_one_host_that_acknowledges_slowly_keeps_no_change_back(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hears of commits later than new owners build what is committed."""
+    latency = OneFar(150)
+    calm = {"kinds": OF_SCALING_CALM, "steps": 12, "loss": 0.0, "duplicate": 0.0, "reorder": 0.0, "step_ms": 1_000}
+    run = RecoveryRun(draw(seed, name="scaling", fixed=calm), latency=latency)
+    build = run._build
+
+    def built() -> None:
+        build()
+        value = run.ledger.newest
+        assert value is not None
+        latency.far = value.plan.of(Role.SINK)[0].host.node
+
+    monkeypatch.setattr(run, "_build", built)
+    report = run.run()
+    value = run.ledger.newest
+    assert report.violations == ()
+    assert value is not None
+    assert value.life == 1
+    assert {change.why for change in value.changes if change.fate != "done"} <= {"no room", "its input had ended"}
+    assert sum(change.fate == "done" for change in value.changes) >= 3

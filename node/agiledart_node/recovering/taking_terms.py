@@ -215,7 +215,8 @@ class TakingTerms:
 
     def _of(self, run: Run, digest: bytes) -> Ahead:
         if (run, digest) not in self._ahead and len(self._ahead) >= MAX_PLANS:
-            del self._ahead[next(iter(self._ahead))]
+            oldest = next(iter(self._ahead))
+            self._drop_brought(oldest[0], self._ahead.pop(oldest))
         return self._ahead.setdefault((run, digest), Ahead())
 
     # ---- what is committed is built ahead

@@ -114,7 +114,7 @@ class Changing:
         self._before = _NO_PLAN
         self._ready: dict[NodeId, int | None] = {}  # the epoch that is built there; None: nothing is to be built
         self._got: dict[NodeId, int] = {}
-        self._extra = self._number = self._committed = 0
+        self._extra = self._number = self._committed = self._bytes = 0
         self._notes: dict[tuple[str, int], Change] = {}
 
     # ---- the request
@@ -135,6 +135,7 @@ class Changing:
         if fault:
             return fault
         self.step, self.plan, self._before, self._life = Step.PREPARING, plan, value.plan, value.life
+        self._bytes = _bytes_of(value, plan)
         self._since, self._deadline = self._desk.now, self._late()
         self._ready, self._got, self._extra, self._number = {}, {}, 0, self._number + 1
         self._committed = value.committed.epoch
@@ -158,7 +159,7 @@ class Changing:
         if self._desk.now >= self._deadline:
             names = [peer.name or node.short for node, peer in self.hosts.items() if self._is_late(node)]
             late = f"{', '.join(names)} did not get ready" if names else "the stage did not catch up with its input"
-            self.let_go(f"{late} in {self._desk.config.prepare_timeout_ns // SECOND} s")
+            self.let_go(f"{late} in {self._patience_ns // SECOND} s")
             return
         stamp = Stamp(ballot, self._number)
         for node, peer in self.hosts.items():
@@ -184,10 +185,9 @@ class Changing:
 
     def on_progress(self, sender: Peer, message: wire.TermProgress) -> None:
         """A host is on its way: who gets farther has more time."""
-        if self._is_about_this(sender, message.life, message.digest):
-            if message.got > self._got.get(sender.node, 0):
-                self._deadline = self._late()
-            self._got[sender.node] = message.got
+        is_farther = message.got > self._got.get(sender.node, 0)  # the same bytes of a later build are no way farther
+        if is_farther and self._is_about_this(sender, message.life, message.digest):
+            self._got[sender.node], self._deadline = message.got, self._late()
 
     def _is_about_this(self, sender: Peer, life: int, digest: bytes) -> bool:
         is_asked = self.step in (Step.PREPARING, Step.HASTENING) and sender.node in self.hosts
@@ -199,7 +199,12 @@ class Changing:
         return node not in self._ready or (built is not None and built < self._committed)
 
     def _late(self) -> Instant:
-        return Instant(self._desk.now + self._desk.config.prepare_timeout_ns)
+        return Instant(self._desk.now + self._patience_ns)
+
+    @property
+    def _patience_ns(self) -> int:
+        """For who stands still; the longer, the more is to be built of what was fetched, since nobody tells how far that is."""
+        return self._desk.config.prepare_timeout_ns + self._bytes * self._desk.config.slowest_ns
 
     @property
     def wants_epoch(self) -> bool:
@@ -300,10 +305,11 @@ class Changing:
             self.let_go("its input had ended")
         elif self.step is Step.HASTENING:
             self._extra += 1
-            if self._extra <= MAX_EXTRA_EPOCHS:
-                self._deadline = (
-                    self._late()
-                )  # it gets on; behind the last of them nothing but what is built is waited for
+            self._bytes = _bytes_of(value, self.plan)
+            if (
+                self._extra <= MAX_EXTRA_EPOCHS
+            ):  # it gets on; behind the last of them nothing but what is built is waited for
+                self._deadline, self._got = self._late(), {}
 
 
 _NO_PLAN = Plan(())
@@ -311,3 +317,9 @@ _NO_PLAN = Plan(())
 
 def _say(changes: Iterable[Change]) -> str:
     return " and ".join(f"{change.kind or 'a change'} of {change.stage}" for change in changes)
+
+
+def _bytes_of(value: Value, plan: Plan) -> int:
+    """What the register has of the stages that a plan changes."""
+    stages = [change.stage for change in plan.changes]
+    return sum(element.length for saved in value.saved if saved.party.stage in stages for element in saved.chain)

@@ -104,9 +104,13 @@ class Proposer:
         self.phase = Phase.IDLE
 
     def write(self, value: Value) -> None:
-        """Change the register; only while LEADING."""
+        """Change the register; only while LEADING. Who votes no more hears of it once, else it would take over."""
         assert self.phase is Phase.LEADING, self.phase
+        before = () if self.value is None else electors_of(self.value)
         self._propose(value, Phase.WRITING)
+        for voter in before:
+            if voter not in electors_of(value):
+                self._desk.send(voter.peer, Accept(self.run, Stamp(self.ballot, self._number), value))
 
     def repeat(self) -> None:
         """Ask again whoever has not answered."""

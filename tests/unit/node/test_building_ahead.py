@@ -7,6 +7,7 @@ import msgspec
 from agiledart_dataflow.plan.deployment import InstanceAddress
 from agiledart_kernel.machine import Completed, Failed
 from agiledart_node.recovering.change_plans import Room
+from agiledart_node.recovering.taking_terms import MAX_PLANS
 from agiledart_node.wire.checkpoint_effects import BringElement
 from agiledart_node.wire.effects import BuildAhead, DropElements, HandOver, LetTermGo, OpenTerm, ReadyTerm
 from agiledart_node.wire.fragment_effects import FetchFragment, FindElement, RebuildElement
@@ -176,3 +177,20 @@ def test_what_is_told_before_it_is_safe_is_taken_from_who_tells_or_told_again() 
     bench.hear(SCHEDULER, wire.Handed(RUN, 1, 4, bench.plan.digest, saved(3, 4)))
     assert len(bench.of(HandOver)) == 1, "that it is safe changes nothing"
     assert bench.said(wire.HandedOk)
+
+
+def test_what_was_brought_for_a_plan_goes_with_what_is_known_of_it_when_there_are_too_many() -> None:
+    bench = Growing(3, is_elsewhere=True)
+    bench.prepare(bench.plan)
+    bench.feed(Completed(bench.of_last(ReadyTerm).request, {(1, 1): "10.0.0.1:1"}))
+    there = InstanceAddress(1, 0, "10.0.0.2:5")
+    bench.hear(SCHEDULER, TermListening(8, "app", 1, 1, bench.plan.digest, (there, SINK)))
+    bench.feed(Completed(bench.of_last(OpenTerm).request, None))
+    bench.feed(Completed(bench.of_last(FindElement).request, False))
+    bench.feed(Completed(bench.of_last(BringElement).request, None))
+    bench.built()
+    for number in range(MAX_PLANS):
+        assert not bench.of(DropElements)
+        bench.hear(SCHEDULER, TermListening(9 + number, "app", 1, 1, b"plan %d" % number, (there,)))
+    (gone,) = bench.of(DropElements)
+    assert gone.digests == (b"element 3",)

@@ -14,7 +14,7 @@ from agiledart_recovery.lives.changing import Changing, Step, fault_of, next_ter
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, TermGap, Voter
 from agiledart_recovery.wire.observations import ChangeMeasured
-from agiledart_recovery.wire.value import Assignment, Change, Fate, Plan, Role, Saved, Value
+from agiledart_recovery.wire.value import Assignment, Change, Element, Fate, Plan, Role, Saved, Value
 
 RUN = Run("taxi", 1)
 HERE, THERE = Peer(NodeId(1), 1, "pi1"), Peer(NodeId(2), 1, "pi2")
@@ -193,3 +193,40 @@ def test_whom_a_change_concerns_hears_what_is_committed() -> None:
     assert list(one.listeners) == [HERE.node, THERE.node]
     one.carry()
     assert not one.listeners
+
+
+def told_of(one: Changing, *got: int) -> None:
+    for each in got:
+        one.on_progress(THERE, wire.TermProgress(RUN, 1, grown().digest, each, 100))
+
+
+def test_the_same_bytes_of_each_further_epoch_are_no_way_farther() -> None:
+    """Behind the last extra epoch, for otherwise epochs could follow each other for ever."""
+    one, desk = hastening()
+    for epoch in range(4, 10):
+        one.committed(committed(epoch), is_change=False)
+        told_of(one, 0, 50)
+    deadline = one._deadline
+    desk.now = Instant(SECOND)
+    one.committed(committed(10), is_change=False)
+    told_of(one, 0, 50)
+    assert one._deadline == deadline
+    told_of(one, 60)
+    assert one._deadline == deadline + SECOND
+
+
+def test_who_has_much_to_build_may_stand_still_for_longer() -> None:
+    """Nobody tells how much of what was fetched is built."""
+    chain = tuple(Element(Snapshot(1, epoch), b"%d" % epoch, 50_000_000, 1, ()) for epoch in (2, 3))
+    others = Saved(Party("K"), (Element(Snapshot(1, 3), b"k", 900_000_000, 1, ()),))
+    value = msgspec.structs.replace(VALUE, saved=(Saved(Party("X", 1), chain), others))
+    one, desk = changing()
+    one.want(value, grown())
+    told_of(one, 100)
+    desk.now = Instant(desk.config.prepare_timeout_ns + 99 * SECOND)
+    one.on_tick(value, Ballot(1), (HERE.node, THERE.node), "")
+    assert one.plan.changes, "a second a megabyte"
+    desk.now = Instant(desk.config.prepare_timeout_ns + 100 * SECOND)
+    one.on_tick(value, Ballot(1), (HERE.node, THERE.node), "")
+    (note,) = one.noted(value).changes
+    assert note.why == "pi1, pi2 did not get ready in 160 s"

@@ -1,9 +1,12 @@
 """Nobody votes on a run whose loss would take a state along, where there is somebody else."""
 
+import msgspec
+
 from agiledart_kernel.machine import Send
 from agiledart_recovery.lives.replacing import Replacing
 from agiledart_recovery.register.proposer import Phase, Proposer
 from agiledart_recovery.wire.messages import Accept, AskSeat
+from agiledart_recovery.wire.names import Voter
 from tests.unit.recovery.bench import RUN, desk, peer, plan, value
 
 
@@ -40,3 +43,17 @@ def test_who_coordinates_keeps_its_seat() -> None:
     here.room = (peer(2),)
     replacing.on_tick(proposer)
     assert not here.effects
+
+
+def test_who_votes_no_more_hears_of_it() -> None:
+    """Else it would hear nothing of who coordinates, and take over."""
+    here = desk(1)
+    proposer = Proposer(here, RUN)
+    before = value()
+    after = msgspec.structs.replace(before, voters=(*before.voters[:2], Voter(peer(2), 77)))
+    proposer.phase = Phase.LEADING
+    proposer.value = msgspec.structs.replace(after, outgoing=before.voters)
+    proposer.write(after)
+    (told,) = [one.message for one in here.effects if isinstance(one, Send) and one.to == before.voters[2].peer]
+    assert isinstance(told, Accept)
+    assert told.value == after
