@@ -46,7 +46,7 @@ class StageState:
         link: of its node and links.
         has_free_cores: on the nodes that host it.
         has_state: whether it keeps any.
-        is_held: a number was given by hand; the policy is told of the interval, and its wish is only shown.
+        is_held: it keeps its number until a user lets it go; the policy is told of the interval, and its wish is only shown.
     """
 
     stage: str
@@ -157,7 +157,7 @@ def _propose_one(state: StageState, memory: StageMemory, ask: Ask, now: int) -> 
         state.stage, Kind.NOTHING, now, decision.why, dict(decision.terms), wanted=decision.wanted, memory=kept
     )
     if state.is_held:
-        return replace(calm, why=f"held at {now} by hand; {decision.why}")
+        return replace(calm, why=f"held at {now}; {decision.why}")
     return _kind_of(state, measures, calm, now)
 
 

@@ -137,9 +137,8 @@ def print_scaling(body: Mapping[str, Any]) -> None:
         elif stage["why"]:
             click.echo(f" {stage['name']}: {stage['why']}")
         if stage.get("is_held"):
-            click.echo(
-                f" {stage['name']}: its number was given by hand; agiledart scale {body['name']} {stage['name']} auto ends that"
-            )
+            say_so = f"agiledart scale {body['name']} {stage['name']} auto"
+            click.echo(f" {stage['name']}: it keeps its number; to have it scale by itself: {say_so}")
         elif stage.get("waits_for"):
             click.echo(paint(f" {stage['name']}: {stage['wanted']} wanted, and waits: {stage['waits_for']}", WATCH))
     for change in body.get("changes", ()):

@@ -162,7 +162,7 @@ def test_a_number_given_by_hand_holds() -> None:
     world = World(held=("busy+areas",))
     world.interval()
     assert world.asked == []
-    assert world.told["why"].startswith("held at 1 by hand")
+    assert world.told["why"].startswith("held at 1; ")
 
 
 @pytest.mark.parametrize("what", ["recovery", "change"])

@@ -79,7 +79,7 @@ def test_a_number_given_by_hand_holds_and_the_wish_is_shown() -> None:
     orders = one.ended(world.interval(240))
 
     assert [each.stage for each in orders] == ["b"]
-    assert one.standings["a"].proposal.why.startswith("held at 1 by hand")
+    assert one.standings["a"].proposal.why.startswith("held at 1; ")
     assert one.standings["a"].proposal.wanted == 4
 
 

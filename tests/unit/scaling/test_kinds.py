@@ -186,7 +186,7 @@ def test_a_full_link_is_helped_by_another_way_and_then_by_another_place() -> Non
 def test_a_number_given_by_hand_holds_visibly() -> None:
     made = one(replace(CALM, is_held=True), 6)
     assert (made.kind, made.instances, made.wanted) == (Kind.NOTHING, 2, 6)
-    assert made.why.startswith("held at 2 by hand")
+    assert made.why.startswith("held at 2; ")
 
 
 def test_the_quota_says_what_it_leaves() -> None:
