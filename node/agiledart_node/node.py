@@ -263,7 +263,7 @@ class Node:
         self._surveying = Surveying(desk, self._hosting)
         self._watching = Watching(desk, self._records, self._hosting, orders)
         draws = RandomStream(random.bits(64), "recovery")
-        self.recovering = Recovering(desk, self._records, self._hosting, draws, secret)
+        self.recovering = Recovering(desk, self._records, self._hosting, draws, secret, orders.is_recovery)
         self._submissions = Submissions(
             desk,
             self._records,

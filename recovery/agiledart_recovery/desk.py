@@ -9,9 +9,19 @@ from agiledart_kernel.observe import Observation, Observer
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_recovery.config import RecoveryConfig
+from agiledart_recovery.wire.names import Run
 
 Outcome = Callable[[object, str], None]
 """Gets what a request brought, and the reason when it failed (empty when it did not)."""
+
+IsOrdered = Callable[[Run, bytes, bytes], bool]
+"""(run, order, the last one that is known): whether an admin has signed, later than that one, that the run is to go on without the
+majority of its voters."""
+
+
+def as_told(run: Run, order: bytes, last: bytes) -> bool:
+    """Where nothing is signed, what is told is believed."""
+    return True
 
 
 class Desk:
@@ -21,9 +31,18 @@ class Desk:
         lost: nodes that the failure detector has declared dead.
         room: nodes that could take over an instance, best first.
         outbox: messages of this node to itself; the machine delivers them within the same step.
+        is_ordered: judges an admin's order with which an era begins.
     """
 
-    def __init__(self, me: Peer, config: RecoveryConfig, random: RandomStream, observer: Observer) -> None:
+    def __init__(
+        self,
+        me: Peer,
+        config: RecoveryConfig,
+        random: RandomStream,
+        observer: Observer,
+        is_ordered: IsOrdered = as_told,
+    ) -> None:
+        self.is_ordered = is_ordered
         self.me, self.config, self.random = me, config, random
         self.now = Instant(0)
         self.effects: list[Effect] = []

@@ -32,8 +32,12 @@ LIVES_OF_AN_ERA = 1_000_000
 """A run that an admin has go on without its lost voters begins with a life above all that those may have begun, or begin. A life
 stands in 4 bytes of each data frame, so there is room for four thousand eras; a million lives take longer than a machine lasts."""
 
-ROUNDS_OF_AN_ERA = 1 << 32
+ROUNDS_OF_AN_ERA = 1 << 48
 """The same for ballots: none that the lost voters draw comes up to one of the next era."""
+
+ROUNDS_AT_ONCE = 1 << 16
+"""By so much one message may raise what a voter has promised: no stranger uses up the rounds of an era. A proposer that is farther
+above comes up to itself in steps."""
 
 MAX_ERAS = 4_000
 

@@ -16,7 +16,7 @@ from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_recovery.config import RecoveryConfig
-from agiledart_recovery.desk import Desk
+from agiledart_recovery.desk import Desk, IsOrdered, as_told
 from agiledart_recovery.fragments.rebuild import Rebuild
 from agiledart_recovery.fragments.shelf import Shelf
 from agiledart_recovery.limits import MAX_RUNS
@@ -52,10 +52,18 @@ class RecoveryMachine:
     Args:
         me: this life of this node.
         random: draws the numbers of voters' seats.
+        is_ordered: judges an admin's order with which an era begins.
     """
 
-    def __init__(self, me: Peer, config: RecoveryConfig, random: RandomStream, observer: Observer = ignore) -> None:
-        self._desk = Desk(me, config, random, observer)
+    def __init__(
+        self,
+        me: Peer,
+        config: RecoveryConfig,
+        random: RandomStream,
+        observer: Observer = ignore,
+        is_ordered: IsOrdered = as_told,
+    ) -> None:
+        self._desk = Desk(me, config, random, observer, is_ordered)
         self.seats: dict[Run, VoterSeat] = {}
         self.coordinators: dict[Run, Coordinator] = {}
         self.participants: dict[Run, Participant] = {}
@@ -257,6 +265,8 @@ class RecoveryMachine:
             # What is said about a life to a host that knows of none is answered by one that has lost its disk.
             self._desk.observe(MessageIgnored(sender.node, "run"))
             Participant(self._desk, run).on_other(sender, message)
+        elif isinstance(message, messages.Reset | messages.Committed) and part.is_unproven(message.value):
+            self._desk.observe(MessageIgnored(sender.node, "era"))
         elif isinstance(message, messages.Reset):
             self._knows(sender, message.value)
             part.on_reset(sender, message)
@@ -440,7 +450,7 @@ class RecoveryMachine:
         for file in event.voters:
             self._sit(file)
         for life in event.lives:
-            self.participants[life.run] = Participant(self._desk, life.run, life.life)
+            self.participants[life.run] = Participant(self._desk, life.run, life.life, life.order)
             self.shelf.knows_life(life.run, life.life)
         for key, owner in event.fragments:
             self.shelf.put(key, owner)

@@ -188,7 +188,7 @@ def ballots_without_number(patch: pytest.MonkeyPatch) -> None:
 
     def late(self: VoterSeat, sender: Any, message: wire.Accept) -> None:
         if message.stamp.ballot < self.promised:
-            self._refuse(sender, message.stamp.ballot)
+            self.refuse(sender, message.stamp.ballot)
             return
         self._take(message.stamp, message.value)
         self._answer(sender, wire.Accepted(self.run, message.stamp, self.seat))
@@ -370,10 +370,11 @@ def no_era_begins(patch: pytest.MonkeyPatch) -> None:
 
 def an_older_generation_is_taken(patch: pytest.MonkeyPatch) -> None:
     """Who hears of a later era goes on with its own, and voters take its values."""
-    patch.setattr(Eras, "is_later", lambda self, sender, ballot, known: False)
+    patch.setattr(Eras, "is_later", lambda self, sender, ballot, order, known: False)
     patch.setattr(Eras, "is_left", lambda self, known: False)
     patch.setattr(Eras, "refuses", lambda self, sender, ballot: False)
     patch.setattr(VoterSeat, "_is_of_before", lambda self, value: False)
+    patch.setattr(VoterSeat, "_is_unproven", lambda self, ballot, value: False)
 
 
 def a_seat_is_given_and_kept(patch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ class Register:
         elif isinstance(message, wire.Accepted):
             outcome = self.proposers[to].on_accepted(peer, message)
         elif isinstance(message, wire.Refused):
-            outcome = self.proposers[to].on_refused(message)
+            outcome = self.proposers[to].on_refused(peer, message)
         self.collect(to)
         return outcome
 

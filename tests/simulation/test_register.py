@@ -41,7 +41,7 @@ def numbers_are_not_compared(patch: pytest.MonkeyPatch) -> None:
 
     def late(self: VoterSeat, sender: Any, message: wire.Accept) -> None:
         if message.stamp.ballot < self.promised:
-            self._refuse(sender, message.stamp.ballot)
+            self.refuse(sender, message.stamp.ballot)
             return
         self._take(message.stamp, message.value)
         self._answer(sender, wire.Accepted(self.run, message.stamp, self.seat))

@@ -199,7 +199,7 @@ class RegainingRuns:
         voters = await self._seats(run, electable(found, left, self._desk.me))
         lost = ", ".join(names.get(voter.peer.node, voter.peer.node.short) for voter in found.silent)
         reason = f"{by or 'an admin'} had it go on without {lost}; rows that they committed since may appear twice"
-        first, below = regained(found, left, voters, reason)
+        first, below = regained(found, left, voters, reason, message.order)
         self._recovering.step(RegainRun(first, below))
         until = self._desk.now + END_NS
         while self._desk.now < until:

@@ -45,6 +45,7 @@ from agiledart_node.wire.commands import (
     Stop,
     Submit,
 )
+from agiledart_recovery.wire.names import Run
 
 CHECK: Final = "check"
 """Verb of the order for a dry run: hosts load the code, and start nothing for it."""
@@ -218,6 +219,20 @@ class Orders:
         """
         verified = self._signatures.verified(raw)
         return None if verified is None or self._is_banned(verified) else verified
+
+    def is_recovery(self, run: Run, raw: bytes, last: bytes) -> bool:
+        """Whether an admin has ordered that a run go on without the majority of its voters, later than with the order `last`.
+
+        It may be long ago: voters that were away hear of it when they are back.
+        """
+        if self._verify is None:
+            return True
+        one = self.believed(raw)
+        if one is None or (one.order.terms.verb, one.order.terms.application) != ("recover", run.app):
+            return False
+        if one.order.terms.argument("check") or refusal(asker_of(one), "recover", Application(run.app)):
+            return False
+        return not last or one.order.wall_ms > _order(last).wall_ms
 
     def judged(self, record: ApplicationRecord) -> ApplicationRecord:
         """A record as it is acted on: without rights that nobody has signed. Where nothing is signed, as it is."""

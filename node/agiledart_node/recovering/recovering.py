@@ -73,6 +73,7 @@ from agiledart_node.wire.recovery_messages import (
     TermListening,
     VoterMade,
 )
+from agiledart_recovery.desk import IsOrdered, as_told
 from agiledart_recovery.limits import SEAL_BYTES
 from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
@@ -102,13 +103,20 @@ class Recovering:
 
     Args:
         secret: drawn by the driver; keys of runs that are founded here come from it.
+        is_ordered: judges an admin's order to go on without voters that are lost.
     """
 
     def __init__(
-        self, desk: Desk, records: Records, hosting: Hosting, random: RandomStream, secret: bytes = b""
+        self,
+        desk: Desk,
+        records: Records,
+        hosting: Hosting,
+        random: RandomStream,
+        secret: bytes = b"",
+        is_ordered: IsOrdered = as_told,
     ) -> None:
         self._desk, self._records, self._hosting, self._secret = desk, records, hosting, secret
-        self.machine = RecoveryMachine(desk.me, desk.config.recovery, random, desk.observe)
+        self.machine = RecoveryMachine(desk.me, desk.config.recovery, random, desk.observe, is_ordered)
         self._shelving = Shelving(desk, records, self.machine)
         self._fetching = Fetching(desk, self.machine, self.step, self.flush)
         self._tidying = Tidying(desk, records, hosting, self)

@@ -43,6 +43,7 @@ from agiledart_recovery.wire.observations import (
     CoordinationBegan,
     CoordinationLost,
     LifeBegan,
+    MessageIgnored,
     Recovered,
     RunWaits,
 )
@@ -146,17 +147,19 @@ class Coordinator:
         self.progress = Progress()
         self.proposer.regain(value, below)
 
-    def _let_go(self, sender: Peer, ballot: Ballot) -> None:
+    def _let_go(self, sender: Peer, ballot: Ballot, order: bytes) -> None:
         """Of a run that goes on in a later era, without this voter."""
-        if self.eras.is_later(sender, ballot, self._known()):
+        if self.eras.is_later(sender, ballot, order, self._known()):
             self.proposer.release()
             self.committing.changing.forget()
             self.phase, self._need, self.progress = Phase.FOLLOWING, "", Progress()
 
     def on_refused(self, sender: Peer, message: wire.Refused) -> None:
         """A voter has promised a higher ballot."""
-        self.outcome(self.proposer.on_refused(message))
-        self._let_go(sender, message.promised)
+        is_mine = message.ballot == self.proposer.ballot
+        if is_mine and self.eras.is_proven(sender, message.promised, message.order):
+            self.outcome(self.proposer.on_refused(sender, message))
+            self._let_go(sender, message.promised, message.order)
 
     def _beat(self) -> None:
         self._desk.set_timer((self.run, "tick"), self._desk.config.tick_ns)
@@ -169,7 +172,7 @@ class Coordinator:
     def _take_over(self) -> None:
         known = self._known()
         self._heard = self._desk.now
-        if self.eras.is_left(known):
+        if self.eras.is_left(known) or self.eras.is_spent:
             self.phase = Phase.FOLLOWING
         elif known is not None:
             self.proposer.highest = max(self.proposer.highest, self._seat.promised)
@@ -178,15 +181,16 @@ class Coordinator:
 
     def on_leading(self, sender: Peer, message: wire.Leading) -> None:
         """Another voter says that it coordinates."""
-        if self.eras.refuses(sender, message.ballot):
+        if message.ballot.node != sender.node or self.eras.refuses(sender, message.ballot):
+            return
+        if not self.eras.is_proven(sender, message.ballot, message.order) or self.eras.is_far_above(message.ballot):
             return
         if message.ballot < self._seat.promised and message.ballot < self.proposer.highest:
             return
         self._heard, self.leader, self._is_over = self._desk.now, sender, message.is_over
         self.outcome(self.proposer.saw(message.ballot))
         self._desk.send(sender, wire.Following(self.run, message.ballot, self._seat.seat))
-        if message.ballot.node == sender.node:
-            self._let_go(sender, message.ballot)
+        self._let_go(sender, message.ballot, message.order)
 
     def outcome(self, outcome: Outcome | None) -> None:
         """Something became of what the proposer asked."""
@@ -273,11 +277,12 @@ class Coordinator:
     def _lead(self) -> None:
         """Tell the other voters that somebody coordinates."""
         if self.proposer.phase in (Hold.LEADING, Hold.WRITING):
+            leading = wire.Leading(self.run, self.proposer.ballot, self._is_over, self.value.order)
             for voter in (*self.value.voters, *self.value.outgoing):
                 if voter.peer.node != self._desk.me.node:
-                    self._desk.send(voter.peer, wire.Leading(self.run, self.proposer.ballot, self._is_over))
+                    self._desk.send(voter.peer, leading)
             self.replacing.heard(self._desk.me, self._seat.seat)
-            self.eras.tell_returned(wire.Leading(self.run, self.proposer.ballot, self._is_over))
+            self.eras.tell_returned(leading)
 
     def on_following(self, sender: Peer, message: wire.Following) -> None:
         """A voter has heard that this one coordinates, or one that the run was made to go on without has."""
@@ -411,8 +416,11 @@ class Coordinator:
         """A host cannot enter the life, or has entered a later one."""
         if self.phase is not Phase.RESETTING or self.proposer.phase is not Hold.LEADING:
             return
-        if (first := first_ballot_of(message.life)).era > self.value.era:
-            self._let_go(sender, first)
+        if sender.node not in self._relieved and sender.node not in self.value.nodes:
+            self._desk.observe(MessageIgnored(sender.node, "host"))
+        elif (first := first_ballot_of(message.life)).era > self.value.era:
+            if self.eras.is_proven(sender, first, message.order):
+                self._let_go(sender, first, message.order)
         elif message.life > self.value.life:
             # Somebody has begun a later life: the register knows more than this coordinator.
             self.proposer.release()

@@ -1,7 +1,9 @@
 """A voter's side of eras: it hears that an admin had the run go on without it, and lets go; who leads tells those that come back.
 
-What an era is: `register/regaining.py`. The awkward case: a voter of the new era that has not heard of its first value yet sees its
-leader, too. It stays silent until it has that value, and votes meanwhile.
+What an era is: `register/regaining.py`. It counts at nobody's word, only with the order of an admin that began it.
+
+The awkward case: a voter of the new era that has not heard of its first value yet sees its leader, too. It stays silent until it
+has that value, and votes meanwhile.
 """
 
 from agiledart_kernel.machine import Message
@@ -11,9 +13,8 @@ from agiledart_recovery.desk import Desk
 from agiledart_recovery.limits import LIVES_OF_AN_ERA, ROUNDS_OF_AN_ERA
 from agiledart_recovery.register.proposer import Proposer
 from agiledart_recovery.register.voter import VoterSeat
-from agiledart_recovery.wire.messages import Refused
 from agiledart_recovery.wire.names import Ballot
-from agiledart_recovery.wire.observations import RunLeft, RunRegained
+from agiledart_recovery.wire.observations import MessageIgnored, RunLeft, RunRegained
 from agiledart_recovery.wire.value import Value
 
 
@@ -33,20 +34,36 @@ class Eras:
         """Whether the run goes on in a later era, of which this voter knows no more than that."""
         return known is not None and max(self._seat.promised, self._proposer.highest).era > known.era
 
-    def is_later(self, sender: Peer, ballot: Ballot, known: Value | None) -> bool:
+    def is_proven(self, sender: Peer, ballot: Ballot, order: bytes) -> bool:
+        """Whether the era of a ballot is known here, or comes with an admin's order."""
+        if ballot.era <= self._proposer.highest.era or self._seat.is_known(ballot.era, order):
+            return True
+        self._desk.observe(MessageIgnored(sender.node, "era"))
+        return False
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no ballot of this era is left: the next one would be of an era that nobody has ordered."""
+        return (max(self._seat.promised, self._proposer.highest).round + 1) % ROUNDS_OF_AN_ERA == 0
+
+    def is_far_above(self, ballot: Ballot) -> bool:
+        """Whether nobody who leads comes to such a ballot from what is known here, in steps that voters take."""
+        return ballot > self._proposer.highest and self._seat.is_far_above(ballot)
+
+    def is_later(self, sender: Peer, ballot: Ballot, order: bytes, known: Value | None) -> bool:
         """Whether somebody's ballot is of a later era than what this voter knows: then nothing is to be done here any more."""
         if known is None or ballot.era <= known.era:
             return False
         if self._seat.promised.era <= known.era:
             self._desk.observe(RunLeft(self._seat.run, sender.node))
-        self._seat.yield_to(ballot)
+        self._seat.yield_to(ballot, order)
         return True
 
     def refuses(self, sender: Peer, ballot: Ballot) -> bool:
         """Who leads under a ballot of an era before is told that it is over."""
         if ballot.era >= self._seat.promised.era:
             return False
-        self._desk.send(sender, Refused(self._seat.run, ballot, self._seat.promised))
+        self._seat.refuse(sender, ballot)
         return True
 
     # ---- who leads

@@ -24,7 +24,7 @@ from agiledart_recovery.desk import Desk
 from agiledart_recovery.fragments.placement import spread
 from agiledart_recovery.fragments.repairing import Repairing
 from agiledart_recovery.fragments.saving import Outcome, Saving
-from agiledart_recovery.limits import MAX_CHAIN, MAX_FRAGMENTS, MAX_OPEN_EPOCHS
+from agiledart_recovery.limits import LIVES_OF_AN_ERA, MAX_CHAIN, MAX_ERAS, MAX_FRAGMENTS, MAX_OPEN_EPOCHS
 from agiledart_recovery.lives.handing import Handing
 from agiledart_recovery.lives.readying import Readying
 from agiledart_recovery.wire import effects as asked
@@ -55,8 +55,8 @@ class Participant:
         begun: the highest barrier that this host's sources were told of in this life.
     """
 
-    def __init__(self, desk: Desk, run: Run, life: int = 0) -> None:
-        self._desk, self.run, self.life = desk, run, life
+    def __init__(self, desk: Desk, run: Run, life: int = 0, order: bytes = b"") -> None:
+        self._desk, self.run, self.life, self._order = desk, run, life, order
         self.phase = Phase.OUT
         self.begun = 0
         self.value: Value | None = None
@@ -91,7 +91,8 @@ class Participant:
         elif value.life > self.life:
             self._enter(sender, value)
         elif value.life < self.life:
-            self._desk.send(sender, wire.ResetRefused(self.run, self.life, "a later life was entered"))
+            why = "a later life was entered"
+            self._desk.send(sender, wire.ResetRefused(self.run, self.life, why, order=self._order))
         elif self.phase in (Phase.READY, Phase.RUNNING):
             self._leader = sender
             self._answer_reset()
@@ -101,12 +102,21 @@ class Participant:
             reason = self._reason or "it was entered by a process that has ended"
             self._desk.send(sender, wire.ResetRefused(self.run, self.life, reason, self._lacks))
 
+    def is_unproven(self, value: Value) -> bool:
+        """Whether a value is of an era that is not known here, and that no admin has ordered since the last one."""
+        era = self.life // LIVES_OF_AN_ERA
+        return value.era > era and not (
+            value.era <= MAX_ERAS and self._desk.is_ordered(self.run, value.order, self._order)
+        )
+
     def _was_planned_for_another(self, value: Value) -> bool:
         """A plan names lives of hosts, so that one that lost its disk can't enter a life a second time."""
         planned = value.plan.hosts.get(self._desk.me.node)
         return planned is not None and planned.incarnation < self._desk.me.incarnation
 
     def _enter(self, sender: Peer, value: Value) -> None:
+        if value.era > self.life // LIVES_OF_AN_ERA:
+            self._order = value.order
         self.life, self.value, self._plan, self._leader = value.life, value, value.plan, sender
         self.phase, self._reason, self._lacks = Phase.STORING, "", ()
         self.begun = value.committed.epoch
@@ -115,7 +125,7 @@ class Participant:
         self.readying.enter(value)
         self.handing.forget()
         self.repairing.forget()
-        file = asked.LifeFile(self.run, value.life)
+        file = asked.LifeFile(self.run, value.life, self._order)
         self._desk.ask(lambda request: asked.KeepLife(request, file), lambda _, reason: self._stored(value, reason))
 
     def _stored(self, value: Value, reason: str) -> None:

@@ -19,10 +19,13 @@ without it would both be acknowledged. So the value itself carries the voters be
 
 from enum import Enum
 
+import msgspec
+
 from agiledart_kernel.count import one_more
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
+from agiledart_recovery.limits import ROUNDS_AT_ONCE, ROUNDS_OF_AN_ERA
 from agiledart_recovery.register.ballots import Chair, is_quorum
 from agiledart_recovery.wire.messages import Accept, Accepted, Prepare, Promise, Refused
 from agiledart_recovery.wire.names import Ballot, Run, Stamp, Voter
@@ -117,7 +120,7 @@ class Proposer:
         if self.phase is Phase.READING:
             for voter in self._asked:
                 if voter.chair not in self._promises:
-                    self._desk.send(voter.peer, Prepare(self.run, self.ballot))
+                    self._desk.send(voter.peer, Prepare(self.run, self.ballot, self._known.order))
         elif self.phase in (Phase.CONFIRMING, Phase.WRITING):
             message = Accept(self.run, Stamp(self.ballot, self._number), self._want)
             for voter in electors_of(self._want):
@@ -138,10 +141,15 @@ class Proposer:
         """A voter answers PREPARE."""
         if self.phase is not Phase.READING or message.ballot != self.ballot:
             return
-        if message.value is not None and (message.value.run != self.run or message.value.faults()):
+        if not any(voter.peer.node == sender.node for voter in self._asked):
+            return
+        value = message.value
+        if value is not None and (value.run != self.run or value.era > self.ballot.era or value.faults()):
             return
         self._promises[sender.node, message.seat] = message
         newest = self._newest()
+        if newest is not None and newest.era < self._known.era:
+            newest = None  # an admin has ended that era
         if newest is not None:
             self._follow(newest)
         if is_quorum(self._known, self._promises) and (newest is None or is_quorum(newest, self._promises)):
@@ -160,9 +168,23 @@ class Proposer:
         self._desk.observe(ValueAcknowledged(message.stamp, self._want))
         return outcome
 
-    def on_refused(self, message: Refused) -> Outcome | None:
-        """A voter has promised a higher ballot."""
-        return self.saw(message.promised) if message.ballot == self.ballot else None
+    def is_asked(self, sender: Peer, ballot: Ballot) -> bool:
+        """Whether this is an answer to what it asks now."""
+        asked = self._asked if self.phase is Phase.READING else electors_of(self._want) if self._number else ()
+        is_one = any(voter.peer.node == sender.node for voter in asked)
+        return self.phase is not Phase.IDLE and ballot == self.ballot and is_one
+
+    def on_refused(self, sender: Peer, message: Refused) -> Outcome | None:
+        """A voter has promised a higher ballot; or it was raised so little that this one is too far above."""
+        if not self.is_asked(sender, message.ballot):
+            return None
+        if message.promised < self.ballot:
+            start = max(message.promised.round, self.ballot.era * ROUNDS_OF_AN_ERA)
+            step = min(start + ROUNDS_AT_ONCE, self.ballot.round)
+            order = self._known.order if self.phase is Phase.READING else self._want.order
+            self._desk.send(sender, Prepare(self.run, msgspec.structs.replace(self.ballot, round=step), order))
+            return None
+        return self.saw(message.promised)
 
     def saw(self, ballot: Ballot) -> Outcome | None:
         """Somebody asks under this ballot."""
@@ -185,7 +207,7 @@ class Proposer:
         for voter in electors_of(value):
             if voter.chair not in chairs:
                 self._asked = (*self._asked, voter)
-                self._desk.send(voter.peer, Prepare(self.run, self.ballot))
+                self._desk.send(voter.peer, Prepare(self.run, self.ballot, self._known.order))
 
     def _propose(self, value: Value, phase: Phase) -> None:
         self.phase, self._want = phase, value

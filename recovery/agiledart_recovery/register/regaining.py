@@ -142,8 +142,10 @@ def _highest(standings: Standings) -> Ballot:
     return max((each.promised for _, each in standings if each.seat is not None), default=Ballot())
 
 
-def regained(found: Finding, standings: Standings, voters: tuple[Voter, ...], reason: str) -> tuple[Value, Ballot]:
-    """The first value of the next era, and a ballot below all of that era's."""
+def regained(
+    found: Finding, standings: Standings, voters: tuple[Voter, ...], reason: str, order: bytes = b""
+) -> tuple[Value, Ballot]:
+    """The first value of the next era, and a ballot below all of that era's. `order`: the admin's, which all others check."""
     assert found.value is not None, found
     value = found.value
     era = 1 + max(value.era, _highest(standings).era)
@@ -160,6 +162,7 @@ def regained(found: Finding, standings: Standings, voters: tuple[Voter, ...], re
             before=(),  # what only those need is let go with the next commit, which the lost ones may have told
             reason=reason[:400],
             left=tuple(left)[:MAX_LEFT],
+            order=order,
         ),
         Ballot(era * ROUNDS_OF_AN_ERA),
     )

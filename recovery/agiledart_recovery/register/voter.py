@@ -6,6 +6,8 @@
 | ACCEPT(s, value), s.ballot ≥ promised, s ≥ accepted | promised, accepted, value ← those of s | ACCEPTED(s) once on the disk |
 | the same again | nothing | the same answer, once the disk has it |
 | a lower ballot | nothing | REFUSED(promised), at once: it promises nothing |
+| a ballot that is farther above than one message may raise it | nothing | REFUSED(promised), to be asked in steps |
+| a ballot of a later era, without an admin's order that began it | nothing | nothing |
 
 The awkward case: a second message comes while the first is being written. Its answer tells what is in memory, so it waits for
 a write of its own, and writes of one run are carried out in order. A node that lost its disk makes another seat when it is
@@ -19,23 +21,29 @@ from collections.abc import Callable
 from agiledart_kernel.machine import Message
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
+from agiledart_recovery.limits import MAX_ERAS, ROUNDS_AT_ONCE, ROUNDS_OF_AN_ERA
 from agiledart_recovery.wire.effects import KeepVoter, VoterFile
 from agiledart_recovery.wire.messages import Accept, Accepted, Prepare, Promise, Refused
 from agiledart_recovery.wire.names import Ballot, Stamp
+from agiledart_recovery.wire.observations import MessageIgnored
 from agiledart_recovery.wire.value import Value
 
 
 class VoterSeat:
-    """A seat: a file on this node's disk, and what was promised under its number."""
+    """A seat: a file on this node's disk, and what was promised under its number.
+
+    Attributes:
+        order: of an admin, with which the latest era began that this voter knows of.
+    """
 
     def __init__(self, desk: Desk, file: VoterFile) -> None:
         self._desk = desk
         self.run, self.seat = file.run, file.seat
-        self.promised, self.accepted, self.value = file.promised, file.accepted, file.value
+        self.promised, self.accepted, self.value, self.order = file.promised, file.accepted, file.value, file.order
 
     def keep(self, then: Callable[[], None]) -> None:
         """Write the file, then go on. A disk that fails is silence: the voter counts as dead."""
-        file = VoterFile(self.run, self.seat, self.promised, self.accepted, self.value)
+        file = VoterFile(self.run, self.seat, self.promised, self.accepted, self.value, self.order)
         self._desk.ask(lambda request: KeepVoter(request, file), lambda _, reason: None if reason else then())
 
     def _answer(self, to: Peer, message: Message) -> None:
@@ -43,17 +51,26 @@ class VoterSeat:
 
     def on_prepare(self, sender: Peer, message: Prepare) -> None:
         """See the table."""
-        if message.ballot < self.promised:
-            self._refuse(sender, message.ballot)
+        ballot = message.ballot
+        if not self.is_known(ballot.era, message.order):
+            self._desk.observe(MessageIgnored(sender.node, "era"))
             return
-        self.promised = message.ballot
+        if ballot < self.promised or self.is_far_above(ballot):
+            self.refuse(sender, ballot)
+            return
+        if ballot.era > self.era:
+            self.order = message.order
+        self.promised = ballot
         self._answer(sender, Promise(self.run, message.ballot, self.seat, self.accepted, self.value))
 
     def on_accept(self, sender: Peer, message: Accept) -> None:
         """See the table. A late ACCEPT of the ballot that counts, below what was accepted under it, is nothing."""
         stamp = message.stamp
-        if stamp.ballot < self.promised:
-            self._refuse(sender, stamp.ballot)
+        if self._is_unproven(stamp.ballot, message.value):
+            self._desk.observe(MessageIgnored(sender.node, "era"))
+            return
+        if stamp.ballot < self.promised or self.is_far_above(stamp.ballot):
+            self.refuse(sender, stamp.ballot)
             return
         if stamp < self.accepted or self._is_of_before(message.value):
             return
@@ -64,17 +81,39 @@ class VoterSeat:
         """Whether a value is of a generation that an admin has ended, whatever ballot it comes under."""
         return self.value is not None and value.generation < self.value.generation
 
-    def yield_to(self, ballot: Ballot) -> None:
+    def yield_to(self, ballot: Ballot, order: bytes) -> None:
         """The run goes on in a later era without this seat: promise nothing below, also after a restart."""
         if ballot > self.promised:
-            self.promised = ballot
+            self.promised, self.order = ballot, order
             self.keep(lambda: None)
 
-    def _take(self, stamp: Stamp, value: Value) -> None:
-        self.promised, self.accepted, self.value = stamp.ballot, stamp, value
+    # ---- eras
 
-    def _refuse(self, sender: Peer, ballot: Ballot) -> None:
-        self._desk.send(sender, Refused(self.run, ballot, self.promised))
+    @property
+    def era(self) -> int:
+        """The latest that it knows of."""
+        return max(self.promised.era, self.value.era if self.value is not None else 0)
+
+    def is_known(self, era: int, order: bytes) -> bool:
+        """Whether it knows of an era, or an admin has ordered it since the last one."""
+        return era <= self.era or (era <= MAX_ERAS and self._desk.is_ordered(self.run, order, self.order))
+
+    def is_far_above(self, ballot: Ballot) -> bool:
+        """Whether a ballot is farther above what was promised than one message may raise it."""
+        return ballot.round - max(self.promised.round, ballot.era * ROUNDS_OF_AN_ERA) > ROUNDS_AT_ONCE
+
+    def _is_unproven(self, ballot: Ballot, value: Value) -> bool:
+        return ballot.era != value.era or not self.is_known(value.era, value.order)
+
+    def refuse(self, sender: Peer, ballot: Ballot) -> None:
+        """Say what was promised, and which order says so to who knows of no such era."""
+        order = self.order if ballot.era < self.promised.era else b""
+        self._desk.send(sender, Refused(self.run, ballot, self.promised, order))
+
+    def _take(self, stamp: Stamp, value: Value) -> None:
+        if value.era > self.era:
+            self.order = value.order
+        self.promised, self.accepted, self.value = stamp.ballot, stamp, value
 
     def violations(self) -> list[str]:
         """What must never be so."""

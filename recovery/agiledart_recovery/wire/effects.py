@@ -9,25 +9,27 @@ from agiledart_kernel.count import Count
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, Stamp
+from agiledart_recovery.wire.names import Ballot, Order, Party, Run, Snapshot, Stamp
 from agiledart_recovery.wire.value import Assignment, Element, Plan, Saved, SinkEnd, Value
 
 
 class VoterFile(msgspec.Struct, frozen=True, array_like=True):
-    """What a voter must not forget."""
+    """What a voter must not forget. `order`: of an admin, with which the latest era began that it knows of."""
 
     run: Run
     seat: Count
     promised: Ballot = Ballot()
     accepted: Stamp = Stamp()
     value: Value | None = None
+    order: Order = b""
 
 
 class LifeFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The last life of a run that a node has entered."""
+    """The last life of a run that a node has entered. `order`: of an admin, with which the life's era began."""
 
     run: Run
     life: Count
+    order: Order = b""
 
 
 class Request(Effect, frozen=True, gc=False):

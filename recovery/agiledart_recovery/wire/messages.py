@@ -21,7 +21,7 @@ from agiledart_kernel.count import Count
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.limits import MAX_CHAIN, MAX_EDGES, MAX_FRAGMENTS, MAX_PARTIES, MAX_REASON, MAX_REMADE
-from agiledart_recovery.wire.names import Ballot, Digest, Party, Run, Snapshot, Stamp, TermGap
+from agiledart_recovery.wire.names import Ballot, Digest, Order, Party, Run, Snapshot, Stamp, TermGap
 from agiledart_recovery.wire.value import MadeAgain, Plan, Saved, Value
 
 Reason = Annotated[str, msgspec.Meta(max_length=MAX_REASON)]
@@ -34,9 +34,10 @@ class RunMessage(Message, frozen=True, gc=False):
 
 
 class Prepare(RunMessage, frozen=True, gc=False, tag=380):
-    """Answer nobody below this ballot any more, and tell what you have accepted."""
+    """Answer nobody below this ballot any more, and tell what you have accepted. `order`: with which its era began."""
 
     ballot: Ballot
+    order: Order = b""
 
 
 class Promise(RunMessage, frozen=True, gc=False, tag=381):
@@ -63,17 +64,28 @@ class Accepted(RunMessage, frozen=True, gc=False, tag=383):
 
 
 class Refused(RunMessage, frozen=True, gc=False, tag=384):
-    """I have promised a higher ballot."""
+    """I have promised a higher ballot; or one that is so far below that I come up to yours in steps only.
+
+    Args:
+        order: where I know of a later era, with which it began.
+    """
 
     ballot: Ballot
     promised: Ballot
+    order: Order = b""
 
 
 class Leading(RunMessage, frozen=True, gc=False, tag=385):
-    """I coordinate this run under this ballot. `is_over`: it has ended and everybody knows; nobody need take over."""
+    """I coordinate this run under this ballot.
+
+    Args:
+        is_over: it has ended and everybody knows; nobody need take over.
+        order: with which the ballot's era began.
+    """
 
     ballot: Ballot
     is_over: bool = False
+    order: Order = b""
 
 
 class Following(RunMessage, frozen=True, gc=False, tag=386):
@@ -135,11 +147,13 @@ class ResetRefused(RunMessage, frozen=True, gc=False, tag=392):
 
     Args:
         lacks: holders whose fragments of a state are gone or bad, so that it cannot be rebuilt without them.
+        order: with which the era of a later life began.
     """
 
     life: Count
     reason: Reason
     lacks: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_FRAGMENTS)] = ()
+    order: Order = b""
 
 
 class Start(RunMessage, frozen=True, gc=False, tag=393):

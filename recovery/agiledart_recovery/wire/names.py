@@ -8,11 +8,14 @@ from agiledart_kernel.codec import encode
 from agiledart_kernel.count import Count
 from agiledart_kernel.limits import MAX_APPLICATION_NAME
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.limits import ROUNDS_OF_AN_ERA
 
 Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 Digest = Annotated[bytes, msgspec.Meta(max_length=32)]
+Order = Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)]
+"""What an admin has signed: that a run is to go on without the majority of its voters. It begins an era."""
 
 
 class Run(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):

@@ -27,7 +27,7 @@ from agiledart_recovery.limits import (
     MAX_REASON,
     MAX_VOTERS,
 )
-from agiledart_recovery.wire.names import NOTHING_SAVED, Digest, Name, Party, Run, Snapshot, Voter
+from agiledart_recovery.wire.names import NOTHING_SAVED, Digest, Name, Order, Party, Run, Snapshot, Voter
 
 AFTER_DEPLOYMENT: Final = 2
 """The first life that hosts enter with new processes."""
@@ -233,6 +233,7 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
         origin: until an epoch is committed `saved` is a checkpoint of another run, by the numbers of its instances, and this is
             how much of it: `whole` or `steps`. Empty: the run began with nothing.
         left: voters that an admin said are gone for ever; who of them comes back is told that the run goes on without it.
+        order: with which the admin said it; without one nobody believes that an era has begun.
     """
 
     run: Run
@@ -251,6 +252,7 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
     changes: Annotated[tuple[Change, ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
     origin: Annotated[str, msgspec.Meta(max_length=16)] = ""
     left: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_LEFT)] = ()
+    order: Order = b""
 
     @property
     def era(self) -> int:

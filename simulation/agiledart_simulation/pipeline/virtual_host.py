@@ -14,7 +14,7 @@ from agiledart_recovery.config import RecoveryConfig
 from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire.events import Booted, LifeBroken, PartyPrepared, PartySnapped
-from agiledart_recovery.wire.names import Party, Snapshot
+from agiledart_recovery.wire.names import Party, Run, Snapshot
 from agiledart_recovery.wire.value import Assignment, Element, Plan, Saved
 from agiledart_simulation.pipeline.chains import Chains, WrongChain, built, whole
 from agiledart_simulation.pipeline.disk import Disk, SourceLog
@@ -27,6 +27,13 @@ Action = Callable[[], object]
 
 _PUMP_NS = 20 * MILLISECOND
 _MEMORY = Codec[Memory](Memory)
+
+ORDERED = b"an admin has signed this"
+"""In a world without keys this is the one order that counts."""
+
+
+def _is_ordered(_: Run, order: bytes, last: bytes) -> bool:
+    return order == ORDERED and order != last
 
 
 class Surroundings(Protocol):
@@ -77,7 +84,7 @@ class RecoveryHost:
         observer: Observer,
     ) -> None:
         self.me, self.disk, self.world, self.random = me, disk, world, random
-        self.machine = RecoveryMachine(me, config, random, observer)
+        self.machine = RecoveryMachine(me, config, random, observer, _is_ordered)
         self.engine: Engine | None = None
         self.chains = Chains()
         self.now = Instant(0)

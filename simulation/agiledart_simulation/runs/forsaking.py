@@ -11,6 +11,7 @@ from agiledart_recovery.register.regaining import Finding, Standings, electable,
 from agiledart_recovery.wire.events import MakeSeat, RegainRun
 from agiledart_recovery.wire.names import Run, Voter
 from agiledart_recovery.wire.value import State, Value
+from agiledart_simulation.pipeline.virtual_host import ORDERED
 from agiledart_simulation.runs.theatre import Theatre
 
 _AWAY_S = 40
@@ -79,7 +80,7 @@ class Forsaking:
         run.world.run_for(20 * MILLISECOND)
         seats = [run.world.nodes[peer.node].machine.machine.seats.get(self._about) for peer in chosen]
         voters = tuple(Voter(peer, seat.seat) for peer, seat in zip(chosen, seats, strict=True) if seat is not None)
-        value, below = regained(found, standings, voters, "without those")
+        value, below = regained(found, standings, voters, "without those", ORDERED)
         run.world.inject(leader.node, RegainRun(value, below))
         run.reached(what)
         if found.is_told:

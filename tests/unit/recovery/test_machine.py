@@ -204,6 +204,7 @@ def _messages() -> st.SearchStrategy[Any]:
         "committed": st.builds(Snapshot, _COUNTS, _COUNTS),
         "reason": st.just("why"),
         "lacks": st.lists(st.integers(1, 9).map(NodeId), max_size=3).map(tuple),
+        "order": st.sampled_from([b"", b"signed"]),
         "phase": st.sampled_from(["fetch", "restore"]),
         "needed": st.lists(st.builds(Snapshot, _COUNTS, _COUNTS), max_size=3).map(tuple),
         "is_over": st.booleans(),
