@@ -104,13 +104,14 @@ class Changing:
 
     Attributes:
         plan: what holds when it is done; empty: nothing is under way.
+        committed_at: when the last epoch was.
     """
 
     def __init__(self, desk: Desk, run: Run) -> None:
         self._desk, self._run = desk, run
         self.step, self.plan = Step.IDLE, _NO_PLAN
         self._life = 0
-        self._since = self._deadline = desk.now
+        self._since = self._deadline = self.committed_at = desk.now
         self._before = _NO_PLAN
         self._ready: dict[NodeId, int | None] = {}  # the epoch that is built there; None: nothing is to be built
         self._got: dict[NodeId, int] = {}
@@ -296,7 +297,7 @@ class Changing:
 
     def committed(self, value: Value, *, is_change: bool) -> None:
         """An epoch is committed."""
-        self._committed = value.committed.epoch
+        self._committed, self.committed_at = value.committed.epoch, self._desk.now
         if self.step is not Step.IDLE and value.plan == self.plan:
             self.step, self.plan = Step.IDLE, _NO_PLAN
         elif self.step is not Step.IDLE and is_change:

@@ -110,7 +110,7 @@ class Committing:
                 return ""
             if self.carries_next(value):
                 self._begin(value, self.changing.carry())
-            elif self.is_held or self._hastens(value) or age >= self._interval_ns():
+            elif self.is_held or self._hastens(value) or self._is_time():
                 self._begin(value, None)
             return ""
         if self.changing.step is Step.CARRIED and age >= config.handover_timeout_ns:
@@ -146,13 +146,13 @@ class Committing:
         """From the next epoch on nothing more is to be read in this life."""
         self.is_held = True
 
-    def _interval_ns(self) -> int:
-        usual = self._desk.config.checkpoint_interval_ns
-        if (
-            self.changing.step is Step.HASTENING
-        ):  # the next epoch waits until the last one is built: another would begin it anew
-            usual *= MOST_INTERVALS
-        return min(usual, SOONEST_NS) if self._is_wanted else usual
+    def _is_time(self) -> bool:
+        """Whether an epoch is due by itself."""
+        usual, began = self._desk.config.checkpoint_interval_ns, self._began
+        if self.changing.step is Step.HASTENING:
+            # The next epoch waits until the last one is built and known, however long that one took: another would begin it anew.
+            usual, began = usual * MOST_INTERVALS, max(began, self.changing.committed_at)
+        return self._desk.now - began >= (min(usual, SOONEST_NS) if self._is_wanted else usual)
 
     def _begin(self, value: Value, change: Plan | None) -> None:
         self._carried, self._is_wanted = change, False

@@ -95,3 +95,17 @@ def test_but_an_epoch_is_begun_when_that_takes_much_longer_than_an_interval() ->
     assert not run.tick()
     run.desk.now = Instant(run.desk.now + run.desk.config.checkpoint_interval_ns)
     assert run.tick()[0].after is None
+
+
+def test_an_epoch_that_took_many_intervals_is_waited_for_as_well() -> None:
+    """What is committed is known and built after that."""
+    run = Coordinated()
+    run.ready(3)
+    run.heard(HERE, THERE)
+    assert run.tick()
+    run.desk.now = Instant(run.desk.now + 5 * run.desk.config.checkpoint_interval_ns)
+    run.commit()
+    assert not run.tick(), "another one would begin it anew"
+    run.ready(4)
+    run.heard(HERE, THERE)
+    assert run.tick()[0].after == grown()
