@@ -19,7 +19,7 @@ from agiledart_node.records.allowing import check
 from agiledart_node.records.application import RUNNING, ApplicationRecord
 from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
-from agiledart_node.recovering.left_voters import meant, notes_of
+from agiledart_node.recovering.left_voters import meant, notes_of, untold
 from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.wire.checkpoint_bodies import RecoveredBody
 from agiledart_node.wire.commands import RecoverRun
@@ -122,11 +122,12 @@ class RegainingRuns:
         answers = await ask_everybody(
             self._desk, lambda number, peer, count: AskStanding(number, run.version, command, signed), StandingIs
         )
-        if refusals := [answer.refusal for _, answer in answers if answer is not None and answer.refusal]:
-            raise CommandRefused(refusals[0])
-        left = [(peer, answer.standing) for peer, answer in answers if answer is not None]
+        refusals = {peer.node: answer.refusal for peer, answer in answers if answer is not None and answer.refusal}
+        left = [(peer, answer.standing) for peer, answer in answers if answer is not None and not answer.refusal]
         value, _ = newest_of(left)
         names = self._names(value)
+        if why := untold(run.app, value, refusals, lambda node: names.get(node, node.short)):
+            raise CommandRefused(why)
         without = meant(value, command.without, lambda node: names.get(node, node.short))
         found = judged(run, left, without, lambda node: names.get(node, node.short))
         if found.refusal:

@@ -1,6 +1,6 @@
 """What is left of a run whose majority of voters is gone, in words: up to where its rows count, and what cannot be rebuilt."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.codec import Codec
@@ -36,6 +36,22 @@ def meant(value: Value | None, words: Collection[str], name: Names) -> list[Node
             f"{', '.join(unknown)} does not vote on {value.run.app}. Its voters: {voters}. Name those that are gone.", 2
         )
     return [called[word] for word in words if word in called]
+
+
+def untold(app: str, value: Value | None, refusals: Mapping[NodeId, str], name: Names) -> str:
+    """Why agents that refuse to tell what they have hold a recovery up, and which; empty: they are not needed.
+
+    Needed is who votes on it or runs something of it; where nobody tells of the register, anybody may.
+    """
+    needed = dict.fromkeys(refusals)
+    if value is not None:
+        about = {**{voter.peer.node: None for voter in electors_of(value)}, **value.plan.hosts}
+        needed = {node: None for node in refusals if node in about}
+    if not needed:
+        return ""
+    who, first = ", ".join(name(node) for node in needed), next(iter(needed))
+    verb, has = ("does", "it has") if len(needed) == 1 else ("do", "they have")
+    return f"{who} {verb} not tell what {has} of {app}: {refusals[first]}"
 
 
 def notes_of(found: Finding, there: Collection[NodeId], name: Names) -> list[str]:
