@@ -373,6 +373,7 @@ class ExecutorDesk:
                 told.caught_up,
                 told.gaps,
                 told.onto,
+                told.longest_ns,
             )
         )
 

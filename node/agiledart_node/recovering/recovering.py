@@ -275,14 +275,30 @@ class Recovering:
         if not is_pinned:
             length = event.size + SEAL_BYTES
             snapped = events.PartySnapped(
-                *about, event.digest, length, event.onto, after, event.caught_up, event.ended, sum(event.ends), gaps
+                *about,
+                event.digest,
+                length,
+                event.onto,
+                after,
+                event.caught_up,
+                event.ended,
+                sum(event.ends),
+                gaps,
+                event.pause_ns,
             )
             self.step(snapped)
         else:
             element = Element(snapshot, event.digest, event.size, 1, ())
             self.step(
                 events.PartyPrepared(
-                    *about, Saved(party, (element,)), sum(event.ends), after, event.caught_up, event.ended, gaps
+                    *about,
+                    Saved(party, (element,)),
+                    sum(event.ends),
+                    after,
+                    event.caught_up,
+                    event.ended,
+                    gaps,
+                    event.pause_ns,
                 )
             )
 

@@ -42,6 +42,8 @@ def standing(
         bytes=sum(element.length for saved in value.saved for element in saved.chain),
         survives=survives(value, known),
         coordinator=name_of(coordinator.node),
+        pause_ms_max=round(progress.pause_ns / MILLISECOND, 3),
+        interval_s=round(coordinator.committing.interval_ns() / SECOND, 3),
     )
     if progress.since is None or value.state is not State.RUNNING:
         return None, epoch

@@ -116,6 +116,8 @@ class EpochRow(Body, frozen=True):
         bytes: of everything that its instances saved.
         survives: so many machines may be lost at once, whichever they are, without a state being lost; null: there is no state.
         coordinator: node that coordinates epochs and lives.
+        pause_ms_max: for so long rows of an instance had to wait at once for the last committed epoch, at the most.
+        interval_s: how long after one epoch the next begins now.
     """
 
     committed: int
@@ -125,6 +127,8 @@ class EpochRow(Body, frozen=True):
     bytes: int
     survives: int | None
     coordinator: str = ""
+    pause_ms_max: float = 0.0
+    interval_s: float = 0.0
 
 
 class ApplicationRow(Body, frozen=True):

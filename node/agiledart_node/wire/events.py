@@ -139,6 +139,7 @@ class InstancePrepared(Event, frozen=True, gc=False):
         caught_up: its inputs have come as far again as when it was saved that it was restored from.
         gaps: (stage, term, nanoseconds) for which rows to a stage stood still at its last change, as this instance saw it.
         onto: the committed element that this one rests on; empty: it is whole.
+        pause_ns: for so long its rows had to wait at once, at the most.
     """
 
     application: str
@@ -155,6 +156,7 @@ class InstancePrepared(Event, frozen=True, gc=False):
     caught_up: bool = True
     gaps: tuple[tuple[int, int, int], ...] = ()
     onto: bytes = b""
+    pause_ns: int = 0
 
 
 class InstanceUnprepared(Event, frozen=True, gc=False):

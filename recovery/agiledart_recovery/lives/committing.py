@@ -50,6 +50,7 @@ class Committing:
 
     Attributes:
         took_ns: from BEGIN to the commit of the last epoch.
+        pause_ns: for so long rows of an instance had to wait at once for it, at the most.
         held: the committed epoch behind which nothing was read; None while there is none in this life.
         is_held: such an epoch is wanted, or there.
     """
@@ -68,7 +69,7 @@ class Committing:
         self._carried: Plan | None = None
         self._told: dict[NodeId, Snapshot] = {}
         self._former: dict[NodeId, tuple[Peer, int]] = {}
-        self.took_ns = 0
+        self.took_ns = self.pause_ns = 0
         self._written: Complete | None = None
         self.held: Snapshot | None = None
         self.is_held, self._held_from = False, 0
@@ -148,11 +149,18 @@ class Committing:
 
     def _is_time(self) -> bool:
         """Whether an epoch is due by itself."""
-        usual, began = self._desk.config.checkpoint_interval_ns, self._began
+        began = self._began
         if self.changing.step is Step.HASTENING:
             # The next epoch waits until the last one is built and known, however long that one took: another would begin it anew.
-            usual, began = usual * MOST_INTERVALS, max(began, self.changing.committed_at)
-        return self._desk.now - began >= (min(usual, SOONEST_NS) if self._is_wanted else usual)
+            began = max(began, self.changing.committed_at)
+        return self._desk.now - began >= self.interval_ns()
+
+    def interval_ns(self) -> int:
+        """How long after one epoch the next begins by itself, as it is now."""
+        usual = self._desk.config.checkpoint_interval_ns
+        if self.changing.step is Step.HASTENING:
+            usual *= MOST_INTERVALS
+        return min(usual, SOONEST_NS) if self._is_wanted else usual
 
     def _begin(self, value: Value, change: Plan | None) -> None:
         self._carried, self._is_wanted = change, False
@@ -246,6 +254,7 @@ class Committing:
         assert done.epoch == value.committed.epoch, (done, value.committed)
         before = self.epochs.plan
         self.took_ns, self._passed = self._desk.now - self._began, 0
+        self.pause_ns = max((each.pause_ns for each in done.answers.values() if not each.has_ended), default=0)
         self.epochs.settle(done)
         if 0 < self._held_from < done.epoch:
             self.held = value.committed

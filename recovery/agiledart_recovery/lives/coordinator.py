@@ -362,6 +362,7 @@ class Coordinator:
             self._reset()
         elif self.committing.written(value):
             self.progress.committed_at, self.progress.epoch_ns = self._desk.now, self.committing.took_ns
+            self.progress.pause_ns = self.committing.pause_ns
             self._has_recovered()
             self.committing.tell(value)
 

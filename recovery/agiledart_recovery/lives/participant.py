@@ -349,6 +349,7 @@ class Participant:
             event.is_caught_up,
             event.has_ended,
             event.gaps,
+            event.pause_ns,
         )
         if event.has_ended:
             self._ended[event.party] = answer

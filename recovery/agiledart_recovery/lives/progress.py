@@ -34,6 +34,7 @@ class Progress:
         hosts: how far each host says that it is.
         took: phase → nanoseconds, so far.
         epoch_ns: from BEGIN to the commit of the last epoch; `committed_at`: when that was.
+        pause_ns: for so long rows of an instance had to wait at once for it, at the most.
     """
 
     since: Instant | None = None
@@ -44,6 +45,7 @@ class Progress:
     hosts: dict[NodeId, Entering] = field(default_factory=dict)
     took: dict[str, int] = field(default_factory=dict)
     epoch_ns: int = 0
+    pause_ns: int = 0
     committed_at: Instant | None = None
     entered: Instant = _BEGINNING
 

@@ -69,7 +69,7 @@ class PartySnapped(Event, frozen=True, gc=False):
     Args:
         onto: digest of the committed element that this one rests on; empty: it is whole.
         has_ended: there was no barrier but the end; the element is named by the epoch *above* the last barrier that was passed.
-        gaps: as `wire.Prepared` has them.
+        gaps, pause_ns: as `wire.Prepared` has them.
     """
 
     run: Run
@@ -83,6 +83,7 @@ class PartySnapped(Event, frozen=True, gc=False):
     has_ended: bool = False
     offset: int = 0
     gaps: tuple[TermGap, ...] = ()
+    pause_ns: int = 0
 
 
 class PartyPrepared(Event, frozen=True, gc=False):
@@ -97,6 +98,7 @@ class PartyPrepared(Event, frozen=True, gc=False):
     is_caught_up: bool = True
     has_ended: bool = False
     gaps: tuple[TermGap, ...] = ()
+    pause_ns: int = 0
 
 
 class FragmentDamaged(Event, frozen=True, gc=False):

@@ -121,6 +121,7 @@ class Prepared(RunMessage, frozen=True, gc=False, tag=390):
         is_caught_up: the instance's frontier has passed the one that it was restored with.
         has_ended: it has no more input; this counts for every epoch *above* `epoch`, the last barrier that it passed.
         gaps: of the stages that it sends to, for how long rows stood still at their last change.
+        pause_ns: for so long its own rows had to wait at once for the barrier, at the most.
     """
 
     life: Count
@@ -132,6 +133,7 @@ class Prepared(RunMessage, frozen=True, gc=False, tag=390):
     is_caught_up: bool = True
     has_ended: bool = False
     gaps: Annotated[tuple[TermGap, ...], msgspec.Meta(max_length=MAX_EDGES)] = ()
+    pause_ns: Count = 0
 
 
 class ResetOk(RunMessage, frozen=True, gc=False, tag=391):

@@ -293,3 +293,10 @@ def scaled_away(bench: InLife) -> Plan:
     (opened,) = bench.of(OpenTerm)
     bench.feed(Completed(opened.request, None))
     return plan
+
+
+def test_an_instance_says_for_how_long_its_rows_stood_still() -> None:
+    bench = InLife()
+    bench.feed(InstancePrepared("app", 1, 0, 0, 1, b"hash", 10, pause_ns=7_000_000))
+    (answer,) = bench.said(wire.Prepared)
+    assert answer.pause_ns == 7_000_000
