@@ -58,11 +58,13 @@ class Forsaking:
             run.world.call((10 + run.random.index(_AWAY_S)) * SECOND, run.world.heal)
 
     def _standings(self, lost: Sequence[NodeId], *, is_parted: bool) -> Standings:
+        """What the admin hears: of all that are up, but those that are cut off."""
         run = self._run
+        cut = [node for node in lost if any(run.world.network.is_cut(node, other) for other in run.ids)]
         return [
             (host.me, host.machine.register_at(self._about))
             for host in run.hosts
-            if run.world.now >= run.world.nodes[host.me.node].paused_until and not (is_parted and host.me.node in lost)
+            if run.world.now >= run.world.nodes[host.me.node].paused_until and not (is_parted and host.me.node in cut)
         ]
 
     def _admin(self, lost: Sequence[NodeId], what: str) -> bool:
