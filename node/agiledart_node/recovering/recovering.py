@@ -520,7 +520,10 @@ class Recovering:
         committed = effect.value.committed
         self._desk.emit(CountEpoch(*key, committed.epoch))
         run = self.runs.get(key)
-        self._settling.committed(key, effect.value, self._terms.slots_of(effect.run, effect.value.plan))
+        plan = effect.value.plan
+        self._terms.came(effect.run, plan)
+        if plan.at(self._desk.me.node) or not self._terms.waits(effect.run):
+            self._settling.committed(key, effect.value, self._terms.slots_of(effect.run, plan))
         if run is not None:
             needed = dict.fromkeys(element.digest for element in effect.value.needed.values())
             self._desk.emit(KeepElements(*key, tuple(needed), run.base + committed.life, committed.epoch))

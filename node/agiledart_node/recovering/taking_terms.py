@@ -32,6 +32,7 @@ from agiledart_node.records.summary import measures_of
 from agiledart_node.recovering.bringing_back import HostedRun
 from agiledart_node.recovering.fetching import Told
 from agiledart_node.recovering.founding import copy_of
+from agiledart_node.recovering.settling import follows, part_under
 from agiledart_node.wire.effects import BuildAhead, DropElements, HandOver, LetTermGo, OpenTerm, PassBarrier, ReadyTerm
 from agiledart_node.wire.formation_messages import Acknowledged
 from agiledart_node.wire.recovery_messages import TermListening
@@ -145,6 +146,8 @@ class TakingTerms:
         key = (run.app, run.version)
         self._check_room(key, len(effect.assignments) - len(self._leaving(effect)))
         known = await self._known_run(run, effect.life, effect.before)
+        if not follows(known.part, effect.before):  # of a host that has not heard of the last change yet
+            known.part = part_under(known.part, effect.before, self._desk.me.node, {})
         hosted = self._keeping.adopt(known.part)
         most = self._most_executors(known.part)
         part = part_of_term(known, hosted.instances, effect, most, busy_of(hosted.reports))
@@ -307,6 +310,15 @@ class TakingTerms:
                 hosted.instances.pop(copy, None)
             if not hosted.instances:
                 self._keeping.empty(hosted)
+
+    def waits(self, run: Run) -> bool:
+        """Whether something waits here for a plan that may come."""
+        return any(whose == run and ahead.added for (whose, _), ahead in self._ahead.items())
+
+    def came(self, run: Run, plan: Plan) -> None:
+        """A plan is committed: what waited for it waits no more."""
+        if plan.changes and (ahead := self._ahead.get((run, plan.digest))) is not None:
+            ahead.added = ()
 
     def slots_of(self, run: Run, plan: Plan) -> dict[tuple[int, int], int]:
         """Executors of the copies that waited here for a plan."""

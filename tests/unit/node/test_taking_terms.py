@@ -22,11 +22,12 @@ from agiledart_node.wire.effects import (
     PassBarrier,
     ReadyTerm,
     StartInstances,
+    StopInstances,
 )
 from agiledart_node.wire.events import InstanceFailed, InstancePrepared, InstanceReported
 from agiledart_node.wire.formation_messages import Deploy, Halt
 from agiledart_node.wire.fragment_effects import FindElement
-from agiledart_node.wire.recovery_messages import TermListening
+from agiledart_node.wire.recovery_messages import AskPart, PartIs, TermListening
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, Stamp, Voter
 from agiledart_recovery.wire.value import Element, Plan, Saved, Value
@@ -280,6 +281,41 @@ def test_a_committed_change_is_what_runs_here() -> None:
     later = msgspec.structs.replace(later, committed=Snapshot(1, 2))
     moved_on.hear(SCHEDULER, wire.Committed(RUN, 1, later))
     assert ("app", 1) not in moved_on.node._hosting.table
+
+
+def test_who_is_to_come_waits_through_the_epochs_before_the_change() -> None:
+    """Also with the code of a host that had not heard of an earlier change: what waits is no rest of the run to be let go."""
+    bench = InLife()
+    away = scaled_away(bench)
+    for epoch in (1, 2):
+        value = msgspec.structs.replace(bench.value, plan=away, committed=Snapshot(1, epoch))
+        bench.hear(SCHEDULER, wire.Committed(RUN, 1, value))
+    assert ("app", 1) not in bench.node._hosting.table
+    back = moved(value, "areas", Room(ME, 4), "a user")
+    assert back is not None
+    bench.take()
+    bench.hear(SCHEDULER, wire.PrepareTerm(RUN, 1, Stamp(Ballot(1, SCHEDULER.node, 1), 2), away, back))
+    (asked,) = bench.said(AskPart)
+    stale = msgspec.structs.replace(
+        part(by_epoch=True),
+        plan=encode(STAGES),
+        instances=(),
+        assignment=tuple(InstancePlace(n, 0, 1) for n in range(3)),
+    )
+    bench.hear(SCHEDULER, PartIs(asked.request, encode(stale)))
+    (effect,) = bench.of(ReadyTerm)
+    bench.feed(Completed(effect.request, {(1, 0): "10.0.0.1:7"}))
+    bench.hear(SCHEDULER, TermListening(8, "app", 1, 1, back.digest, (SINK,)))
+    bench.feed(Completed(bench.of(OpenTerm)[-1].request, None))
+    for epoch in (3, 4, 5):
+        value = msgspec.structs.replace(value, committed=Snapshot(1, epoch))
+        bench.hear(SCHEDULER, wire.Committed(RUN, 1, value))
+    assert not bench.of(StopInstances)
+    assert bench.node._hosting.table["app", 1].instances == {(1, 0): 0}
+    value = msgspec.structs.replace(value, plan=back, committed=Snapshot(1, 6))
+    bench.hear(SCHEDULER, wire.Committed(RUN, 1, value))
+    assert bench.node._hosting.table["app", 1].instances == {(1, 0): 0}
+    assert bench.node._hosting.table["app", 1].part.plan == back.body
 
 
 def scaled_away(bench: InLife) -> Plan:
