@@ -95,9 +95,13 @@ def write_element(run: Path, header: ElementHeader, blocks: Iterable[bytes]) -> 
     """
     writer = ElementWriter(run, header)
     writer.begin()
-    for block in blocks:
-        writer.add([block])
-        writer.end_block()
+    try:
+        for block in blocks:
+            writer.add([block])
+            writer.end_block()
+    except BaseException:
+        writer.drop()
+        raise
     return writer.end()
 
 

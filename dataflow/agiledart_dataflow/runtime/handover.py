@@ -14,6 +14,7 @@ from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.partitioning import TURN_BITS, KeyRouter
 from agiledart_dataflow.data.position import START, Position
 from agiledart_dataflow.plan.stage_plan import Edge, Stage
+from agiledart_dataflow.plan.successions import heir_of, owners_before
 from agiledart_dataflow.runtime.outbox import GONE, or_nothing
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.state.groups import Saved, State
@@ -44,21 +45,6 @@ class Left(NamedTuple):
     sent: tuple[Position, list[int], list[tuple[int, int, int]]]
     mark: Position
     counts: list[StepCounts]
-
-
-def heir_of(index: int, after: Stage) -> int:
-    """The instance of the next term that goes on counting for one of the term before."""
-    return index % after.parallelism
-
-
-def owners_before(before: Stage, after: Stage, index: int) -> tuple[int, ...]:
-    """The instances of a term without which one of the next cannot begin: those that own what it will own, and those whose heir it
-    is. One to which nothing goes at all waits for the first.
-    """
-    groups = range(KEY_GROUPS) if before.owners else range(0)
-    owned = [before.owners[group] for group in groups if after.owners[group] == index]
-    heirs = [one for one in range(before.parallelism) if heir_of(one, after) == index]
-    return tuple(sorted(dict.fromkeys(owned + heirs))) or (0,)
 
 
 class Successor:

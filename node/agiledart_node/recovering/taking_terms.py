@@ -19,7 +19,7 @@ import msgspec
 
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress, InstancePlace, PlacedInstance, SavedAt
 from agiledart_dataflow.plan.stage_plan import StagePlan
-from agiledart_dataflow.runtime.handover import owners_before
+from agiledart_dataflow.plan.successions import owners_before
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.instants import Duration
