@@ -32,7 +32,6 @@ from agiledart_node.records.summary import measures_of
 from agiledart_node.recovering.bringing_back import HostedRun
 from agiledart_node.recovering.fetching import Told
 from agiledart_node.recovering.founding import copy_of
-from agiledart_node.recovering.settling import follows, part_under
 from agiledart_node.wire.effects import BuildAhead, DropElements, HandOver, LetTermGo, OpenTerm, PassBarrier, ReadyTerm
 from agiledart_node.wire.formation_messages import Acknowledged
 from agiledart_node.wire.recovery_messages import TermListening
@@ -146,8 +145,6 @@ class TakingTerms:
         key = (run.app, run.version)
         self._check_room(key, len(effect.assignments) - len(self._leaving(effect)))
         known = await self._known_run(run, effect.life, effect.before)
-        if not follows(known.part, effect.before):  # of a host that has not heard of the last change yet
-            known.part = part_under(known.part, effect.before, self._desk.me.node, {})
         hosted = self._keeping.adopt(known.part)
         most = self._most_executors(known.part)
         part = part_of_term(known, hosted.instances, effect, most, busy_of(hosted.reports))

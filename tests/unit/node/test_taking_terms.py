@@ -284,7 +284,7 @@ def test_a_committed_change_is_what_runs_here() -> None:
 
 
 def test_who_is_to_come_waits_through_the_epochs_before_the_change() -> None:
-    """Also with the code of a host that had not heard of an earlier change: what waits is no rest of the run to be let go."""
+    """Also where what it knows of the run is of an older plan: what waits is no rest of the run that is to be let go."""
     bench = InLife()
     away = scaled_away(bench)
     for epoch in (1, 2):
