@@ -13,6 +13,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
 from agiledart_node.asking.everybody import MAX_AGENTS, ask_everybody
+from agiledart_node.desk.answering_once import AnsweringOnce
 from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
 from agiledart_node.records.allowing import check
@@ -36,7 +37,6 @@ from agiledart_recovery.wire.value import Value
 END_NS: Final = Duration(60 * SECOND)
 """For the new voters to take the first value."""
 
-MAX_REMEMBERED: Final = 64
 _PATIENCE: Final = 20
 _LOOK: Final = Duration(100 * MILLISECOND)
 
@@ -48,7 +48,7 @@ class RegainingRuns:
 
     def __init__(self, desk: Desk, records: Records, recovering: Recovering, orders: Orders) -> None:
         self._desk, self._records, self._recovering, self._orders = desk, records, recovering, orders
-        self._answers: dict[tuple[NodeId, int], RegainedIs | None] = {}
+        self._once = AnsweringOnce(desk)
         self._under_way: dict[Run, None] = {}
 
     # ---- the agent that was asked
@@ -164,16 +164,8 @@ class RegainingRuns:
 
     async def asked(self, sender: Peer, message: AskRegain) -> None:
         """An agent brings its admin's order; it is answered when it is carried out."""
-        name = (sender.node, message.request)
-        if name in self._answers:
-            if (known := self._answers[name]) is not None:
-                self._desk.send(sender, known)
-            return
-        while len(self._answers) >= MAX_REMEMBERED:
-            del self._answers[next(iter(self._answers))]
-        self._answers[name] = None
-        answer = self._answers[name] = await self._answer(message)
-        self._desk.send(sender, answer)
+        if self._once.is_new(sender, message.request):
+            await self._once.say(sender, message.request, self._answer(message))
 
     async def _answer(self, message: AskRegain) -> RegainedIs:
         run, number = Run(message.application, message.version), message.request

@@ -5,11 +5,11 @@ lets move do so by the next life, which reads again from the last committed epoc
 """
 
 from agiledart_kernel.errors import TopologyError
-from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_node.desk.answering_once import AnsweringOnce
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.recovering.change_plans import NoRoom
-from agiledart_node.recovering.change_requests import MAX_REMEMBERED, ChangeRequests, NotCoordinated
+from agiledart_node.recovering.change_requests import ChangeRequests, NotCoordinated
 from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.wire.change_messages import DRAIN, Wish
 from agiledart_node.wire.drain_messages import AskRelief, Relieved
@@ -22,18 +22,12 @@ class Relieving:
 
     def __init__(self, desk: Desk, recovering: Recovering, changes: ChangeRequests) -> None:
         self._desk, self._recovering, self._changes = desk, recovering, changes
-        self._answers: dict[tuple[NodeId, int], Relieved | None] = {}
+        self._once = AnsweringOnce(desk)
 
     async def asked(self, sender: Peer, message: AskRelief) -> None:
         """Answer a host; a question that comes again gets the same answer."""
-        name = (sender.node, message.request)
-        if name not in self._answers:
-            while len(self._answers) >= MAX_REMEMBERED:
-                del self._answers[next(iter(self._answers))]
-            self._answers[name] = None
-            self._answers[name] = await self._answer(sender, message)
-        if (answer := self._answers.get(name)) is not None:
-            self._desk.send(sender, answer)
+        if self._once.is_new(sender, message.request):
+            await self._once.say(sender, message.request, self._answer(sender, message))
 
     async def _answer(self, host: Peer, message: AskRelief) -> Relieved:
         run, number = Run(message.application, message.version), message.request

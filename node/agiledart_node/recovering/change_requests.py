@@ -16,6 +16,7 @@ from agiledart_kernel.instants import MILLISECOND, SECOND, Duration
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
+from agiledart_node.desk.answering_once import AnsweringOnce
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
 from agiledart_node.records.allowing import check
 from agiledart_node.records.order_checks import Orders
@@ -33,8 +34,6 @@ from agiledart_recovery.wire.value import Change, Fate, Plan, Value
 MAX_ASKED: Final = 32
 """Nodes that are asked for room, hosts of the run before all."""
 
-MAX_REMEMBERED: Final = 64
-"""Answers that are kept for who has not heard them."""
 
 _LOOK: Final = Duration(100 * MILLISECOND)
 
@@ -55,7 +54,7 @@ class ChangeRequests:
     def __init__(self, desk: Desk, records: Records, recovering: Recovering, orders: Orders, loads: Loads) -> None:
         self._desk, self._records, self._recovering = desk, records, recovering
         self._orders, self._loads = orders, loads
-        self._answers: dict[tuple[NodeId, int], ChangeTaken | None] = {}
+        self._once = AnsweringOnce(desk)
 
     # ---- for whoever is at the coordinator's node
 
@@ -144,16 +143,8 @@ class ChangeRequests:
 
     async def asked(self, sender: Peer, message: AskChange) -> None:
         """A user's wish, brought by the agent that was asked."""
-        name = (sender.node, message.request)
-        if name in self._answers:
-            if (known := self._answers[name]) is not None:
-                self._desk.send(sender, known)
-            return
-        while len(self._answers) >= MAX_REMEMBERED:
-            del self._answers[next(iter(self._answers))]
-        self._answers[name] = None
-        answer = self._answers[name] = await self._answer(message)
-        self._desk.send(sender, answer)
+        if self._once.is_new(sender, message.request):
+            await self._once.say(sender, message.request, self._answer(message))
 
     async def _answer(self, message: AskChange) -> ChangeTaken:
         run, number = Run(message.application, message.version), message.request

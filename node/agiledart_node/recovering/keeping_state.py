@@ -15,9 +15,9 @@ from typing import Final
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration
 from agiledart_kernel.machine import Completed, Failed
-from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
+from agiledart_node.desk.answering_once import MAX_REMEMBERED, AnsweringOnce
 from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
 from agiledart_node.records.allowing import check
@@ -46,8 +46,6 @@ COPIES: Final = 3
 TRIES: Final = 3
 """So often a run is held again when it has gone back to its last epoch meanwhile."""
 
-MAX_REMEMBERED: Final = 64
-"""Answers that are kept for who has not heard them."""
 
 HELD_NS: Final = 150 * SECOND
 """For an epoch to be committed behind which nothing is read: longer than one may take, with a recovery before it."""
@@ -79,7 +77,7 @@ class KeepingState:
 
     def __init__(self, desk: Desk, records: Records, recovering: Recovering, orders: Orders) -> None:
         self._desk, self._records, self._recovering, self._orders = desk, records, recovering, orders
-        self._answers: dict[tuple[NodeId, int], CheckpointIs | None] = {}
+        self._once = AnsweringOnce(desk)
         self._copying: dict[bytes, None] = {}
         self._stopping: dict[Run, None] = {}
         self._proposed: dict[Run, tuple[int, Snapshot]] = {}  # ends of which nobody has said yet what became of them
@@ -88,18 +86,10 @@ class KeepingState:
 
     async def asked(self, sender: Peer, message: AskCheckpoint) -> None:
         """An agent brings its user's wish; it is answered when it is fulfilled."""
-        name = (sender.node, message.request)
-        if name in self._answers:
-            if (known := self._answers[name]) is not None:
-                self._desk.send(sender, known)
-            return
-        while len(self._proposed) >= MAX_REMEMBERED:
-            del self._proposed[next(iter(self._proposed))]
-        while len(self._answers) >= MAX_REMEMBERED:
-            del self._answers[next(iter(self._answers))]
-        self._answers[name] = None
-        answer = self._answers[name] = await self._answer(message)
-        self._desk.send(sender, answer)
+        if self._once.is_new(sender, message.request):
+            while len(self._proposed) >= MAX_REMEMBERED:
+                del self._proposed[next(iter(self._proposed))]
+            await self._once.say(sender, message.request, self._answer(message))
 
     async def _answer(self, message: AskCheckpoint) -> CheckpointIs:
         run, number = Run(message.application, message.version), message.request
