@@ -58,7 +58,8 @@ from agiledart_kernel.orders import MAX_ORDER_BYTES, Verified, verify_order
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
-from agiledart_node.node import NODE_CODEC, Node
+from agiledart_node.node import Node
+from agiledart_node.protocol import NODE_CODEC
 from agiledart_node.records.sinks import SharersFound, SinkFound
 from agiledart_node.wire.effects import (
     BansChanged,

@@ -42,7 +42,7 @@ from agiledart_kernel.registrations import (
     verify_receipt,
     verify_token_record,
 )
-from agiledart_node.node import NODE_CODEC
+from agiledart_node.protocol import NODE_CODEC
 from agiledart_node.records.application import RECORD_CODEC, ApplicationRecord, application_key
 from agiledart_node.records.deeds import judged, merged_deeds
 from agiledart_node.records.kinds import merge_of

@@ -105,7 +105,7 @@ def test_everything_adds_up_when_the_storm_is_over(seed: int) -> None:
         hosted = {
             node.peer.name
             for node in mesh.world.live
-            for (app, _), one in node.machine._hosting.table.items()
+            for (app, _), one in node.machine.parts.hosting.table.items()
             # A guard doubts for minutes what it knows by hearsay only; it runs nothing meanwhile.
             if app == name and (one.instances or not one.doubted_looks)
         }
@@ -119,7 +119,7 @@ def test_everything_adds_up_when_the_storm_is_over(seed: int) -> None:
             assert mesh.hosts(name) == wanted
             sources = [mesh.names[node] for node, app, _ in mesh.flowing if app == name]
             assert set(status["placement"]["trips"]) <= set(sources), "its source never began to read"
-    assert all(node.machine._desk.talks.count == 0 for node in mesh.world.live), "a conversation never ended"
+    assert all(node.machine.parts.desk.talks.count == 0 for node in mesh.world.live), "a conversation never ended"
 
 
 def mesh_state(mesh: Mesh, at: str, name: str) -> str:

@@ -172,7 +172,7 @@ def test_a_token_that_is_over_or_revoked_lets_nobody_in_and_puts_nobody_out() ->
     assert (over.reason, over.detail) == ("token expired", "it let in until 2013-01-06 23:59:59 UTC")
     assert not mesh.once(key_number(1), "a2", join_before=NOW - 1).reason
     machine = mesh.machine("a3")
-    machine._registering._orders.banned[closing(TOKEN)] = WALL_MS // 1_000 + HOUR
+    machine.parts.registering._orders.banned[closing(TOKEN)] = WALL_MS // 1_000 + HOUR
     assert mesh.once(key_number(3), "a3").reason == "revoked"
     assert not mesh.once(key_number(1), "a3").reason
 

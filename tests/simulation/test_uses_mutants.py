@@ -65,9 +65,9 @@ def keeps_one_side(replace: Replace) -> None:
     """Of two copies of a record the later one stays."""
     later = Kind(uses.USES_CODEC, uses.USES.is_at, lambda first, second: second)
     replace(uses, "merged_uses", lambda first, second: second)
-    import agiledart_node.node as node
+    import agiledart_node.parts as parts
 
-    replace(node, "_KINDS", (later, uses.TOKENS, NAMES, NODE_NAMES))
+    replace(parts, "_KINDS", (later, uses.TOKENS, NAMES, NODE_NAMES))
 
 
 def forgets_the_known(replace: Replace) -> None:

@@ -14,7 +14,8 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
-from agiledart_node.node import NODE_CODEC, Node
+from agiledart_node.node import Node
+from agiledart_node.protocol import NODE_CODEC
 from agiledart_node.records.application import PEER_CODEC, node_name_key
 from agiledart_node.wire.commands import Command
 from agiledart_node.wire.effects import (

@@ -36,12 +36,12 @@ def test_an_end_of_the_life_before_that_is_acknowledged_late_does_not_pass_for_t
     again = ended_in(bench)
     assert (again.life, again.reports) == (2, {"1.0": {"n": 2}})
     bench.hear(SCHEDULER, Acknowledged(again.request))
-    assert bench.node._hosting.table["app", 1].told
+    assert bench.node.parts.hosting.table["app", 1].told
 
 
 def test_the_coordinator_keeps_ends_of_its_own_life_only() -> None:
     bench = deployed(Bench(), coordinator=ME, life=3)
-    collected = bench.node._hosting.table["app", 1].collected
+    collected = bench.node.parts.hosting.table["app", 1].collected
 
     def answered(life: int) -> bool:
         bench.take()

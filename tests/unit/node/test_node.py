@@ -19,7 +19,8 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
-from agiledart_node.node import NODE_CODEC, Node, NodeMessage
+from agiledart_node.node import Node
+from agiledart_node.protocol import NODE_CODEC, NodeMessage
 from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.wire.audit_messages import AuditMessage
 from agiledart_node.wire.ban_messages import BanMessage

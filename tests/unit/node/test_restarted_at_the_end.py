@@ -48,7 +48,7 @@ class Sinks(Bench):
             assignment=made.assignment,
             stages=tuple(StageEntry(stage.name, 1, stage.kind) for stage in STAGES.stages),
         )
-        self.begin(self.node._records.create(0, record))
+        self.begin(self.node.parts.records.create(0, record))
         assert self.record.state == RUNNING
         places = {(0, 0): SCHEDULER, (1, 0): SCHEDULER, (2, 0): ME}
         self.value = Value(
@@ -60,7 +60,7 @@ class Sinks(Bench):
         return part(plan=encode(STAGES), instances=(PlacedInstance(2, 0),), assignment=PLACES, coordinator=ME, **fields)
 
     def begin(self, conversation: Any) -> None:
-        self.node._desk.talks.begin(conversation)
+        self.node.parts.desk.talks.begin(conversation)
         self.feed(TimerFired("nothing"))  # effects come with a step
 
     @property
@@ -68,7 +68,7 @@ class Sinks(Bench):
         found: list[ApplicationRecord] = []
 
         async def read() -> None:
-            _, record = await self.node._records.application("app")
+            _, record = await self.node.parts.records.application("app")
             assert record is not None
             found.append(record)
 
@@ -177,7 +177,7 @@ def test_who_knows_nothing_of_a_run_holds_nobody_up() -> None:
 
 def test_another_host_notes_the_end_in_place_of_one_that_is_gone() -> None:
     bench, noted = Sinks(), list[str]()
-    bench.node._hosting.adopt(msgspec.structs.replace(bench.part, coordinator=OTHER))
+    bench.node.parts.hosting.adopt(msgspec.structs.replace(bench.part, coordinator=OTHER))
     bench.node.recovering.closed = lambda hosted, state, reason: noted.append(state)
     assert bench.is_noted(1), "that is for another host to note"
     assert not noted
@@ -194,14 +194,14 @@ def in_second_life(bench: Sinks) -> None:
     bench.restarted()
     later = msgspec.structs.replace(bench.value, life=2)
     bench.hear(SCHEDULER, wire.Reset(RUN, Ballot(2, SCHEDULER.node, 1), later))
-    hosted = bench.node._hosting.adopt(bench.part)
+    hosted = bench.node.parts.hosting.adopt(bench.part)
     hosted.has_register = True
     hosted.begin_again({(2, 0): 0}, 2)
     bench.take()
 
 
 def stopping(bench: Sinks) -> None:
-    change = bench.node._records.change
+    change = bench.node.parts.records.change
     bench.begin(change("app", 1, lambda record: msgspec.structs.replace(record, stopping=True)))
 
 
@@ -211,8 +211,8 @@ def test_a_wish_to_drain_holds_in_the_next_life(wished: bool) -> None:
     in_second_life(bench)
     if wished:
         stopping(bench)
-    hosted = bench.node._hosting.table["app", 1]
-    bench.node._hosting.flow(hosted)
+    hosted = bench.node.parts.hosting.table["app", 1]
+    bench.node.parts.hosting.flow(hosted)
     bench.node.recovering.noting.note_life(hosted, 2)
     bench.feed(TimerFired("nothing"))
     assert bench.of(StartSources)
@@ -224,21 +224,21 @@ def test_a_wish_to_drain_holds_in_the_next_life(wished: bool) -> None:
 def test_a_source_that_did_not_hear_of_the_drain_finds_it_in_the_record_once() -> None:
     bench = Sinks()
     in_second_life(bench)
-    hosted = bench.node._hosting.table["app", 1]
-    bench.node._hosting.flow(hosted)
-    bench.begin(bench.node._watching._goes_on(hosted, bench.record))
+    hosted = bench.node.parts.hosting.table["app", 1]
+    bench.node.parts.hosting.flow(hosted)
+    bench.begin(bench.node.parts.watching._goes_on(hosted, bench.record))
     assert not bench.of(DrainSources)
     stopping(bench)
     for _ in range(2):
-        bench.begin(bench.node._watching._goes_on(hosted, bench.record))
+        bench.begin(bench.node.parts.watching._goes_on(hosted, bench.record))
     assert bench.of(DrainSources) == [DrainSources("app", 1)]
     hosted.begin_again({(2, 0): 0}, 3)
-    bench.begin(bench.node._watching._goes_on(hosted, bench.record))
+    bench.begin(bench.node.parts.watching._goes_on(hosted, bench.record))
     assert len(bench.of(DrainSources)) == 2, "another life has read on"
 
 
 def elsewhere(bench: Sinks, coordinator: Peer) -> None:
-    change = bench.node._records.change
+    change = bench.node.parts.records.change
     bench.begin(change("app", 1, lambda record: msgspec.structs.replace(record, coordinator=coordinator)))
     bench.take()
 

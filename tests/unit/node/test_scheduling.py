@@ -15,7 +15,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.conversations import Conversations
 from agiledart_node.desk.desk import CommandRefused
-from agiledart_node.node import NODE_CODEC
+from agiledart_node.protocol import NODE_CODEC
 from agiledart_node.scheduling.advertisements import MAX_ADVERTISEMENTS, Advertisements, Heard
 from agiledart_node.scheduling.claims import CLAIM_CODEC, Claim, Claims, office_key
 from agiledart_node.scheduling.dispatching import relayed

@@ -253,7 +253,7 @@ def test_new_executors_come_as_far_as_memory_goes_and_the_least_busy_one_is_take
     busy = InLife(cores=3)
     measures = IntervalMeasures(5 * SECOND, 900, 4 * SECOND, 0, (0.0,) * 5, (0,) * 5, (900,))
     busy.feed(InstanceReported("app", 1, 1, 0, {"measures": msgspec.to_builtins(measures)}))
-    hosted = busy.node._hosting.table["app", 1]
+    hosted = busy.node.parts.hosting.table["app", 1]
     hosted.instances[2, 7] = 1  # another stage's, of which nobody has told
     busy.prepare(busy.change(4, Room(ME, 8)))
     (effect,) = busy.of(ReadyTerm)
@@ -269,7 +269,7 @@ def test_a_committed_change_is_what_runs_here() -> None:
     bench.hear(SCHEDULER, wire.Begin(RUN, 1, 1, bench.value.plan.digest, plan))
     value = msgspec.structs.replace(bench.value, plan=plan, committed=Snapshot(1, 1))
     bench.hear(SCHEDULER, wire.Committed(RUN, 1, value))
-    hosted = bench.node._hosting.table["app", 1]
+    hosted = bench.node.parts.hosting.table["app", 1]
     assert hosted.instances == {(1, 0): 0, (1, 1): 0}
     assert hosted.part.plan == plan.body
     assert [file.name for file in bench.of(KeepFile)][-1] == "part"
@@ -277,10 +277,10 @@ def test_a_committed_change_is_what_runs_here() -> None:
     away = scaled_away(moved_on)
     later = msgspec.structs.replace(moved_on.value, plan=away, committed=Snapshot(1, 1))
     moved_on.hear(SCHEDULER, wire.Committed(RUN, 1, later))
-    assert moved_on.node._hosting.table["app", 1].instances == {}
+    assert moved_on.node.parts.hosting.table["app", 1].instances == {}
     later = msgspec.structs.replace(later, committed=Snapshot(1, 2))
     moved_on.hear(SCHEDULER, wire.Committed(RUN, 1, later))
-    assert ("app", 1) not in moved_on.node._hosting.table
+    assert ("app", 1) not in moved_on.node.parts.hosting.table
 
 
 def test_who_is_to_come_waits_through_the_epochs_before_the_change() -> None:
@@ -290,7 +290,7 @@ def test_who_is_to_come_waits_through_the_epochs_before_the_change() -> None:
     for epoch in (1, 2):
         value = msgspec.structs.replace(bench.value, plan=away, committed=Snapshot(1, epoch))
         bench.hear(SCHEDULER, wire.Committed(RUN, 1, value))
-    assert ("app", 1) not in bench.node._hosting.table
+    assert ("app", 1) not in bench.node.parts.hosting.table
     back = moved(value, "areas", Room(ME, 4), "a user")
     assert back is not None
     bench.take()
@@ -311,11 +311,11 @@ def test_who_is_to_come_waits_through_the_epochs_before_the_change() -> None:
         value = msgspec.structs.replace(value, committed=Snapshot(1, epoch))
         bench.hear(SCHEDULER, wire.Committed(RUN, 1, value))
     assert not bench.of(StopInstances)
-    assert bench.node._hosting.table["app", 1].instances == {(1, 0): 0}
+    assert bench.node.parts.hosting.table["app", 1].instances == {(1, 0): 0}
     value = msgspec.structs.replace(value, plan=back, committed=Snapshot(1, 6))
     bench.hear(SCHEDULER, wire.Committed(RUN, 1, value))
-    assert bench.node._hosting.table["app", 1].instances == {(1, 0): 0}
-    assert bench.node._hosting.table["app", 1].part.plan == back.body
+    assert bench.node.parts.hosting.table["app", 1].instances == {(1, 0): 0}
+    assert bench.node.parts.hosting.table["app", 1].part.plan == back.body
 
 
 def scaled_away(bench: InLife) -> Plan:

@@ -1,0 +1,33 @@
+"""Everything that agents send to each other over links of the service `overlay`."""
+
+from agiledart_kernel.codec import Codec
+from agiledart_node.scheduling.messages import SchedulingMessage
+from agiledart_node.wire.audit_messages import AuditMessage
+from agiledart_node.wire.ban_messages import BanMessage
+from agiledart_node.wire.change_messages import ChangeMessage
+from agiledart_node.wire.checkpoint_messages import CheckpointMessage
+from agiledart_node.wire.drain_messages import DrainMessage
+from agiledart_node.wire.formation_messages import FormationMessage
+from agiledart_node.wire.recovery_messages import RecoveringMessage
+from agiledart_node.wire.regain_messages import RegainMessage
+from agiledart_node.wire.renewal_messages import RenewalMessage
+from agiledart_node.wire.secret_messages import SecretMessage
+from agiledart_overlay.protocol import OverlayMessage
+from agiledart_recovery.wire.messages import RecoveryMessage
+
+NodeMessage = (
+    OverlayMessage
+    | FormationMessage
+    | SchedulingMessage
+    | RecoveringMessage
+    | RecoveryMessage
+    | BanMessage
+    | AuditMessage
+    | SecretMessage
+    | RenewalMessage
+    | ChangeMessage
+    | DrainMessage
+    | CheckpointMessage
+    | RegainMessage
+)
+NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)
