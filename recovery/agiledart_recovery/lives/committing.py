@@ -240,6 +240,9 @@ class Committing:
             parts=tuple(parts.values()),
             saved=tuple(value.with_known(answer.saved) for answer in done.answers.values()),
             before=value.saved,
+            gone_back=None,
+            # Behind a change there is no way back: what was saved before it is of other instances, not all at one frontier.
+            earlier=value.at if done.plan.may_go_back and value.committed.epoch and done.plan == value.plan else None,
             state=State.FINISHED if done.is_last else State.RUNNING,
             reason="" if done.is_last else value.reason,  # what a life could not bring back is no reason for an end
             outgoing=(),

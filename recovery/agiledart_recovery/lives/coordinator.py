@@ -29,10 +29,9 @@ from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
 from agiledart_recovery.lives.committing import Committing
 from agiledart_recovery.lives.eras import Eras, first_ballot_of
-from agiledart_recovery.lives.pace import Pace
+from agiledart_recovery.lives.next_life import NextLife
 from agiledart_recovery.lives.progress import Progress
 from agiledart_recovery.lives.replacing import Replacing
-from agiledart_recovery.lives.replan import Verdict, next_plan, verdict, without_state
 from agiledart_recovery.register.ballots import rank
 from agiledart_recovery.register.proposer import Outcome, Proposer
 from agiledart_recovery.register.proposer import Phase as Hold
@@ -78,21 +77,16 @@ class Coordinator:
         self.committing = Committing(desk, seat.run)
         self.replacing = Replacing(desk, seat.run)
         self.eras = Eras(desk, seat, self.proposer)
-        self._pace = Pace(desk.config)
+        self.next_life = NextLife(desk)
         self._heard = desk.now
         self.leader: Peer | None = None
         self._founding: Value | None = None
         self._before: Value | None = None
-        self._need = self._refusal = ""
+        self._need = ""
         self._deadline = self._room_at = 0
         self._answered: dict[NodeId, None] = {}
         self._refused: dict[NodeId, None] = {}
-        self._silent: dict[NodeId, None] = {}
-        self._unfit: dict[NodeId, Instant] = {}
         self._relieved: dict[NodeId, Peer] = {}
-        self._lacking: dict[NodeId, tuple[NodeId, ...]] = {}  # hosts that could not rebuild a state, with its holders
-        self._unfound: dict[NodeId, tuple[NodeId, ...]] = {}  # the same, of the last life that was tried
-        self._lacking_since = Instant(0)
         self.progress = Progress()
         self.lacks_voters = False
         self._is_over, self._over_since = False, desk.now
@@ -206,7 +200,8 @@ class Coordinator:
         elif outcome is Outcome.READ:
             self._desk.observe(CoordinationBegan(self.run, self.proposer.ballot))
             self.replacing.began(self.value)
-            self._silent, self._before = {}, self.value
+            self.next_life.forget_silence()
+            self._before = self.value
             self._act_on_value()
         elif outcome is Outcome.WRITTEN:
             self.replacing.written(self.value)
@@ -314,7 +309,7 @@ class Coordinator:
         elif self._desk.now >= self._deadline:
             for node in self.value.plan.hosts:
                 if node not in self._answered and node not in self._refused:
-                    self._silent[node] = None
+                    self.next_life.was_silent(node)
             self._begin_life("hosts did not enter the life in time", "late")
         else:
             self._send_resets()
@@ -357,7 +352,7 @@ class Coordinator:
         if value.state is not State.RUNNING:
             self._close()
         elif value.life != self.committing.life:
-            self._pace.began(self._desk.now)
+            self.next_life.pace.began(self._desk.now)
             self.progress.attempt += 1
             self._reset()
         elif self.committing.written(value):
@@ -389,7 +384,8 @@ class Coordinator:
     def _reset(self, patience_ns: int = 0) -> None:
         self.phase = Phase.RESETTING
         self._need = ""
-        self._answered, self._refused, self._lacking = {}, {}, {}
+        self._answered, self._refused = {}, {}
+        self.next_life.is_tried()
         self.progress.hosts = {}
         self.progress.enter("restore", self._desk.now)
         self._deadline = self._desk.now + (patience_ns or self._desk.config.reset_timeout_ns)
@@ -429,12 +425,9 @@ class Coordinator:
         elif message.life == self.value.life and (planned := self.value.plan.hosts.get(sender.node)) is not None:
             self._refused[sender.node] = None
             if message.lacks:
-                self._lacking[sender.node] = message.lacks
-                self._refusal = message.reason
+                self.next_life.lacks(sender.node, message.lacks, message.reason)
             elif planned.incarnation == sender.incarnation:
-                # It was not ended since: it cannot. Somebody else may take what is not bound to it.
-                self._unfit[sender.node] = self._desk.now
-                self._refusal = message.reason
+                self.next_life.could_not(sender.node, message.reason)
             self._look_at_answers()
 
     def on_entering(self, sender: Peer, message: wire.Entering) -> None:
@@ -448,38 +441,33 @@ class Coordinator:
     def _look_at_answers(self) -> None:
         hosts = self.value.plan.hosts
         if all(node in self._answered or node in self._refused for node in hosts):
-            if self._lacking:
-                self._wait_for_state()
+            refusal = self.next_life.refusal
+            if self.next_life.lacking:
+                self._wait_for(self.next_life.waits_for_state(), refusal, self._desk.config.state_patience_ns)
             elif any(node in self._refused for node in hosts):
-                self._begin_life(
-                    self._refusal or "a host was ended and came back", "broken" if self._refusal else "restarted"
-                )
+                self._begin_life(refusal or "a host was ended and came back", "broken" if refusal else "restarted")
             else:
                 self._start()
 
-    def _wait_for_state(self) -> None:
-        """A state could not be rebuilt of the fragments that there are: another life helps when a holder has come back, and not
-        before, so this one does not count among those that failed."""
-        desk, value = self._desk, self.value
-        self._pace.forgive()
-        self.progress.enter("waiting", desk.now, self._refusal)
-        holders = self.progress.waits_for = tuple(dict.fromkeys(one for each in self._lacking.values() for one in each))
-        desk.observe(RunWaits(self.run, value.life, tuple(desk.peer(Peer(node)) for node in holders)))
-        self.phase, self._room_at = Phase.WAITING, desk.now + desk.config.state_patience_ns
-        self._lacking_since = self._lacking_since or desk.now
+    def _wait_for(self, missing: tuple[NodeId, ...], reason: str, span_ns: int) -> None:
+        """The life stays, until somebody is back or this time is over."""
+        if missing != self.progress.waits_for or self.next_life.lacking:
+            peers = tuple(self._desk.peer(Peer(node)) for node in missing)
+            self._desk.observe(RunWaits(self.run, self.value.life, peers))
+        self.progress.enter("waiting", self._desk.now, reason)
+        self.progress.waits_for = missing
+        self.phase, self._room_at = Phase.WAITING, self._desk.now + span_ns
 
     def _try_again(self) -> None:
         """Something may have changed for a run that waits."""
-        self._silent = {}
-        if self._lacking:  # who has refused this life refuses it again
-            self._unfound, self._lacking = self._lacking, {}
-            self._begin_life(self._refusal or "its state may be there again")
+        if self.next_life.looks_again():
+            self._begin_life(self.next_life.refusal or "its state may be there again")
         else:
             self._reset()
 
     def _start(self) -> None:
-        self.phase, self._unfit, self._refusal = Phase.RUNNING, {}, ""
-        self._lacking_since = Instant(0)
+        self.phase = Phase.RUNNING
+        self.next_life.has_begun()
         self.progress.enter("replay", self._desk.now)
         for peer in self.value.plan.hosts.values():
             self._desk.send(peer, wire.Start(self.run, self.value.life))
@@ -487,58 +475,27 @@ class Coordinator:
 
     def _begin_life(self, reason: str, kind: str = "broken") -> None:
         """Make a plan for the next life and write it; nobody acts on it before the register has it."""
-        desk, value = self._desk, self.value
+        desk, value, pace = self._desk, self.value, self.next_life.pace
         if value.life and self.progress.phase != "waiting":
             self.progress.enter("plan", desk.now, reason)
-        if self.proposer.phase is not Hold.LEADING or desk.now < self._pace.due(desk.now):
+        if self.proposer.phase is not Hold.LEADING or desk.now < pace.due(desk.now):
             self._need = self._need or reason
             self.phase = Phase.RUNNING if self.phase is Phase.READING else self.phase
             return
         value = self.committing.changing.in_next_life(value, reason)
-        if self._pace.is_spent(desk.now):
-            self._fail(value, f"{reason[:300]}; {self._pace.spent_text()}")
+        if pace.is_spent(desk.now):
+            self._fail(value, f"{reason[:300]}; {pace.spent_text()}")
             return
-        judged = self._judge(value)
-        if judged.ends:
-            self._fail(value, judged.ends)
-            return
-        value = without_state(value, judged.empty)
-        plan, missing = next_plan(
-            value,
-            self._is_there,
-            (*desk.room, desk.me),
-            desk.peer,
-            tuple(node for node, at in self._unfit.items() if desk.now - at < 2 * desk.config.state_patience_ns),
-        )
-        if plan is None:
-            if missing != self.progress.waits_for:
-                desk.observe(RunWaits(self.run, value.life, tuple(desk.peer(Peer(node)) for node in missing)))
-            self.progress.enter("waiting", desk.now, reason)
-            self.progress.waits_for = missing
-            self.phase, self._room_at = Phase.WAITING, desk.now + desk.config.room_retry_ns
-            self._lacking_since = self._lacking_since or desk.now
-            return
-        self._unfound = {}
-        life = value.next_life
-        desk.observe(LifeBegan(self.run, life, kind, f"{reason}{'; ' if judged.note else ''}{judged.note}"))
-        self._need = ""
-        note = "; ".join(part for part in (value.reason if value.is_regained else "", judged.note) if part)[:400]
-        self.proposer.write(msgspec.structs.replace(value, life=life, plan=plan, outgoing=(), reason=note))
-
-    def _is_there(self, node: NodeId) -> bool:
-        return self._desk.can_reach(node) and node not in self._silent
-
-    def _judge(self, value: Value) -> Verdict:
-        """What the run's policies make of what is lost."""
-        since = self._lacking_since
-        is_patient = not since or self._desk.now - since < self._desk.config.state_patience_ns
-        return verdict(
-            value,
-            self._is_there,
-            self._unfound,
-            lambda node: self._desk.peer(Peer(node)).name or node.short,
-            is_patient=is_patient,
-        )
+        decision = self.next_life.decide(value)
+        if decision.ends:
+            self._fail(value, decision.ends)
+        elif decision.value is None:
+            self._wait_for(decision.missing, reason, desk.config.room_retry_ns)
+        else:
+            self._need = ""
+            text = "; ".join(part for part in (reason, decision.note) if part)
+            desk.observe(LifeBegan(self.run, decision.value.life, kind, text))
+            self.proposer.write(decision.value)
 
     def _fail(self, value: Value, reason: str) -> None:
         self.proposer.write(msgspec.structs.replace(value, state=State.FAILED, reason=reason[:400], outgoing=()))
@@ -596,7 +553,7 @@ class Coordinator:
         """Somebody can be reached again."""
         if self.leads and self.proposer.value is not None:
             self.eras.is_back(peer, self.value)
-        self._unfit = {}
+        self.next_life.somebody_is_back()
         if self.phase is Phase.WAITING and self.proposer.phase is Hold.LEADING:
             self._try_again()
 
@@ -640,7 +597,8 @@ class Coordinator:
             peer.node != host.node and self._desk.can_reach(peer.node) for peer in (self._desk.me, *self._desk.room)
         ):
             return "there is no other node"
-        self._relieved[host.node], self._unfit[host.node] = host, self._desk.now
+        self._relieved[host.node] = host
+        self.next_life.leaves(host.node)
         self._begin_life(f"{host.name or host.node.short} is drained", "drained")
         return ""
 

@@ -139,9 +139,11 @@ class Participant:
         mine = value.plan.at(me)
         saved = tuple({saved.party: saved for each in mine for saved in value.saved_for(each.party)}.values())
         ends = tuple(end for end in value.parts if end.host == me)
+        sinks = {each.party: None for each in mine if each.role is Role.SINK and value.gone_back is not None}
+        shown = tuple(saved for saved in value.shown if saved.party in sinks)
         self._desk.ask(
             lambda request: asked.EnterLife(
-                request, self.run, value.life, value.committed.epoch, value.plan, mine, saved, ends
+                request, self.run, value.life, value.committed.epoch, value.plan, mine, saved, ends, shown
             ),
             lambda _, reason: self._entered(value, reason),
         )

@@ -1,19 +1,15 @@
 """The plan of the next life: survivors stay, lost instances go to others, numbers and owners of key groups stay. Pure functions.
 
-What a run's policies say of a host that it waits for, or of a state that cannot be rebuilt, is `verdict`.
-
 Who takes over is part of the register's value before anybody acts, so claims need no order of their own.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
 from agiledart_kernel.node_id import NodeId, ring_distance
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.wire.names import Party
-from agiledart_recovery.wire.value import Assignment, IfLost, Plan, Saved, Value
+from agiledart_recovery.wire.value import Assignment, Plan, Saved, Value
 
 
 def heirs(value: Value, lost: Assignment, room: Sequence[Peer]) -> list[Peer]:
@@ -34,79 +30,16 @@ def heirs(value: Value, lost: Assignment, room: Sequence[Peer]) -> list[Peer]:
 
 def unreachable_state(value: Value, lost: Assignment, is_there: Callable[[NodeId], bool]) -> tuple[NodeId, ...]:
     """Holders without whom the state of a party cannot be rebuilt; empty when enough of them are there."""
-    for element in (element for saved in value.saved_for(lost.party) for element in saved.chain):
+    return out_of_reach(value.saved_for(lost.party), lost, is_there)
+
+
+def out_of_reach(saved: Iterable[Saved], lost: Assignment, is_there: Callable[[NodeId], bool]) -> tuple[NodeId, ...]:
+    """Holders without whom what was saved of a party cannot be rebuilt; empty when enough of them are there."""
+    for element in (element for each in saved for element in each.chain):
         gone = tuple(holder for holder in element.holders if holder and not is_there(holder))
         if sum(1 for holder in element.holders if holder) - len(gone) < element.m:
             return gone or (lost.host.node,)
     return ()
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the policies of a run make of what is lost.
-
-    Args:
-        ends: why the run has failed; empty: it goes on, or waits.
-        empty: parties whose state is gone and that begin with none; `note` says so.
-    """
-
-    ends: str = ""
-    empty: tuple[Party, ...] = ()
-    note: str = ""
-
-
-def verdict(
-    value: Value,
-    is_there: Callable[[NodeId], bool],
-    lacking: Mapping[NodeId, Collection[NodeId]],
-    name: Callable[[NodeId], str],
-    *,
-    is_patient: bool,
-) -> Verdict:
-    """What becomes of a run by its policies.
-
-    Args:
-        is_there: whether a node can be reached.
-        lacking: hosts that could not rebuild a state in the last life, with the holders whom they asked.
-        name: of a node, for people.
-        is_patient: holders of a state that is lacking may still come back; a host whose loss ends the run has no such time.
-    """
-    empty = []
-    for each in value.plan.assignments:
-        if each.if_lost is IfLost.WAIT:
-            continue
-        if each.is_pinned:
-            if each.if_lost is IfLost.FAIL and not is_there(each.host.node):
-                return Verdict(
-                    f"{name(each.host.node)}, which has a {each.role} of it, is gone, and it was to fail then"
-                )
-        elif not is_patient and (gone := _gone_with(value, each, is_there, lacking)):
-            if each.if_lost is IfLost.FAIL:
-                nodes = ", ".join(dict.fromkeys(name(node) for node in gone))
-                return Verdict(
-                    f"the state of what ran on {name(each.host.node)} is lost with {nodes}, and it was to fail then"
-                )
-            empty.append(each)
-    hosts = ", ".join(dict.fromkeys(name(each.host.node) for each in empty))
-    note = f"what ran on {hosts} began with an empty state" if empty else ""
-    return Verdict(empty=tuple(each.party for each in empty), note=note)
-
-
-def _gone_with(
-    value: Value, each: Assignment, is_there: Callable[[NodeId], bool], lacking: Mapping[NodeId, Collection[NodeId]]
-) -> tuple[NodeId, ...]:
-    """Nodes with which the state of a party is gone; empty when it can be had."""
-    if not is_there(each.host.node):
-        return unreachable_state(value, each, is_there)
-    asked = lacking.get(each.host.node, ())
-    elements = [element for saved in value.saved_for(each.party) for element in saved.chain]
-    return tuple(asked) if any(set(asked) == {one for one in element.holders if one} for element in elements) else ()
-
-
-def without_state(value: Value, parties: Collection[Party]) -> Value:
-    """The value in which the committed epoch has nothing of these parties: they begin empty."""
-    saved = tuple(Saved(each.party) if each.party in parties else each for each in value.saved)
-    return msgspec.structs.replace(value, saved=saved) if parties else value
 
 
 def next_plan(

@@ -159,7 +159,10 @@ def regained(
             life=era * LIVES_OF_AN_ERA,
             voters=voters,
             outgoing=(),
-            before=(),  # what only those need is let go with the next commit, which the lost ones may have told
+            # What only the epoch before needs is let go with the next commit, which the lost ones may have told; of a run that went
+            # back there it says up to where sinks count.
+            before=() if value.gone_back is None else value.before,
+            earlier=None,
             reason=reason[:400],
             left=tuple(left)[:MAX_LEFT],
             order=order,

@@ -55,6 +55,7 @@ class EnterLife(Request, frozen=True, gc=False):
     `StartSources`.
 
     A part without an end keeps what it had when the run began. `base` is the committed epoch: barriers go on from there.
+    `shown`: what sinks saved at that epoch, where `saved` is of the one before it; their elements say where their parts end.
     """
 
     run: Run
@@ -64,6 +65,7 @@ class EnterLife(Request, frozen=True, gc=False):
     assignments: tuple[Assignment, ...]
     saved: tuple[Saved, ...]
     ends: tuple[SinkEnd, ...]
+    shown: tuple[Saved, ...] = ()
 
 
 class StartSources(Effect, frozen=True, gc=False):

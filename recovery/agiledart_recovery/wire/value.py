@@ -55,6 +55,7 @@ class IfLost(StrEnum):
     WAIT = ""
     FAIL = "fail"
     EMPTY = "empty"
+    PREVIOUS = "previous"
 
 
 class Assignment(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -134,6 +135,11 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     syncs: bool = False
     body: Annotated[bytes, msgspec.Meta(max_length=MAX_PLAN_BYTES)] = b""
     changes: Annotated[tuple[Change, ...], msgspec.Meta(max_length=MAX_EDGES)] = ()
+
+    @property
+    def may_go_back(self) -> bool:
+        """Whether the run goes on from the epoch before the committed one where a state of that is lost."""
+        return any(each.if_lost is IfLost.PREVIOUS for each in self.assignments)
 
     @property
     def digest(self) -> bytes:
@@ -234,6 +240,8 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
             how much of it: `whole` or `steps`. Empty: the run began with nothing.
         left: voters that an admin said are gone for ever; who of them comes back is told that the run goes on without it.
         order: with which the admin said it; without one nobody believes that an era has begun.
+        gone_back: the epoch that `saved` is of, where a state of the committed one is lost; None: it is of the committed one.
+        earlier: the epoch that `before` is of, if the run may go on from there; see `gone_to_the_other`.
     """
 
     run: Run
@@ -253,6 +261,29 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
     origin: Annotated[str, msgspec.Meta(max_length=16)] = ""
     left: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_LEFT)] = ()
     order: Order = b""
+    gone_back: Snapshot | None = None
+    earlier: Snapshot | None = None
+
+    @property
+    def at(self) -> Snapshot:
+        """The epoch from which instances go on; what sinks have shown is that of the committed one, which may be a later one."""
+        return self.gone_back or self.committed
+
+    @property
+    def gone_to_the_other(self) -> "Value":
+        """The value that goes on from the other one of the two epochs that are kept: back, or forth again, once.
+
+        What is committed stays so: sinks keep their ends, and numbers of epochs go on. So rows of the epochs between come twice.
+        Neither of the two is let go before the next commit, for holders of the later one may come back.
+        """
+        back = self.earlier if self.earlier != self.committed else None
+        left = self.committed if back is not None else None
+        return msgspec.structs.replace(self, saved=self.before, before=self.saved, gone_back=back, earlier=left)
+
+    @property
+    def shown(self) -> tuple[Saved, ...]:
+        """What was saved at the committed epoch: a sink's element says up to where its rows count."""
+        return self.before if self.gone_back is not None else self.saved
 
     @property
     def era(self) -> int:

@@ -12,7 +12,8 @@ from agiledart_recovery.fragments.shelf import Shelf
 from agiledart_recovery.lives.epochs import Epochs
 from agiledart_recovery.lives.island import Side, side_of
 from agiledart_recovery.lives.progress import Progress
-from agiledart_recovery.lives.replan import Verdict, heirs, next_plan, verdict, without_state
+from agiledart_recovery.lives.replan import heirs, next_plan
+from agiledart_recovery.lives.verdicts import Verdict, verdict, without_state
 from agiledart_recovery.register.ballots import choose_voters, successor_of
 from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_recovery.wire.messages import Entering, Kept, Prepared

@@ -1,0 +1,124 @@
+"""What the policies of a run make of what is lost: it waits, ends, begins a state empty, or goes on from the epoch before. Pure.
+
+| policy | a host of a source or sink is gone | a state cannot be rebuilt, and nobody waits for its holders any more |
+|---|---|---|
+| wait | the run waits for it | it waits on |
+| fail | it has failed, at once | it has failed |
+| empty | | what had the state begins with none |
+| previous | | all go on from the epoch before, if that can be had whole; else it waits on |
+
+Going back (`Value.gone_to_the_other`) takes no commit back: sinks keep what they have shown, so a sink that may move needs what it
+saved at both epochs. The awkward case: the epoch before turns out to be lost, too, when hosts look for it. Then the run goes forth
+again if the later one can be had by then, and else waits for holders of the earlier one.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_recovery.lives.replan import out_of_reach, unreachable_state
+from agiledart_recovery.wire.names import Party
+from agiledart_recovery.wire.value import Assignment, IfLost, Role, Saved, Value
+
+IsThere = Callable[[NodeId], bool]
+Lacking = Mapping[NodeId, Collection[NodeId]]
+"""Hosts that could not rebuild a state in the last life, with the holders whom they asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the policies of a run make of what is lost.
+
+    Args:
+        ends: why the run has failed; empty: it goes on, or waits.
+        empty: parties whose state is gone and that begin with none.
+        goes_back: all go on from the other epoch that is kept.
+        note: what the next life cannot bring back, in words.
+    """
+
+    ends: str = ""
+    empty: tuple[Party, ...] = ()
+    goes_back: bool = False
+    note: str = ""
+
+    def applied(self, value: Value) -> Value:
+        """The value from which the next life begins."""
+        return value.gone_to_the_other if self.goes_back else without_state(value, self.empty)
+
+
+def verdict(
+    value: Value, is_there: IsThere, lacking: Lacking, name: Callable[[NodeId], str], *, is_patient: bool
+) -> Verdict:
+    """What becomes of a run by its policies.
+
+    Args:
+        is_there: whether a node can be reached.
+        name: of a node, for people.
+        is_patient: holders of a state that is lacking may still come back; a host whose loss ends the run has no such time.
+    """
+    empty: list[Assignment] = []
+    back: dict[NodeId, None] = {}
+    for each in value.plan.assignments:
+        if each.is_pinned:
+            if each.if_lost is IfLost.FAIL and not is_there(each.host.node):
+                return Verdict(
+                    f"{name(each.host.node)}, which has a {each.role} of it, is gone, and it was to fail then"
+                )
+        elif not is_patient and (gone := gone_with(value, each, is_there, lacking)):
+            if value.plan.may_go_back:
+                back |= dict.fromkeys(gone)
+            elif each.if_lost is IfLost.FAIL:
+                nodes = ", ".join(dict.fromkeys(name(node) for node in gone))
+                return Verdict(
+                    f"the state of what ran on {name(each.host.node)} is lost with {nodes}, and it was to fail then"
+                )
+            elif each.if_lost is IfLost.EMPTY:
+                empty.append(each)
+    if back and can_go(value, is_there):
+        return Verdict(goes_back=True, note=told_of_way(value, ", ".join(name(node) for node in back)))
+    hosts = ", ".join(dict.fromkeys(name(each.host.node) for each in empty))
+    note = f"what ran on {hosts} began with an empty state" if empty else ""
+    return Verdict(empty=tuple(each.party for each in empty), note=note)
+
+
+def gone_with(value: Value, each: Assignment, is_there: IsThere, lacking: Lacking) -> tuple[NodeId, ...]:
+    """Nodes with which the state of a party is gone; empty when it can be had."""
+    if not is_there(each.host.node):
+        return unreachable_state(value, each, is_there)
+    asked = lacking.get(each.host.node, ())
+    elements = [element for saved in value.saved_for(each.party) for element in saved.chain]
+    return tuple(asked) if any(set(asked) == {one for one in element.holders if one} for element in elements) else ()
+
+
+def can_go(value: Value, is_there: IsThere) -> bool:
+    """Whether a run can go on from the other epoch that is kept, as far as reachable holders tell."""
+    if value.earlier is None:
+        return False
+    other = value.gone_to_the_other
+    lost = [each for each in value.plan.assignments if not each.is_pinned and not is_there(each.host.node)]
+    ends = [each for each in lost if each.role is Role.SINK]
+    return not any(unreachable_state(other, each, is_there) for each in lost) and not any(
+        out_of_reach((saved for saved in other.shown if saved.party == each.party), each, is_there) for each in ends
+    )
+
+
+def told_of_way(value: Value, lost_with: str) -> str:
+    """What going on from the other epoch means, in words."""
+    other = value.gone_to_the_other
+    if other.gone_back is None:
+        return (
+            f"goes on from epoch {other.committed.epoch} after all: its state is there again, and nothing comes twice"
+        )
+    first, last = other.gone_back.epoch + 1, other.committed.epoch
+    which = f"epoch {last} come" if first == last else f"epochs {first} to {last} come"
+    return (
+        f"went back to epoch {first - 1}, for a state of epoch {last} is lost with {lost_with}: rows of {which} twice"
+    )
+
+
+def without_state(value: Value, parties: Collection[Party]) -> Value:
+    """The value in which the committed epoch has nothing of these parties: they begin empty."""
+    saved = tuple(Saved(each.party) if each.party in parties else each for each in value.saved)
+    return msgspec.structs.replace(value, saved=saved) if parties else value
