@@ -522,7 +522,8 @@ class Recovering:
         run = self.runs.get(key)
         plan = effect.value.plan
         self._terms.came(effect.run, plan)
-        # Who only waits for a plan to come may know the run under an older one: nothing of this one is to be settled there.
+        # Who only waits for a plan to come knows the run under the one before (`Settling.adopt`). A coordinator that slept may
+        # still tell an epoch of an older one: by that nothing is to be settled there.
         if plan.at(self._desk.me.node) or not self._terms.waits(effect.run):
             self._settling.committed(key, effect.value, self._terms.slots_of(effect.run, plan))
         if run is not None:

@@ -81,10 +81,16 @@ class Settling:
         self._desk, self._records, self._hosting, self._runs, self._keep = desk, records, hosting, runs, keep
         self._emptied: dict[Key, int] = {}
 
-    def adopt(self, part: DeploymentPart) -> Hosted:
-        """Take a run up here, or find it."""
+    def adopt(self, part: DeploymentPart, plan: Plan) -> Hosted:
+        """Take a run up here under the plan that holds, or find it.
+
+        A guard has a run under the plan with which it was deployed, and who has left it under the one of then: nobody tells them of
+        changes. What comes here for the next plan would be settled by the next commit as by a change in which nothing is here.
+        """
         hosted = self._hosting.adopt(part)
         hosted.has_register = True
+        if not follows(hosted.part, plan):
+            self._hosting.moved(hosted, part_under(hosted.part, plan, self._desk.me.node, hosted.instances))
         self._hosting.flow(hosted)
         return hosted
 

@@ -74,8 +74,8 @@ class Ahead:
 class Keeping(Protocol):
     """What there is of runs at this node."""
 
-    def adopt(self, part: DeploymentPart) -> Hosted:
-        """Take a run up here, or find it."""
+    def adopt(self, part: DeploymentPart, plan: Plan) -> Hosted:
+        """Take a run up here under the plan that holds, or find it."""
         ...
 
     def hosted(self, key: Key) -> Hosted | None:
@@ -144,11 +144,15 @@ class TakingTerms:
         run, after, digest = effect.run, effect.after, effect.after.digest
         key = (run.app, run.version)
         self._check_room(key, len(effect.assignments) - len(self._leaving(effect)))
+        ahead = self._of(run, digest)
         known = await self._known_run(run, effect.life, effect.before)
-        hosted = self._keeping.adopt(known.part)
+        if self._ahead.get((run, digest)) is not ahead:
+            raise OperationFailed(
+                "it was let go"
+            )  # while the code came: nobody would let go once more of what is started now
+        hosted = self._keeping.adopt(known.part, effect.before)
         most = self._most_executors(known.part)
         part = part_of_term(known, hosted.instances, effect, most, busy_of(hosted.reports))
-        ahead = self._of(run, digest)
         ahead.wanted = wanted_for(after)
         ahead.slots = {placed.copy: placed.executor for placed in part.instances}
         for placed in part.instances:  # from now on a crash of their executor is a crash of instances here

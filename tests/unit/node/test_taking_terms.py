@@ -11,6 +11,9 @@ from agiledart_dataflow.state.owner_table import owners_by_key
 from agiledart_kernel.codec import encode
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Completed, Failed
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.hosting.hosted import Hosted
 from agiledart_node.recovering.change_plans import Room, moved, scaled
 from agiledart_node.recovering.founding import plan_of
 from agiledart_node.wire.effects import (
@@ -34,6 +37,7 @@ from agiledart_recovery.wire.value import Element, Plan, Saved, Value
 from tests.unit.node.test_node import ME, SCHEDULER, Bench, part
 
 RUN = Run("app", 1)
+THIRD = Peer(NodeId(12 << 120), 1, "third")
 STAGES = StagePlan(
     "app",
     b"spec",
@@ -316,6 +320,63 @@ def test_who_is_to_come_waits_through_the_epochs_before_the_change() -> None:
     bench.hear(SCHEDULER, wire.Committed(RUN, 1, value))
     assert bench.node.parts.hosting.table["app", 1].instances == {(1, 0): 0}
     assert bench.node.parts.hosting.table["app", 1].part.plan == back.body
+
+
+class Guard(Bench):
+    """A node that was told of a run when it was deployed, to watch it. `areas`, at the scheduler then, is at a third node now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        places = {(number, 0): SCHEDULER for number in range(3)}
+        founded = Value(RUN, 0, 1, plan_of(encode(STAGES), places), Snapshot(0, 0), (Voter(SCHEDULER, 7),))
+        assignment = tuple(InstancePlace(number, 0, 1) for number in range(3))
+        self.given = msgspec.structs.replace(part(0, by_epoch=True), plan=encode(STAGES), assignment=assignment)
+        self.hear(SCHEDULER, Deploy(1, msgspec.structs.replace(self.given, bundle=b"")))
+        assert not self.hosted.instances
+        now = moved(founded, "areas", Room(THIRD, 4), "a user")
+        assert now is not None
+        self.value = msgspec.structs.replace(founded, plan=now, committed=Snapshot(1, 2))
+        here = moved(self.value, "areas", Room(ME, 4), "a user")
+        assert here is not None
+        self.after = here
+        self.hear(SCHEDULER, wire.Reset(RUN, Ballot(1, SCHEDULER.node, 1), self.value))
+        for kept in self.of(KeepFile):
+            self.feed(Completed(kept.request, None))
+        self.hear(SCHEDULER, wire.Start(RUN, 1))
+        self.hear(SCHEDULER, wire.PrepareTerm(RUN, 1, Stamp(Ballot(1, SCHEDULER.node, 1), 2), now, here))
+
+    @property
+    def hosted(self) -> Hosted:
+        return self.node.parts.hosting.table["app", 1]
+
+    def lend(self) -> None:
+        """A host gives the code."""
+        (asked,) = [each for each in self.told(SCHEDULER) if isinstance(each, AskPart)]
+        lent = msgspec.structs.replace(self.given, plan=self.value.plan.body, bundle=b"code")
+        self.hear(SCHEDULER, PartIs(asked.request, encode(lent)))
+
+
+def test_a_guard_that_takes_a_stage_knows_the_run_under_the_plan_that_holds() -> None:
+    """It had the one of the deployment, so the next commit was settled there as a change by which nothing is left here."""
+    bench = Guard()
+    bench.lend()
+    (effect,) = bench.of(ReadyTerm)
+    bench.feed(Completed(effect.request, {(1, 0): "10.0.0.1:7"}))
+    assert bench.hosted.part.plan == bench.value.plan.body
+    assert bench.hosted.concerns(THIRD.node), "who hosts the stage now is heard"
+    for epoch in (3, 4, 5):
+        value = msgspec.structs.replace(bench.value, committed=Snapshot(1, epoch))
+        bench.hear(SCHEDULER, wire.Committed(RUN, 1, value))
+    assert not bench.of(StopInstances)
+    assert bench.hosted.instances == {(1, 0): 0}
+
+
+def test_nothing_is_started_for_a_change_that_was_let_go_while_the_code_came() -> None:
+    bench = Guard()
+    bench.hear(SCHEDULER, wire.TermLetGo(RUN, 1, bench.after.digest))
+    bench.lend()
+    assert not bench.of(ReadyTerm)
+    assert ("app", 1) not in bench.node.parts.hosting.table or not bench.hosted.instances
 
 
 def scaled_away(bench: InLife) -> Plan:
