@@ -33,6 +33,21 @@ from agiledart_recovery.wire.value import Element, Plan, State, Value
 _SEAT_BITS = 60
 
 
+_WITHOUT_A_VALUE = (
+    messages.Start, messages.Begin, messages.Ask, messages.Sync, messages.PrepareTerm, messages.TermLetGo
+)  # fmt: skip
+"""A coordinator's words that do not say themselves who may say them."""
+
+
+_VOTES = (messages.Promise, messages.Accepted, messages.Refused, messages.Following)
+"""What only who was asked for a vote has to say."""
+
+
+def _is_with_order(message: messages.RunMessage) -> bool:
+    """Whether it brings an admin's order, which is judged by itself, whoever brings it."""
+    return isinstance(message, messages.Refused) and message.order != b""
+
+
 class _Judged(Protocol):
     def violations(self) -> list[str]: ...
 
@@ -261,12 +276,19 @@ class RecoveryMachine:
         opens = isinstance(message, messages.Reset | messages.Committed)
         if part is None and opens and len(self.participants) < MAX_RUNS:
             part = self.participants[run] = Participant(self._desk, run)
+        self._tell_participant(part, sender, message)
+        if opens and part is not None and part.is_blank:
+            del self.participants[run]  # at the word of who may not say so
+
+    def _tell_participant(self, part: Participant | None, sender: Peer, message: messages.RunMessage) -> None:
         if part is None:
             # What is said about a life to a host that knows of none is answered by one that has lost its disk.
             self._desk.observe(MessageIgnored(sender.node, "run"))
-            Participant(self._desk, run).on_other(sender, message)
+            Participant(self._desk, message.run).on_other(sender, message)
         elif isinstance(message, messages.Reset | messages.Committed) and part.is_unproven(message.value):
             self._desk.observe(MessageIgnored(sender.node, "era"))
+        elif isinstance(message, _WITHOUT_A_VALUE) and not part.is_led_by(sender.node):
+            self._desk.observe(MessageIgnored(sender.node, "coordinator"))
         elif isinstance(message, messages.Reset):
             self._knows(sender, message.value)
             part.on_reset(sender, message)
@@ -312,13 +334,19 @@ class RecoveryMachine:
     def _on_holds(self, sender: Peer, message: messages.RunMessage) -> None:
         assert isinstance(message, messages.Holds)
         part = self.participants.get(message.run)
-        if part is not None:
+        if part is None or not part.repairing.parties(sender.node):
+            self._desk.observe(MessageIgnored(sender.node, "holder"))
+        else:
             part.repairing.on_holds(sender.node, message.party, message.held)
 
     def _to_coordinator(self, sender: Peer, message: messages.RunMessage) -> None:
         coordinator = self.coordinators.get(message.run)
         if coordinator is None:
             self._desk.observe(MessageIgnored(sender.node, "coordinator"))
+        elif isinstance(message, messages.Leading) and message.ballot.node != sender.node:
+            self._desk.observe(MessageIgnored(sender.node, "ballot"))
+        elif isinstance(message, _VOTES) and not (coordinator.is_voter(sender.node) or _is_with_order(message)):
+            self._desk.observe(MessageIgnored(sender.node, "voter"))
         elif isinstance(message, messages.Leading):
             coordinator.on_leading(sender, message)
         elif isinstance(message, messages.Promise):
@@ -336,7 +364,9 @@ class RecoveryMachine:
             self._from_host(coordinator, sender, message)
 
     def _from_host(self, coordinator: Coordinator, sender: Peer, message: messages.RunMessage) -> None:
-        if isinstance(message, messages.ResetOk):
+        if coordinator.leads and coordinator.proposer.value is not None and not coordinator.is_host(sender.node):
+            self._desk.observe(MessageIgnored(sender.node, "host"))
+        elif isinstance(message, messages.ResetOk):
             coordinator.on_reset_ok(sender, message)
         elif isinstance(message, messages.ResetRefused):
             coordinator.on_reset_refused(sender, message)

@@ -202,7 +202,7 @@ class Topology(Graph):
         """Limits between which the stage of a step may scale: from `low` instances, with which it starts, to `high`.
 
         What is asked for with the submission (`--parallelism STEP=…`) goes before it. Edges are planned for `high`:
-        where the order of rows shows in a result they then carry their positions, which costs 3 to 8 % of the rate.
+        where the order of rows shows in a result they then carry their positions, at a cost (`stage_plan.POSITIONS_COST`).
 
         Args:
             step: its name; the step must be there already.

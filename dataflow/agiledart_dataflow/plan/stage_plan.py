@@ -22,6 +22,9 @@ StageKind = Literal["source", "operator", "sink"]
 ERRORS = "errors"
 """Tag of the side output that a step's dead letters take."""
 
+POSITIONS_COST = "4 to 8 % of what a job takes that does little with each row (docs/how-to/scaling.md)"
+"""What limits cost a job with one instance of everything, as `python -m benchmarks.limits_costs` measured it (decision 0020)."""
+
 
 def member(term: int, index: int) -> int:
     """The number by which channels name an instance: its index in the first term, another one in each later term."""
@@ -251,7 +254,7 @@ def _how_to_allow(step: str, limits: str, number: int) -> str:
         return f" 1 to {MAX_PARALLELISM} are possible (one for each key group)."
     return (
         f" Submit it with --parallelism {step}={limits}, or say topology.scale({step!r}, {limits.replace('..', ', ')}):"
-        " rows may then carry their positions, which costs 3 to 8 % of the rate."
+        f" rows may then carry their positions, which costs {POSITIONS_COST}."
     )
 
 

@@ -17,8 +17,9 @@ from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.batch_forms import record_batch
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.lazy import late
-from agiledart_executor.connectors.files.pending import PendingFiles, SpoiltFile
+from agiledart_executor.connectors.files.pending import PendingFiles
 from agiledart_executor.connectors.files.rolled import reason_of
+from agiledart_executor.connectors.files.seals import SpoiltFile
 from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_kernel.errors import OperationFailed
 
@@ -41,16 +42,12 @@ class PendingParquetWriter:
     Args:
         group_rows: rows of one row group, at most: they wait in memory, too.
 
-    Attributes:
-        place: where its files lie, for who finishes them when the run has ended.
-
     Raises:
         OperationFailed: a file cannot be written, or rows do not fit its columns; the message has the path.
     """
 
     def __init__(self, files: PendingFiles, row_type: Any, times: ReadTimes, group_rows: int) -> None:
         self._files, self._row_type, self._times, self._group_rows = files, row_type, times, group_rows
-        self.place = files.place("parquet")
         self._rows: list[Any] = []
         self._kept = 0  # so many of them are in the file of rows
         self._journal: io.FileIO | None = None
@@ -90,7 +87,13 @@ class PendingParquetWriter:
             os.fsync(self._journal.fileno())
         except OSError as error:
             raise self._failed(error) from None
+        self._files.seal(self._journal, self._files.rows, self._length)
         return (self._files.number, self._length)
+
+    @property
+    def place(self) -> str:
+        """Where its files lie, for who finishes them when the run has ended, and what the last one was at the last epoch."""
+        return self._files.place("parquet")
 
     def commit(self, ends: tuple[int, ...], epoch: int) -> None:
         """Files before that one get their names."""

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
@@ -17,6 +18,7 @@ from agiledart_executor.connectors.codecs.dict_rows import refuse_dicts
 from agiledart_executor.connectors.codecs.rendering import columns_of, json_of
 from agiledart_executor.connectors.files.pending import PendingFiles, pending_files
 from agiledart_executor.connectors.files.rolled import RolledFiles
+from agiledart_executor.connectors.files.seals import Seal, check_name, check_seal, seal_in, seal_of
 from agiledart_executor.connectors.log_sink import Kept
 from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_executor.connectors.options import SIZES, SPANS_MS, quantity
@@ -124,12 +126,21 @@ class TextWriter:
 class CutBackWriter(TextWriter):
     """The same for a run that is saved by epochs: rows are visible at once, and the file is cut back to the committed end.
 
-    Lines that the disk does not take stay in memory, up to a bound: the epoch is given up, and the next one tries again.
+    Lines that the disk does not take stay in memory, up to a bound: the epoch is given up, and the next one tries again. So it is
+    where somebody has changed the file, or taken its name, since the last one.
+
+    Args:
+        seal: of what is committed of the file.
     """
 
-    def __init__(self, file: io.FileIO, name: str, render: Render, times: ReadTimes) -> None:
+    def __init__(self, file: io.FileIO, seal: Seal, name: str, render: Render, times: ReadTimes) -> None:
         super().__init__(file, name, render, times, owned=True)
-        self._raw, self._is_full = file, False
+        self._raw, self._is_full, self._seal = file, False, seal
+
+    @property
+    def place(self) -> str:
+        """What the file was at the last epoch, for who opens it again."""
+        return self._seal.text
 
     def _hand_over(self) -> None:
         if not self._is_full:
@@ -155,11 +166,15 @@ class CutBackWriter(TextWriter):
     def prepare(self) -> tuple[int, ...]:
         """An epoch ends here: all rows taken so far are on the disk; the length of the file."""
         self._put()
+        file, end = self._raw.fileno(), self._raw.tell()
         try:
-            os.fsync(self._raw.fileno())
+            check_name(file, Path(self._name))
+            check_seal(file, self._name, self._seal)
+            os.fsync(file)
+            self._seal = seal_of(file, end)
         except OSError as error:
             raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
-        return (self._raw.tell(),)
+        return (end,)
 
     def commit(self, ends: tuple[int, ...], epoch: int) -> None:
         """Rows of a file count when they are there."""
@@ -169,14 +184,11 @@ class PendingTextWriter(TextWriter):
     """The same where files are rolled: one gets its name when the epoch of its last row is committed, and is never torn.
 
     Lines that the disk does not take stay in memory, as of `CutBackWriter`.
-
-    Attributes:
-        place: where its files lie, for who finishes them when the run has ended.
     """
 
     def __init__(self, files: PendingFiles, name: str, render: Render, times: ReadTimes) -> None:
         super().__init__(None, name, render, times, owned=True)
-        self._pending, self.place = files, files.place("csv")
+        self._pending = files
         self._raw = files.open_current(files.part) if files.kept else None
         self._is_full = False
 
@@ -200,11 +212,18 @@ class PendingTextWriter(TextWriter):
         if self._raw is None:
             return (self._pending.number, 0)
         self._pending.sync(self._raw)
-        return (self._pending.number, self._raw.tell())
+        end = self._raw.tell()
+        self._pending.seal(self._raw, self._pending.part, end)
+        return (self._pending.number, end)
 
     def commit(self, ends: tuple[int, ...], epoch: int) -> None:
         """Files before that one get their names."""
         self._pending.finish_before(ends[0])
+
+    @property
+    def place(self) -> str:
+        """Where its files lie, for who finishes them when the run has ended, and what the last one was at the last epoch."""
+        return self._pending.place("csv")
 
     def at_end_of_input(self) -> None:
         """No row follows: the last file is whole."""
@@ -245,23 +264,24 @@ class PendingTextWriter(TextWriter):
             self._pending.next()
 
 
-def _cut_back(path: str, keep: Kept | None, *, goes_on: bool) -> io.FileIO:
-    """A file to go on with behind what is committed of it; nothing said of it: from its beginning, or its end (`goes_on`)."""
+def _cut_back(path: str, keep: Kept | None, *, goes_on: bool) -> tuple[io.FileIO, Seal]:
+    """A file to go on with behind what is committed of it, and what that is; nothing said of it: from its beginning, or its end
+    (`goes_on`).
+    """
     file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
     try:
         claim(file.fileno(), path)
         size = os.fstat(file.fileno()).st_size
         (end,) = (size if goes_on else 0,) if keep is None else keep.ends
-        if size < end:
-            raise OperationFailed(
-                f"{path} has {size:,} bytes, and {end:,} were committed: somebody has changed it. Put it back, or submit again"
-            )
+        seal = None if keep is None else seal_in(keep.identity)
+        seal = seal or seal_of(file.fileno(), end)  # nothing is known but the length
+        check_seal(file.fileno(), path, seal)
         file.truncate(end)
         file.seek(end)
     except BaseException:
         file.close()
         raise
-    return file
+    return file, seal
 
 
 def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: Any) -> TextWriter:
@@ -290,7 +310,7 @@ def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], ori
     try:
         if origin is not None and origin.by_epoch:
             return CutBackWriter(
-                _cut_back(connector.path, origin.keep, goes_on=origin.goes_on), connector.path, render, times
+                *_cut_back(connector.path, origin.keep, goes_on=origin.goes_on), connector.path, render, times
             )
         file = open(connector.path, "wb")  # noqa: SIM115  held open until `close`
     except OSError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from agiledart_executor.confining import confine_work
-from agiledart_executor.connectors.files.pending import SpoiltFile
+from agiledart_executor.connectors.files.seals import SpoiltFile
 from agiledart_executor.ended.finishing import finish
 from agiledart_executor.ended.messages import FinishFound, FinishWanted
 from agiledart_kernel.errors import OperationFailed

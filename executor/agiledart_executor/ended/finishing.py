@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from agiledart_executor.connectors.files.pending import PendingFiles, SpoiltFile
+from agiledart_executor.connectors.files.pending import PendingFiles
 from agiledart_executor.connectors.files.pending_place import PendingPlace
+from agiledart_executor.connectors.files.seals import SpoiltFile
 from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_executor.connectors.parquet_sink import GROUP_ROWS
 from agiledart_executor.connectors.pending_parquet import PendingParquetWriter, row_count
@@ -30,7 +31,8 @@ def finish(place: PendingPlace, ends: tuple[int, ...]) -> None:
     if len(ends) != 2:
         raise SpoiltFile(f"{place.path}: what was committed of it was no file that is rolled")
     number, kept = ends
-    files = PendingFiles(place.path, int(place.rolls), 0, time.monotonic_ns, place.run, place.step, (number, kept))
+    whose = place.run, place.step
+    files = PendingFiles(place.path, int(place.rolls), 0, time.monotonic_ns, *whose, (number, kept), place.seal)
     held = files.rows(number) if place.kind == "parquet" else files.part(number)
     if not kept or (not held.exists() and files.final(number).exists()):
         return  # nothing is committed of the last one, or it has its name

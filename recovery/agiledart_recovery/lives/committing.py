@@ -279,6 +279,10 @@ class Committing:
             if self._told.get(node) != value.committed and self._desk.can_reach(node):
                 self._desk.send(peer, message)
 
+    def concerns(self, node: NodeId) -> bool:
+        """Whether it hosts something of an epoch that is open, or of what was, or may come to be."""
+        return node in self.epochs.plan.hosts or node in self.changing.hosts or node in self._former
+
     def all_told(self, value: Value) -> bool:
         """Whether everybody has acknowledged what is committed. Nobody waits for who cannot be reached when the run has failed, or
         when that one only has an old part of a sink.

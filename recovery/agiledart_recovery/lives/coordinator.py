@@ -502,6 +502,14 @@ class Coordinator:
 
     # ---- what hosts say
 
+    def is_voter(self, node: NodeId) -> bool:
+        """Whether it was asked for its vote, or the run was made to go on without it."""
+        return self.proposer.has_asked(node) or (self.proposer.value is not None and node in self.value.left)
+
+    def is_host(self, node: NodeId) -> bool:
+        """Whether it has anything to say of this run."""
+        return node in self.value.nodes or node in self._relieved or self.committing.concerns(node)
+
     def on_prepared(self, sender: Peer, message: wire.Prepared) -> None:
         """A party's part of an epoch is safe."""
         if self.phase is Phase.RUNNING and self.committing.prepared(sender, message):

@@ -109,6 +109,16 @@ class Participant:
             value.era <= MAX_ERAS and self._desk.is_ordered(self.run, value.order, self._order)
         )
 
+    def is_led_by(self, node: NodeId) -> bool:
+        """Whether a node may say what is to be done in the life that is known here. Who takes over says RESET first."""
+        is_leader = self._leader is not None and self._leader.node == node
+        return self.value is None or is_leader or self.value.may_be_told_by(node)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is known of the run."""
+        return self.value is None and not self.life
+
     def _was_planned_for_another(self, value: Value) -> bool:
         """A plan names lives of hosts, so that one that lost its disk can't enter a life a second time."""
         planned = value.plan.hosts.get(self._desk.me.node)

@@ -19,6 +19,7 @@ from agiledart_recovery.limits import MAX_REASON
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.names import Party, Run, Stamp
+from agiledart_recovery.wire.observations import MessageIgnored
 from agiledart_recovery.wire.value import Plan, Saved, Value
 
 
@@ -191,11 +192,17 @@ class Readying:
     def on_handed(self, sender: Peer, message: wire.Handed) -> None:
         """An old instance has stopped. Of another life, or of a plan that is not the one of here, it is nothing."""
         is_current = message.life == self._part.life and message.digest == self._digest and self._part.is_in_life
-        if is_current and message.saved.chain:
+        if is_current and not self._is_host(sender):
+            self._desk.observe(MessageIgnored(sender.node, "host"))
+        elif is_current and message.saved.chain:
             self._take(message.epoch, message.saved, sender)
             if self._taken.get(message.saved.party):
                 answer = wire.HandedOk(self._run, message.life, message.epoch, message.saved.party)
                 self._desk.send(sender, answer)
+
+    def _is_host(self, sender: Peer) -> bool:
+        """Whether a node hosts something of what was before: who does not has nothing to hand over."""
+        return self._before is not None and sender.node in self._before.hosts
 
     def _take(self, epoch: int, saved: Saved, origin: Peer | None = None) -> None:
         """Once from each old instance, whatever comes again."""

@@ -21,7 +21,7 @@ from agiledart_recovery.register.ballots import Chair, is_quorum, successor_of
 from agiledart_recovery.register.proposer import Phase, Proposer, electors_of
 from agiledart_recovery.wire.messages import AskSeat
 from agiledart_recovery.wire.names import Run, Voter
-from agiledart_recovery.wire.observations import VoterReplaced
+from agiledart_recovery.wire.observations import MessageIgnored, VoterReplaced
 from agiledart_recovery.wire.value import State, Value
 
 GOING_NS: Final = 10 * SECOND
@@ -35,6 +35,7 @@ class Replacing:
         self._desk, self._run = desk, run
         self._heard: dict[Chair, Instant] = {}
         self._seats: dict[Peer, int] = {}
+        self._asked: dict[NodeId, None] = {}
         self._going: dict[NodeId, Instant] = {}
 
     def wants_to_go(self, node: NodeId, value: Value) -> str:
@@ -58,7 +59,7 @@ class Replacing:
     def began(self, value: Value) -> None:
         """Coordination begins: everybody has just been heard."""
         self._heard = {voter.chair: self._desk.now for voter in value.voters}
-        self._seats = {}
+        self._seats, self._asked = {}, {}
 
     def heard(self, sender: Peer, seat: int) -> None:
         """An answer under a seat."""
@@ -77,8 +78,10 @@ class Replacing:
         return tuple(voter.peer.node for voter in electors_of(value) if voter.chair not in heard)
 
     def on_seat(self, sender: Peer, seat: int) -> None:
-        """A node that was asked has made a voter's file."""
-        if len(self._seats) < 8:
+        """A node that was asked has made a voter's file; one that was not would vote at its own word."""
+        if sender.node not in self._asked:
+            self._desk.observe(MessageIgnored(sender.node, "seat"))
+        elif len(self._seats) < 8:
             self._seats[sender] = seat
 
     def written(self, value: Value) -> None:
@@ -107,9 +110,10 @@ class Replacing:
             return
         seat = next((seat for peer, seat in self._seats.items() if peer.node == other.node), None)
         if seat is None:
+            self._asked[other.node] = None
             self._desk.send(other, AskSeat(self._run))
             return
-        self._seats = {}
+        self._seats, self._asked = {}, {}
         voters = tuple(Voter(other, seat) if voter.chair == gone[0].chair else voter for voter in value.voters)
         self._desk.observe(VoterReplaced(self._run, gone[0].peer.node, other.node))
         proposer.write(msgspec.structs.replace(value, voters=voters, outgoing=value.voters))

@@ -168,6 +168,11 @@ class Proposer:
         self._desk.observe(ValueAcknowledged(message.stamp, self._want))
         return outcome
 
+    def has_asked(self, node: NodeId) -> bool:
+        """Whether a node was asked for its vote under this ballot."""
+        asked = (*self._asked, *(electors_of(self._want) if self._number else ()))
+        return any(voter.peer.node == node for voter in asked)
+
     def is_asked(self, sender: Peer, ballot: Ballot) -> bool:
         """Whether this is an answer to what it asks now."""
         asked = self._asked if self.phase is Phase.READING else electors_of(self._want) if self._number else ()

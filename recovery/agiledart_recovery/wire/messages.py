@@ -1,11 +1,11 @@
-"""What nodes say to each other about recovery. Tags 380 to 409.
+"""What nodes say to each other about recovery. Tags 379 to 409.
 
 | who → whom | messages |
 |---|---|
 | proposer → voter, and back | PREPARE PROMISE ACCEPT ACCEPTED REFUSED |
 | coordinator → voters, and back | LEADING FOLLOWING; ASK_SEAT SEAT |
 | coordinator → hosts, and back | RESET RESET_OK RESET_REFUSED START; BEGIN ASK PREPARED; SYNC SYNCED; COMMITTED COMMITTED_OK |
-| coordinator → hosts of both plans, and back | PREPARE_TERM TERM_READY TERM_LET_GO |
+| coordinator → hosts of both plans, and back | PREPARE_TERM TERM_READY TERM_PROGRESS TERM_LET_GO |
 | host of an old instance → of new ones, and back | HANDED HANDED_OK |
 | host → coordinator | NEED_LIFE, ENTERING, REMADE |
 | host → holder, and back | KEPT HOLDS |
@@ -279,7 +279,7 @@ class TermReady(RunMessage, frozen=True, gc=False, tag=404):
     epoch: Count = 0
 
 
-class TermProgress(RunMessage, frozen=True, gc=False, tag=410):
+class TermProgress(RunMessage, frozen=True, gc=False, tag=379):
     """It is not ready yet, and this far: bytes that are here of those that are to be built beforehand."""
 
     life: Count
@@ -332,5 +332,5 @@ class Holds(RunMessage, frozen=True, gc=False, tag=409):
 RecoveryMessage = (
     Prepare | Promise | Accept | Accepted | Refused | Leading | Following | AskSeat | Seat | Reset | Prepared
     | ResetOk | ResetRefused | Start | Begin | Ask | Sync | Synced | Committed | CommittedOk | NeedLife
-    | Kept | Entering | Remade | Holds | PrepareTerm | TermReady | TermLetGo | Handed | HandedOk
+    | Kept | Entering | Remade | Holds | PrepareTerm | TermReady | TermProgress | TermLetGo | Handed | HandedOk
 )  # fmt: skip

@@ -107,7 +107,7 @@ def test_what_was_not_planned_is_refused_with_the_words_that_would_allow_it() ->
     plan = planned({"counts": (2, 4)})
     for number, words in [
         (8, r"2 to 4 instances, as it was planned, not 8\. Submit it with --parallelism counts=2\.\.8, or say "
-            r"topology\.scale\('counts', 2, 8\): .*3 to 8 %"),
+            r"topology\.scale\('counts', 2, 8\): .*costs 4 to 8 % of what a job takes"),
         (1, r"not 1\. .*counts=1\.\.4"),
         (0, r"not 0\. 1 to 128 are possible"),
         (129, r"not 129\. 1 to 128 are possible"),

@@ -2,12 +2,14 @@
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from agiledart_dataflow.plan.connectors import Connector
+from agiledart_executor.connectors.files.seals import HEAD_BYTES, TAIL_BYTES
 from agiledart_executor.connectors.log_sink import Kept, SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.epochs import Epochs
@@ -21,8 +23,8 @@ class Row(NamedTuple):
     value: int
 
 
-def sink(path: Path, end: int | None) -> Any:
-    keep = None if end is None else Kept((end,))
+def sink(path: Path, end: int | None, place: str = "") -> Any:
+    keep = None if end is None else Kept((end,), place)
     return open_sink(Connector("csv", str(path)), Row, origin=SinkOrigin("job", 1, path.parent, 0.0, True, keep))
 
 
@@ -53,6 +55,82 @@ def test_an_output_that_somebody_has_written_to_is_cut_back_to_what_was_committe
     again.prepare()
     again.close()
     assert path.read_text() == "1,1\n2,2\n"
+
+
+def written(path: Path, rows: int) -> tuple[int, str]:
+    """A file with so many committed rows: its end, and what its element says of it."""
+    writer = sink(path, None)
+    writer.write([Row(number, number) for number in range(rows)])
+    (end,) = writer.prepare()
+    place = writer.place
+    writer.close()
+    return end, place
+
+
+@pytest.mark.parametrize(
+    ("rows", "at", "said"),
+    [
+        (10, 3, "begins in another way than what was committed"),
+        (50_000, HEAD_BYTES - 1, "begins in another way than what was committed"),
+        (50_000, -1, "is another one before its committed end"),
+        (50_000, -TAIL_BYTES, "is another one before its committed end"),
+    ],
+)
+def test_an_output_of_the_same_length_that_somebody_has_changed_is_refused(
+    tmp_path: Path, rows: int, at: int, said: str
+) -> None:
+    path = tmp_path / "out.csv"
+    end, place = written(path, rows)
+    changed = bytearray(path.read_bytes())
+    changed[at] ^= 1
+    path.write_bytes(changed)
+    with pytest.raises(OperationFailed, match=rf"{path} {said}.*: somebody has changed it. Put it back, or submit"):
+        sink(path, end, place)
+    assert path.read_bytes() == changed, "nothing of it is changed"
+
+
+def test_what_an_output_has_behind_its_committed_end_is_nobodys_concern(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    end, place = written(path, 10)
+    with path.open("ab") as file:
+        file.write(b"rows of an epoch that was not committed\n")
+    again = sink(path, end, place)
+    again.write([Row(10, 10)])
+    again.prepare()
+    again.close()
+    assert path.read_text() == "".join(f"{number},{number}\n" for number in range(11))
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda path: path.write_text("9,9\n"), "begins in another way than what was committed"),
+        (lambda path: path.unlink(), "is gone: somebody has removed or renamed it"),
+        (lambda path: path.rename(path.with_name("out.1")), "is gone: somebody has removed or renamed it"),
+        (lambda path: (path.unlink(), path.write_text("")), "is another file now: somebody has put it there"),
+    ],
+    ids=["changed", "removed", "renamed", "replaced"],
+)
+def test_no_epoch_is_prepared_in_an_output_that_is_not_what_it_was(
+    tmp_path: Path, harm: Callable[[Path], object], said: str
+) -> None:
+    """Else rows would count that are in a file of no name, or behind rows of somebody else."""
+    path = tmp_path / "out.csv"
+    writer = sink(path, None)
+    writer.write([Row(1, 1)])
+    writer.prepare()
+    harm(path)
+    writer.write([Row(2, 2)])
+    with pytest.raises(OperationFailed, match=rf"{path} {said}"):
+        writer.prepare()
+    writer.close()
+
+
+def test_an_output_that_an_older_version_had_prepared_is_known_by_its_length(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    end, _ = written(path, 10)
+    for place in ("", "sealed by another version"):
+        sink(path, end, place).close()
 
 
 def test_an_input_with_fewer_lines_than_were_read_is_refused(tmp_path: Path) -> None:

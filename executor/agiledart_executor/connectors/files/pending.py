@@ -17,8 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agiledart_executor.connectors.files.pending_place import PendingPlace, mark_of
+import msgspec
+
+from agiledart_executor.connectors.files.pending_place import PendingPlace, mark_of, place_in
 from agiledart_executor.connectors.files.rolled import PART, RolledFiles, reason_of
+from agiledart_executor.connectors.files.seals import Seal, SpoiltFile, check_name, check_seal, seal_of
 from agiledart_kernel.errors import OperationFailed
 from agiledart_sink_log.one_writer import claim
 
@@ -31,10 +34,6 @@ MOST_TRIES: Final = 100
 """Numbers that are tried in turn while others take them."""
 
 
-class SpoiltFile(OperationFailed):
-    """Somebody else has changed, removed or taken the name of a file: trying again does not help."""
-
-
 class PendingFiles(RolledFiles):
     """Names of one sink's files, in turn.
 
@@ -43,6 +42,7 @@ class PendingFiles(RolledFiles):
         run: number of the run.
         step: name of the sink.
         keep: (number, length) of the committed epoch that it goes on from; None: it begins.
+        seal: what was committed of that file; None: it is not known.
 
     Attributes:
         number: of the file that is written; while there is none, the least that the next one may have.
@@ -61,8 +61,10 @@ class PendingFiles(RolledFiles):
         run: int,
         step: str,
         keep: tuple[int, int] | None,
+        seal: Seal | None = None,
     ) -> None:
         super().__init__(path, max_bytes, max_age_ns, clock)
+        self._seal = seal
         self._run, self._step, self._mine = run, step, mark_of(run, step)
         self.number, self.kept = keep or (0, 0)
         self._waiting: list[int] = []  # whole ones that have no name yet
@@ -79,7 +81,7 @@ class PendingFiles(RolledFiles):
 
     def place(self, kind: str) -> str:
         """Where they lie, for who finishes them when the run has ended."""
-        return PendingPlace(kind, os.path.abspath(self._path), self.rolls, self._run, self._step).text
+        return PendingPlace(kind, os.path.abspath(self._path), self.rolls, self._run, self._step, self._seal).text
 
     def final(self, number: int) -> Path:
         """What it is called in the end."""
@@ -103,12 +105,8 @@ class PendingFiles(RolledFiles):
         try:
             self._began = self._clock()
             file = self._claimed(name, os.O_CREAT) if self.kept or not self.rolls else self._new(name)
-            size = os.fstat(file.fileno()).st_size
-            if size < self.kept:
-                raise SpoiltFile(
-                    f"{name(self.number)} has {size:,} bytes, and {self.kept:,} were committed: somebody has changed it. Put it "
-                    "back, or submit again"
-                )
+            known = self._seal if self.kept else None
+            check_seal(file.fileno(), str(name(self.number)), known or seal_of(file.fileno(), self.kept))
             file.truncate(self.kept)
             file.seek(self.kept)
             self.sync_folder()
@@ -148,7 +146,7 @@ class PendingFiles(RolledFiles):
         """The current file is whole, and on the disk; it waits for its epoch."""
         self._waiting.append(self.number)
         self._closed.add(self.number)
-        self.number, self.kept = self.number + 1, 0
+        self.number, self.kept, self._seal = self.number + 1, 0, None
 
     def finish_before(self, number: int) -> None:
         """Those before this one are committed: they get their names."""
@@ -177,6 +175,21 @@ class PendingFiles(RolledFiles):
                 f"{final} exists: somebody else writes files of this name. Move it away; the rows are in {part.name}"
             )
         part.replace(final)
+
+    def seal(self, file: io.FileIO, name: Callable[[int], Path], length: int) -> None:
+        """An epoch ends at this length of the current file: what it is up to there is known from now on.
+
+        Raises:
+            SpoiltFile: somebody has changed what was there at the last one, or has taken its name.
+        """
+        path = name(self.number)
+        try:
+            check_name(file.fileno(), path)
+            if self._seal is not None:
+                check_seal(file.fileno(), str(path), self._seal)
+            self._seal = seal_of(file.fileno(), length)
+        except OSError as error:
+            raise OperationFailed(f"{path} cannot be read: {reason_of(error)}") from None
 
     def sync(self, file: io.FileIO) -> None:
         """What is in the current file survives a power cut."""
@@ -227,13 +240,22 @@ class PendingFiles(RolledFiles):
                 yield int(found[1] or 1), found[2]
 
 
+def _seal_in(identity: str) -> Seal | None:
+    try:
+        place = place_in(identity)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return None if place is None else place.seal
+
+
 def pending_files(path: str, max_bytes: int, max_age_ns: int, origin: "SinkOrigin") -> PendingFiles:
     """Those of a sink that is opened, for the first time or again."""
     keep = origin.keep
     if keep is not None and len(keep.ends) != 2:
         raise OperationFailed(f"{path}: what was committed of it was no file that is rolled; submit again")
     ends = None if keep is None else (keep.ends[0], keep.ends[1])
-    files = PendingFiles(path, max_bytes, max_age_ns, time.monotonic_ns, origin.run, origin.step, ends)
+    seal = None if keep is None else _seal_in(keep.identity)
+    files = PendingFiles(path, max_bytes, max_age_ns, time.monotonic_ns, origin.run, origin.step, ends, seal)
     if origin.goes_on and keep is None and not files.rolls and files.is_taken():
         raise OperationFailed(
             f"{path} has the rows of the run whose state this one begins with, and cannot be gone on with: give the sink "

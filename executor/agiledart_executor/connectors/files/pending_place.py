@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from agiledart_executor.connectors.files.rolled import PART
+from agiledart_executor.connectors.files.seals import Seal
 
 _BEGINNING: Final = "files "
 
@@ -19,6 +20,7 @@ class PendingPlace(msgspec.Struct, frozen=True):
         path: of the only file, or of the numbered ones without their numbers; absolute.
         rolls: there may be several.
         run, step: whose they are.
+        seal: of the file that the last epoch ends in.
     """
 
     kind: str
@@ -26,6 +28,7 @@ class PendingPlace(msgspec.Struct, frozen=True):
     rolls: bool
     run: int
     step: str
+    seal: Seal | None = None
 
     @property
     def text(self) -> str:
