@@ -152,7 +152,7 @@ class Agent:
         self._listener: Listener | None = None
         self.links: PeerLinks | None = None
         self.driver: Driver | None = None
-        self._runs = RunStore(settings.state_dir, self.me.node.hex, self._feed, self._run_damaged)
+        self.runs = RunStore(settings.state_dir, self.me.node.hex, self._feed, self._run_damaged)
         self.sink_logs = SinkLogServer(
             settings.state_dir,
             lambda: self.me,
@@ -182,7 +182,7 @@ class Agent:
         )
         self._executors = ExecutorDesk(
             settings, identity, log, self._metrics, self._judge, self._registrar.admit, self._feed,
-            self.relaying.ways, self.sink_logs.note_logs, self._titles, self.fragments.snapped, self._runs.sweep,
+            self.relaying.ways, self.sink_logs.note_logs, self._titles, self.fragments.snapped, self.runs.sweep,
         )  # fmt: skip
         self.lookout = Lookout(self._memory, self._greet, self.known_peers, self._feed, log)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -241,14 +241,14 @@ class Agent:
         self.links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
         self._register_effects(self.driver)
         self._executors.open(self.driver, split_address(settings.listen)[0], host)
-        self.driver.on(KeepFile, self._runs.keep)
-        self.driver.on(KeepElements, self._runs.keep_elements)
-        self.driver.on(DropElements, self._runs.drop_elements)
-        self.driver.on(ForgetPart, self._runs.forget_part)
+        self.driver.on(KeepFile, self.runs.keep)
+        self.driver.on(KeepElements, self.runs.keep_elements)
+        self.driver.on(DropElements, self.runs.drop_elements)
+        self.driver.on(ForgetPart, self.runs.forget_part)
         self.driver.on(ForgetRun, self._forget_run)
         self.fragments.register(self.driver)
         self.checkpoints.register(self.driver)
-        self._feed(msgspec.structs.replace(self._runs.found(), fragments=self.fragments.found()))
+        self._feed(msgspec.structs.replace(self.runs.found(), fragments=self.fragments.found()))
         self._feed(ClockRead(int(time.time() * 1000)))
         self._feed(BansFound(self._kept_bans.found()))
         self._spawn(self._tell_time())
@@ -284,7 +284,7 @@ class Agent:
         await self._executors.close()
         await self.checkpoints.close()
         await self.fragments.close()
-        self._runs.close()
+        self.runs.close()
         await self.relaying.close()
         if self.links is not None:
             await self.links.close()
@@ -596,12 +596,12 @@ class Agent:
         if effect.digests:
             self._spawn(self._end_run(effect))
         else:
-            self._runs.forget(effect)
+            self.runs.forget(effect)
 
     async def _end_run(self, effect: ForgetRun) -> None:
         for text in await finish_left(self._settings, effect):
             self._log.warning("sink.not_committed", text, application=effect.application, version=effect.version)
-        self._runs.forget(effect)
+        self.runs.forget(effect)
 
     def _observe(self, observation: Observation) -> None:
         self._metrics.observed(observation)

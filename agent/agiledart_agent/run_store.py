@@ -45,7 +45,10 @@ class RunStore:
     Args:
         node: whose these are, in hex.
         feed: takes the outcome of each write, as an event for the node.
-        warn: takes a sentence about a file that is damaged.
+        warn: takes a sentence about a file that is damaged, or that the disk does not take.
+
+    Attributes:
+        refused: files that the disk did not take. What was to be promised or entered with them is not: to others this node is dead.
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class RunStore:
         self._loop = asyncio.get_running_loop()
         self._leaving: set[Path] = set()
         self._clearing = Clearing(self._thread, self._clear)
+        self.refused = 0
+        self._takes = True
 
     def found(self) -> RunsFound:
         """Everything that lies here. A file that cannot be read is left out: others have what it said."""
@@ -100,8 +105,13 @@ class RunStore:
                 _write(path, checked(effect.content, self._whose(path)))
             except OSError as error:
                 why = f"{path} cannot be written: {(error.strerror or str(error)).lower()}"
+                self.refused += 1
+                self._note(
+                    takes=False, text=f"{why}. Until it can be, this node neither votes nor begins anything anew."
+                )
                 self._tell(Failed(effect.request, why))
             else:
+                self._note(takes=True, text=f"{path.parent} can be written again.")
                 self._tell(Completed(effect.request, None))
 
         self._thread.submit(work)
@@ -167,6 +177,13 @@ class RunStore:
 
     def _folder(self, application: str, version: int) -> Path:
         return self._root / f"{application}.{version}"
+
+    def _note(self, *, takes: bool, text: str) -> None:
+        """The first file that the disk does not take, and the first that it takes again, are told."""
+        if takes is not self._takes:
+            self._takes = takes
+            with contextlib.suppress(RuntimeError):  # the agent ends, and its loop is closed
+                self._loop.call_soon_threadsafe(self._warn, text)
 
     def _tell(self, event: Event) -> None:
         try:

@@ -238,6 +238,7 @@ class Epochs:
                 ends = writer.prepare()
         except (OperationFailed, OSError) as error:
             self._unprepared(
+                running,
                 Unprepared(epoch, name, str(error)),
                 partial(self._save, running, epoch, snapshot, began_ns, change, has_ended=True) if has_ended else None,
             )
@@ -262,7 +263,7 @@ class Epochs:
             except OSError as error:
                 why = (error.strerror or str(error)).lower()
                 failed = Unprepared(epoch, name, f"{self._folder} cannot be written: {why}")
-                self._soon(self._unprepared, failed, partial(self._submit, work) if has_ended else None)
+                self._soon(self._unprepared, running, failed, partial(self._submit, work) if has_ended else None)
                 return
             waited = pause_ns, change, caught_up, gaps, header.onto, pause_ns
             self._soon(self._saved, running, Prepared(epoch, name, digest, size, ends, has_ended, *waited))
@@ -300,7 +301,8 @@ class Epochs:
         def failed(error: OSError) -> None:
             why = (error.strerror or str(error)).lower()
             told = Unprepared(epoch, name, f"{self._folder} cannot be written: {why}")
-            self._soon(self._unprepared, told, partial(self._at_end_beside_rows, running) if has_ended else None)
+            again = partial(self._at_end_beside_rows, running) if has_ended else None
+            self._soon(self._unprepared, running, told, again)
 
         saving = self._savings[name] = Saving(
             element,
@@ -341,8 +343,9 @@ class Epochs:
             self.on_failure(running, str(error))
         return False
 
-    def _unprepared(self, told: Unprepared, again: Callable[[], None] | None) -> None:
+    def _unprepared(self, running: Running, told: Unprepared, again: Callable[[], None] | None) -> None:
         """It could not be saved. No later barrier does it for one that has ended: that is tried again until the disk takes it."""
+        running.unsaved = told.reason
         self._tell(told)
         if again is not None:
             self._loop.call_later(END_AGAIN_SECONDS, again)
@@ -360,6 +363,7 @@ class Epochs:
 
     def _saved(self, running: Running, told: Prepared) -> None:
         """An element is on the disk."""
+        running.unsaved = ""
         if told.ends:
             self._ends.setdefault(told.instance, {})[told.epoch] = told.ends
         if running.instance is not None and running.instance.increments is not None:

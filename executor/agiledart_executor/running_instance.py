@@ -150,6 +150,7 @@ class Running:
         has_begun: False for an instance of a term to come; `has_left`: its term has ended, and it has handed over.
         keys: looks at key groups of some rows that come; None: they have none, or it is of no use.
         by_epoch: a sink that stays open at the end of its input: the last epoch is committed later.
+        unsaved: why it could not be saved at its last barrier; empty: it was.
     """
 
     stage: int
@@ -178,6 +179,7 @@ class Running:
     owned: dict[str, object] = field(default_factory=dict)
     keys: KeySample | None = None
     by_epoch: bool = False
+    unsaved: str = ""
     timer: asyncio.TimerHandle | None = None
     timer_ns: int = 0
     watched: int | None = None
@@ -274,6 +276,7 @@ class Running:
             **({} if measures is None else {MEASURES: msgspec.to_builtins(measures)}),
             **({} if self.latencies is None else {"latency_samples": self.latencies.figures()}),
             **({"standing": standing} if (standing := self._standing()) else {}),
+            **({"unsaved": self.unsaved[:MAX_STANDING]} if self.unsaved else {}),
         }
 
     def _routes(self) -> list[dict[str, Any]]:

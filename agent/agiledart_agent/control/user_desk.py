@@ -23,6 +23,7 @@ from agiledart_agent.lookout import Lookout
 from agiledart_agent.metrics.declared import NodeFigures, RecoveryFigures, SinkLogFigures
 from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.peer_links import PeerLinks
+from agiledart_agent.run_store import RunStore
 from agiledart_agent.settings import AgentSettings
 from agiledart_agent.sink_log_server import SinkLogServer
 from agiledart_kernel.bans import VERB as BAN
@@ -77,6 +78,8 @@ class Parts(Protocol):
     def sink_logs(self) -> SinkLogServer: ...
     @property
     def fragments(self) -> FragmentDesk: ...
+    @property
+    def runs(self) -> RunStore: ...
     @property
     def checkpoints(self) -> CheckpointDesk: ...
     @property
@@ -367,6 +370,7 @@ class UserDesk:
             lacking=node.recovering.lacking if node is not None else 0,
             traffic={"out": fragments.client.bytes_out, "in": fragments.client.bytes_in},
             answers=fragments.server.answered,
+            refused_files=self._parts.runs.refused,
         )
 
     def description(self) -> dict[str, object]:

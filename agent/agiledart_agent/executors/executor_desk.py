@@ -130,6 +130,7 @@ class ExecutorDesk:
         self._quotas = Quotas(settings, self._bounds().memory_bytes)
         self._printed = PrintedLines()
         self._broken: dict[str, tuple[int, str]] = {}  # what was told last of each application that failed here
+        self._unsaved: dict[tuple[str, int, InstanceName], str] = {}  # why those could not be saved that could not
         self._taps = Taps()
         self._grants: dict[str, Grant] = {}
         self._passes: dict[str, ExecutorPass] = {}  # node id → what an executor shows
@@ -353,6 +354,7 @@ class ExecutorDesk:
 
     def _prepared(self, application: str, version: int, told: Prepared | Unprepared) -> None:
         name = told.instance
+        self._note_unsaved((application, version, name), told.reason if isinstance(told, Unprepared) else "")
         if isinstance(told, Unprepared):
             self._feed(InstanceUnprepared(application, version, name.stage, name.index, told.epoch, told.reason))
             return
@@ -376,6 +378,20 @@ class ExecutorDesk:
                 told.longest_ns,
             )
         )
+
+    def _note_unsaved(self, copy: tuple[str, int, InstanceName], reason: str) -> None:
+        """Why an instance could not be saved, and that it can be again, are told once: it is tried at each epoch."""
+        before, (application, version, name) = self._unsaved.pop(copy, ""), copy
+        if reason and len(self._unsaved) < MAX_BROKEN:
+            self._unsaved[copy] = reason
+        if reason == before:
+            return
+        where = f"instance {name.index} of stage {name.stage} of {application}"
+        if reason:
+            text = f"{where} cannot be saved, so nothing is committed until it can be: {reason}"
+            self._log.warning("instance.unsaved", text, application=application, version=version)
+        else:
+            self._log.info("instance.saved", f"{where} can be saved again", application=application, version=version)
 
     def _stop_instances(self, pool: ExecutorPool, effect: StopInstances) -> None:
         stopped = (effect.application, effect.version)

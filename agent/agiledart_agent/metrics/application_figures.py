@@ -171,6 +171,7 @@ class Now:
         queued: rows in merges and outputs; waiting: records in memory at a source; spooled: on its disk.
         event_time: the oldest event time (ms) up to which a running instance is complete; lag_seconds: how long ago that was.
         has_spooled: its operator, a source, ever wrote to disk.
+        unsaved: instances that could not be saved at their last barrier.
     """
 
     queued: int = 0
@@ -183,6 +184,7 @@ class Now:
     event_time: int | None = None
     lag_seconds: float | None = None
     has_spooled: bool = False
+    unsaved: int = 0
 
     def add(self, statistics: InstanceStatistics, report: Mapping[str, Any]) -> None:
         """Add one instance."""
@@ -193,6 +195,7 @@ class Now:
             self.waiting += statistics.source.waiting
             self.spooled += statistics.source.spooled
         self.state_keys += statistics.state_keys
+        self.unsaved += bool(report.get("unsaved"))
         if statistics.finished:
             self.finished += 1
             return

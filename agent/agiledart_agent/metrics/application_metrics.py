@@ -109,6 +109,9 @@ METRICS: tuple[Declared, ...] = (
         "5 ms; path is direct or relayed.", "path"),
     _stage("agiledart_application_instances", _instances,
         "Instances on this node; state is running, blocked (an output has no room) or finished.", "state"),
+    _stage("agiledart_application_unsaved_instances", lambda now: now.unsaved,
+        "Instances on this node that could not be saved at their last epoch (a full disk, a file that somebody changed): nothing "
+        "is committed until they can be; `agiledart status` says why."),
     _operator("agiledart_application_records_total", lambda counts: counts.records if counts.is_source else None,
         "Records that sources on this node took in."),
     _operator("agiledart_application_rows_total", lambda counts: {"in": counts.rows_in, "out": counts.rows_out},

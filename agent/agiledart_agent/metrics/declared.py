@@ -59,6 +59,7 @@ class RecoveryFigures:
         lacking: fragments of elements saved here, which nobody has.
         traffic: bytes of fragments by direction.
         answers: to hosts, by kind or reason.
+        refused_files: votes, lives and parts that the disk did not take.
     """
 
     commit_ages: tuple[tuple[str, float], ...] = ()
@@ -74,6 +75,7 @@ class RecoveryFigures:
     lacking: int = 0
     traffic: Mapping[str, int] = field(default_factory=dict)
     answers: Mapping[str, int] = field(default_factory=dict)
+    refused_files: int = 0
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,8 @@ METRICS: tuple[Declared, ...] = (
         "Runs that went on without this node's vote, which was given up for lost."),
     _counted("agiledart_recovery_ignored_messages_total", MessageIgnored,
         "Messages about runs that did not fit, by reason.", "reason"),
+    _figure("agiledart_recovery_refused_files_total", lambda one: one.refused_files,
+        "Votes, entered lives and parts of runs that this node's disk did not take: meanwhile it counts as dead to others."),
     _figure("agiledart_recovery_snapshots_total", lambda one: one.snapshots, "Elements that instances here have saved."),
     _figure("agiledart_recovery_snapshot_bytes_total", lambda one: one.snapshot_bytes, "Bytes of these elements."),
     _figure("agiledart_recovery_snapshot_pause_seconds_total", lambda one: one.snapshot_pause_ns / 1e9,

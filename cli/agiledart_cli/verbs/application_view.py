@@ -215,7 +215,9 @@ def _print_rivals(body: Mapping[str, Any]) -> None:
 
 
 def _print_standing(body: Mapping[str, Any]) -> None:
-    """Sources and sinks whose broker, database or server is away; instances whose next host is, or is reached by others."""
+    """Sources and sinks whose broker, database or server is away; instances whose next host is, or is reached by others, or whose
+    state the disk does not take.
+    """
     for stage in body.get("stages", []):
         for one in stage["instances"]:
             where = f"{stage['name']} on {one.get('node', '?')}"
@@ -223,6 +225,8 @@ def _print_standing(body: Mapping[str, Any]) -> None:
                 click.echo(paint(f" {where} waits for {told}", WATCH))
             if told := one.get("goes_by"):
                 click.echo(f" {where} reaches {told}")
+            if told := one.get("unsaved"):
+                click.echo(paint(f" {where} cannot be saved, so nothing is committed: {told}", WATCH))
             if one.get("standing"):
                 click.echo(paint(f" {stage['name']}: {one['standing']}", WATCH))
 

@@ -191,8 +191,8 @@ class StageRow(Body, frozen=True):
         kind: source, operator or sink.
         instances: objects with at least `index` and `node`; of a live instance also `steps` (rows_in, rows_out, dropped
             by step), `queued_rows`, `state_keys`, `event_time` (ms), `finished`, `age_ms` of these, `groups` (how many of the
-            128 key groups it owns) and `group_ranges` (which ones, of a stage by key) where the stage may have several, and
-            figures of its executor.
+            128 key groups it owns) and `group_ranges` (which ones, of a stage by key) where the stage may have several,
+            `unsaved` (why it could not be saved at its last epoch, while that is so), and figures of its executor.
         score, wanted: of a stage that scales by itself: health score (1: just enough), and instances that it should have.
         is_held: it keeps its number until `agiledart scale APP STAGE auto`.
     """

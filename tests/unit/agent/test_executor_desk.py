@@ -11,6 +11,7 @@ import pytest
 from agiledart_agent.executors.executor_desk import ExecutorDesk
 from agiledart_agent.executors.executor_pool import ExecutorPool
 from agiledart_agent.executors.log_titles import LogTitles
+from agiledart_executor.messages import InstanceName, Prepared, Unprepared
 from agiledart_kernel.codec import encode
 from agiledart_kernel.machine import Failed
 from agiledart_kernel.node_id import NodeId
@@ -65,3 +66,32 @@ def test_who_is_stopped_while_its_quota_is_looked_at_is_not_started(tmp_path: Pa
         assert (launched, desk.told) == ([], [Failed(7, "app was stopped while it started")])
     else:
         assert launched == ["app"]
+
+
+def test_why_an_instance_cannot_be_saved_is_logged_once_and_that_it_can_be_again(tmp_path: Path) -> None:
+    logged: list[str] = []
+
+    async def play() -> None:
+        desk, name = SlowDesk(tmp_path), InstanceName(2, 0)
+        take = cast(Any, SimpleNamespace(warning=_says(logged), info=_says(logged)))
+        desk._log, desk._snapped = take, lambda *_: None
+        for epoch in (1, 2):
+            desk._prepared("app", 1, Unprepared(epoch, name, "out.csv cannot be written: no space left on device"))
+        desk._prepared("app", 1, Unprepared(3, name, "out.csv is gone"))
+        for epoch in (4, 5):
+            desk._prepared("app", 1, Prepared(epoch, name, b"hash", 10, (5,)))
+
+    asyncio.run(play())
+    begins = "instance 0 of stage 2 of app cannot be saved, so nothing is committed until it can be: "
+    assert logged == [
+        f"{begins}out.csv cannot be written: no space left on device",
+        f"{begins}out.csv is gone",
+        "instance 0 of stage 2 of app can be saved again",
+    ]
+
+
+def _says(logged: list[str]) -> Any:
+    def take(event: str, text: str, **fields: object) -> None:
+        logged.append(text)
+
+    return take

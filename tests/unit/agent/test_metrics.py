@@ -205,8 +205,10 @@ def test_observations_are_counted(world: World) -> None:
 
 def test_an_application(world: World) -> None:
     world.report("taxi", source(10, 2, {"fields": 1, "time": 3}), busy_ns=1_500_000_000, waiting_rows=4)
-    world.report("taxi", sink(0.5, 20, 300), blocked=True)
+    world.report("taxi", sink(0.5, 20, 300), blocked=True, unsaved="no space left on device")
     assert world.value("agiledart_application_records_total", app="taxi", operator="trips") == 10
+    assert world.value("agiledart_application_unsaved_instances", operator="trips") == 0
+    assert world.value("agiledart_application_unsaved_instances", operator="report") == 1
     assert world.value("agiledart_application_late_records_total", app="taxi") == 2
     assert world.value("agiledart_application_malformed_records_total", reason="time") == 3
     assert world.value("agiledart_application_dropped_records_total", operator="trips", reason="malformed") == 4

@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from agiledart_agent import clearing
 from agiledart_agent.run_store import RunStore
 from agiledart_executor.elements import OF_EXECUTORS, ElementHeader, element_path, run_folder, write_element
-from agiledart_kernel.machine import Completed, Event
+from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_node.wire.effects import ForgetRun, KeepElements, KeepFile
 
 NAMES = ("part", "voter", "life", "record")
@@ -193,3 +194,32 @@ def test_a_run_that_is_kept_again_is_not_removed(tmp_path: Path, monkeypatch: py
 
     asyncio.run(work())
     assert (folder / "life").exists()
+
+
+def test_a_disk_that_takes_no_vote_is_told_and_counted_and_so_is_that_it_does_again(tmp_path: Path) -> None:
+    async def work() -> tuple[list[Event], list[str], int]:
+        told: list[Event] = []
+        said: list[str] = []
+        answers: asyncio.Queue[Event] = asyncio.Queue()
+        store = RunStore(tmp_path, "n1", answers.put_nowait, said.append)
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        try:
+            for number, most in enumerate((1 << 20, 3, 3, 1 << 20)):
+                resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+                store.keep(KeepFile(number, "app", 1, "voter", b"\x91voter"))
+                told.append(await answers.get())
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            signal.signal(signal.SIGXFSZ, ignored)
+            store.close()
+        return told, said, store.refused
+
+    told, said, refused = asyncio.run(work())
+    assert [type(each) for each in told] == [Completed, Failed, Failed, Completed]
+    folder = tmp_path / "runs" / "app.1"
+    assert said == [
+        f"{folder}/voter cannot be written: file too large. Until it can be, this node neither votes nor begins anything anew.",
+        f"{folder} can be written again.",
+    ]
+    assert refused == 2

@@ -61,3 +61,11 @@ def test_instances_that_told_no_figures_before_the_end_are_counted(capsys: pytes
     assert " figures of 3 of 4 instances: the others ended before they told any\n" in capsys.readouterr().out
     print_status(body | {"summary": {"instances_reporting": 4}})
     assert "the others ended" not in capsys.readouterr().out
+
+
+def test_status_says_why_epochs_stop(capsys: pytest.CaptureFixture[str]) -> None:
+    why = "/data/out.csv cannot be written: no space left on device"
+    instance = {"index": 0, "node": "pi3", "unsaved": why}
+    stage = {"name": "out", "kind": "sink", "parallelism": 1, "instances": [instance]}
+    print_status({**BODY, "state": "running", "recovery": None, "stages": [stage]})
+    assert f" out on pi3 cannot be saved, so nothing is committed: {why}\n" in capsys.readouterr().out

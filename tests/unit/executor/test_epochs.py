@@ -273,7 +273,10 @@ def test_a_disk_that_is_full_gives_the_epoch_up_and_the_flow_goes_on(
             life.host.begin_epoch(1)
             await life.until(lambda: sum(isinstance(one, Unprepared) for one in life.told) == 3)
         assert "no space left on device" in next(one.reason for one in life.told if isinstance(one, Unprepared))
+        for running in life.running:
+            assert f"{life.root}/runs/sums.1 cannot be written: no space left" in str(running.report()["unsaved"])
         assert len(await life.save(2)) == 3
+        assert not any("unsaved" in running.report() for running in life.running)
         await to_the_end(life)
 
     asyncio.run(play())
