@@ -95,6 +95,9 @@ SEED_SECONDS = 3.0
 DIRECT_SECONDS = 1.0
 """For which only the direct way to a peer is tried."""
 
+LEAVE_SECONDS = 12.0
+"""For the node to give away what it can, and to say good-bye."""
+
 SEED_TRIES = 3
 MORE_METRICS_PORTS = 100
 """Tried after the usual one, when no port was asked for."""
@@ -275,7 +278,7 @@ class Agent:
         if self.driver is not None and drain and self.joined.done():
             self._feed(LeaveRing())
             try:
-                await asyncio.wait_for(self._left.wait(), 6.0)
+                await asyncio.wait_for(self._left.wait(), LEAVE_SECONDS)
             except TimeoutError:
                 self._log.warning("ring.leave", "the ring did not answer in time; leaving all the same")
         if self.driver is not None:

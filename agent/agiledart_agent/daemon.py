@@ -33,7 +33,7 @@ _TRACES = ("peers.json", "sink-logs", "runs")
 
 FIRST_TOKEN_USES = 20
 FIRST_TOKEN_SECONDS = 24 * 3600
-DRAIN_SECONDS = 9.0
+DRAIN_SECONDS = 15.0
 """A supervisor that waits ten seconds after SIGTERM sees a clean end."""
 
 

@@ -287,6 +287,7 @@ class Node:
             self._desk.talks.begin(self._leave_after_telling(event))
 
     async def _leave_after_telling(self, event: LeaveRing) -> None:
+        await self.parts.draining.before_leaving()
         await self.parts.watching.leave()
         await self.schedulers.leave()
         self._desk.tell_overlay(event)

@@ -124,7 +124,7 @@ class AgentProcess:
         """SIGTERM, and how it ended."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(15)
+        return self.process.wait(30)
 
     def rss_mb(self) -> float:
         """Resident memory."""

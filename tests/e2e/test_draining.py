@@ -1,5 +1,6 @@
 """A node is emptied while rows flow, on real agents, and takes work again, or leaves; results are those of an undisturbed run."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from agiledart_node.wire.commands import Nodes
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for
-from tests.e2e.plug import Job, as_csv, undisturbed, voters_of
+from tests.e2e.plug import Job, as_csv, pull_the_plug, undisturbed, voters_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
 
@@ -101,6 +102,40 @@ def test_a_voter_gives_its_seat_away_before_it_leaves(tmp_path: Path) -> None:
             assert (code, "seats: another node votes in its register" in text) == (0, True), text
             after = voters_of(made)
             assert (leaving in after, len(after)) == (False, len(before))
+            over = job.until_over()
+            assert (over["state"], over["reason"]) == ("finished", "")
+            assert job.out.read_text() == expected
+            assert as_csv(job.logged()) == expected
+
+
+def test_a_voter_that_is_told_to_end_gives_its_vote_away_so_that_two_more_may_be_lost(tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path, 60_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
+        with mesh(0) as made:
+            for machine in (1, 2, 3, 4, 5, 6, 7, 8):  # five vote, and two can take a vote over
+                made.grow(1, "--host", f"machine-{machine}")
+            job = Job(made, tmp_path, "going")
+            job.until_committed()
+            before = voters_of(made)
+            assert len(before) == 5
+            stateful = next(agent.name for agent in made.agents if agent.name not in (*before, "a1", "a3"))
+            assert told(made, "move", "going", "sums", stateful)[0] == 0
+            wait_for(lambda: hosts(job) == {"a1", stateful, "a3"}, 30, f"its state is on {stateful}")
+            assert made.agent(stateful).end() == 0
+            wait_for(lambda: stateful not in hosts(job), 30, "another agent has its state")
+            before = voters_of(made)
+            idle = [name for name in before if name not in hosts(job)]
+            leaving, *lost = [*idle, *(name for name in before if name not in (*idle, "a1", "a3"))][:3]
+            began = time.monotonic()
+            assert made.agent(leaving).end() == 0
+            took = time.monotonic() - began
+            after = voters_of(made)
+            assert (leaving in after, len(after)) == (False, 5), f"{leaving} ended in {took:.1f} s"
+            for name in lost:
+                pull_the_plug(made.agent(name))
+                seen = len(job.logged())
+                wait_for(lambda above=seen: len(job.logged()) > above, 60, f"rows are committed without {name}")
             over = job.until_over()
             assert (over["state"], over["reason"]) == ("finished", "")
             assert job.out.read_text() == expected

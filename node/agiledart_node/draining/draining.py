@@ -7,6 +7,8 @@
 | drained | nothing runs here, and it takes nothing, until it is told to or starts anew |
 | leaving | as drained, its votes in registers were given to others, and the process ends |
 
+A node that leaves in any case gives away what it can in some seconds (`before_leaving`), in the same way: what it runs, then votes.
+
 A run is asked for again while others want something of it, while it is deployed or brought back, and after a change that came to
 nothing. Where there is no room, or nothing gets any farther, the node takes work again, and what has left stays away.
 """
@@ -15,10 +17,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
-from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker, refused_unseen
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
+from agiledart_node.draining.giving_seats import LOOK, GivingSeats
 from agiledart_node.draining.obstacles import obstacles, refusal, stranded
 from agiledart_node.hosting.hosted import Key
 from agiledart_node.hosting.hosting import Hosting
@@ -34,15 +36,13 @@ from agiledart_node.wire.drain_messages import (
     MAX_LINES,
     SERVING,
     AskDrain,
-    AskRelief,
     DrainIs,
     LeftRun,
     LookAtDrain,
-    Relieved,
 )
 from agiledart_node.wire.effects import EndAgent
 from agiledart_recovery.wire.names import Run
-from agiledart_recovery.wire.value import State, Value
+from agiledart_recovery.wire.value import Value
 
 PATIENCE: Final = Duration(120 * SECOND)
 """Without one run less here a drain is given up: longer than one change may take, with a recovery behind it."""
@@ -50,17 +50,19 @@ PATIENCE: Final = Duration(120 * SECOND)
 SEATS: Final = Duration(30 * SECOND)
 """For others to take this node's votes before it leaves."""
 
+LAST_SECONDS, SEATS_LAST = Duration(8 * SECOND), Duration(3 * SECOND)
+"""For a node that leaves in any case to give away what it can; of that, what is left for its votes."""
+
 MAX_TRIES: Final = 5
 """Reliefs of one run that are begun and come to nothing."""
 
-_LOOK: Final = Duration(200 * MILLISECOND)
 _LAST_WORDS: Final = Duration(2 * SECOND)
 """For who looks on to hear that the node leaves."""
 
 
 @dataclass(slots=True)
 class _Leaving:
-    """A run that leaves. `value`: what the register said last of it; `last`: what has stood in its way last."""
+    """A run that leaves, or `stays`. `value`: what its register said last; `last`: what has stood in its way last."""
 
     key: Key
     instances: int = 0
@@ -69,6 +71,7 @@ class _Leaving:
     tries: int = 0
     last: str = ""
     is_away: bool = False
+    stays: bool = False
 
     @property
     def name(self) -> str:
@@ -84,7 +87,7 @@ class Draining:
     """
 
     def __init__(self, desk: Desk, records: Records, hosting: Hosting, recovering: Recovering, orders: Orders) -> None:
-        self._records = records
+        self._records, self._seats = records, GivingSeats(desk, recovering)
         self._desk, self._hosting, self._recovering, self._orders = desk, hosting, recovering, orders
         self.state = SERVING
         self._stays = False
@@ -148,7 +151,7 @@ class Draining:
             return self.state == EMPTIED
         if self.state in (SERVING, EMPTIED):
             found = obstacles(self._hosting.table.values(), self._value, desk.me.node)
-            found += [] if command.stay else stranded(self._led(), desk.me.node, desk.overlay.is_alive)
+            found += [] if command.stay else stranded(self._seats.led(), desk.me.node, desk.overlay.is_alive)
             if found:
                 raise CommandRefused(refusal(desk.me.name, found))
         if self.state == SERVING:
@@ -166,13 +169,14 @@ class Draining:
     async def _empty(self, number: int) -> None:
         had: dict[Key, _Leaving] = {}
         since = self._desk.now
-        while self._number == number and (leaving := self._next(had)) is not None:
+        while self._number == number and (open_ := self._open(had)):
+            leaving = open_[0]
             if leaving.at is None:
                 leaving.at = since = self._desk.now
                 self._say(f"{leaving.name}: {_instances(leaving.instances)} to leave")
-            why = await self._relieve(leaving)
+            why = await self._relieve(leaving, Instant(self._desk.now + PATIENCE))
             if not why and not leaving.is_away:
-                await self._desk.talks.pause(_LOOK)
+                await self._desk.talks.pause(LOOK)
                 late = self._desk.now - since > PATIENCE
                 why = f"{leaving.name} has not left in {PATIENCE // SECOND} s{leaving.last}" if late else ""
             if self._number != number:
@@ -189,41 +193,34 @@ class Draining:
         elif self._number == number:
             await self._leave(number)
 
-    async def _give_seats(self, number: int) -> None:
-        """Others vote in place of this node before it goes; where nobody can, the voters that stay are a majority without it."""
-        me, until = self._desk.me.node, self._desk.now + SEATS
-        told: dict[Run, str] = {}
-        asked: dict[Run, None] = {}
-        while self._number == number and self._desk.now < until:
-            mine = [value for value in self._led() if value.state is State.RUNNING and _votes(me, value)]
-            open_ = {value.run: value for value in mine if value.run not in told}
-            for run in asked:
-                if run not in open_ and run not in told:  # this node coordinated it, and has let go
-                    told[run] = f"{run.app}: another node votes in its register"
-                    self._say(told[run])
-            if not open_:
-                return
-            asked |= dict.fromkeys(open_)
-            for value in open_.values():
-                answer = await self._ask(value, seat=True)
-                if answer is not None and answer.is_safe:
-                    told[value.run] = f"{value.run.app}: another node votes in its register"
-                elif answer is not None and answer.refusal:
-                    told[value.run] = f"{value.run.app}: {answer.refusal}"
-                if value.run in told:
-                    self._say(told[value.run])
-            await self._desk.talks.pause(_LOOK)
+    async def before_leaving(self) -> None:
+        """As much of a drain as comes in time, at a node that leaves in any case, and may come back.
 
-    def _next(self, had: dict[Key, _Leaving]) -> _Leaving | None:
-        """A run that has something here, or had, and is not away yet."""
+        What cannot move, or not in time, or is being brought back just now, others bring back, or it waits for this node.
+        """
+        self._number += 1
+        number, self.state = self._number, LEAVING
+        until = Instant(self._desk.now + LAST_SECONDS)
+        had: dict[Key, _Leaving] = {}
+        while self._desk.now < until - SEATS_LAST and (leaving := self._open(had)):
+            for one in leaving:
+                hosted = self._hosting.table.get(one.key)
+                may_move = hosted is None or (hosted.is_flowing and hosted.has_register)
+                one.stays = not may_move or bool(await self._relieve(one, Instant(until - SEATS_LAST)))
+            if self._open(had):
+                await self._desk.talks.pause(LOOK)
+        await self._seats.give(until, lambda: self._number == number, self._say)
+
+    def _open(self, had: dict[Key, _Leaving]) -> list[_Leaving]:
+        """Runs that have something here, or had, and are not away yet."""
         for key, hosted in self._hosting.table.items():
             if hosted.reserved:
                 known = had.setdefault(key, _Leaving(key))
                 known.instances = max(known.instances, hosted.reserved)
                 known.is_away = False
-        return next((leaving for leaving in had.values() if not leaving.is_away), None)
+        return [one for one in had.values() if not (one.is_away or one.stays)]
 
-    async def _relieve(self, leaving: _Leaving) -> str:
+    async def _relieve(self, leaving: _Leaving, until: Instant) -> str:
         """Have others run what runs here of one run. Why it is in vain; empty: go on."""
         hosted, value = self._hosting.table.get(leaving.key), self._value(leaving.key)
         leaving.value = value or leaving.value
@@ -235,7 +232,7 @@ class Draining:
         found = obstacles([hosted], self._value, self._desk.me.node) if hosted is not None else []
         if found:  # it was being deployed when this began
             return "; ".join(found)
-        answer = await self._ask(leaving.value)
+        answer = await self._seats.ask(leaving.value, until)
         if answer is None:
             leaving.last = ": nobody coordinates it"
             leaving.is_away = hosted is None and await self._is_over(leaving.key)
@@ -257,22 +254,6 @@ class Draining:
             return False
         return record is None or record.is_final or record.version != key[1]
 
-    async def _ask(self, value: Value, *, seat: bool = False) -> Relieved | None:
-        """Any voter may coordinate."""
-        for voter in (*value.voters, *value.outgoing):
-            number = self._desk.talks.number()
-            message = AskRelief(number, value.run.app, value.run.version, seat)
-            timeout = Duration(self._desk.config.ask_timeout_ns)
-            answer = await self._desk.talks.ask(voter.peer, message, number, Relieved, timeout)
-            if answer is not None and not answer.is_elsewhere:
-                return answer
-        return None
-
-    def _led(self) -> list[Value]:
-        """What the registers say in which this node has a seat."""
-        coordinators = self._recovering.machine.coordinators.values()
-        return [known for one in coordinators if not one.is_over and (known := one.known) is not None]
-
     def _value(self, key: Key) -> Value | None:
         """What the register says of a run, as this host has heard."""
         part = self._recovering.machine.participants.get(Run(*key))
@@ -290,7 +271,8 @@ class Draining:
 
     async def _leave(self, number: int) -> None:
         self.state = EMPTYING
-        await self._give_seats(number)
+        until = Instant(self._desk.now + SEATS)
+        await self._seats.give(until, lambda: self._number == number, self._say)
         if self._number != number:
             return
         if self._stays:  # it was told so meanwhile
@@ -301,10 +283,6 @@ class Draining:
         await self._desk.talks.pause(_LAST_WORDS)
         if self._number == number:
             self._desk.emit(EndAgent())
-
-
-def _votes(node: NodeId, value: Value) -> bool:
-    return any(voter.peer.node == node for voter in (*value.voters, *value.outgoing))
 
 
 def _instances(count: int) -> str:

@@ -78,7 +78,7 @@ from agiledart_recovery.limits import SEAL_BYTES
 from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire import events
-from agiledart_recovery.wire.messages import RunMessage
+from agiledart_recovery.wire.messages import AskSeat, RunMessage
 from agiledart_recovery.wire.names import Run, Snapshot, TermGap
 from agiledart_recovery.wire.value import Element, Plan, Role, Saved, State, Value
 
@@ -191,8 +191,9 @@ class Recovering:
     # ---- events
 
     def received(self, sender: Peer, message: RunMessage) -> None:
-        """A word of the register's protocol."""
-        self.step(Received(sender, message))
+        """A word of the register's protocol. Who leaves takes no seat: others are asked then."""
+        if not (self._desk.is_leaving and isinstance(message, AskSeat)):
+            self.step(Received(sender, message))
 
     def timer_fired(self, name: Hashable) -> None:
         """A timer of the machine."""

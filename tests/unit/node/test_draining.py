@@ -298,6 +298,83 @@ def test_where_nobody_can_take_its_vote_it_says_so_and_leaves(world: World) -> N
     assert world.ended
 
 
+class Going(World):
+    """pi2 was told to end, and votes with two others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.desk.now, self.is_over, self.seats, self.stages = self.talks.now, False, 0, 0
+        self.three = msgspec.structs.replace(
+            plans.value(), voters=tuple(Voter(peer, 7) for peer in (ME, *plans.PI[:2]))
+        )
+        self.led[Run("taxi", 1)] = self.register = SimpleNamespace(is_over=False, known=self.three)
+        self.heard = self._count
+
+    def _count(self, asked: AskRelief) -> None:
+        self.seats, self.stages = self.seats + asked.seat, self.stages + (not asked.seat)
+
+    def begin(self) -> None:
+        async def leave() -> None:
+            await self.one.before_leaving()
+            self.is_over = True
+
+        self.talks.begin(leave())
+
+    def replace_me(self) -> None:
+        self.register.known = msgspec.structs.replace(self.three, voters=self.three.voters[1:], outgoing=())
+
+
+def test_who_is_told_to_end_gives_away_what_it_runs_then_its_vote() -> None:
+    world = Going()
+    world.answer = lambda: Relieved(0, refusal="taxi changes now", passes=True)
+    world.begin()
+    world.go(2)
+    assert (world.stages > 0, world.seats, world.is_over) == (True, 0, False)
+    world.leave()
+    world.answer = lambda: Relieved(0, is_safe=not world.seats, is_begun=bool(world.seats))
+    world.go(1)
+    assert (world.seats > 0, world.is_over) == (True, False), "somebody is still to take its seat"
+    world.replace_me()
+    world.go(1)
+    assert world.is_over
+
+
+def test_who_is_told_to_end_does_not_wait_for_what_cannot_move() -> None:
+    world = Going()
+    world.value = plans.value(at="pi2")
+    world.begin()
+    world.replace_me()
+    world.go(1)
+    assert (world.stages, world.is_over) == (0, True)
+    of_none = Going()
+    of_none.table[KEY] = hosted(by_epoch=False)
+    of_none.table[KEY].has_register = False
+    of_none.replace_me()
+    of_none.begin()
+    of_none.go(1)
+    assert (of_none.stages, of_none.is_over) == (0, True)
+
+
+@pytest.mark.parametrize("answer", [Relieved(0), Relieved(0, is_begun=True), Relieved(0, is_elsewhere=True), None])
+def test_who_is_told_to_end_goes_within_ten_seconds_whatever_others_say(answer: Relieved | None) -> None:
+    world = Going()
+    world.answer = lambda: answer
+    world.begin()
+    world.go(7)
+    assert (world.stages > 0, world.seats > 0, world.is_over) == (True, True, False)
+    world.go(2)
+    assert world.is_over
+
+
+def test_who_is_told_to_end_asks_for_no_vote_where_too_few_are_there_to_write_it() -> None:
+    world = Going()
+    world.table.clear()
+    world.desk.overlay.is_alive = lambda node: False
+    world.begin()
+    world.go(0.1)
+    assert (world.seats, world.is_over) == (0, True)
+
+
 def relieved(value: Value, host: Peer, answer: object) -> tuple[Relieved, list[str]]:
     """What a coordinator of a run says to a host."""
     told: list[Any] = []
