@@ -76,18 +76,21 @@ def flink_classpath() -> str:
 
 
 def _compile() -> None:
-    source, classes = HERE / "java" / "FlinkJobs.java", FOLDER / "flink" / "classes"
-    compiled = classes / "FlinkJobs.class"
-    if compiled.exists() and compiled.stat().st_mtime > source.stat().st_mtime:
-        return
+    sources, classes = sorted((HERE / "java").glob("*.java")), FOLDER / "flink" / "classes"
     if shutil.which("javac") is None or shutil.which("java") is None:
         raise MissingError("Flink needs java and javac, 11 or later")
+    if all(_is_newer(classes / f"{source.stem}.class", source) for source in sources):
+        return
     classes.mkdir(exist_ok=True)
     done = subprocess.run(
-        ["javac", "-cp", flink_classpath(), "-d", str(classes), str(source)], capture_output=True, text=True
+        ["javac", "-cp", flink_classpath(), "-d", str(classes), *map(str, sources)], capture_output=True, text=True
     )
     if done.returncode:
         raise MissingError(f"Flink's jobs do not compile: {done.stderr.strip().splitlines()[:1]}")
+
+
+def _is_newer(compiled: Path, source: Path) -> bool:
+    return compiled.exists() and compiled.stat().st_mtime > source.stat().st_mtime
 
 
 if __name__ == "__main__":

@@ -59,15 +59,9 @@ def run(settings: Settings) -> Report:
     fault, runs = settings.fault or FAULTS[0], settings.runs or RUNS[scale]
     random = RandomStream(settings.seed, "pull-the-plug")
     with plug_mesh(MACHINES, INTERVAL[scale]) as mesh:
-        put_job(mesh)
-        rows_in = (runs + 1) * RUN_SECONDS * ROWS_A_SECOND
-        write_input(mesh.folder / "in.csv", KEYS[scale], LOAD_MS[scale], rows_in, ROWS_A_SECOND)
-        mesh.ask(
-            "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv?speed=1@a1", "--set", f"notes={NOTES}",
-            "--set", f"report=csv:{mesh.folder / 'out.csv'}@a{MACHINES}", "--parallelism", f"{STAGE}={MACHINES}",
-        )  # fmt: skip
+        submit(mesh, scale, (runs + 1) * RUN_SECONDS)
         with SinkWatch(mesh.folder / "out.csv") as watch:
-            _until_loaded(mesh, scale, settings)
+            until_loaded(mesh, scale, settings)
             rows = [_pull(mesh, watch, number, fault, random, settings) for number in range(runs)]
         settings.progress("the job is stopped, and its file compared")
         mesh.ask("stop", "plug")
@@ -89,7 +83,17 @@ def run(settings: Settings) -> Report:
     return Report(parameters, tuple(rows), _goals(rows, told, scale, fault), notes)
 
 
-def _until_loaded(mesh: PlugMesh, scale: str, settings: Settings) -> None:
+def submit(mesh: PlugMesh, scale: str, seconds: int) -> None:
+    """Start the job, with input for so many seconds; its rows come into `out.csv`."""
+    put_job(mesh)
+    write_input(mesh.folder / "in.csv", KEYS[scale], LOAD_MS[scale], seconds * ROWS_A_SECOND, ROWS_A_SECOND)
+    mesh.ask(
+        "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv?speed=1@a1", "--set", f"notes={NOTES}",
+        "--set", f"report=csv:{mesh.folder / 'out.csv'}@a{MACHINES}", "--parallelism", f"{STAGE}={MACHINES}",
+    )  # fmt: skip
+
+
+def until_loaded(mesh: PlugMesh, scale: str, settings: Settings) -> None:
     """Until an epoch with the state of all keys has been committed."""
     settings.progress(f"{KEYS[scale]:,} keys come")
     wanted = KEYS[scale] * NOTES
@@ -101,13 +105,18 @@ def _until_loaded(mesh: PlugMesh, scale: str, settings: Settings) -> None:
     until(is_loaded, PATIENCE, "an epoch with the whole state is committed")
 
 
-def _pull(mesh: PlugMesh, watch: SinkWatch, number: int, fault: str, random: RandomStream, settings: Settings) -> Row:
-    """One fault, its end, and the host anew."""
+def host_of_state(mesh: PlugMesh, random: RandomStream) -> Machine:
+    """One of those that have state, and neither source nor sink. Waits until the job runs."""
     status = until(lambda: epoch_of(mesh), PATIENCE, "the job runs again")
     hosts = [name for name in dict.fromkeys(status["placement"][STAGE]) if name not in ("a1", f"a{MACHINES}")]
     if not hosts:
         raise OperationFailed(f"{STAGE} runs on {status['placement'][STAGE]} only, where source and sink are")
-    victim = mesh.machine(hosts[random.index(len(hosts))])
+    return mesh.machine(hosts[random.index(len(hosts))])
+
+
+def _pull(mesh: PlugMesh, watch: SinkWatch, number: int, fault: str, random: RandomStream, settings: Settings) -> Row:
+    """One fault, its end, and the host anew."""
+    victim = host_of_state(mesh, random)
     time.sleep(random.uniform() * INTERVAL[settings.scale])
     judges = [one for one in mesh.machines if fault == "executor" or one is not victim]
     before = mesh.total("agiledart_recovery_", judges)

@@ -1,0 +1,129 @@
+"""`kill -9` of a host of 64 MB of keyed state, ours beside Flink (DataStream API in Java), in turns on this machine.
+
+    python -m benchmarks.engines.recovery [--rounds 5] [--engines ours,flink] [--scale small] [--seed 1] [-o json]
+
+In each round every engine has one turn, in an order that is drawn: its processes are started, every key comes once, a checkpoint
+with the whole state is awaited, one host of state is killed at a random moment between two checkpoints, its host is started again
+as a spare, the job is stopped, and the rows at the sink are compared with a plain loop's.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Final
+
+from agiledart_kernel.errors import AgileDartError
+from agiledart_kernel.randomness import RandomStream
+from benchmarks.engines import setup
+from benchmarks.engines.catalogue import chosen
+from benchmarks.engines.pairing import shuffled
+from benchmarks.engines.recovery import flink_turn, our_turn, report
+from benchmarks.engines.recovery.flink_cluster import DEFAULTS, TUNED
+from benchmarks.engines.recovery.turns import Load, Say, Turn, load_of
+
+Run = Callable[[int, Load, RandomStream, Say], Turn]
+
+FORMS: Final[Mapping[str, Mapping[str, str]]] = {"flink-tuned": TUNED, "flink-defaults": DEFAULTS}
+ENGINES: Final[Mapping[str, Run]] = {
+    report.OURS: our_turn.turn,
+    **{name: partial(flink_turn.turn, name, settings) for name, settings in FORMS.items()},
+}
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def arguments() -> argparse.ArgumentParser:
+    """What may be said."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.engines.recovery",
+        description="kill -9 of a host of keyed state, ours beside Flink: seconds to the next result, rows repeated, CPU.",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="a turn of each engine, that is one kill, in each (default 5)"
+    )
+    parser.add_argument(
+        "--engines", default="", help=f"of {', '.join(ENGINES)}, or beginnings of them; all when left out"
+    )
+    parser.add_argument(
+        "--scale",
+        choices=("small", "paper"),
+        default="paper",
+        help="small: 1 MB and 2 s; paper: 64 MB and 10 s (default)",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of orders, moments and hosts")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    return parser
+
+
+def main(words: list[str] | None = None) -> int:
+    """0 when all goals are met, 1 when one is not, 2 when nothing could be compared, 130 when it was interrupted."""
+    parser = arguments()
+    given = parser.parse_args(words)
+    if given.rounds < 1:
+        parser.error("--rounds: at least 1")
+    try:
+        names = chosen(given.engines, tuple(ENGINES))
+    except ValueError as error:
+        parser.error(f"--engines: {error}")
+    if any(name in FORMS for name in names):
+        try:
+            setup.prepare("flink")
+        except setup.MissingError as error:
+            _say(f"Flink cannot take part: {error}. Install it, or measure ours alone with --engines ours.")
+            return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that all processes are ended
+    load, turns, failed = load_of(given.scale), list[Turn](), list[str]()
+    interrupted = False
+    began = time.time()
+    try:
+        for number in range(given.rounds):
+            for name in shuffled(names, given.seed, number):
+                _one(name, number, load, given.seed, turns, failed)
+    except KeyboardInterrupt:
+        interrupted = True
+        _say("interrupted; what was measured until now:")
+    about = {
+        "seed": given.seed,
+        "cores": os.cpu_count(),
+        "seconds": round(time.time() - began),
+        "flink": {
+            "version": setup.ENVIRONMENTS["flink"][0],
+            **{name: dict(settings) for name, settings in FORMS.items()},
+        },
+    }
+    if turns:
+        print(
+            json.dumps(report.as_json(load, about, turns, failed), indent=1)
+            if given.output == "json"
+            else report.as_text(turns, failed)
+        )
+    if interrupted:
+        return 130
+    if not turns:
+        return 2
+    return 0 if not failed and all(goal.met for goal in report.judged(turns)) else 1
+
+
+def _one(name: str, number: int, load: Load, seed: int, turns: list[Turn], failed: list[str]) -> None:
+    """A turn; one that fails is told and left out."""
+    say = partial(_told, number, name)
+    say("starts")
+    try:
+        turns.append(ENGINES[name](number, load, RandomStream(seed, f"recovery-{name}-{number}"), say))
+    except AgileDartError as error:
+        failed.append(f"round {number + 1}, {name}: {error}")
+        say(f"failed: {error}")
+    else:
+        say(json.dumps(asdict(turns[-1])))
+
+
+def _told(number: int, name: str, text: str) -> None:
+    _say(f"round {number + 1}, {name}: {text}")

@@ -1,0 +1,160 @@
+"""The comparison of recoveries judges without Flink: the next result, the ledger, CPU time of the dead, ratios and goals."""
+
+import json
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.engines import setup
+from benchmarks.engines.recovery import command, report
+from benchmarks.engines.recovery.flink_cluster import flink_cluster
+from benchmarks.engines.recovery.flink_turn import host_of_state
+from benchmarks.engines.recovery.lives import Lives, LivesWatch, ledger, readings
+from benchmarks.engines.recovery.turns import Strike, Turn
+from benchmarks.engines.recovery.usage import Usage
+
+from agiledart_experiments.recovery.plug_account import write_input
+from agiledart_kernel.errors import OperationFailed
+
+
+def turn(engine: str, number: int, seconds: float, cpu: float = 10.0, twice: int = 0) -> Turn:
+    return Turn(engine, number, Strike(seconds, seconds + 1, cpu, 30.0, 0.2, 1.0), 100, 0, twice)
+
+
+def test_rows_that_come_again_are_no_next_result() -> None:
+    lives = Lives()
+    lives.saw(0, [10, 20, 30], 1.0)
+    lives.saw(1, [20, 30], 5.0)
+    assert lives.next_result(2.0) is None
+    lives.saw(1, [30, 31], 6.0)
+    assert lives.next_result(2.0) == pytest.approx(4.0)
+
+
+def test_rows_under_way_at_the_failure_are_none_either() -> None:
+    lives = Lives()
+    lives.saw(0, [10, 20], 1.0)
+    lives.saw(0, [30], 2.5)
+    assert lives.next_result(2.0) is None
+    lives.saw(1, [25], 5.0)
+    lives.saw(0, [40], 5.5)
+    lives.saw(1, [35, 40], 6.0)
+    assert lives.next_result(2.0) is None, "a row of the life before came late"
+    lives.saw(1, [41], 7.0)
+    assert lives.next_result(2.0) == pytest.approx(5.0)
+
+
+def test_a_line_that_is_half_there_is_read_when_it_is_whole(tmp_path: Path) -> None:
+    watch = LivesWatch(tmp_path)
+    (tmp_path / "out-0.csv").write_text("10,1,1\n200")
+    watch.look()
+    assert watch.has_come(10)
+    assert not watch.has_come(11)
+    (tmp_path / "out-0.csv").write_text("10,1,1\n200,1,2\n")
+    watch.look()
+    assert watch.has_come(200)
+
+
+def test_both_engines_read_the_same_rows(tmp_path: Path) -> None:
+    write_input(tmp_path / "in.csv", 30, 100, 50, 2_000)
+    lines = (tmp_path / "in.csv").read_text().splitlines()
+    assert [tuple(map(int, line.split(","))) for line in lines] == list(islice(readings(30, 100, 2_000), 80))
+
+
+@pytest.mark.parametrize(
+    ("lives", "lost", "twice"),
+    [
+        (["0,0,0\n5,1,1\n10,0,0\n10,1,2\n"], 0, 0),
+        (["0,0,0\n5,1,1\n", "5,1,1\n10,0,0\n10,1,2\n"], 0, 1),
+        (["0,0,0\n", "10,0,0\n10,1,2\n"], 1, 0),
+        (["0,0,0\n5,1,7\n10,0,0\n"], 1, 1),
+    ],
+)
+def test_the_ledger_is_of_all_lives_but_the_last_millisecond(
+    lives: list[str], lost: int, twice: int, tmp_path: Path
+) -> None:
+    for number, text in enumerate(lives):
+        (tmp_path / f"out-{number}.csv").write_text(text)
+    told = ledger(tmp_path.glob("out-*.csv"), readings(2, 10, 2_000))
+    assert told == {"rows": 2, "lost": lost, "twice": twice}
+
+
+def test_who_has_source_or_sink_is_not_killed() -> None:
+    assert host_of_state({"readings": ["tm1"], "sums": ["tm1", "tm2"], "report": ["tm1"]}) == "tm2"
+    with pytest.raises(OperationFailed, match="no TaskManager has state and neither source nor sink"):
+        host_of_state({"readings": ["tm1"], "sums": ["tm1", "tm2"], "report": ["tm2"]})
+
+
+def test_what_a_killed_process_has_used_still_counts() -> None:
+    burn = "print(sum(range(3_000_000)), flush=True); input()"
+    with Usage() as usage:
+        process = subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        before = usage.seconds()
+        process.kill()
+        process.communicate()
+        assert 0 < before <= usage.seconds()
+
+
+def test_ratios_are_of_a_round_and_judged_by_their_median() -> None:
+    turns = [turn("flink-tuned", n, s) for n, s in enumerate((4.0, 8.0, 6.0))]
+    turns += [turn("ours", n, s) for n, s in enumerate((1.0, 5.0, 2.0))]
+    found = {goal.what: goal for goal in report.judged(turns)}
+    assert found["seconds to the next result, ours ÷ flink-tuned"].found == pytest.approx(1 / 3, abs=1e-4)
+    assert found["seconds to the next result, ours ÷ flink-tuned"].met
+    assert not found["CPU seconds from the failure, ours ÷ flink-tuned"].met
+    assert report.summary(turns, "ours")["next_result_s"] == {"median": 2.0, "p95": 5.0}
+    text = report.as_text(turns, [])
+    assert "met    seconds to the next result, ours ÷ flink-tuned: 0.33 (at most 0.5)" in text
+    assert "MISSED CPU seconds from the failure" in text
+
+
+def test_a_row_of_ours_that_comes_twice_misses_the_goal() -> None:
+    assert [goal.met for goal in report.judged([turn("ours", 0, 1.0)])] == [True, True]
+    assert [goal.met for goal in report.judged([turn("ours", 0, 1.0, twice=1)])] == [True, False]
+
+
+def test_without_java_or_flink_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def missing(name: str) -> None:
+        raise setup.MissingError("Flink needs java and javac, 11 or later")
+
+    monkeypatch.setattr(setup, "prepare", missing)
+    assert command.main([]) == 2
+    assert "Flink cannot take part: Flink needs java and javac, 11 or later" in capsys.readouterr().err
+
+
+def test_interrupted_it_tells_what_it_has(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def once(number: int, *_: Any) -> Turn:
+        if number:
+            raise KeyboardInterrupt
+        return turn("ours", number, 1.5)
+
+    monkeypatch.setattr(command, "ENGINES", {"ours": once})
+    assert command.main(["--engines", "ours", "-o", "json"]) == 130
+    assert json.loads(capsys.readouterr().out)["engines"]["ours"]["turns"] == 1
+
+
+def test_a_turn_that_fails_is_told_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def once(number: int, *_: Any) -> Turn:
+        if not number:
+            raise OperationFailed("not within 240 s: the next result")
+        return turn("ours", number, 1.5)
+
+    monkeypatch.setattr(command, "ENGINES", {"ours": once})
+    assert command.main(["--engines", "ours", "--rounds", "2"]) == 1
+    assert "failed: round 1, ours: not within 240 s: the next result" in capsys.readouterr().out
+
+
+def test_settings_reach_the_cluster(tmp_path: Path) -> None:
+    with flink_cluster(tmp_path, 2, 10, {"heartbeat.interval": "500 ms"}):
+        told = (tmp_path / "config.yaml").read_text().splitlines()
+    assert {
+        "heartbeat.interval: 500 ms",
+        "execution.checkpointing.interval: 10 s",
+        "taskmanager.numberOfTaskSlots: 2",
+    } <= set(told)
