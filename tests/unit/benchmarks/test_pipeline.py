@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from benchmarks.engines.jobs import Running, derive, keep
-from benchmarks.engines.ours_pipeline import latency, latency_columns
+from benchmarks.engines.ours.taxi_pipeline import latency, latency_columns
 from benchmarks.engines.trips import Trip
 
 from agiledart import collect, records

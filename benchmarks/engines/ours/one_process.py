@@ -1,6 +1,6 @@
 """J1 and J2 on our engine, in one process.
 
-    python -m benchmarks.engines.ours lines|rows|columns ROWS j1|zone|vehicle FILE
+    python -m benchmarks.engines.ours.one_process lines|rows|columns ROWS j1|zone|vehicle FILE
 
 `lines` takes text lines and calls the very functions of the plain loop; `rows` has a typed source and row functions;
 `columns` has a typed source and expressions. ROWS is how many rows a batch has.

@@ -1,6 +1,6 @@
 """Plain columnar loops: one process, one thread, no engine; raw bytes in blocks of so many lines, as a file gives them.
 
-    python -m benchmarks.engines.columnar numpy|polars ROWS j1|zone|vehicle FILE [all]
+    python -m benchmarks.engines.others.columnar numpy|polars ROWS j1|zone|vehicle FILE [all]
 
 Only the columns in use are converted, unless `all` is said. `numpy` is pyarrow.csv and NumPy; a window's state is an array by key.
 """

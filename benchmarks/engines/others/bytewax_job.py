@@ -1,6 +1,6 @@
 """J1 and J2 as a user of Bytewax would write them.
 
-    python -m benchmarks.engines.bytewax_job window|replay|fold j1|zone|vehicle FILE
+    python -m benchmarks.engines.others.bytewax_job window|replay|fold j1|zone|vehicle FILE
 
 `window` is its window operator (`fold_window` on event time) as its guide has it, `replay` the same told all that makes it cheap
 where a file of the past is read: no row comes late, and no key need be woken. `fold` is the faster way by hand: a `stateful_batch`

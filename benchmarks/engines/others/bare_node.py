@@ -1,7 +1,7 @@
 """J3 through three bare processes: uvloop, TLS and MessagePack, no engine. What such a pipeline costs on this machine.
 
-    python -m benchmarks.engines.bare_node PORT WARM_SECONDS                    starts the three
-    python -m benchmarks.engines.bare_node PORT WARM_SECONDS ROLE BASE FOLDER   is one of them
+    python -m benchmarks.engines.others.bare_node PORT WARM_SECONDS                    starts the three
+    python -m benchmarks.engines.others.bare_node PORT WARM_SECONDS ROLE BASE FOLDER   is one of them
 
 A frame is what one read of a socket brought: four bytes of length, then rows. A process whose output is full stops reading.
 Nothing is numbered, checked or acknowledged, nobody is admitted, and it ends with its input.
@@ -23,7 +23,7 @@ import msgspec
 import uvloop
 
 from benchmarks.engines.jobs import FARE, RATIO, TS, ZONE, Derived, Latencies, Running, derive, keep, parse, say_result
-from benchmarks.engines.nodes import ROLES, Result
+from benchmarks.engines.others.nodes import ROLES, Result
 
 _LENGTH = struct.Struct(">I")
 _HIGH_BYTES = 1 << 20
@@ -231,7 +231,7 @@ def three(port: str, warm: str) -> int:
         base = min(free.getsockname()[1], 60_000)
     with tempfile.TemporaryDirectory() as folder:
         make_certificate(Path(folder))
-        command = [sys.executable, "-m", "benchmarks.engines.bare_node", port, warm]
+        command = [sys.executable, "-m", "benchmarks.engines.others.bare_node", port, warm]
         processes = [subprocess.Popen([*command, role, str(base), folder]) for role in reversed(ROLES)]
         return max(process.wait() for process in processes)
 

@@ -1,6 +1,6 @@
 """The plain Python loop: one process, no engine, the three functions called for each line.
 
-python -m benchmarks.engines.plain j1|zone|vehicle FILE
+python -m benchmarks.engines.others.plain j1|zone|vehicle FILE
 """
 
 import sys

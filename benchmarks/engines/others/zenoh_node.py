@@ -1,7 +1,7 @@
 """J3 over Zenoh: three peers on this machine joined over TCP, nothing encrypted, no discovery by multicast.
 
-    python -m benchmarks.engines.zenoh_node tuple|batched PORT WARM_SECONDS          starts the three
-    python -m benchmarks.engines.zenoh_node tuple|batched PORT WARM_SECONDS ROLE BASE  is one of them
+    python -m benchmarks.engines.others.zenoh_node tuple|batched PORT WARM_SECONDS          starts the three
+    python -m benchmarks.engines.others.zenoh_node tuple|batched PORT WARM_SECONDS ROLE BASE  is one of them
 
 Messages go out at once (`express`) and wait for a slow receiver instead of being dropped (`BLOCK`).
 """
@@ -17,7 +17,7 @@ from typing import Any
 import zenoh
 
 from benchmarks.engines.jobs import Latencies, say_result
-from benchmarks.engines.nodes import END, ROLES, aggregate, sink, source
+from benchmarks.engines.others.nodes import END, ROLES, aggregate, sink, source
 
 _PROPAGATE_SECONDS = 1.0
 """For the subscriptions to be known everywhere."""
@@ -73,7 +73,7 @@ def three(mode: str, port: str, warm: str) -> int:
         base = min(free.getsockname()[1], 60_000)
     processes = []
     for role in ROLES:
-        command = [sys.executable, "-m", "benchmarks.engines.zenoh_node", mode, port, warm, role, str(base)]
+        command = [sys.executable, "-m", "benchmarks.engines.others.zenoh_node", mode, port, warm, role, str(base)]
         reads = subprocess.PIPE if role == "source" else None
         processes.append(subprocess.Popen(command, stdin=reads, stdout=None if role == "source" else subprocess.PIPE))
         if role != "source":

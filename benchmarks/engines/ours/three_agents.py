@@ -1,6 +1,6 @@
 """J3 on our engine: three agents on this machine, an executor each, TLS between them; submitted as users submit.
 
-    python -m benchmarks.engines.ours_latency rows|columns PORT WARM_SECONDS [null]
+    python -m benchmarks.engines.ours.three_agents rows|columns PORT WARM_SECONDS [null]
 
 The sink's file tells each result's due time and the milliseconds since, so the same latencies are left out as
 elsewhere. With `null` the sink only counts, for rates at which the file would be what is measured.
@@ -33,7 +33,7 @@ def submit(client: ControlClient, form: str, port: int, results: str) -> None:
     """Start it, and make sure that tuples cross two hops."""
     settings = {"trips": f"tcp:127.0.0.1:{port}@a1", "results": f"{results}@a3", "name": NAME}
     builder, expected = FORMS[form]
-    body = client.ask(make_submission(f"{HERE / 'ours_pipeline.py'}:{builder}", settings, {}))
+    body = client.ask(make_submission(f"{HERE / 'ours' / 'taxi_pipeline.py'}:{builder}", settings, {}))
     if body["placement"] != expected:
         raise SystemExit(f"placed otherwise than wanted: {body['placement']}")
 

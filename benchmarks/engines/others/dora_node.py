@@ -1,7 +1,7 @@
 """J3 over dora-rs: three nodes of one dataflow, started by `dora run`.
 
-    python -m benchmarks.engines.dora_node tuple|batched PORT WARM_SECONDS               starts the dataflow
-    python -m benchmarks.engines.dora_node tuple|batched PORT WARM_SECONDS ROLE FOLDER   is one node
+    python -m benchmarks.engines.others.dora_node tuple|batched PORT WARM_SECONDS               starts the dataflow
+    python -m benchmarks.engines.others.dora_node tuple|batched PORT WARM_SECONDS ROLE FOLDER   is one node
 
 Queues are as long as a run, because a full one drops tuples. A node stays until the sink has written its result: one
 that leaves closes its output, and that overtakes what still waits.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engines.jobs import Latencies, say_result
-from benchmarks.engines.nodes import ROLES, aggregate, sink, source
+from benchmarks.engines.others.nodes import ROLES, aggregate, sink, source
 
 _QUEUE = 2_000_000
 _RESULT = "result.json"
@@ -59,7 +59,7 @@ def dataflow(mode: str, port: str, warm: str, folder: Path) -> str:
     """The YAML of three nodes in a row."""
     text = ["nodes:"]
     for index, role in enumerate(ROLES):
-        words = f"-m benchmarks.engines.dora_node {mode} {port} {warm} {role} {folder}"
+        words = f"-m benchmarks.engines.others.dora_node {mode} {port} {warm} {role} {folder}"
         text += [f"  - id: {role}", f"    path: {sys.executable}", f"    args: {words}"]
         if index:
             text += ["    inputs:", "      x:", f"        source: {ROLES[index - 1]}/out"]
