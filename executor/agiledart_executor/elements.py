@@ -11,8 +11,9 @@ and in an export. Source: recovery specification §11.
 import contextlib
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -27,11 +28,8 @@ FOLDER: Final = "runs"
 OF_EXECUTORS: Final = ("elements", "opened", "logs")
 """What executors write of a run; everything else in its folder is the agent's, and closed to users' code."""
 
-MAX_BLOCK_BYTES: Final = 64 << 20
-"""No piece is larger; what comes in one piece that is, is cut."""
-
 PIECE_BYTES: Final = 1 << 20
-"""What comes bit by bit is put together to pieces of this size."""
+"""What comes bit by bit is put together to pieces of this size, what comes at once is cut into such: a reader holds one of them."""
 
 _GOES_ON: Final = 1 << 31
 
@@ -165,9 +163,9 @@ class ElementWriter:
     def _write_pieces(self, *, goes_on: bool) -> None:
         block = self._block[0] if len(self._block) == 1 else b"".join(self._block)
         self._block, self._held = [], 0
-        for start in range(0, len(block), MAX_BLOCK_BYTES):
-            piece = block[start : start + MAX_BLOCK_BYTES]
-            more = goes_on or start + MAX_BLOCK_BYTES < len(block)
+        for start in range(0, len(block), PIECE_BYTES):
+            piece = block[start : start + PIECE_BYTES]
+            more = goes_on or start + PIECE_BYTES < len(block)
             self._write(_LENGTH.pack(len(piece) | (_GOES_ON if more else 0), crc32c(piece)))
             self._write(piece)
 
@@ -203,8 +201,35 @@ def header_at(file: BinaryIO, where: str) -> ElementHeader:
         raise DamagedElement(f"{where}: its header cannot be read ({error})") from None
 
 
-def read_element(run: Path, digest: bytes) -> tuple[ElementHeader, list[bytes]]:
-    """Header and blocks of the element with this digest.
+class StoredBlock:
+    """A block of an element on this disk, which was found to be what was written: its pieces are read as somebody takes them.
+
+    Args:
+        path: of the element.
+        places: (offset, length) of its pieces.
+
+    Raises `OperationFailed` when the file is gone by then.
+    """
+
+    def __init__(self, path: Path, places: list[tuple[int, int]]) -> None:
+        self._path, self._places = path, places
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            with self._path.open("rb") as file:
+                for offset, length in self._places:
+                    file.seek(offset)
+                    yield file.read(length)
+        except OSError as error:
+            raise _unreadable(self._path, error) from None
+
+    def whole(self) -> bytes:
+        """All of it."""
+        return b"".join(self)
+
+
+def stored_element(run: Path, digest: bytes) -> tuple[ElementHeader, list[StoredBlock]]:
+    """Header and blocks of the element with this digest, of which no more than a piece is in memory.
 
     Raises:
         DamagedElement: not whole, not what was written, or not the one with this digest.
@@ -212,45 +237,91 @@ def read_element(run: Path, digest: bytes) -> tuple[ElementHeader, list[bytes]]:
     """
     path = element_path(run, digest)
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            found = _Pieces(file, str(path))
+            places: list[list[tuple[int, int]]] = [[]]
+            for offset, piece, goes_on in found:
+                places[-1].append((offset, len(piece)))
+                if not goes_on:
+                    places.append([])
     except OSError as error:
-        raise OperationFailed(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
-    if sha256(raw).digest() != digest:
+        raise _unreadable(path, error) from None
+    if found.digest.digest() != digest:
         raise DamagedElement(f"{path} is not the element that was committed: its hash is another one")
-    return element_in(raw, str(path))
+    return found.header, [StoredBlock(path, each) for each in places[:-1]]
+
+
+def read_element(run: Path, digest: bytes) -> tuple[ElementHeader, list[bytes]]:
+    """As `stored_element`, with the bytes of the blocks."""
+    header, blocks = stored_element(run, digest)
+    return header, [block.whole() for block in blocks]
 
 
 def element_in(raw: bytes, path: str) -> tuple[ElementHeader, list[bytes]]:
     """Header and blocks of an element of these bytes; raises `DamagedElement`. `path`: where they are, for people."""
-    view = memoryview(raw)
-    if raw[: len(_MAGIC)] != _MAGIC:
-        raise DamagedElement(f"{path} is no element")
-    parts: list[bytes] = []
-    begun: list[bytes] = []  # pieces of a block that goes on
-    at = len(_MAGIC)
-    while True:
-        if at + _LENGTH.size > len(raw):
-            raise DamagedElement(f"{path} ends within a block")
-        length, check = _LENGTH.unpack_from(raw, at)
-        at += _LENGTH.size
-        if not length and not check and parts:
-            break
-        goes_on, length = bool(length & _GOES_ON), length & ~_GOES_ON
-        part = bytes(view[at : at + length])
-        if len(part) != length or crc32c(part) != check:
-            raise DamagedElement(f"{path}: block {len(parts)} is not what was written")
-        begun.append(part)
-        at += length
+    found = _Pieces(BytesIO(raw), path)
+    blocks: list[list[bytes]] = [[]]
+    for _, piece, goes_on in found:
+        blocks[-1].append(piece)
         if not goes_on:
-            parts.append(part if len(begun) == 1 else b"".join(begun))
-            begun = []
-    if at != len(raw) or begun:
-        raise DamagedElement(f"{path} goes on behind its end")
-    try:
-        header = _HEADER.decode(parts[0])
-    except msgspec.MsgspecError as error:
-        raise DamagedElement(f"{path}: its header cannot be read ({error})") from None
-    return header, parts[1:]
+            blocks.append([])
+    return found.header, [b"".join(each) for each in blocks[:-1]]
+
+
+class _Pieces:
+    """Reads an element: of each piece behind the header (offset, bytes, whether its block goes on).
+
+    Raises `DamagedElement`, OSError.
+
+    Attributes:
+        header: of the element.
+        digest: of all that was read.
+    """
+
+    def __init__(self, file: BinaryIO, where: str) -> None:
+        self._file, self._where = file, where
+        self.digest = sha256()
+        self._at = 0
+        if self._take(len(_MAGIC)) != _MAGIC:
+            raise DamagedElement(f"{where} is no element")
+        head = self._piece(0)
+        try:
+            self.header = _HEADER.decode(b"" if head is None else head[1])
+        except msgspec.MsgspecError as error:
+            raise DamagedElement(f"{where}: its header cannot be read ({error})") from None
+
+    def __iter__(self) -> Iterator[tuple[int, bytes, bool]]:
+        block, goes_on = 1, False
+        while (piece := self._piece(block)) is not None:
+            goes_on = piece[2]
+            block += not goes_on
+            yield piece
+        if goes_on or self._take(1):
+            raise DamagedElement(f"{self._where} goes on behind its end")
+
+    def _piece(self, block: int) -> tuple[int, bytes, bool] | None:
+        """The next one; None: the element ends here."""
+        head = self._take(_LENGTH.size)
+        if len(head) != _LENGTH.size:
+            raise DamagedElement(f"{self._where} ends within a block")
+        if head == _END:
+            return None
+        length, check = _LENGTH.unpack(head)
+        goes_on, length = bool(length & _GOES_ON), length & ~_GOES_ON
+        offset, data = self._at, self._take(length)
+        if len(data) != length or crc32c(data) != check:
+            raise DamagedElement(f"{self._where}: block {block} is not what was written")
+        return offset, data, goes_on
+
+    def _take(self, count: int) -> bytes:
+        data = self._file.read(count)
+        self.digest.update(data)
+        self._at += len(data)
+        return data
+
+
+def _unreadable(path: Path, error: OSError) -> OperationFailed:
+    return OperationFailed(f"{path} cannot be read: {(error.strerror or str(error)).lower()}")
 
 
 def _sync_folder(folder: Path) -> None:

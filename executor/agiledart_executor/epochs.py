@@ -29,7 +29,15 @@ from agiledart_dataflow.state.plain_codec import StateFormatError
 from agiledart_executor.checked import DamagedFile, checked, content_of
 from agiledart_executor.connectors.log_sink import Kept
 from agiledart_executor.connectors.repeats import Delivers, Numbers
-from agiledart_executor.elements import DamagedElement, ElementHeader, ElementWriter, read_element, write_element
+from agiledart_executor.elements import (
+    DamagedElement,
+    ElementHeader,
+    ElementWriter,
+    StoredBlock,
+    read_element,
+    stored_element,
+    write_element,
+)
 from agiledart_executor.going_back import Resumed
 from agiledart_executor.messages import InstanceName, Prepared, Unprepared
 from agiledart_executor.running_instance import Running
@@ -533,9 +541,9 @@ class Epochs:
             if header is None or header.term != name.term:
                 take_over(self.read, running, at)
             elif running.source is not None:
-                running.source.restore(blocks[0])
+                running.source.restore(blocks[0].whole())
                 if len(blocks) > 1:
-                    running.source.reader.seek(blocks[1])
+                    running.source.reader.seek(blocks[1].whole())
                 else:
                     lines = running.source.lines
                     running.source.reader = Resumed(running.source.reader, lines, time.time_ns)
@@ -579,12 +587,12 @@ class Epochs:
         except OperationFailed as error:
             raise OperationFailed(f"{running.name}: {error}") from None
 
-    def _brought(self, saved: SavedAt) -> list[bytes]:
+    def _brought(self, saved: SavedAt) -> list[StoredBlock]:
         """What the elements of a chain of another run say, a whole one first."""
-        found: list[bytes] = []
+        found: list[StoredBlock] = []
         onto = b""
         for digest in (*saved.before, saved.digest):
-            header, blocks = read_element(self._folder, digest)
+            header, blocks = stored_element(self._folder, digest)
             if header.onto != onto:
                 raise DamagedElement(
                     f"what stage {header.stage} saved rests on another element than the checkpoint says"
@@ -606,20 +614,20 @@ class Epochs:
         else:
             source.reader = Resumed(source.reader, source.lines, time.time_ns)
 
-    def read(self, running: Running, digest: bytes) -> tuple[ElementHeader, list[bytes]]:
+    def read(self, running: Running, digest: bytes) -> tuple[ElementHeader, list[StoredBlock]]:
         """An element of an instance's stage, in any of its terms.
 
         Raises:
             DamagedElement, OperationFailed: it cannot be read, or is of another run or stage.
         """
-        header, blocks = read_element(self._folder, digest)
+        header, blocks = stored_element(self._folder, digest)
         if (header.run, header.stage, header.steps) != (self._run, running.stage, self._steps(running.stage)):
             raise DamagedElement(f"{running.name}: its element is of another run, or of {', '.join(header.steps)}")
         return header, blocks
 
-    def _chain(self, running: Running, saved: SavedAt, last: ElementHeader) -> list[bytes]:
+    def _chain(self, running: Running, saved: SavedAt, last: ElementHeader) -> list[StoredBlock]:
         """What the elements say that the last one rests on, in order."""
-        found: list[bytes] = []
+        found: list[StoredBlock] = []
         before = b""
         for digest in saved.before:
             header, blocks = self.read(running, digest)

@@ -41,9 +41,10 @@ from agiledart_dataflow.runtime.merge import Merge, merge_type, typed_rows
 from agiledart_dataflow.runtime.one_input import OneInput, merge_of
 from agiledart_dataflow.runtime.outbox import Emit, Outbox
 from agiledart_dataflow.runtime.program import Program
-from agiledart_dataflow.state.groups import NO_STATE, Saved, State, put_back, saved
+from agiledart_dataflow.state.groups import NO_STATE, Saved, State, saved
 from agiledart_dataflow.state.notes import Increment
 from agiledart_dataflow.state.open_element import OpenElement, OpenState
+from agiledart_dataflow.state.streaming import Pieces, put_groups_back
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, record_in, user_code_error
 from agiledart_kernel.errors import AgileDartError, LocalProtocolError, OperationFailed
 
@@ -564,26 +565,26 @@ class Instance:
         entered = self._inbox.snapshot(barrier)
         return Left(self.index, entered, self.state, self._outbox.snapshot(), self._mark, counts)
 
-    def restore(self, snapshot: bytes, *increments: bytes) -> None:
-        """Go back to a snapshot of an instance of the same stage, index and plan.
+    def restore(self, snapshot: bytes | Pieces, *increments: bytes | Pieces) -> None:
+        """Go back to a snapshot of an instance of the same stage, index and plan. Nobody uses it any more when this raises.
 
         Args:
-            snapshot: a whole one.
+            snapshot: a whole one; of its pieces no more than a key group is held at once.
             increments: what changed behind it, in the order of their barriers; the last one is where it goes on.
 
         Raises msgspec.MsgspecError for another's, `StateFormatError` for one whose state the code cannot read.
         """
-        before = self.left_in(self.index, snapshot)
-        assert isinstance(before.state, Saved)
-        last, rest, changes = before, before.state.rest, []
-        for raw in increments:
-            last, increment = self.left_with(self.index, raw)
+        last = self.left_in(self.index, put_groups_back(self.state, snapshot))
+        assert isinstance(last.state, Saved)
+        rest, changes = last.state.rest, []
+        for each in increments:
+            last, increment = self.left_with(self.index, each if isinstance(each, bytes) else b"".join(each))
             rest = increment.rest
             changes.append(increment.changes)
         self._enter(last.entered)
         self._outbox.restore(last.sent)
         self._mark = last.mark
-        put_back(self.state, Saved(before.state.groups, rest))
+        self.state.restore_rest(rest)
         for one in changes:
             self.state.apply(one)
         for counts, then in zip(self._counts.values(), last.counts, strict=True):

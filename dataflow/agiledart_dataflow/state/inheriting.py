@@ -13,6 +13,7 @@ import msgspec
 from agiledart_dataflow.data.partitioning import Owners
 from agiledart_dataflow.state.groups import Saved, State, put_back
 from agiledart_dataflow.state.notes import Increment
+from agiledart_dataflow.state.streaming import Pieces, put_groups_back
 
 _PARTS: msgspec.msgpack.Decoder[tuple[Any, Any, Any, Any, Any]] = msgspec.msgpack.Decoder(
     tuple[Any, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw]
@@ -46,7 +47,7 @@ def rows_waiting(snapshot: bytes) -> int:
     return sum(len(batch[0]) for _, batch in waiting) + sum(len(batch[0]) for each in inputs for batch in each[6])
 
 
-def begin_with(state: State, owners: Owners, index: int, chains: Sequence[Sequence[bytes]]) -> None:
+def begin_with(state: State, owners: Owners, index: int, chains: Sequence[Sequence[Pieces]]) -> None:
     """Give the state of an instance that has just been made its share of what all instances of a step remembered.
 
     Args:
@@ -60,10 +61,10 @@ def begin_with(state: State, owners: Owners, index: int, chains: Sequence[Sequen
     mine: list[tuple[int, bytes]] = []
     rests: list[bytes] = []
     for chain in chains:  # one after the other: an increment means the state of its own instance
-        whole = saved_in(chain[0])
-        increments = [increment_in(raw) for raw in chain[1:]]
-        rests.append(increments[-1].rest if increments else whole.rest)
-        put_back(state, Saved(whole.groups, rests[-1]))
+        rest = saved_in(put_groups_back(state, chain[0])).rest
+        increments = [increment_in(b"".join(pieces)) for pieces in chain[1:]]
+        rests.append(increments[-1].rest if increments else rest)
+        state.restore_rest(rests[-1])
         for increment in increments:
             state.apply(increment.changes)
         mine += (

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final
 
+import msgpack
 import msgspec
 
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
@@ -49,7 +50,7 @@ class PlainCodec:
             try:
                 return _ENCODER.encode((FORMAT, _PLAIN, plain))
             except OverflowError:
-                return _ENCODER.encode((FORMAT, _WIDE, _narrowed(msgspec.to_builtins(plain, builtin_types=(bytes,)))))
+                return _packed((FORMAT, _WIDE, plain))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise user_code_error(f"{self._step}, its state", None, error, NO_RECORD) from error
 
@@ -64,7 +65,7 @@ class PlainCodec:
         try:
             return _ENCODER.encode(items)[head:], False
         except OverflowError:
-            return _ENCODER.encode(_narrowed(msgspec.to_builtins(items, builtin_types=(bytes,))))[head:], True
+            return _packed(items)[head:], True
 
     def decode(self, data: bytes) -> Any:
         """The data. Raises `StateFormatError`."""
@@ -121,15 +122,16 @@ def int_bytes(number: int) -> bytes:
     return _ENCODER.encode(number)
 
 
-def _narrowed(plain: Any) -> Any:
-    """Builtin data with its wide ints as extensions."""
-    if type(plain) is int:
-        return plain if -(2**63) <= plain < 2**64 else msgspec.msgpack.Ext(_WIDE_INT, hex(plain).encode())
-    if isinstance(plain, list | tuple):
-        return tuple(map(_narrowed, plain))  # a key of a dictionary may be one
-    if isinstance(plain, dict):
-        return {_narrowed(key): _narrowed(one) for key, one in plain.items()}
-    return plain
+def _packed(plain: Any) -> bytes:
+    """Data with wide ints: it takes a packer that asks what it cannot write becomes, where the other one gives up."""
+    packed: bytes = msgpack.packb(msgspec.to_builtins(plain, builtin_types=(bytes,)), default=_wide)
+    return packed
+
+
+def _wide(number: Any) -> msgpack.ExtType:
+    if not isinstance(number, int):
+        raise TypeError(f"{type(number).__name__} is no plain data")
+    return msgpack.ExtType(_WIDE_INT, hex(number).encode())
 
 
 def _read_extension(code: int, data: memoryview) -> int:

@@ -15,6 +15,7 @@ from typing import Final
 from agiledart_dataflow.state.groups import State
 from agiledart_dataflow.state.inheriting import increment_in, saved_in
 from agiledart_dataflow.state.notes import Changes, Increment
+from agiledart_dataflow.state.streaming import SnapshotReader
 from agiledart_kernel.errors import OperationFailed
 
 SLICE_BYTES: Final = 64 << 10
@@ -67,14 +68,14 @@ class Share:
             self.state.drop_group(group)
 
     def _whole(self, snapshot: bytes) -> Iterator[None]:
-        before = saved_in(snapshot)
         for group in self.state.groups():
             self.state.drop_group(group)
-        for group, data in before.groups:
+        reader = SnapshotReader(snapshot)
+        for group, data in reader.groups():
             if group in self.groups:
                 self.state.restore_group(group, data)
                 yield
-        self.state.restore_rest(before.rest)
+        self.state.restore_rest(saved_in(reader.remainder()).rest)
 
     def _changed(self, increment: Increment) -> Iterator[None]:
         changes, rest = increment

@@ -15,12 +15,12 @@ from agiledart_dataflow.plan.stage_plan import Stage
 from agiledart_dataflow.runtime.handover import Left, Successor
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.state.shares import Share
-from agiledart_executor.elements import DamagedElement, ElementHeader
+from agiledart_executor.elements import DamagedElement, ElementHeader, StoredBlock
 from agiledart_executor.running_instance import Running
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.limits import KEY_GROUPS
 
-Read = Callable[[Running, bytes], tuple[ElementHeader, list[bytes]]]
+Read = Callable[[Running, bytes], tuple[ElementHeader, list[StoredBlock]]]
 """Reads an element of an instance's stage by its digest. Raises `DamagedElement`, OperationFailed."""
 
 
@@ -118,7 +118,7 @@ def links_of(read: Read, running: Running, chain: Sequence[bytes], built: bytes)
         header, blocks = read(running, digest)
         if header.onto != before:
             raise DamagedElement(f"{running.name}: an element of a chain rests on another one")
-        found.append((header, Link(digest, before, blocks[0])))
+        found.append((header, Link(digest, before, blocks[0].whole())))
         before = digest
     return found
 

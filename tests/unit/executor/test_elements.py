@@ -12,6 +12,7 @@ from agiledart_executor.elements import (
     element_path,
     read_element,
     run_folder,
+    stored_element,
     write_element,
 )
 from agiledart_kernel.errors import OperationFailed
@@ -33,7 +34,7 @@ def test_an_element_is_read_back(tmp_path: Path, blocks: list[bytes], ended: boo
 @given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=4))
 def test_a_block_of_several_pieces_is_one_again(tmp_path: Path, blocks: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agiledart_executor.elements.MAX_BLOCK_BYTES", 8)
+        patch.setattr("agiledart_executor.elements.PIECE_BYTES", 8)
         digest, _ = write_element(tmp_path, HEADER, blocks)
         raw = element_path(tmp_path, digest).read_bytes()
         assert read_element(tmp_path, digest) == (HEADER, blocks)
@@ -76,3 +77,15 @@ def test_what_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space"):
         write_element(tmp_path, HEADER, blocks())  # type: ignore[arg-type]
     assert list((tmp_path / "elements").iterdir()) == []
+
+
+def test_a_stored_element_is_read_piece_by_piece(tmp_path: Path) -> None:
+    large = bytes(range(256)) * 10_000
+    digest, _ = write_element(tmp_path, HEADER, [large, b"end"])
+    header, blocks = stored_element(tmp_path, digest)
+    assert (header, [block.whole() for block in blocks]) == (HEADER, [large, b"end"])
+    assert [len(piece) for piece in blocks[0]] == [1 << 20, 1 << 20, len(large) - (2 << 20)]
+    assert b"".join(blocks[0]) == large, "asked again it begins anew"
+    element_path(tmp_path, digest).unlink()
+    with pytest.raises(OperationFailed, match="no such file"):
+        blocks[1].whole()
