@@ -62,9 +62,10 @@ def run(settings: Settings) -> Report:
         submit(mesh, scale, (runs + 1) * RUN_SECONDS)
         with SinkWatch(mesh.folder / "out.csv") as watch:
             until_loaded(mesh, scale, settings)
-            rows = [_pull(mesh, watch, number, fault, random, settings) for number in range(runs)]
+            rows, broken = _pull_again_and_again(mesh, watch, runs, fault, random, settings)
         settings.progress("the job is stopped, and its file compared")
-        mesh.ask("stop", "plug")
+        if not broken:
+            mesh.ask("stop", "plug")
         told = ledger(mesh.folder)
     parameters = {
         "fault": fault,
@@ -80,7 +81,23 @@ def run(settings: Settings) -> Report:
         "detect is what phases leave of the time from the fault to the first commit after it",
         "lost and twice are of the whole file, after all runs, beside a plain loop over the input",
     )
-    return Report(parameters, tuple(rows), _goals(rows, told, scale, fault), notes)
+    goals = _goals(rows, told, scale, fault)
+    return Report(parameters, tuple(rows), (*goals, Goal(broken, False)) if broken else goals, notes)
+
+
+def _pull_again_and_again(
+    mesh: PlugMesh, watch: SinkWatch, runs: int, fault: str, random: RandomStream, settings: Settings
+) -> tuple[list[Row], str]:
+    """(a row for each run, what went wrong in the one behind the last). A first run that goes wrong is raised."""
+    rows: list[Row] = []
+    for number in range(runs):
+        try:
+            rows.append(_pull(mesh, watch, number, fault, random, settings))
+        except OperationFailed as error:
+            if not rows:
+                raise
+            return rows, f"run {number + 1}: {error}"
+    return rows, ""
 
 
 def submit(mesh: PlugMesh, scale: str, seconds: int) -> None:
@@ -124,8 +141,9 @@ def _pull(mesh: PlugMesh, watch: SinkWatch, number: int, fault: str, random: Ran
     began = time.monotonic()
     _strike(victim, fault)
     after = until(lambda: recovered(mesh, judges, before), PATIENCE, "a commit after the fault")
-    committed = time.monotonic() - began
-    came = until(lambda: watch.next_result(began), PATIENCE, "the next result")
+    now = time.monotonic()
+    committed = now - began
+    came = until(lambda: watch.next_result(began, now), PATIENCE, "the next result")
     if fault != "executor":
         victim.bury()
         victim.start()

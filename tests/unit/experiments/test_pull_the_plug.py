@@ -23,6 +23,13 @@ def test_a_second_life_counts_from_the_highest_mark() -> None:
     assert next_beyond(sizes, 2.0) == pytest.approx(1.4)
 
 
+def test_where_nothing_was_cut_it_is_beyond_what_stood_when_it_had_recovered() -> None:
+    sizes = [(0.0, 10), (2.5, 30), (3.5, 30), (3.6, 31)]
+    assert next_beyond(sizes, 2.0, 3.0) == pytest.approx(1.6)
+    assert next_beyond(sizes[:3], 2.0, 3.0) is None
+    assert next_beyond([*sizes, (3.7, 20), (3.8, 35)], 2.0, 3.0) == pytest.approx(1.8), "a cut that came counts"
+
+
 @pytest.mark.parametrize("sizes", [[], [(0.0, 10), (2.5, 30)], [(0.0, 10), (2.5, 5), (2.6, 10)]])
 def test_without_a_cut_or_growth_there_is_none_yet(sizes: list[tuple[float, int]]) -> None:
     assert next_beyond(sizes, 2.0) is None
