@@ -256,7 +256,7 @@ def test_an_element_that_is_not_the_committed_one_is_refused(tmp_path: Path) -> 
         raw = bytearray(path.read_bytes())
         raw[60] ^= 1
         path.write_bytes(raw)
-        with pytest.raises(DamagedElement, match="another one"):
+        with pytest.raises(DamagedElement, match="is not what was written"):
             Life(tmp_path, 2, 0, since(1, prepared))
 
     asyncio.run(play())

@@ -105,9 +105,11 @@ class Chain:
 
 
 async def lived(root: Path, number: int, since: RestoreFrom | None, upto: int) -> Life:
-    """A life that has read so many rows."""
+    """A life that has read so many rows, all of which its step has taken."""
     life = Life(root, number, upto, since)
-    await life.until(lambda: life.reader.at == upto)
+    instance = life.running[SUMS].instance
+    assert instance is not None
+    await life.until(lambda: life.reader.at == upto and instance.statistics().steps["sums"].rows_in == upto)
     return life
 
 
