@@ -5,7 +5,7 @@ from typing import Any
 
 from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_dataflow.plan.deployment import EXACTLY_ONCE
-from agiledart_dataflow.plan.losses import EMPTY, FAIL, MOVE, WAIT
+from agiledart_dataflow.plan.losses import EMPTY, FAIL, MOVE, PREVIOUS, WAIT
 
 MUST_NOT = "keep anything outside of what its step remembers (globals, files, connections): it is not brought back"
 MUST_REPEAT = "look at clocks or draw random numbers before rows of several sources are merged: a replay has to make the same rows"
@@ -13,6 +13,7 @@ NOTHING_SAVED = "nothing is saved: when a host dies the application fails, and b
 _IF_STATE_LOST = {
     FAIL: "; when it cannot be rebuilt for a minute the application fails",
     EMPTY: "; when it cannot be rebuilt for a minute it begins empty",
+    PREVIOUS: "; when it cannot be rebuilt for a minute everything goes on from the epoch before, so rows of one epoch come twice",
 }
 SAVED_AT_ONCE = ("window", "top")
 """Kinds of steps whose state is encoded at once at each epoch; that of others is in slices, while rows go on."""

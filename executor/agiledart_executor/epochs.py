@@ -19,7 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from agiledart_dataflow.plan.deployment import DOES_NOT_FIT, STEPS, WHOLE, RestoreFrom, SavedAt
-from agiledart_dataflow.plan.losses import EMPTY
+from agiledart_dataflow.plan.losses import EMPTY, PREVIOUS
 from agiledart_dataflow.plan.stage_plan import Stage
 from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.instance import Element
@@ -137,6 +137,7 @@ class Epochs:
         self._savings: dict[InstanceName, Saving] = {}  # elements of which not all is encoded
         self._ending: dict[InstanceName, Running] = {}  # instances that have ended with one of these
         self._places: dict[InstanceName, dict[int, bytes]] = {}  # of sources with a log, by epoch not yet committed
+        self._committed_places: dict[InstanceName, bytes] = {}  # of those that may have to go back behind it
 
     @staticmethod
     def save_increments(running: Running) -> None:
@@ -186,7 +187,8 @@ class Epochs:
         Raises:
             DamagedElement, OperationFailed: its element cannot be read.
         """
-        saved = self._saved_of(stage, index, at)
+        saved = next((one for one in at.shown if (one.stage, one.index) == (stage, index)), None)
+        saved = saved or self._saved_of(stage, index, at)
         if saved is not None and at.epoch:
             _, blocks = read_element(self._folder, saved.digest)
             return Kept(_ENDS.decode(blocks[1]), b"".join(blocks[2:3]).decode()) if len(blocks) > 1 else None
@@ -432,7 +434,7 @@ class Epochs:
         name = running.instance_name
         if running.instance is not None and running.instance.increments is not None:
             running.instance.increments.committed(epoch)
-        self._trim(running, self._places.get(name, {}), epoch)
+        self._trim(running, epoch)
         prepared = self._ends.get(name, {})
         known = [one for one in prepared if one <= epoch]
         writer = _by_epoch(running.writer)
@@ -442,14 +444,23 @@ class Epochs:
         for one in known:
             del prepared[one]
 
-    @staticmethod
-    def _trim(running: Running, places: dict[int, bytes], epoch: int) -> None:
-        """A source's log is cut where the epoch is committed, a group told; an end, named above the last barrier, waits for it."""
+    def _trim(self, running: Running, epoch: int) -> None:
+        """A source's log is cut where the epoch is committed, a group told; an end, named above the last barrier, waits for it.
+
+        Where the run may go back to the epoch before, that one's place counts.
+        """
+        name, source = running.instance_name, running.source
+        places = self._places.get(name, {})
         known = [one for one in places if one <= epoch]
-        if known and running.source is not None:
-            running.source.reader.trim(places[max(known)])
-            for one in known:
-                del places[one]
+        if not known or source is None:
+            return
+        place = places[max(known)]
+        if any(stage.if_lost == PREVIOUS for stage in source.plan.stages):
+            self._committed_places[name], place = place, self._committed_places.get(name, b"")
+        if place:
+            source.reader.trim(place)
+        for one in known:
+            del places[one]
 
     # ---- logs of sources
 
@@ -543,7 +554,8 @@ class Epochs:
             elif running.source is not None:
                 running.source.restore(blocks[0].whole())
                 if len(blocks) > 1:
-                    running.source.reader.seek(blocks[1].whole())
+                    self._committed_places[name] = place = blocks[1].whole()
+                    running.source.reader.seek(place)
                 else:
                     lines = running.source.lines
                     running.source.reader = Resumed(running.source.reader, lines, time.time_ns)
@@ -553,6 +565,8 @@ class Epochs:
                 writer: object = running.writer
                 if isinstance(writer, Numbers):
                     writer.begin_at(running.instance.written)
+            if running.instance is not None:
+                running.instance.count_from(at.epoch)
         except OperationFailed as error:
             raise OperationFailed(f"{running.name}: {error}") from None
         except (msgspec.MsgspecError, IndexError) as error:
@@ -575,7 +589,7 @@ class Epochs:
                 for one in found:
                     if one.index == name.index:
                         running.instance.restore(*self._brought(one))
-                        running.instance.count_anew()
+                        running.instance.count_from(0)
             elif running.instance is not None and running.writer is None:
                 part = running.instance
                 begin_with(part.state, self._stage(running).owners, part.index, [self._brought(one) for one in found])

@@ -22,7 +22,8 @@ from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.effects import FragmentKey, KeepLife, KeepVoter
 from agiledart_recovery.wire.events import PartyPrepared
 from agiledart_recovery.wire.names import Ballot, Party, Snapshot
-from agiledart_recovery.wire.value import Element, Plan, Role, Value
+from agiledart_recovery.wire.value import Element, Plan, Role, Saved, Value
+from agiledart_simulation.pipeline import virtual_host
 from agiledart_simulation.pipeline.chains import Chains
 from agiledart_simulation.pipeline.engine import Engine
 from agiledart_simulation.pipeline.parties import Stage
@@ -382,10 +383,48 @@ def a_seat_is_given_and_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Coordinator, "_is_voter", lambda self, voters: True)
 
 
+def sources_do_not_go_back(patch: pytest.MonkeyPatch) -> None:
+    """A state is lost: stages go back to the epoch before, sources read on from where they stood at the committed one."""
+    other = Value.gone_to_the_other.fget  # type: ignore[attr-defined]
+
+    def half(self: Value) -> Value:
+        sources = {each.party: None for each in self.plan.of(Role.SOURCE)}
+        stay = {saved.party: saved for saved in self.saved if saved.party in sources}
+        made: Value = other(self)
+        return msgspec.structs.replace(made, saved=tuple(stay.get(one.party, one) for one in made.saved))
+
+    patch.setattr(Value, "gone_to_the_other", property(half))
+
+
+def rows_are_taken_back(patch: pytest.MonkeyPatch) -> None:
+    """A state is lost: what was committed behind the epoch before is committed no more."""
+    other = Value.gone_to_the_other.fget  # type: ignore[attr-defined]
+
+    def uncommitted(self: Value) -> Value:
+        made: Value = other(self)
+        return msgspec.structs.replace(made, committed=made.at)
+
+    patch.setattr(Value, "gone_to_the_other", property(uncommitted))
+
+
+def logs_are_cut_at_the_committed_epoch(patch: pytest.MonkeyPatch) -> None:
+    """As where no run goes back: rows of the epoch before are in no log any more."""
+
+    def committed(value: Value, saved: Saved) -> bytes:
+        return saved.position
+
+    patch.setattr(virtual_host, "_read_again_from", committed)
+
+
 GIVEN = {"kinds": ("resign", "heal"), "steps": 8, "step_ms": 3_000}
 FORSAKEN = {"kinds": ("forsake", "heal"), "steps": 6, "step_ms": 3_000}
 
+LOST = {"kinds": ("lose", "heal"), "steps": 8, "step_ms": 4_000}
+
 RECOVERY_MUTANTS = [
+    Mutant("sources do not go back", sources_do_not_go_back, "losses", LOST, complaint="V"),
+    Mutant("rows are taken back", rows_are_taken_back, "losses", LOST, complaint="V"),
+    Mutant("logs are cut at the committed epoch", logs_are_cut_at_the_committed_epoch, "losses", LOST, complaint="V7"),
     Mutant("a majority is not asked", a_majority_is_not_asked, "recovery", FORSAKEN, complaint="R1"),
     Mutant("a seat is given and kept", a_seat_is_given_and_kept, "recovery", GIVEN, complaint="L1"),
     Mutant("no era begins", no_era_begins, "recovery", FORSAKEN, complaint="V"),

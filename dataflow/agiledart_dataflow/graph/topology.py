@@ -46,8 +46,9 @@ class Topology(Graph):
             names of one to three nodes that shall lead, as `["pi2"]`. `Stream.paths` says it of a single step's rows.
         on_source_lost, on_sink_lost: with `exactly-once`, when the node of a source or sink is gone: `wait` for it, `move` to
             another node (a source that can be read from there; of sinks only `log:`, whose offsets go on), or `fail`.
-        on_state_lost: when so many nodes are gone that the state of a step cannot be rebuilt: `wait` for them, `fail`, or go on
-            with an `empty` state; the last two only after a minute.
+        on_state_lost: when so many nodes are gone that the state of a step cannot be rebuilt: `wait` for them, `fail`, go on
+            with an `empty` state, or have the whole application go on from the `previous` epoch, where that one is left: then
+            rows of the epochs between come twice. The last three only after a minute.
 
     Raises:
         TopologyError: from any method, with file and line of the call and how to mend it.

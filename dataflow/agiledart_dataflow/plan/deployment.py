@@ -71,11 +71,13 @@ class RestoreFrom(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Args:
         origin: the beginning is a checkpoint of another run, of the `whole` topology or of some of its `steps`; empty: it is none.
+        shown: elements of sinks that say up to where their rows count, where `elements` are of an earlier epoch than that.
     """
 
     epoch: int
     elements: tuple[SavedAt, ...] = ()
     origin: str = ""
+    shown: tuple[SavedAt, ...] = ()
 
 
 WHOLE, STEPS = "whole", "steps"

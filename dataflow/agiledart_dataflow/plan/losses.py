@@ -11,13 +11,16 @@ IF_LOST: Final = "if_lost"
 NodeLost = Literal["wait", "move", "fail"]
 """The node of a source or sink is gone: the run waits for it, another node goes on, or the run has failed."""
 
-StateLost = Literal["wait", "fail", "empty"]
-"""More holders of a state's fragments are gone than may be: the run waits for them, has failed, or goes on with an empty state."""
+StateLost = Literal["wait", "fail", "empty", "previous"]
+"""More holders of a state's fragments are gone than may be: the run waits for them, has failed, goes on with an empty state, or
+all of it goes on from the epoch before the last one.
+"""
 
 WAIT: Final = "wait"
 MOVE: Final = "move"
 FAIL: Final = "fail"
 EMPTY: Final = "empty"
+PREVIOUS: Final = "previous"
 
 NODE_LOST: Final[tuple[str, ...]] = get_args(NodeLost)
 STATE_LOST: Final[tuple[str, ...]] = get_args(StateLost)

@@ -283,9 +283,9 @@ class Arrivals:
     def _plain_gone(self) -> list[tuple[Any, ...]]:
         return [(edge, GONE, START, 0, 0, rows, []) for edge, source, rows in self.received() if source == GONE]
 
-    def count_anew(self) -> None:
-        """The next barrier is the first one: what was restored is another run's."""
-        self._alignment.count_anew()
+    def count_from(self, barrier: int) -> None:
+        """The next barrier is the one behind this, whatever was restored."""
+        self._alignment.count_from(barrier)
 
     def restore(self, plain: Any) -> None:
         """Go back to a snapshot whose rows have their types again."""

@@ -84,6 +84,6 @@ class Alignment(Generic[C]):
             if channel in self._passed:
                 self._passed[channel], self._ended[channel] = passed, ended
 
-    def count_anew(self) -> None:
-        """The next barrier is the first: those so far were another run's."""
-        self._passed, self.complete = dict.fromkeys(self._passed, 0), 0
+    def count_from(self, barrier: int) -> None:
+        """The next barrier is the one behind this: those so far were another run's, or an earlier epoch was gone back to."""
+        self._passed, self.complete = dict.fromkeys(self._passed, barrier), barrier

@@ -590,9 +590,9 @@ class Instance:
         for counts, then in zip(self._counts.values(), last.counts, strict=True):
             counts.become(then)
 
-    def count_anew(self) -> None:
-        """What was restored is another run's: barriers are counted from the first one on."""
-        self._inbox.count_anew()
+    def count_from(self, barrier: int) -> None:
+        """Barriers go on behind this one: what was restored is another run's, or of an epoch before the committed one."""
+        self._inbox.count_from(barrier)
 
     def left_with(self, index: int, raw: bytes) -> tuple[Left, Increment]:
         """As `left_in`, of an element that says what has changed in the state: that is told beside what was left."""

@@ -262,9 +262,9 @@ class Merge:
         alignment = self._alignment.snapshot(barrier)
         return inputs, self._rows[self._at :], self._positions[self._at :], self.frontier, alignment
 
-    def count_anew(self) -> None:
-        """The next barrier is the first one: what was restored is another run's."""
-        self._alignment.count_anew()
+    def count_from(self, barrier: int) -> None:
+        """The next barrier is the one behind this, whatever was restored."""
+        self._alignment.count_from(barrier)
 
     def restore(self, plain: Any) -> None:
         """Go back to a snapshot whose rows have their types again. What was released before may come again: it is dropped."""

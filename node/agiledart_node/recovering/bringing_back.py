@@ -142,7 +142,8 @@ def restore_from(effect: EnterLife, epoch: int, origin: str = "") -> RestoreFrom
     """Where the instances of this node go on. `origin`: of a run that begins with a checkpoint."""
     chains = [(saved.party, [element.digest for element in saved.chain]) for saved in effect.saved if saved.chain]
     elements = tuple(SavedAt(*copy_of(party), digests[-1], tuple(digests[:-1])) for party, digests in chains)
-    return RestoreFrom(epoch, elements, "" if epoch else origin)
+    shown = tuple(SavedAt(*copy_of(saved.party), saved.chain[-1].digest) for saved in effect.shown if saved.chain)
+    return RestoreFrom(epoch, elements, "" if epoch else origin, shown)
 
 
 async def bring_back(desk: Desk, run: HostedRun, effect: EnterLife, epoch: int, origin: str = "") -> DeploymentPart:

@@ -198,8 +198,12 @@ def _with(value: Value, plan: StagePlan, places: Mapping[int, Sequence[Peer]], k
         known = len(value.plan.stage(name))
         changes.append(Change(name, term, known, len(hosts), kind, reason, moved_groups=groups, moved_bytes=size))
         at = next(place for place, each in enumerate(made) if each.party.stage == name)
+        if_lost = made[at].if_lost
         made = [each for each in made if each.party.stage != name]
-        made[at:at] = [Assignment(Party(name, term, number), Role.STAGE, host) for number, host in enumerate(hosts)]
+        made[at:at] = [
+            Assignment(Party(name, term, number), Role.STAGE, host, if_lost=if_lost)
+            for number, host in enumerate(hosts)
+        ]
     body = encode(msgspec.structs.replace(plan, stages=tuple(stages)))
     return msgspec.structs.replace(value.plan, assignments=tuple(made), body=body, changes=tuple(changes))
 

@@ -79,7 +79,7 @@ class Entering:
             self._check_open(hosted)
             self._check_room(hosted, len(mine))
             self._desk.emit(StopInstances(*key))
-            for saved in effect.saved:
+            for saved in (*effect.saved, *effect.shown):
                 await self._fetching.have(effect.run, saved, value)
             part = self._home.machine.participants.get(effect.run)
             if part is None or part.life != effect.life:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
-from agiledart_dataflow.plan.losses import EMPTY, FAIL, MOVE
+from agiledart_dataflow.plan.losses import EMPTY, FAIL, MOVE, PREVIOUS
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.instants import Duration
@@ -27,7 +27,7 @@ FEW_VOTERS, VOTERS = 3, 5
 """Of three one may be lost, of five two: as many as may be lost of the holders of a state."""
 
 _ROLES = {"source": Role.SOURCE, "operator": Role.STAGE, "sink": Role.SINK}
-_IF_LOST = {FAIL: IfLost.FAIL, EMPTY: IfLost.EMPTY}
+_IF_LOST = {FAIL: IfLost.FAIL, EMPTY: IfLost.EMPTY, PREVIOUS: IfLost.PREVIOUS}
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 

@@ -242,8 +242,8 @@ class KeepingState:
         about = KnownCheckpoint(
             name,
             run,
-            value.committed.life,
-            value.committed.epoch,
+            value.at.life,
+            value.at.epoch,
             self._desk.wall_ms,
             record.owner_key,
             record.shared_keys,

@@ -19,6 +19,7 @@ _THEN = {
     IfLost.WAIT: "the application waits until enough of them are back",
     IfLost.FAIL: "the application fails, as it was told to",
     IfLost.EMPTY: "it begins with an empty state, as it was told to",
+    IfLost.PREVIOUS: "the application waits until enough of them are back, for what the epoch before needs may be gone",
 }
 
 

@@ -539,7 +539,8 @@ class Recovering:
     def _shown_here(self, value: Value) -> tuple[bytes, ...]:
         """Elements of the sinks here: they say up to where rows count."""
         sinks = [each for each in value.plan.at(self._desk.me.node) if each.role is Role.SINK]
-        chains = [saved.chain for each in sinks for saved in value.saved_for(each.party)]
+        parties = {each.party: None for each in sinks}
+        chains = [saved.chain for saved in value.shown if saved.party in parties]
         return tuple(chain[-1].digest for chain in chains if chain)
 
     # ---- ends

@@ -451,7 +451,8 @@ class RecoveryStepRow(Body, frozen=True):
         sheds: it lets rows go while the mesh is slow.
         has_state: it remembers rows; `keyed`: by key.
         nodes: that run it.
-        if_lost: what becomes of the application when its node (of a source or sink) or its state is lost: wait, move, fail, empty.
+        if_lost: what becomes of the application when its node (of a source or sink) or its state is lost: wait, move, fail, empty,
+            previous.
     """
 
     name: str

@@ -241,12 +241,22 @@ class Committing:
             saved=tuple(value.with_known(answer.saved) for answer in done.answers.values()),
             before=value.saved,
             gone_back=None,
-            # Behind a change there is no way back: what was saved before it is of other instances, not all at one frontier.
-            earlier=value.at if done.plan.may_go_back and value.committed.epoch and done.plan == value.plan else None,
+            earlier=self._way_back(value, done.plan),
             state=State.FINISHED if done.is_last else State.RUNNING,
             reason="" if done.is_last else value.reason,  # what a life could not bring back is no reason for an end
             outgoing=(),
         )
+
+    def _way_back(self, value: Value, plan: Plan) -> Snapshot | None:
+        """The epoch before, if the run may go on from there when the next one is committed.
+
+        There is none behind a change: what was saved before it is of other instances, which did not stand at one frontier. Nor
+        where a source may have moved since, with whose log it went. Nor to the beginning: a source may begin elsewhere each time.
+        """
+        has_moved = value.at.life != self.life and any(not each.is_pinned for each in plan.of(Role.SOURCE))
+        if not plan.may_go_back or not value.committed.epoch or plan != value.plan or has_moved:
+            return None
+        return value.at
 
     def written(self, value: Value) -> bool:
         """The register says so; true when it is an epoch that was not known as committed."""

@@ -411,7 +411,9 @@ class Coordinator:
 
     def on_reset_refused(self, sender: Peer, message: wire.ResetRefused) -> None:
         """A host cannot enter the life, or has entered a later one."""
-        if self.phase is not Phase.RESETTING or self.proposer.phase is not Hold.LEADING:
+        if self.proposer.phase is not Hold.LEADING:
+            return
+        if self.phase is not Phase.RESETTING and not (self.phase is Phase.WAITING and message.lacks):
             return
         if sender.node not in self._relieved and sender.node not in self.value.nodes:
             self._desk.observe(MessageIgnored(sender.node, "host"))
@@ -439,19 +441,18 @@ class Coordinator:
                 self.progress.enter(self.progress.resetting(), self._desk.now)
 
     def _look_at_answers(self) -> None:
-        hosts = self.value.plan.hosts
-        if all(node in self._answered or node in self._refused for node in hosts):
-            refusal = self.next_life.refusal
-            if self.next_life.lacking:
-                self._wait_for(self.next_life.waits_for_state(), refusal, self._desk.config.state_patience_ns)
-            elif any(node in self._refused for node in hosts):
+        hosts, refusal = self.value.plan.hosts, self.next_life.refusal
+        if self.next_life.lacking:  # the others wait for who lacks it
+            self._wait_for(self.next_life.holders, refusal, self._desk.config.state_patience_ns)
+        elif all(node in self._answered or node in self._refused for node in hosts):
+            if any(node in self._refused for node in hosts):
                 self._begin_life(refusal or "a host was ended and came back", "broken" if refusal else "restarted")
             else:
                 self._start()
 
     def _wait_for(self, missing: tuple[NodeId, ...], reason: str, span_ns: int) -> None:
         """The life stays, until somebody is back or this time is over."""
-        if missing != self.progress.waits_for or self.next_life.lacking:
+        if missing != self.progress.waits_for:
             peers = tuple(self._desk.peer(Peer(node)) for node in missing)
             self._desk.observe(RunWaits(self.run, self.value.life, peers))
         self.progress.enter("waiting", self._desk.now, reason)

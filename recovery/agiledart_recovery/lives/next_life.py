@@ -79,7 +79,12 @@ class NextLife:
         self._unfit[node], self.refusal = self._desk.now, reason
 
     def lacks(self, node: NodeId, holders: tuple[NodeId, ...], reason: str) -> None:
-        """It could not rebuild a state."""
+        """It could not rebuild a state: another life helps when a holder of that has come back, and not before, so this one does
+        not count among those that failed.
+        """
+        if not self.lacking:
+            self.pace.forgive()
+            self._lost_since = self._lost_since or self._desk.now
         self.lacking[node], self.refusal = holders, reason
 
     def leaves(self, node: NodeId) -> None:
@@ -98,12 +103,9 @@ class NextLife:
         """Everybody has entered the life."""
         self._unfit, self.refusal, self._lost_since = {}, "", None
 
-    def waits_for_state(self) -> tuple[NodeId, ...]:
-        """Another life helps when a holder of what is lacking has come back, and not before, so the last one does not count among
-        those that failed. Returns the holders.
-        """
-        self.pace.forgive()
-        self._lost_since = self._lost_since or self._desk.now
+    @property
+    def holders(self) -> tuple[NodeId, ...]:
+        """Of the states that are lacking."""
         return tuple(dict.fromkeys(one for each in self.lacking.values() for one in each))
 
     def looks_again(self) -> bool:

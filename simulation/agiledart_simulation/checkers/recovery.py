@@ -3,26 +3,73 @@
 The ledger hears every value that a quorum of voters acknowledged, and looks at all disks. What a run without failures would have
 committed is known: the rows of both sources in order of position, counted by each stage, for each group, from 1 on. That is S1
 and S2, too: a group with two owners, or with none for a moment, counts a row twice or not at all.
+
+Where a state of the last epoch is lost, a run may go back to the one before. Then the rows of the epochs between are committed once
+more, exactly those and exactly alike, and none is left out: the next commit goes on behind the epoch that the run went back to.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.limits import LIVES_OF_AN_ERA
 from agiledart_recovery.lives.participant import Phase
-from agiledart_recovery.wire.names import Party, Run, Stamp
-from agiledart_recovery.wire.value import Element, Fate, Role, State, Value
+from agiledart_recovery.wire.names import NOTHING_SAVED, Party, Run, Snapshot, Stamp
+from agiledart_recovery.wire.value import Element, Fate, Plan, Role, State, Value
 from agiledart_simulation.pipeline.disk import Disk
 from agiledart_simulation.pipeline.pipeline_messages import Row
 from agiledart_simulation.pipeline.tables import JOINED_INDEX, OTHERS, group_of, joins, other_side, tables_of, way_of
 from agiledart_simulation.pipeline.virtual_host import RecoveryHost
 
 
+@dataclass
+class Course:
+    """How far committed rows have come in what a run without failures commits.
+
+    Attributes:
+        place: so many rows of it.
+    """
+
+    place: int = 0
+    last: tuple[int, int] = (-1, 0)
+    numbers: dict[int, int] = field(default_factory=dict)
+    counted: dict[tuple[str, int], int] = field(default_factory=dict)
+    said: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @property
+    def copy(self) -> "Course":
+        """One that goes on from here."""
+        return replace(self, numbers=dict(self.numbers), counted=dict(self.counted), said=dict(self.said))
+
+    def follow(self, row: Row, plan: Plan) -> str:
+        """The next row is committed. What is wrong with it; empty: nothing."""
+        tables, source = tables_of(plan), row.at[1]
+        way = next(way_of(plan, each.party.stage) for each in plan.of(Role.SOURCE) if each.party.index == source)
+        groups = [(stage, group_of(stage, row)) for stage in way]
+        self.counted |= {group: self.counted.get(group, 0) + 1 for group in groups}
+        sides = {stage: (stage, other_side(plan, tables, stage, row)) for stage, _ in groups}
+        if source == JOINED_INDEX:
+            self.said |= {side: self.said.get(side, 0) + 1 for side in sides.values()}
+        told = {stage: self.said.get(side, 0) if joins(plan, stage) else 0 for stage, side in sides.items()}
+        self.place += 1
+        if row.at <= self.last or [*row.counts] != [self.counted[one] + OTHERS * told[one[0]] for one in groups]:
+            return f"committed row {self.place} is {row.at} with counts {row.counts}, after {self.last}"
+        if row.number != self.numbers.get(source, 0):
+            return f"row {row.number} of source {source} is committed, {self.numbers.get(source, 0)} is missing"
+        self.numbers[source], self.last = row.number + 1, row.at
+        return ""
+
+
 class RecoveryLedger:
-    """What was acknowledged, what was seen."""
+    """What was acknowledged, what was seen.
+
+    Attributes:
+        destroyed: elements that the scenario has destroyed, wherever they were.
+    """
 
     def __init__(self, disks: Mapping[NodeId, Disk]) -> None:
         self._disks = disks
+        self.destroyed: dict[tuple[Party, Snapshot], None] = {}
         self.acknowledged: dict[Stamp, Value] = {}
         self.wrong: dict[str, None] = {}
         self._lives: dict[NodeId, tuple[int, int]] = {}
@@ -83,6 +130,8 @@ class RecoveryLedger:
             self.complain(f"V1: epoch {first.committed.epoch} is committed in two lives")
         elif second.committed == first.committed and second.parts != first.parts:
             self.complain(f"V1: ends of {_says(first)} changed without a commit")
+        elif second.committed == first.committed and second.gone_back not in (None, first.gone_back, first.earlier):
+            self.complain(f"V1: {_says(second)} goes on from {second.gone_back}, which is not the epoch before")
         if second.life > first.life and second.committed == first.committed:
             parties = [[each.party for each in value.plan.assignments] for value in (first, second)]
             if parties[0] != parties[1] or first.plan.body != second.plan.body:
@@ -105,12 +154,14 @@ class RecoveryLedger:
     def _check_elements(self, value: Value, rule: str) -> None:
         for (party, snapshot), element in value.needed.items():
             local = any((party, snapshot) in self._disks[node].elements for node in value.plan.hosts)
-            if not local and self._fragments(value.run, party, element) < element.m:
+            is_left = local or self.fragments(value.run, party, element) >= element.m
+            if not is_left and (party, snapshot) not in self.destroyed:
                 self.complain(
                     f"{rule}: {_says(value)} needs {party} of {snapshot}, of which too few fragments are left"
                 )
 
-    def _fragments(self, run: Run, party: Party, element: Element) -> int:
+    def fragments(self, run: Run, party: Party, element: Element) -> int:
+        """How many of an element are on the disks of its holders."""
         found = 0
         for index, holder in enumerate(element.holders):
             disk = self._disks.get(holder)
@@ -151,7 +202,12 @@ class RecoveryLedger:
     def _check_logs(self, value: Value) -> None:
         if self._is_regained:
             return  # cut by an epoch that went with the lost voters
-        positions = {saved.party: int(saved.position or b"0") for saved in value.saved}
+        # Where the run may go back, sources are read again from the epoch before the committed one.
+        kept = (*value.saved, *(value.before if value.earlier is not None else ()))
+        positions: dict[Party, int] = {}
+        for saved in kept:
+            position = int(saved.position or b"0")
+            positions[saved.party] = min(position, positions.get(saved.party, position))
         for node, disk in self._disks.items():
             for party, log in disk.logs.items():
                 if log.trimmed > positions.get(party, 0):
@@ -159,53 +215,50 @@ class RecoveryLedger:
 
     def committed_rows(self) -> list[Row]:
         """What is committed, over all parts, in order of the epochs."""
-        rows: list[Row] = []
+        return [row for _, _, rows in self.commits() for row in rows]
+
+    def commits(self) -> Iterator[tuple[Snapshot, Value, list[Row]]]:
+        """Commits in order: (the epoch from which it went on, the value, what it added to all parts)."""
         done: dict[NodeId, int] = {}
-        epoch = 0
+        epoch, begun = 0, NOTHING_SAVED
         for stamp in sorted(self.acknowledged):
             value = self.acknowledged[stamp]
             if value.committed.epoch > epoch:
-                epoch = value.committed.epoch
+                epoch, rows = value.committed.epoch, []
                 for end in value.parts:
                     before = done.get(end.host, 0)
                     rows += self._disks[end.host].part.rows[before : end.offset]
                     done[end.host] = max(before, end.offset)
-        return rows
+                yield begun, value, rows
+            begun = value.at
+
+    def courses(self) -> tuple[dict[Snapshot, Course], int]:
+        """How far each epoch came, and how many rows were committed twice."""
+        found, repeated, last = {NOTHING_SAVED: Course()}, 0, NOTHING_SAVED
+        for begun, value, rows in self.commits():
+            course = found[begun].copy
+            repeated += found[last].place - course.place
+            last = value.committed
+            for row in rows:
+                if fault := course.follow(row, value.plan) or self._differs_from_log(row):
+                    self.complain(f"V3: {fault}")
+                    return found, repeated
+            found[last] = course
+        return found, repeated
+
+    def _differs_from_log(self, row: Row) -> str:
+        source = row.at[1]
+        for disk in self._disks.values():
+            for party, log in disk.logs.items():
+                if party.index == source and (
+                    row.number >= len(log.rows)
+                    or (log.rows[row.number].at, log.rows[row.number].salt) != (row.at, row.salt)
+                ):
+                    return f"committed row {row.number} of source {source} is not what its log says"
+        return ""
 
     def _check_rows(self, value: Value) -> None:
-        committed = self.committed_rows()
-        logs: dict[int, list[Row]] = {
-            party.index: log.rows for disk in self._disks.values() for party, log in disk.logs.items()
-        }
-        numbers: dict[int, int] = {}
-        counted: dict[tuple[str, int], int] = {}
-        said: dict[tuple[str, int], int] = {}
-        tables = tables_of(value.plan)
-        ways = {each.party.index: way_of(value.plan, each.party.stage) for each in value.plan.of(Role.SOURCE)}
-        last = (-1, 0)
-        for place, row in enumerate(committed, start=1):
-            source = row.at[1]
-            groups = [(stage, group_of(stage, row)) for stage in ways[source]]
-            counted |= {group: counted.get(group, 0) + 1 for group in groups}
-            sides = {stage: (stage, other_side(value.plan, tables, stage, row)) for stage, _ in groups}
-            if source == JOINED_INDEX:
-                said |= {side: said.get(side, 0) + 1 for side in sides.values()}
-            told = {stage: said.get(side, 0) if joins(value.plan, stage) else 0 for stage, side in sides.items()}
-            if row.at <= last or [*row.counts] != [counted[group] + OTHERS * told[group[0]] for group in groups]:
-                self.complain(f"V3: committed row {place} is {row.at} with counts {row.counts}, after {last}")
-                break
-            if row.number != numbers.get(source, 0):
-                self.complain(
-                    f"V3: row {row.number} of source {source} is committed, {numbers.get(source, 0)} is missing"
-                )
-                break
-            numbers[source], last = row.number + 1, row.at
-            log = logs.get(source)
-            if log is not None and (
-                row.number >= len(log) or (log[row.number].at, log[row.number].salt) != (row.at, row.salt)
-            ):
-                self.complain(f"V3: committed row {row.number} of source {source} is not what its log says")
-                break
+        self.courses()
         self._check_readers(value)
 
     def _check_readers(self, value: Value) -> None:
@@ -245,9 +298,13 @@ class RecoveryLedger:
             self.complain(f"L1: not finished in the end: {_says(value) if value is not None else 'no value'}")
             return
         committed = self.committed_rows()
-        sources = len(value.plan.of(Role.SOURCE))
-        if len(committed) != sources * rows:
-            self.complain(f"V8: {sources * rows} rows were read, {len(committed)} are committed")
+        courses, repeated = self.courses()
+        read = len(value.plan.of(Role.SOURCE)) * rows
+        course = courses.get(value.committed, Course())
+        if (course.place, len(committed)) != (read, read + repeated):
+            self.complain(
+                f"V8: {read} rows were read, {len(committed)} are committed, {repeated} of them twice and up to {course.place}"
+            )
         for end in value.parts:
             shown = self._disks[end.host].part.committed
             if shown != end.offset:

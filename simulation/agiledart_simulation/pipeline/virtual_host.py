@@ -7,6 +7,7 @@ from typing import Protocol
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.instants import MILLISECOND, Instant
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, Message, Received, Send, SetTimer, TimerFired
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observer
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
@@ -15,7 +16,7 @@ from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire.events import Booted, LifeBroken, PartyPrepared, PartySnapped
 from agiledart_recovery.wire.names import Party, Run, Snapshot
-from agiledart_recovery.wire.value import Assignment, Element, Plan, Saved
+from agiledart_recovery.wire.value import Assignment, Element, Plan, Saved, Value
 from agiledart_simulation.pipeline.chains import Chains, WrongChain, built, whole
 from agiledart_simulation.pipeline.disk import Disk, SourceLog
 from agiledart_simulation.pipeline.engine import Engine
@@ -87,6 +88,7 @@ class RecoveryHost:
         self.machine = RecoveryMachine(me, config, random, observer, _is_ordered)
         self.engine: Engine | None = None
         self.chains = Chains()
+        self._lacking: tuple[NodeId, ...] = ()  # holders of an element that could not be rebuilt
         self.now = Instant(0)
         self.out: list[Effect] = []
 
@@ -253,6 +255,7 @@ class RecoveryHost:
                 raw = self.world.given(self, origin, saved.party, element)
             raw = raw or self.world.fetch(self, saved.party, element)
             if raw is None:
+                self._lacking = tuple(holder for holder in element.holders if holder)
                 return None
             try:
                 state = built(state, raw)
@@ -282,6 +285,7 @@ class RecoveryHost:
 
     def _entered(self, event: "_Entered") -> None:
         entry = event.entry
+        self._lacking = ()
         memories: dict[Party, Memory] = {}
         reason = ""
         for mine in entry.assignments:
@@ -306,6 +310,7 @@ class RecoveryHost:
                 )
         if reason:
             outcome: Event = Failed(entry.request, reason)
+            self.machine.participants[entry.run].lacks(entry.life, self._lacking)
         else:
             outcome = Completed(entry.request)
             current = self.machine.participants[entry.run]
@@ -323,7 +328,7 @@ class RecoveryHost:
         for saved in value.saved:
             log = disk.logs.get(saved.party)
             if log is not None and saved.position:
-                log.trimmed = max(log.trimmed, int(saved.position))
+                log.trimmed = max(log.trimmed, int(_read_again_from(value, saved)))
             self.chains.committed(saved.party, saved.snapshot)
         if self.engine is not None:
             self.engine.committed(value.plan)
@@ -420,6 +425,12 @@ class RecoveryHost:
         """Tell the machine that its life cannot go on."""
         for effect in self.machine.step(LifeBroken(engine.run, engine.life, reason), self.now):
             self._carry_out(effect)
+
+
+def _read_again_from(value: Value, saved: Saved) -> bytes:
+    """Up to where a log may be cut: where the run may go back, the epoch before the committed one needs it, too."""
+    earlier = value.before if value.earlier is not None else value.saved
+    return next((one.position for one in earlier if one.party == saved.party), b"") or b"0"
 
 
 class _Entered(Event, frozen=True, gc=False):

@@ -9,7 +9,7 @@ from typing import Any
 
 from agiledart_simulation.runs.admission import CrowdRun, MomentRun
 from agiledart_simulation.runs.application_run import ApplicationRun
-from agiledart_simulation.runs.recovery_run import REACHED, REACHED_BY_SCALING, RecoveryRun
+from agiledart_simulation.runs.recovery_run import REACHED, REACHED_BY_LOSSES, REACHED_BY_SCALING, RecoveryRun
 from agiledart_simulation.runs.routes_run import RoutesRun
 from agiledart_simulation.runs.run_report import Report
 from agiledart_simulation.runs.runner import Run
@@ -20,6 +20,7 @@ _ENOUGH_RUNS = 100
 _RUNS: Mapping[str, type[Run] | type[ApplicationRun] | type[RecoveryRun] | type[RoutesRun]] = {
     "applications": ApplicationRun,
     "recovery": RecoveryRun,
+    "losses": RecoveryRun,
     "scaling": RecoveryRun,
     "routes": RoutesRun,
     "moments": MomentRun,
@@ -84,6 +85,8 @@ class Campaign:
         wanted = [*SCENARIOS[self.name][1]]
         if self.name == "recovery":
             wanted += REACHED
+        elif self.name == "losses":
+            wanted += REACHED_BY_LOSSES
         elif self.name == "scaling":
             wanted += REACHED_BY_SCALING
         elif self.name not in NEVER_BROKEN:

@@ -13,6 +13,7 @@ from agiledart_recovery.wire.names import Party, Run
 from agiledart_recovery.wire.value import Assignment, Change, Plan, Role, State, Value
 from agiledart_simulation.pipeline.tables import GROUPS, body_of, drawn_table, tables_of
 from agiledart_simulation.runs.forsaking import Forsaking
+from agiledart_simulation.runs.losing_states import LosingStates
 from agiledart_simulation.runs.theatre import Theatre
 from agiledart_simulation.world.faults import Pause, Weather, apply
 
@@ -49,6 +50,7 @@ class RecoveryFaults:
             "both": self._both,
             "resign": self._resign,
             "forsake": Forsaking(run, RUN).forsake,
+            "lose": LosingStates(run, RUN).lose,
         }
 
     def do(self, kind: str) -> bool:
@@ -246,9 +248,10 @@ class RecoveryFaults:
             if stage in tables or len(nodes) > 1:
                 tables[stage] = drawn_table(self._random, len(nodes))
             at = next(place for place, each in enumerate(made) if each.party.stage == stage)
+            if_lost = made[at].if_lost
             made = [each for each in made if each.party.stage != stage]
             made[at:at] = [
-                Assignment(Party(stage, term, index), Role.STAGE, self._run.world.nodes[node].peer)
+                Assignment(Party(stage, term, index), Role.STAGE, self._run.world.nodes[node].peer, if_lost=if_lost)
                 for index, node in enumerate(nodes)
             ]
         if not changes:

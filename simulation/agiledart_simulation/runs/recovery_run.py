@@ -4,6 +4,7 @@ Always: V1 to V7 of recovery's invariants (`checkers.recovery`). In the end, whe
 run finishes, and what is committed is what a run without failures would have committed (V8, L1).
 """
 
+from dataclasses import replace
 from itertools import pairwise
 
 from agiledart_kernel.codec import Codec
@@ -21,7 +22,7 @@ from agiledart_recovery.wire.effects import FragmentKey, SendFragment
 from agiledart_recovery.wire.events import FoundRun, HostBack, HostLost, MakeSeat, RoomSeen
 from agiledart_recovery.wire.messages import RecoveryMessage
 from agiledart_recovery.wire.names import NOTHING_SAVED, Party, Voter
-from agiledart_recovery.wire.value import Assignment, Element, Plan, Role, State, Value
+from agiledart_recovery.wire.value import Assignment, Element, IfLost, Plan, Role, State, Value
 from agiledart_simulation.checkers.recovery import RecoveryLedger
 from agiledart_simulation.pipeline.disk import Disk
 from agiledart_simulation.pipeline.pipeline_messages import Frame, FrameAck
@@ -80,6 +81,8 @@ class RecoveryRun:
         self.random = RandomStream(scenario.seed, "recovery")
         self.trace = trace or Trace()
         self.config = config_of(self.random)
+        if scenario.name == "losses":
+            self.config = replace(self.config, state_patience_ns=3 * SECOND)
         self.rows = 80 + self.random.index(120)
         self.interval_ns = (100 + self.random.index(150)) * MILLISECOND
         self.element_bytes = self.random.choice((1_000, 4 << 20))
@@ -170,12 +173,13 @@ class RecoveryRun:
         choice, index = self.random.choice, self.random.index
         if self.scenario.name == "scaling":
             return self._plan_of_many(peers)
+        if_lost = IfLost.PREVIOUS if self.scenario.name == "losses" else IfLost.WAIT
         places = [peers[0], peers[1], choice(peers), choice(peers), choice(peers)]
         assignments = (
             Assignment(Party("S", 0, 0), Role.SOURCE, places[0], is_pinned=bool(index(2))),
             Assignment(Party("L", 0, 1), Role.SOURCE, places[1], is_pinned=True, has_log=True),
-            Assignment(Party("X"), Role.STAGE, places[2]),
-            Assignment(Party("Y"), Role.STAGE, places[3]),
+            Assignment(Party("X"), Role.STAGE, places[2], if_lost=if_lost),
+            Assignment(Party("Y"), Role.STAGE, places[3], if_lost=if_lost),
             Assignment(Party("K"), Role.SINK, places[4], is_pinned=bool(index(2))),
         )
         self._stateful = {each.host.node: None for each in assignments if each.role is not Role.STAGE}
@@ -392,6 +396,10 @@ class RecoveryRun:
                 self.reached("several stages" if changed > 1 else "one stage")
                 if changed > 2:
                     self.reached("three stages")
+            if before is not None and before.committed == observation.value.committed:
+                ways = before.gone_back is not None, observation.value.gone_back is not None
+                if ways[0] != ways[1]:
+                    self.reached("went back" if ways[1] else "went forth again")
             leaders = sum(self.leads(host) for host in self.hosts)
             if leaders > 1:
                 self.reached("two coordinators")
@@ -429,6 +437,9 @@ REACHED = (
     "hasty: refused",
 )
 """What a large campaign must have reached beside its kinds."""
+
+REACHED_BY_LOSSES = (*("life", "commit", "waited", "went back", "two coordinators", "overtaken", "changed plan"),)
+"""What a large campaign of lost states must have reached beside its kinds."""
 
 REACHED_BY_SCALING = (
     *("life", "commit", "changed plan", "handed", "two coordinators", "overtaken", "one stage", "several stages"),

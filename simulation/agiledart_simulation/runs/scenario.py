@@ -64,6 +64,9 @@ OF_RECOVERY: Final = (
     "forsake",
     "resign",
 )
+OF_LOSSES: Final = (
+    "lose", "kill", "power", "restart", "pause", "rival", "partition", "heal", "weather", "handover", "silence", "resign",
+)  # fmt: skip
 OF_SCALING: Final = (
     "grow", "shrink", "rebalance", "handover", "drain", "both", "strike", "silence", "kill", "restart", "pause", "rival",
     "partition", "heal", "weather", "power",
@@ -105,6 +108,10 @@ SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "hosts of a run with state die, sleep, lose power and disks, are cut off; its stages move",
         OF_RECOVERY,
     ),
+    "losses": (
+        "states of the last epoch are lost with their hosts and fragments, and the run goes on from the epoch before",
+        OF_LOSSES,
+    ),
     "scaling": (
         "stages of a run take new terms, in other numbers and places, while its hosts die and sleep",
         OF_SCALING,
@@ -120,7 +127,7 @@ SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 """Scenario → what it is about, and the kinds it draws from."""
 
-NEVER_BROKEN: Final = ("applications", "recovery", "scaling", "routes", "storms", "moments", "crowds")
+NEVER_BROKEN: Final = ("applications", "recovery", "losses", "scaling", "routes", "storms", "moments", "crowds")
 """Scenarios in which nothing stays broken in the quiet phase."""
 
 _LINK_MS: Final = 100
@@ -295,6 +302,12 @@ def _recovery(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenari
     return replace(drawn, kinds=kinds, id_bits=ID_BITS, leaf_count=24, permanent="none", max_down=2, quiet_s=240)
 
 
+def _losses(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
+    """The same, and states are lost in each run; steps are long enough for epochs between."""
+    kinds = tuple(dict.fromkeys(("lose", *drawn.kinds)))
+    return replace(_recovery(replace(drawn, kinds=kinds), most_nodes, random), step_ms=random.choice((2_000, 5_000)))
+
+
 def _scaling(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
     """The same, with something to change all the time; half of the seeds see changes and the network only."""
     changes = OF_SCALING[:6]
@@ -376,6 +389,7 @@ def _crowd(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
 _OF_THEIR_OWN: Final[dict[str, Callable[[Scenario, int, RandomStream], Scenario]]] = {
     "applications": _applications,
     "recovery": _recovery,
+    "losses": _losses,
     "scaling": _scaling,
     "routes": _routes,
     "storms": _storm,

@@ -163,6 +163,11 @@ def test_what_the_policies_say_of_lost_nodes(folder: Path, capsys: pytest.Captur
     assert costs["sums"]["after_a_failure"].endswith("it begins empty")
     assert (costs["out"]["if_lost"], costs["out"]["refused"], costs["both"]["if_lost"]) == ("move", False, "wait")
     assert explained(capsys, *settings, "out=csv:out.csv")["steps"][-1]["refused"]
+    goes_back = {
+        step["name"]: step for step in explained(capsys, *settings[:3], "state=previous", "out=log:sums")["steps"]
+    }
+    assert goes_back["sums"]["after_a_failure"].endswith("so rows of one epoch come twice")
+    assert "come twice" not in goes_back["both"]["after_a_failure"], "it has no state of its own to lose"
 
 
 def test_a_policy_that_is_none_or_has_nothing_to_go_by_is_refused(

@@ -13,6 +13,7 @@ import pytest
 from agiledart import Topology, log, sum_of, tumbling
 from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_dataflow.plan.deployment import RestoreFrom, SavedAt
+from agiledart_dataflow.plan.losses import StateLost
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime import increments
 from agiledart_dataflow.runtime.increments import Increments
@@ -66,8 +67,8 @@ class Readings:
     def close(self) -> None: ...
 
 
-def build() -> Topology:
-    topology = Topology("sums")
+def build(lost: StateLost = "wait") -> Topology:
+    topology = Topology("sums", delivery="exactly-once", on_state_lost=lost)
     rows = topology.source("rows", Connector("list", payload=[]), rows=Row, event_time=lambda row: row.at)
     sums = rows.key_by(lambda row: row.key).window(tumbling(timedelta(milliseconds=10)))
     sums.aggregate("sums", sum_of(lambda row: row.value)).sink("report", log("sums"))
@@ -77,9 +78,11 @@ def build() -> Topology:
 class Life:
     """One execution of the plan in one host."""
 
-    def __init__(self, root: Path, number: int, allowed: int, since: RestoreFrom | None = None) -> None:
+    def __init__(
+        self, root: Path, number: int, allowed: int, since: RestoreFrom | None = None, *lost: StateLost
+    ) -> None:
         self.root = root
-        self.program: Program = compile_program(made := build(), plan_stages(made.specification()))
+        self.program: Program = compile_program(made := build(*lost), plan_stages(made.specification()))
         self.host = InstanceHost(lambda running: self.epochs.at_end(running), self._broke)
         self.told: list[Prepared | Unprepared] = []
         self.broken: list[str] = []
@@ -212,6 +215,55 @@ def test_a_run_that_is_killed_goes_on_from_the_committed_epoch(
 
     asyncio.run(play())
     assert logged(tmp_path) == undisturbed
+
+
+def test_a_run_that_goes_back_to_the_epoch_before_takes_no_row_back_and_loses_none(
+    tmp_path: Path, undisturbed: list[Any]
+) -> None:
+    """A state of epoch 2 is lost: all go on from epoch 1, and the sink behind what it has shown of epoch 2."""
+    counts: list[int] = []
+
+    async def play() -> None:
+        life = Life(tmp_path, 1, 0)
+        prepared: dict[int, list[Prepared]] = {}
+        for epoch, rows in ((1, 800), (2, 1_500)):
+            life.allow(rows)
+            await life.until(lambda rows=rows: life.reader.at == rows)
+            prepared[epoch] = await life.save(epoch)
+            life.epochs.commit(life.running[2], epoch)
+            counts.append(len(logged(tmp_path)))
+        life.kill()
+        shown = tuple(one for one in since(2, prepared[2]).elements if one.stage == 2)
+        again = Life(tmp_path, 2, 0, RestoreFrom(2, since(1, prepared[1]).elements, "", shown))
+        assert logged(tmp_path) == undisturbed[: counts[1]]
+        again.allow(1_700)
+        await again.until(lambda: again.reader.at == 1_700)
+        await again.save(3)
+        again.epochs.commit(again.running[2], 3)
+        assert len(logged(tmp_path)) > counts[1], "barriers go on behind what is committed"
+        await to_the_end(again)
+
+    asyncio.run(play())
+    assert 0 < counts[0] < counts[1]
+    assert logged(tmp_path) == undisturbed[: counts[1]] + undisturbed[counts[0] :]
+
+
+@pytest.mark.parametrize(("lost", "cut"), [("wait", [800, 900, 1_000]), ("previous", [800, 900])])
+def test_a_log_is_cut_where_the_run_may_have_to_go_back_to(tmp_path: Path, lost: StateLost, cut: list[int]) -> None:
+    async def play() -> None:
+        life = Life(tmp_path, 1, 0, None, lost)
+        trimmed: list[int] = []
+        reader: Any = life.reader
+        reader.trim = lambda place: trimmed.append(msgspec.msgpack.decode(place))
+        for epoch, rows in ((1, 800), (2, 900), (3, 1_000)):
+            life.allow(rows)
+            await life.until(lambda rows=rows: life.reader.at == rows)
+            await life.save(epoch)
+            life.epochs.commit(life.running[0], epoch)
+        life.kill()
+        assert trimmed == cut
+
+    asyncio.run(play())
 
 
 def test_lives_after_lives_and_epochs_that_were_never_committed(tmp_path: Path, undisturbed: list[Any]) -> None:

@@ -19,7 +19,7 @@ from agiledart_node.recovering.standing import changes_of
 from agiledart_recovery.lives.changing import fault_of
 from agiledart_recovery.lives.coordinator import Coordinator
 from agiledart_recovery.wire.names import Party, Run, Snapshot, Voter
-from agiledart_recovery.wire.value import Assignment, Change, Element, Fate, Plan, Role, Saved, Value
+from agiledart_recovery.wire.value import Assignment, Change, Element, Fate, IfLost, Plan, Role, Saved, Value
 
 PI = [Peer(NodeId(number), 1, f"pi{number}") for number in range(5)]
 
@@ -75,6 +75,18 @@ def test_one_more_goes_where_the_stage_is_and_few_groups_move() -> None:
     assert change.moved_groups == 21, "only groups that leave pi1 for the new one on pi2"
     assert change.moved_bytes == 21 * 100
     assert hosts(scaled(before, "busy", 3, room(pi2=0, pi4=1), "a user"), "1") == ["pi1", "pi2", "pi4"]
+
+
+def test_instances_of_a_new_term_keep_the_policy_of_their_stage() -> None:
+    before = value()
+    assignments = tuple(
+        msgspec.structs.replace(each, if_lost=IfLost.FAIL) if each.party.stage == "1" else each
+        for each in before.plan.assignments
+    )
+    before = msgspec.structs.replace(before, plan=msgspec.structs.replace(before.plan, assignments=assignments))
+    plan = scaled(before, "areas", 3, room(pi4=9), "a user")
+    assert plan is not None
+    assert [each.if_lost for each in plan.assignments] == [IfLost.WAIT, *(3 * [IfLost.FAIL]), IfLost.WAIT, IfLost.WAIT]
 
 
 def test_instances_that_would_share_an_executor_go_to_other_nodes() -> None:

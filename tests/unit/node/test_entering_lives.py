@@ -5,7 +5,7 @@ import pytest
 
 from agiledart_dataflow.plan.deployment import DOES_NOT_FIT, InstanceAddress, RestoreFrom, SavedAt
 from agiledart_kernel.machine import Completed, Failed
-from agiledart_node.recovering.bringing_back import MAX_LIVES_AHEAD
+from agiledart_node.recovering.bringing_back import MAX_LIVES_AHEAD, restore_from
 from agiledart_node.wire.checkpoint_effects import BringElement
 from agiledart_node.wire.effects import KeepFile, LinkInstances, StartInstances
 from agiledart_node.wire.formation_messages import Acknowledged
@@ -13,11 +13,13 @@ from agiledart_node.wire.fragment_effects import FindElement
 from agiledart_node.wire.recovery_messages import Listening
 from agiledart_overlay.wire.events import LeaveRing
 from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.effects import EnterLife
 from agiledart_recovery.wire.names import Ballot, Party, Snapshot
-from agiledart_recovery.wire.value import Element, Saved
+from agiledart_recovery.wire.value import Element, Plan, Saved
 from tests.unit.node.test_node import SCHEDULER
 from tests.unit.node.test_taking_terms import RUN, SINK, InLife
 
+AT, LATER = Snapshot(1, 1), Snapshot(1, 2)
 HELD = Saved(Party("1", 1, 0), (Element(Snapshot(1, 1), b"hash", 10, 1, (SCHEDULER.node,)),))
 
 
@@ -114,3 +116,9 @@ def test_a_state_that_does_not_fit_ends_the_run_and_is_not_tried_again(fits: boo
     why = "no room" if fits else f"sums {DOES_NOT_FIT}: another form"
     bench.feed(Failed(start.request, why))
     assert told == ([] if fits else [f"failed: {why}"])
+
+
+def test_a_life_that_begins_at_an_earlier_epoch_says_what_its_sinks_had_shown() -> None:
+    earlier, later = (Saved(Party("2", 1, 0), (Element(at, at.epoch.to_bytes(), 10, 1, ()),)) for at in (AT, LATER))
+    effect = EnterLife(1, RUN, 3, LATER.epoch, Plan(()), (), (earlier,), (), (later,))
+    assert restore_from(effect, LATER.epoch) == RestoreFrom(2, (SavedAt(2, 0, b"\1"),), shown=(SavedAt(2, 0, b"\2"),))

@@ -1,9 +1,12 @@
 """Who votes on a new run: as many as may be lost with the holders of a state."""
 
+import msgspec
+import pytest
+
 from agiledart_dataflow.plan.stage_plan import Edge, Stage, StagePlan
 from agiledart_kernel.codec import encode
 from agiledart_kernel.peer import Peer
-from agiledart_node.recovering.founding import voters_among
+from agiledart_node.recovering.founding import plan_of, voters_among
 from tests.unit.recovery.bench import peer
 
 STAGES = StagePlan(
@@ -26,3 +29,11 @@ def test_five_vote_where_there_are_so_many_else_three_and_hosts_of_state_last() 
     assert voters(11, 12, 13, 14, 15) == [peer(n) for n in (11, 12, 13, 14, 15)]
     assert voters(11, 12, 13) == [peer(n) for n in (11, 12, 13, 1, 3)]
     assert voters(11) == [peer(n) for n in (11, 1, 3)]
+
+
+@pytest.mark.parametrize("lost", ["", "fail", "empty", "previous"])
+def test_the_register_says_what_becomes_of_a_run_whose_state_is_lost(lost: str) -> None:
+    source, stage, sink = STAGES.stages
+    stages = msgspec.structs.replace(STAGES, stages=(source, msgspec.structs.replace(stage, if_lost=lost), sink))
+    plan = plan_of(encode(stages), PLACES)
+    assert [each.if_lost.value for each in plan.assignments] == ["", lost, ""]

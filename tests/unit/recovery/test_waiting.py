@@ -25,6 +25,7 @@ class World:
         self.machine = RecoveryMachine(peer(1), RecoveryConfig(), RandomStream(1), lambda observation: None)
         self.voters, self.now = voters, Instant(0)
         self.lacks: tuple[NodeId, ...] = ()
+        self.silent: tuple[int, ...] = ()
         self.lives: dict[int, None] = {}
         kept = VoterFile(RUN, 1, Ballot(1, NodeId(1), 1), Stamp(Ballot(1, NodeId(1), 1), 1), value(1, Snapshot(1, 1)))
         self.carry_out(self.machine.step(Booted((kept,)), self.now))
@@ -54,7 +55,7 @@ class World:
             if isinstance(asked, wire.Accept):
                 return wire.Accepted(RUN, asked.stamp, seat)
             return wire.Following(RUN, asked.ballot, seat)
-        if isinstance(asked, wire.Reset):
+        if isinstance(asked, wire.Reset) and seat not in self.silent:
             self.lives[asked.value.life] = None
             if seat == 2:
                 return wire.ResetRefused(RUN, asked.value.life, "too few fragments", self.lacks)
@@ -103,3 +104,13 @@ def test_a_state_that_cannot_be_rebuilt_is_waited_for_and_costs_no_attempt() -> 
     world.carry_out(world.machine.step(HostBack(peer(6)), world.now))
     world.run(2)
     assert len(world.lives) == lives + 1
+
+
+def test_holders_of_a_state_are_named_although_other_hosts_cannot_answer() -> None:
+    """They wait to hear where the instances of that host listen."""
+    world = World(4, 5)
+    world.lacks, world.silent = (NodeId(6), NodeId(7)), (3,)
+    world.run(40)
+    progress = world.coordinator.progress
+    assert (progress.phase, progress.waits_for) == ("waiting", world.lacks)
+    assert len(world.lives) < 3
