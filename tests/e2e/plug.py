@@ -13,6 +13,7 @@ from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_node.wire.commands import Status
 from agiledart_recovery.wire.effects import VoterFile
+from agiledart_recovery.wire.value import Value
 from agiledart_sink_log.layout import log_directory
 from agiledart_sink_log.reader import LogReader
 from tests.e2e.mesh import AgentProcess, Mesh, cli, executors_of, wait_for
@@ -147,12 +148,18 @@ def host_of(job: Job, stage: str) -> AgentProcess:
     return job.ring.agent(name)
 
 
-def voters_of(ring: Mesh) -> list[str]:
-    """Agents that vote in the one register that there is, as the newest of its files has it."""
+def register_of(ring: Mesh) -> Value | None:
+    """What the one register that there is says, as the newest of its files has it, those of dead voters among them."""
     files = [path.read_bytes() for agent in ring.agents for path in agent.state_dir.glob("runs/*/voter")]
     found = [_VOTER.decode(raw.removeprefix(raw[: len(_MAGIC) + _SUM_BYTES])) for raw in files]
-    newest = max(found, key=lambda one: one.accepted)
-    return [voter.peer.name for voter in newest.value.voters] if newest.value is not None else []
+    newest = max(found, key=lambda one: one.accepted, default=None)
+    return None if newest is None else newest.value
+
+
+def voters_of(ring: Mesh) -> list[str]:
+    """Agents that vote in the one register that there is."""
+    value = register_of(ring)
+    return [] if value is None else [voter.peer.name for voter in value.voters]
 
 
 def pull_the_plug(agent: AgentProcess) -> None:
