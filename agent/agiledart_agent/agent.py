@@ -252,6 +252,8 @@ class Agent:
         self.fragments.register(self.driver)
         self.checkpoints.register(self.driver)
         self._feed(msgspec.structs.replace(self.runs.found(), fragments=self.fragments.found()))
+        for effect in self.runs.ending:
+            self._spawn(self._end_run(effect))
         self._feed(ClockRead(int(time.time() * 1000)))
         self._feed(BansFound(self._kept_bans.found()))
         self._spawn(self._tell_time())
@@ -602,6 +604,7 @@ class Agent:
             self.runs.forget(effect)
 
     async def _end_run(self, effect: ForgetRun) -> None:
+        await self.runs.begin_to_forget(effect)
         for text in await finish_left(self._settings, effect):
             self._log.warning("sink.not_committed", text, application=effect.application, version=effect.version)
         self.runs.forget(effect)

@@ -4,6 +4,7 @@
                       voter     its seat in the run's register
                       life      the last life that it has entered
                       elements/ what its instances saved (written by executors)
+                      ending    it is over; of these elements files of sinks are still to get their names
 
 Files of one run are written in order, by one thread, each behind a checksum. After a start all of them are told to the node, which
 then waits to be asked. A damaged one is left out, and that is said: a seat that forgot what it promised does not vote until it is
@@ -18,6 +19,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
+
 from agiledart_agent.clearing import Clearing
 from agiledart_executor.checked import DamagedFile, checked, content_of
 from agiledart_executor.elements import OF_EXECUTORS, DamagedElement, read_header
@@ -27,9 +30,12 @@ from agiledart_node.wire.events import RunsFound, StoredFile
 
 FOLDER = "runs"
 _NAMES = ("part", "voter", "life", "record")
+_ENDING = "ending"
 
 _NEED_LIFE = ("part", "record")
 """Who does not know its last life must not go on with what it hosted then."""
+
+_DIGESTS: msgspec.msgpack.Decoder[tuple[bytes, ...]] = msgspec.msgpack.Decoder(tuple[bytes, ...])
 
 _LOST = {
     "voter": "this node does not vote on the run until it is given a seat again; the other voters know what was decided",
@@ -48,6 +54,7 @@ class RunStore:
         warn: takes a sentence about a file that is damaged, or that the disk does not take.
 
     Attributes:
+        ending: runs whose end an earlier process of the agent had begun to carry out.
         refused: files that the disk did not take. What was to be promised or entered with them is not: to others this node is dead.
     """
 
@@ -59,6 +66,7 @@ class RunStore:
         self._loop = asyncio.get_running_loop()
         self._leaving: set[Path] = set()
         self._clearing = Clearing(self._thread, self._clear)
+        self.ending: list[ForgetRun] = []
         self.refused = 0
         self._takes = True
 
@@ -71,11 +79,20 @@ class RunStore:
             if version.isdecimal():
                 if not _is_known(folder):
                     shutil.rmtree(folder, ignore_errors=True)
-                if folder.exists():
+                if (ending := self._ending(folder)) is not None:
+                    self.ending.append(ForgetRun(application, int(version), ending))
+                elif folder.exists():
                     folders.append((application, int(version)))
-                read = self._read(folder)
-                files += (StoredFile(application, int(version), name, raw) for name, raw in read.items())
+                    read = self._read(folder)
+                    files += (StoredFile(application, int(version), name, raw) for name, raw in read.items())
         return RunsFound(tuple(files), folders=tuple(folders))
+
+    def _ending(self, folder: Path) -> tuple[bytes, ...] | None:
+        """The elements of a run that is over, and whose end is not carried out; None: it is not over, or not said to be."""
+        try:
+            return _DIGESTS.decode(content_of((folder / _ENDING).read_bytes(), self._whose(folder / _ENDING)))
+        except (OSError, DamagedFile, msgspec.MsgspecError):
+            return None
 
     def _read(self, folder: Path) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
@@ -101,6 +118,7 @@ class RunStore:
 
         def work() -> None:
             self._leaving.discard(path.parent)
+            (path.parent / _ENDING).unlink(missing_ok=True)  # it is not over
             try:
                 _write(path, checked(effect.content, self._whose(path)))
             except OSError as error:
@@ -149,6 +167,17 @@ class RunStore:
                 shutil.rmtree(folder / name, ignore_errors=True)
 
         self._thread.submit(work)
+
+    async def begin_to_forget(self, effect: ForgetRun) -> None:
+        """The run is over, and its end is carried out now: should the agent die, its next process does it."""
+        path = self._folder(effect.application, effect.version) / _ENDING
+        content = checked(msgspec.msgpack.encode(effect.digests), self._whose(path))
+
+        def work() -> None:
+            with contextlib.suppress(OSError):  # then it is done in this process, or not at all
+                _write(path, content)
+
+        await self._loop.run_in_executor(self._thread, work)
 
     def forget(self, effect: ForgetRun) -> None:
         """The run is over: nothing of it is needed here."""

@@ -15,6 +15,7 @@ from agiledart_agent.run_store import RunStore
 from agiledart_executor.elements import OF_EXECUTORS, ElementHeader, element_path, run_folder, write_element
 from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_node.wire.effects import ForgetRun, KeepElements, KeepFile
+from agiledart_node.wire.events import RunsFound
 
 NAMES = ("part", "voter", "life", "record")
 
@@ -146,6 +147,41 @@ def test_what_a_process_made_of_a_run_that_was_forgotten_goes_with_it(tmp_path: 
     begun(left)
     assert found(tmp_path) == (WHOLE, [])
     assert not left.exists(), "an agent that starts sweeps, too"
+
+
+def test_an_end_that_was_begun_is_carried_out_by_the_next_process(tmp_path: Path) -> None:
+    """The agent died while files of the run were getting their names: nothing of it is told to the node."""
+    folder = kept(tmp_path, "n1")
+    effect = ForgetRun("app", 1, (b"one", b"two"))
+
+    async def begin() -> None:
+        store = RunStore(tmp_path, "n1", lambda event: None)
+        await store.begin_to_forget(effect)
+        store.close()
+
+    async def look(node: str = "n1") -> tuple[list[ForgetRun], RunsFound]:
+        store = RunStore(tmp_path, node, lambda event: None)
+        found = store.found()
+        store.close()
+        return store.ending, found
+
+    asyncio.run(begin())
+    assert asyncio.run(look()) == ([effect], RunsFound(()))
+    assert asyncio.run(look("n2"))[0] == [], "that of another node's is none"
+    raw = (folder / "ending").read_bytes()
+    for damage in (raw[:-1], raw[:-1] + bytes([raw[-1] ^ 1]), b""):
+        (folder / "ending").write_bytes(damage)
+        ending, told = asyncio.run(look())
+        assert (ending, len(told.files)) == ([], len(NAMES)), "it is not over by a damaged word"
+
+    async def keep() -> None:
+        store = RunStore(tmp_path, "n1", lambda event: None)
+        await store.begin_to_forget(effect)
+        store.keep(KeepFile(1, "app", 1, "life", b"\x912"))
+        store.close()
+
+    asyncio.run(keep())
+    assert asyncio.run(look())[0] == [], "it goes on"
 
 
 def test_a_run_that_could_not_be_removed_goes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
