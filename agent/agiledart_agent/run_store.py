@@ -35,7 +35,7 @@ _ENDING = "ending"
 _NEED_LIFE = ("part", "record")
 """Who does not know its last life must not go on with what it hosted then."""
 
-_DIGESTS: msgspec.msgpack.Decoder[tuple[bytes, ...]] = msgspec.msgpack.Decoder(tuple[bytes, ...])
+_END: msgspec.msgpack.Decoder[tuple[tuple[bytes, ...], str]] = msgspec.msgpack.Decoder(tuple[tuple[bytes, ...], str])
 
 _LOST = {
     "voter": "this node does not vote on the run until it is given a seat again; the other voters know what was decided",
@@ -80,17 +80,17 @@ class RunStore:
                 if not _is_known(folder):
                     shutil.rmtree(folder, ignore_errors=True)
                 if (ending := self._ending(folder)) is not None:
-                    self.ending.append(ForgetRun(application, int(version), ending))
+                    self.ending.append(ForgetRun(application, int(version), *ending))
                 elif folder.exists():
                     folders.append((application, int(version)))
                     read = self._read(folder)
                     files += (StoredFile(application, int(version), name, raw) for name, raw in read.items())
         return RunsFound(tuple(files), folders=tuple(folders))
 
-    def _ending(self, folder: Path) -> tuple[bytes, ...] | None:
-        """The elements of a run that is over, and whose end is not carried out; None: it is not over, or not said to be."""
+    def _ending(self, folder: Path) -> tuple[tuple[bytes, ...], str] | None:
+        """Elements of a run that is over, and whose end is not carried out, and why it is; None: it is not, or not said to be."""
         try:
-            return _DIGESTS.decode(content_of((folder / _ENDING).read_bytes(), self._whose(folder / _ENDING)))
+            return _END.decode(content_of((folder / _ENDING).read_bytes(), self._whose(folder / _ENDING)))
         except (OSError, DamagedFile, msgspec.MsgspecError):
             return None
 
@@ -171,7 +171,7 @@ class RunStore:
     async def begin_to_forget(self, effect: ForgetRun) -> None:
         """The run is over, and its end is carried out now: should the agent die, its next process does it."""
         path = self._folder(effect.application, effect.version) / _ENDING
-        content = checked(msgspec.msgpack.encode(effect.digests), self._whose(path))
+        content = checked(msgspec.msgpack.encode((effect.digests, effect.why)), self._whose(path))
 
         def work() -> None:
             with contextlib.suppress(OSError):  # then it is done in this process, or not at all

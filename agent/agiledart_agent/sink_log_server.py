@@ -362,7 +362,8 @@ class SinkLogServer:
         ends = await _until(news, request.wait_ms)
         if ends is None:
             ends = await self._in_thread(log, look)
-        return EndsAre(request.request, reader.description.log_id, ends, reader.is_open)
+        about = reader.description
+        return EndsAre(request.request, about.log_id, ends, reader.is_open, about.ended)
 
     async def _fetch(self, log: _OpenLog, request: Fetch) -> LogAnswer:
         reader, number = log.reader, request.request

@@ -27,6 +27,7 @@ from agiledart_dataflow.state.inheriting import begin_with
 from agiledart_dataflow.state.open_element import OpenElement
 from agiledart_dataflow.state.plain_codec import StateFormatError
 from agiledart_executor.checked import DamagedFile, checked, content_of
+from agiledart_executor.connectors.files.seals import sealed_in
 from agiledart_executor.connectors.log_sink import Kept
 from agiledart_executor.connectors.repeats import Delivers, Numbers
 from agiledart_executor.elements import (
@@ -194,7 +195,10 @@ class Epochs:
             return Kept(_ENDS.decode(blocks[1]), b"".join(blocks[2:3]).decode()) if len(blocks) > 1 else None
         path = self._opened_path(stage, index)
         try:
-            return Kept(_ENDS.decode(content_of(path.read_bytes(), path.name)))
+            ends = _ENDS.decode(content_of(path.read_bytes(), path.name))
+            blocks = [] if saved is None else read_element(self._folder, saved.digest)[1]
+            identity = b"".join(blocks[2:3]).decode()
+            return Kept(ends) if sealed_in(identity) is None else Kept(ends, identity, is_brought=True)
         except (OSError, DamagedFile, msgspec.MsgspecError):
             return None  # then the last commit that stands there counts: nothing of this run is committed yet
 

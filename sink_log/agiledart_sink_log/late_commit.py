@@ -1,18 +1,23 @@
-"""The last commit of a log whose writer is gone: its rows are on the disk, and the run's register says that they count.
+"""The end of a log whose writer is gone: what the run's register says that counts is committed, what lies behind goes.
 
 Whoever wrote is needed no more: the run has ended. Without this the rows of its last epoch would never be seen, where the writer's
-process, or its agent, died between the register's word and its own commit.
+process, or its agent, died between the register's word and its own commit; and rows of an epoch that never was would be shown for
+ever to those who read what is not committed.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from agiledart_sink_log.layout import logs_in, partition_directory, read_committed
+from agiledart_sink_log.layout import MAX_WHY, logs_in
 from agiledart_sink_log.log import LogOptions, LogWriter
+from agiledart_sink_log.reader import LogReader
 
 
-def commit_late(root: Path, log_id: str, application: str, version: int, ends: Sequence[int]) -> bool:
+def commit_late(root: Path, log_id: str, application: str, version: int, ends: Sequence[int], why: str = "") -> bool:
     """Commit a log up to these ends. False where there is nothing to do: it is so already, or somebody else has written it since.
+
+    Args:
+        why: the run ended, which readers are told; empty: it has finished.
 
     Raises:
         LogBusyError: its writer still lives.
@@ -23,13 +28,29 @@ def commit_late(root: Path, log_id: str, application: str, version: int, ends: S
             continue
         if len(ends) != found.partitions:
             return False
-        told = [read_committed(partition_directory(directory, number)) for number in range(found.partitions)]
-        if all(known is not None and known[1] >= end for known, end in zip(told, ends, strict=True)):
+        why = why[:MAX_WHY]
+        if found.ended == why and _are(directory, ends):
             return False
         bounds = LogOptions(max_bytes=found.max_bytes, max_age_ms=found.max_age_ms)
         log = LogWriter(
-            root, found.name, bounds, found.schema, found.fields, application, version, patience=0.0, keep=ends
+            root,
+            found.name,
+            bounds,
+            found.schema,
+            found.fields,
+            application,
+            version,
+            patience=0.0,
+            keep=ends,
+            ended=why,
         )
         log.close(commits=False)
         return True
     return False
+
+
+def _are(directory: Path, ends: Sequence[int]) -> bool:
+    """Whether each partition ends there, with nothing behind."""
+    reader = LogReader(directory)
+    found = [reader.ends(number, uncommitted=True) for number in range(reader.description.partitions)]
+    return all(one.committed >= end and one.latest == one.committed for one, end in zip(found, ends, strict=True))

@@ -43,6 +43,10 @@ _FLOCK = struct.Struct("hhqqi4x")
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
+MAX_WHY = 400
+"""Characters of the reason why a run has ended."""
+
+
 class Description(msgspec.Struct, frozen=True):
     """What `log.json` says.
 
@@ -54,6 +58,7 @@ class Description(msgspec.Struct, frozen=True):
         opened_ms: wall time at which a writer opened it last.
         max_bytes, max_age_ms: when segments are trimmed, as the last writer was told.
         owner: hex of the key that it belongs to: whose application began it. Empty: it is older than owners are.
+        ended: why the run that wrote it last has ended; empty: it has finished, or goes on.
     """
 
     format: int
@@ -69,6 +74,7 @@ class Description(msgspec.Struct, frozen=True):
     max_bytes: _Natural
     max_age_ms: _Natural
     owner: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""
+    ended: Annotated[str, msgspec.Meta(max_length=MAX_WHY)] = ""
 
     @property
     def schema_id(self) -> int:

@@ -57,6 +57,7 @@ class LogWriter:
         keep: of each partition the committed end, when somebody else remembers it; what lies behind is cut off.
         log_id: of a log that was on another node: a part of it begins here, at these ends. "": it is as it is here.
         owner: the key that a log belongs to which has no owner yet. Whether who writes may is for the agent to say, before.
+        ended: why the run that wrote it last has ended: nothing more is written, it is only put in order.
         patience: seconds for which a log that somebody else writes is waited for, by sleeping. A process with an event loop gives
             0 and tries again later.
 
@@ -79,6 +80,7 @@ class LogWriter:
         keep: Sequence[int] | None = None,
         log_id: str = "",
         owner: bytes = b"",
+        ended: str = "",
     ) -> None:
         self.directory = log_directory(root, name)
         self._lock = -1
@@ -96,7 +98,7 @@ class LogWriter:
             if log_id and not options.partitions:
                 options = replace(options, partitions=len(keep or ()))  # as many as it had where it came from
             self.description = self._describe(
-                name, options, schema, fields, application, version, now_ms, log_id, owner.hex()
+                name, options, schema, fields, application, version, now_ms, log_id, owner.hex(), ended
             )
             self._open_partitions(options, clock, keep)
         except OSError as error:
@@ -117,6 +119,7 @@ class LogWriter:
         now_ms: int,
         log_id: str,
         owner: str,
+        ended: str,
     ) -> Description:
         """Check what is there and say who writes now."""
         there = read_description(self.directory)
@@ -144,7 +147,7 @@ class LogWriter:
                 )
             description = msgspec.structs.replace(
                 there, application=application, version=version, opened_ms=max(now_ms, there.opened_ms + 1),
-                max_bytes=max_bytes, max_age_ms=max_age_ms, owner=there.owner or owner,
+                max_bytes=max_bytes, max_age_ms=max_age_ms, owner=there.owner or owner, ended=ended,
             )  # fmt: skip
         if not 1 <= description.partitions <= MAX_PARTITIONS:
             raise OperationFailed(f"a log has 1 to {MAX_PARTITIONS} partitions, not {description.partitions}")

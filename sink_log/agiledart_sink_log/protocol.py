@@ -108,12 +108,14 @@ class EndsAre(Message, frozen=True, gc=False, tag=233):
 
     Args:
         is_open: an executor writes the log at this time; False means that no row will come until somebody writes again.
+        ended: why the run that wrote it last has ended, where it did not finish: it has failed, or was stopped.
     """
 
     request: int
     log_id: str
     partitions: tuple[PartitionEnds, ...]
     is_open: bool = False
+    ended: str = ""
 
 
 class Fetch(Message, frozen=True, gc=False, tag=234):

@@ -39,15 +39,18 @@ async def show_ended(settings: AgentSettings, effect: CommitLogs) -> list[str]:
 
 
 async def finish_left(settings: AgentSettings, effect: ForgetRun) -> list[str]:
-    """The same of files of a run that is about to be forgotten, however it ended. Nobody waits: it is tried for a while."""
+    """The same of a run that is about to be forgotten, however it ended; logs say why. Nobody waits: it is tried for a while."""
     again = ""
     for _ in range(TRIES):
         try:
-            return await _finished(settings, effect)
+            where = "are not shown in their log"
+            wrong = await asyncio.to_thread(commit_ended, settings.state_dir, effect)
+            where = "stay in files that end in .part"
+            return wrong + await _finished(settings, effect)
         except OperationFailed as error:
-            again = str(error)
+            again = f"{where}: {error}"
         await asyncio.sleep(PAUSE_SECONDS)
-    return [f"rows of the last epoch of {effect.application} stay in files that end in .part: {again}"]
+    return [f"rows of the last epoch of {effect.application} {again}"]
 
 
 async def _finished(settings: AgentSettings, effect: CommitLogs | ForgetRun) -> list[str]:

@@ -16,16 +16,17 @@ from agiledart_sink_log.late_commit import commit_late
 _ENDS: msgspec.msgpack.Decoder[tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[int, ...])
 
 
-def commit_ended(state_dir: Path, effect: CommitLogs) -> list[str]:
-    """Let the rows of its last epoch count; returns what is wrong with elements, which nothing mends.
+def commit_ended(state_dir: Path, effect: CommitLogs | ForgetRun) -> list[str]:
+    """Let the rows of its last epoch count, and no others; returns what is wrong with elements, which nothing mends.
 
     Raises:
         OperationFailed: a log is still being written, or its disk does not take it: to be tried again.
     """
     shown, wrong = shown_in(state_dir, effect)
+    why = effect.why if isinstance(effect, ForgetRun) else ""
     for one in shown:
         if one.identity:
-            commit_late(state_dir, one.identity, effect.application, effect.version, one.ends)
+            commit_late(state_dir, one.identity, effect.application, effect.version, one.ends, why)
     return wrong
 
 

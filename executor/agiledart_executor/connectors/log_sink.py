@@ -28,10 +28,12 @@ class Kept:
     Args:
         ends: of each part; what lies behind is cut off.
         identity: of the log that they count in, which another node goes on with; "": it stays where it is.
+        is_brought: the identity is what another run has said of its own, with whose state this one begins.
     """
 
     ends: tuple[int, ...]
     identity: str = ""
+    is_brought: bool = False
 
 
 @dataclass(frozen=True)

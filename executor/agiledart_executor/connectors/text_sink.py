@@ -14,11 +14,20 @@ import msgspec
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.schema import is_dict
 from agiledart_dataflow.plan.connectors import Connector
+from agiledart_dataflow.plan.deployment import DOES_NOT_FIT
 from agiledart_executor.connectors.codecs.dict_rows import refuse_dicts
 from agiledart_executor.connectors.codecs.rendering import columns_of, json_of
 from agiledart_executor.connectors.files.pending import PendingFiles, pending_files
 from agiledart_executor.connectors.files.rolled import RolledFiles
-from agiledart_executor.connectors.files.seals import Seal, check_name, check_seal, seal_in, seal_of
+from agiledart_executor.connectors.files.seals import (
+    Seal,
+    SealedFile,
+    SpoiltFile,
+    check_name,
+    check_seal,
+    seal_of,
+    sealed_in,
+)
 from agiledart_executor.connectors.log_sink import Kept
 from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_executor.connectors.options import SIZES, SPANS_MS, quantity
@@ -140,7 +149,7 @@ class CutBackWriter(TextWriter):
     @property
     def place(self) -> str:
         """What the file was at the last epoch, for who opens it again."""
-        return self._seal.text
+        return SealedFile(os.path.abspath(self._name), self._seal).text
 
     def _hand_over(self) -> None:
         if not self._is_full:
@@ -273,8 +282,11 @@ def _cut_back(path: str, keep: Kept | None, *, goes_on: bool) -> tuple[io.FileIO
         claim(file.fileno(), path)
         size = os.fstat(file.fileno()).st_size
         (end,) = (size if goes_on else 0,) if keep is None else keep.ends
-        seal = None if keep is None else seal_in(keep.identity)
-        seal = seal or seal_of(file.fileno(), end)  # nothing is known but the length
+        known = None if keep is None else sealed_in(keep.identity)
+        if keep is not None and keep.is_brought:
+            _look_at_brought(file, path, end, known)
+            known = None
+        seal = known.seal if known is not None else seal_of(file.fileno(), end)  # else its length is all that is known
         check_seal(file.fileno(), path, seal)
         file.truncate(end)
         file.seek(end)
@@ -282,6 +294,29 @@ def _cut_back(path: str, keep: Kept | None, *, goes_on: bool) -> tuple[io.FileIO
         file.close()
         raise
     return file, seal
+
+
+def _look_at_brought(file: io.FileIO, path: str, end: int, before: SealedFile | None) -> None:
+    """A run begins with the state of another one that wrote a file of this path: is it this file, or only one of its name?
+
+    Raises:
+        OperationFailed: it is another one; rows of the two would be in one file, and earlier ones missing there.
+    """
+    if before is None or before.path != os.path.abspath(path) or not before.seal.length:
+        return
+    if not end:
+        print(  # noqa: T201  what an executor prints is shown by `agiledart logs`
+            f"{path} begins anew here: the {before.seal.length:,} bytes before them are where the run of the checkpoint wrote them",
+            file=sys.stderr,
+        )
+        return
+    try:
+        check_seal(file.fileno(), path, before.seal)
+    except SpoiltFile as error:
+        raise OperationFailed(
+            f"{DOES_NOT_FIT}: {path} is not the file that its run wrote there ({error}). Bring that one to this node, move "
+            "this one away (then it begins anew), or give the sink another file"
+        ) from None
 
 
 def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: Any) -> TextWriter:

@@ -12,6 +12,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.hosting.hosted import Hosted, Key, figures_of, is_sound, planned_for, report_key
+from agiledart_node.records.application import FINISHED
 from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.wire.effects import DrainSources, PrepareExecutors, StartInstances, StartSources, StopInstances
@@ -306,6 +307,11 @@ class Hosting:
         self._closed[hosted.part.number] = (hosted.part.life, hosted.key, why)
         self.on_close(hosted)
         self.on_room()
+
+    def why_closed(self, hosted: Hosted) -> str:
+        """Why it ended here, as long as that is remembered; empty: it has finished."""
+        _, _, why = self._closed.get(hosted.part.number, (0, hosted.key, ""))
+        return "" if why == FINISHED else why
 
     def figures(self, key: Key) -> dict[tuple[int, int], dict[str, Any]]:
         """Last figures of the instances of a run, as far as this node knows them; also for a while after it was over here."""

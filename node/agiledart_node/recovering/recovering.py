@@ -411,7 +411,7 @@ class Recovering:
             return
         shown = self.shown(hosted.key)
         if self.forget_run(hosted.key) or hosted.part.by_epoch:
-            self._desk.emit(ForgetRun(*hosted.key, shown))
+            self._desk.emit(ForgetRun(*hosted.key, shown, self._hosting.why_closed(hosted)))
 
     def shown(self, key: Key) -> tuple[bytes, ...]:
         """Elements of the sinks here in the last committed epoch that this node knows of."""

@@ -10,6 +10,7 @@ from typing import Protocol
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.hosting.hosted import Key
 from agiledart_node.hosting.hosting import Hosting
+from agiledart_node.records.application import FINISHED
 from agiledart_node.records.records import Records
 from agiledart_node.wire.effects import ForgetRun
 from agiledart_recovery.machine import RecoveryMachine
@@ -78,13 +79,14 @@ class Tidying:
             return  # it was entered again meanwhile
         if record is None:
             if self._keeper.machine.is_over(Run(*key)):
-                self._forget(key)
+                self._forget(key, "")
         elif record.version > key[1] or (record.version == key[1] and record.is_final):
-            self._forget(key)
+            is_it = record.version == key[1] and record.state != FINISHED
+            self._forget(key, (record.reason or record.state) if is_it else "")
         elif before is not None and record.life > before and not record.held_by(self._desk.me.node):
             self._keeper.let_go(key)
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: Key, why: str) -> None:
         shown = self._keeper.shown(key)
         self._keeper.forget_run(key)
-        self._desk.emit(ForgetRun(*key, shown))
+        self._desk.emit(ForgetRun(*key, shown, why))

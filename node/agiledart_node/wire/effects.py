@@ -247,12 +247,15 @@ class ForgetRun(Effect, frozen=True, gc=False):
     """Nothing of this run is needed here any more but committed rows.
 
     Args:
-        digests: of the elements of its sinks here in the last committed epoch: files that they had begun are finished first.
+        digests: of the elements of its sinks here in the last committed epoch: what they say that counts is shown first, and what
+            lies behind goes.
+        why: it ended, in words; empty: it has finished.
     """
 
     application: str
     version: int
     digests: tuple[bytes, ...] = ()
+    why: str = ""
 
 
 class StartSources(Effect, frozen=True, gc=False):

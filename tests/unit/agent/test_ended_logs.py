@@ -14,7 +14,7 @@ from agiledart_executor.connectors.log_sink import Kept, LogSinkWriter, SinkOrig
 from agiledart_executor.connectors.opening import open_sink
 from agiledart_executor.elements import ElementHeader, run_folder, write_element
 from agiledart_kernel.errors import OperationFailed
-from agiledart_node.wire.effects import CommitLogs
+from agiledart_node.wire.effects import CommitLogs, ForgetRun
 from agiledart_sink_log.layout import damaged_in, log_directory
 from agiledart_sink_log.log import LogBusyError
 from agiledart_sink_log.reader import LogReader
@@ -59,6 +59,27 @@ def test_the_last_epoch_is_seen_though_its_writer_is_gone(tmp_path: Path) -> Non
     for _ in range(2):
         assert commit_ended(tmp_path, effect) == []
         assert committed(tmp_path) == 20
+
+
+def test_of_a_run_that_has_failed_readers_see_what_is_committed_and_why_no_more_comes(tmp_path: Path) -> None:
+    """The process died before it heard of the last commit, and had written rows of an epoch that was never committed."""
+    sink = writer(tmp_path)
+    sink.write([Row(n) for n in range(9)])
+    (digest,) = saved(tmp_path, sink).digests
+    sink.write([Row(n) for n in range(9, 20)])
+    sink.prepare()
+    sink.close()
+    reader = LogReader(log_directory(tmp_path, "out"))
+    latest = [reader.ends(partition, uncommitted=True).latest for partition in range(2)]
+    assert (committed(tmp_path), sum(latest), reader.description.ended) == (0, 20, "")
+    for _ in range(2):
+        assert commit_ended(tmp_path, ForgetRun("app", 1, (digest,), "user code raised")) == []
+        reader = LogReader(log_directory(tmp_path, "out"))
+        latest = [reader.ends(partition, uncommitted=True).latest for partition in range(2)]
+        assert (committed(tmp_path), sum(latest), reader.description.ended) == (9, 9, "user code raised")
+    again = writer(tmp_path, version=2)
+    assert LogReader(log_directory(tmp_path, "out")).description.ended == "", "it goes on"
+    again.close()
 
 
 def test_what_another_run_has_written_since_stays(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_what_a_process_made_of_a_run_that_was_forgotten_goes_with_it(tmp_path: 
 def test_an_end_that_was_begun_is_carried_out_by_the_next_process(tmp_path: Path) -> None:
     """The agent died while files of the run were getting their names: nothing of it is told to the node."""
     folder = kept(tmp_path, "n1")
-    effect = ForgetRun("app", 1, (b"one", b"two"))
+    effect = ForgetRun("app", 1, (b"one", b"two"), "user code raised")
 
     async def begin() -> None:
         store = RunStore(tmp_path, "n1", lambda event: None)

@@ -171,6 +171,23 @@ def test_what_is_not_whole_is_not_written(
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
+def test_ctrl_c_in_an_export_leaves_no_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    raw, digest = archive(tmp_path)
+
+    class Pressed(Exporting):
+        def ask(self, command: Any, **more: Any) -> dict[str, Any]:
+            if isinstance(command, ReadCheckpoint) and command.offset:
+                raise KeyboardInterrupt
+            return super().ask(command, **more)
+
+    monkeypatch.setattr(checkpoint_verbs, "connect", lambda agent, identity: Pressed(raw, digest))
+    assert run_cli(["checkpoint", "export", "job", "--output", str(tmp_path / "out")]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+
+
 def test_remove_says_where_it_was(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     class Removing(Exported):
         def ask(self, command: Any, **_: Any) -> dict[str, Any]:

@@ -61,7 +61,9 @@ def test_another_number_of_instances_takes_the_state_of_steps() -> None:
     found = matched(before, graph(instances=3), elements(before), {"out": 0}, ())
     assert found.kind == "steps"
     assert dict(found.taken)["sums"] == "200 bytes, on 3 instances in place of 2"
-    assert [(one.stage, one.index) for one in found.elements] == [(0, 0), (1, 0), (1, 1)]
+    assert [(one.stage, one.index) for one in found.elements] == [(0, 0), (1, 0), (1, 1), (2, 0)], (
+        "the sink knows its file"
+    )
 
 
 def test_what_is_new_begins_empty_and_what_is_dropped_is_left_out() -> None:
@@ -70,7 +72,7 @@ def test_what_is_new_begins_empty_and_what_is_dropped_is_left_out() -> None:
     assert found.taken == (("rows", "reads on"),)
     assert found.dropped == ("sums",)
     assert sorted(found.empty) == ["more", "totals"]
-    assert [one.stage for one in found.elements] == [0]
+    assert [one.stage for one in found.elements] == [0, 2], "the sink knows its file"
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,63 @@ def test_a_run_that_begins_with_anothers_state_goes_on_behind_the_rows_of_that_o
     assert path.read_text() == "1\n2\n3\n"
 
 
+def brought(path: Path, rows: int) -> str:
+    """What the element of a sink says that wrote so many rows into a file of this path, on another node."""
+    elsewhere = opened(path)
+    elsewhere.write([Row(n) for n in range(rows)])
+    elsewhere.prepare()
+    place = str(elsewhere.place)
+    elsewhere.close()
+    return place
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ("1\n2\n", "begins in another way"),
+        ("0\n", "has 2 bytes, and 6 were committed"),
+    ],
+)
+def test_a_restored_run_does_not_go_on_in_another_file_of_that_name(tmp_path: Path, there: str, said: str) -> None:
+    """It was restored on another node, or somebody has put a file there."""
+    path = tmp_path / "out.csv"
+    place = brought(path, 3)
+    path.write_text(there * 3 if len(there) > 2 else there)
+    content = path.read_text()
+    keep = Kept((len(content),), place, is_brought=True)
+    with pytest.raises(
+        OperationFailed, match=f"cannot begin with what the checkpoint holds of it.*{said}.*move this one away"
+    ):
+        open_sink(parse_connector(f"csv:{path}"), Row, origin=SinkOrigin(by_epoch=True, keep=keep, goes_on=True))
+    assert path.read_text() == content
+
+
+def test_a_restored_run_that_begins_a_file_anew_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, other = tmp_path / "out.csv", tmp_path / "other.csv"
+    place = brought(path, 3)
+    path.unlink()
+    other.write_text("7\n")
+    for file, end in ((path, 0), (other, 2)):
+        keep = Kept((end,), place, is_brought=True)
+        origin = SinkOrigin(by_epoch=True, keep=keep, goes_on=True)
+        open_sink(parse_connector(f"csv:{file}"), Row, origin=origin).close()
+    told = capsys.readouterr().err
+    assert told == f"{path} begins anew here: the 6 bytes before them are where the run of the checkpoint wrote them\n"
+    assert other.read_text() == "7\n", "what was given on purpose stays"
+
+
+def test_a_restored_run_goes_on_behind_what_its_file_has_gained(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    place = brought(path, 3)
+    with path.open("a") as file:
+        file.write("3\n")
+    keep = Kept((8,), place, is_brought=True)
+    sink = open_sink(parse_connector(f"csv:{path}"), Row, origin=SinkOrigin(by_epoch=True, keep=keep, goes_on=True))
+    sink.write([Row(4)])
+    assert sink.prepare() == (10,)
+    sink.close()
+
+
 @pytest.fixture
 def full_at() -> Iterator[Any]:
     """Makes files of this process end at a size, as a full disk does: in the middle of a line, too."""

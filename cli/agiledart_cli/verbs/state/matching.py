@@ -107,8 +107,18 @@ def matched(
         tuple((name, _brings(*had[name], has[name][0], elements)) for name in kept),
         tuple(name for name in had if name in drops),
         tuple(name for name in has if name not in kept),
-        _all_of(elements) if is_same else _of_steps(kept, had, has, elements),
+        _all_of(elements) if is_same else _of_steps(_targets(kept, before, after), elements),
     )
+
+
+def _targets(kept: Sequence[str], before: Graph, after: Graph) -> dict[int, int]:
+    """Stage of the checkpoint → stage of the topology: of what is taken, and of sinks, whose files are looked at."""
+    had, has = before.keeps(), after.keeps()
+    sinks = [
+        {stage.name: stage.index for stage in graph.plan.stages if stage.kind == "sink"} for graph in (before, after)
+    ]
+    same = {index: sinks[1][name] for name, index in sinks[0].items() if name in sinks[1]}
+    return same | {had[name][0].index: has[name][0].index for name in kept}
 
 
 def _refuse_unknown(drops: Sequence[str], had: Mapping[str, object]) -> None:
@@ -173,13 +183,7 @@ def _all_of(elements: Sequence[ArchivedElement]) -> tuple[BroughtElement, ...]:
     return tuple(BroughtElement(one.stage, one.index, one.digest, one.length) for one in elements)
 
 
-def _of_steps(
-    kept: Sequence[str],
-    had: Mapping[str, tuple[Stage, StepSpecification]],
-    has: Mapping[str, tuple[Stage, StepSpecification]],
-    elements: Sequence[ArchivedElement],
-) -> tuple[BroughtElement, ...]:
-    targets = {had[name][0].index: has[name][0].index for name in kept}
+def _of_steps(targets: Mapping[int, int], elements: Sequence[ArchivedElement]) -> tuple[BroughtElement, ...]:
     return tuple(
         BroughtElement(targets[one.stage], one.index, one.digest, one.length)
         for one in elements

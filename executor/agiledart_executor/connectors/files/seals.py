@@ -34,6 +34,13 @@ class Seal(msgspec.Struct, frozen=True):
     head: int
     tail: int
 
+
+class SealedFile(msgspec.Struct, frozen=True):
+    """Which file it is, as an element says it. `path`: absolute."""
+
+    path: str
+    seal: Seal
+
     @property
     def text(self) -> str:
         """As an element has it."""
@@ -43,12 +50,12 @@ class Seal(msgspec.Struct, frozen=True):
 NOTHING: Final = Seal(0, 0, 0)
 
 
-def seal_in(text: str) -> Seal | None:
+def sealed_in(text: str) -> SealedFile | None:
     """What the identity of a sink says; None: it is of something else, or of another version."""
     if not text.startswith(_BEGINNING):
         return None
     try:
-        return msgspec.json.decode(text[len(_BEGINNING) :], type=Seal)
+        return msgspec.json.decode(text[len(_BEGINNING) :], type=SealedFile)
     except msgspec.MsgspecError:
         return None
 
