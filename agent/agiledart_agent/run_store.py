@@ -222,8 +222,8 @@ class RunStore:
 
 
 def _is_known(folder: Path) -> bool:
-    """Does this node have anything of the run whose folder this is: a part, a vote, a life?"""
-    return any((folder / name).exists() for name in _NAMES)
+    """Does this node have anything of the run whose folder this is: a part, a vote, a life, an end to carry out?"""
+    return any((folder / name).exists() for name in (*_NAMES, _ENDING))
 
 
 def _is_later(path: Path, snapshot: tuple[int, int]) -> bool:

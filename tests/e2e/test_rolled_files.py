@@ -1,5 +1,6 @@
 """Rolled CSV, JSON and Parquet files, exactly once: the sinks' executors and their agent are killed with SIGKILL in mid-stream."""
 
+import asyncio
 import os
 import signal
 from collections import Counter
@@ -8,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from agiledart_agent.run_store import RunStore
 from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_executor.connectors.opening import open_source
 from agiledart_node.wire.commands import Status
+from agiledart_node.wire.effects import ForgetRun
 from tests.e2e.mesh import Mesh, cli, executors_of, mesh, wait_for
 from tests.e2e.plug import FINAL, pull_the_plug
+from tests.unit.agent.test_ended_files import Ended
 from tests.unit.connectors.reading import taken
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
@@ -145,3 +149,27 @@ def test_what_is_stopped_in_a_file_is_in_whole_ones(ring: Mesh, tmp_path: Path) 
             found = seen(folder / kind, kind)
             assert found
             assert found == [n * STEP for n in range(len(found))], "each committed row once"
+
+
+def test_an_agent_that_died_while_it_gave_a_file_its_name_does_so_when_it_is_back(tmp_path: Path) -> None:
+    """Its run is over, and nobody knows of it any more but this node's disk."""
+    with mesh(1) as made:
+        (agent,) = made.agents
+        node = str((agent.description or {})["node_id"])
+        run = Ended(tmp_path, "csv", state_dir=agent.state_dir)
+        run.write(0, 50)
+        run.commit()
+        run.sink.close()
+        agent.kill()
+        asyncio.run(_died_while_it_ended(agent.state_dir, node, run.digests))
+        assert [one for one in run.names() if not one.endswith(".part")] == []
+        agent.start()
+        wait_for(lambda: run.names() == ["out-00001.csv"], 60, "the file has its name")
+        assert len(run.rows()) == 50
+        wait_for(lambda: not (agent.state_dir / "runs" / "app.1").exists(), 30, "nothing of it is left")
+
+
+async def _died_while_it_ended(state_dir: Path, node: str, digests: tuple[bytes, ...]) -> None:
+    store = RunStore(state_dir, node, lambda event: None)
+    await store.begin_to_forget(ForgetRun("app", 1, digests))
+    store.close()

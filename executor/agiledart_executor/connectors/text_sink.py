@@ -22,9 +22,9 @@ from agiledart_executor.connectors.files.rolled import RolledFiles
 from agiledart_executor.connectors.files.seals import (
     Seal,
     SealedFile,
-    SpoiltFile,
     check_name,
     check_seal,
+    fault_of,
     seal_of,
     sealed_in,
 )
@@ -310,13 +310,11 @@ def _look_at_brought(file: io.FileIO, path: str, end: int, before: SealedFile | 
             file=sys.stderr,
         )
         return
-    try:
-        check_seal(file.fileno(), path, before.seal)
-    except SpoiltFile as error:
+    if fault := fault_of(file.fileno(), before.seal):
         raise OperationFailed(
-            f"{DOES_NOT_FIT}: {path} is not the file that its run wrote there ({error}). Bring that one to this node, move "
-            "this one away (then it begins anew), or give the sink another file"
-        ) from None
+            f"{DOES_NOT_FIT}: {path} {fault}, so it is not the file that its run wrote. Bring that one to this node, move this one "
+            "away (then it begins anew), or give the sink another file"
+        )
 
 
 def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: Any) -> TextWriter:

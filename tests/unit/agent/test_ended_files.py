@@ -46,11 +46,13 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 class Ended:
     """A sink of a run, and what the agent finds of it."""
 
-    def __init__(self, tmp_path: Path, kind: str, options: str = "?roll_bytes=64MiB") -> None:
+    def __init__(
+        self, tmp_path: Path, kind: str, options: str = "?roll_bytes=64MiB", state_dir: Path | None = None
+    ) -> None:
         self.folder, self.kind = tmp_path / "out", kind
         self.folder.mkdir()
-        self.settings = AgentSettings(state_dir=tmp_path / "agent")
-        self.settings.state_dir.mkdir()
+        self.settings = AgentSettings(state_dir=state_dir or tmp_path / "agent")
+        self.settings.state_dir.mkdir(exist_ok=True)
         url = parse_connector(f"{kind}:{self.folder}/out.{kind}{options}" + ("&null=" if kind == "csv" else ""))
         self.sink: Any = open_sink(url, Row, origin=SinkOrigin("app", 1, by_epoch=True, run=RUN, step="out"))
         self.digests: tuple[bytes, ...] = ()

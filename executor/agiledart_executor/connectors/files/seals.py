@@ -67,19 +67,22 @@ def seal_of(file: int, length: int) -> Seal:
     return Seal(length, zlib.crc32(head), zlib.crc32(tail))
 
 
-def check_seal(file: int, path: str, seal: Seal) -> None:
-    """Raise `SpoiltFile` unless an open file is up to there what it was; it may have grown. Raises OSError, too."""
+def fault_of(file: int, seal: Seal) -> str:
+    """How an open file is another one up to there than it was; empty: it is the same, and may have grown. Raises OSError."""
     size = os.fstat(file).st_size
     if size < seal.length:
-        raise SpoiltFile(
-            f"{path} has {size:,} bytes, and {seal.length:,} were committed: somebody has changed it. Put it back, or submit again"
-        )
+        return f"has {size:,} bytes, and {seal.length:,} were committed"
     now = seal_of(file, seal.length)
-    if now != seal:
-        where = (
-            "begins in another way than" if now.head != seal.head else "is another one before its committed end than"
-        )
-        raise SpoiltFile(f"{path} {where} what was committed: somebody has changed it. Put it back, or submit again")
+    if now == seal:
+        return ""
+    where = "begins in another way than" if now.head != seal.head else "is another one before its committed end than"
+    return f"{where} what was committed"
+
+
+def check_seal(file: int, path: str, seal: Seal) -> None:
+    """Raise `SpoiltFile` unless an open file is up to there what it was. Raises OSError, too."""
+    if fault := fault_of(file, seal):
+        raise SpoiltFile(f"{path} {fault}: somebody has changed it. Put it back, or submit again")
 
 
 def check_name(file: int, path: Path) -> None:
