@@ -58,6 +58,7 @@ class LogWriter:
         log_id: of a log that was on another node: a part of it begins here, at these ends. "": it is as it is here.
         owner: the key that a log belongs to which has no owner yet. Whether who writes may is for the agent to say, before.
         ended: why the run that wrote it last has ended: nothing more is written, it is only put in order.
+        waits: as of `PartitionWriter`.
         patience: seconds for which a log that somebody else writes is waited for, by sleeping. A process with an event loop gives
             0 and tries again later.
 
@@ -81,6 +82,8 @@ class LogWriter:
         log_id: str = "",
         owner: bytes = b"",
         ended: str = "",
+        *,
+        waits: bool = False,
     ) -> None:
         self.directory = log_directory(root, name)
         self._lock = -1
@@ -100,7 +103,7 @@ class LogWriter:
             self.description = self._describe(
                 name, options, schema, fields, application, version, now_ms, log_id, owner.hex(), ended
             )
-            self._open_partitions(options, clock, keep)
+            self._open_partitions(options, clock, keep, waits=waits)
         except OSError as error:
             self.close()
             raise OperationFailed(f"{self.directory} cannot be written: {(error.strerror or '').lower()}") from None
@@ -154,7 +157,7 @@ class LogWriter:
         write_description(self.directory, description)
         return description
 
-    def _open_partitions(self, options: LogOptions, clock: Clock, keep: Sequence[int] | None) -> None:
+    def _open_partitions(self, options: LogOptions, clock: Clock, keep: Sequence[int] | None, *, waits: bool) -> None:
         description = self.description
         share = description.max_bytes // description.partitions
         segment = options.segment_bytes or DEFAULT_SEGMENT_BYTES
@@ -171,6 +174,7 @@ class LogWriter:
                     max_age_ms=description.max_age_ms,
                     clock=clock,
                     keep=None if keep is None else keep[partition],
+                    waits=waits,
                 )
             )
 

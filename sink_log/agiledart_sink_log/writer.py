@@ -28,6 +28,9 @@ from agiledart_sink_log.reopening import Recovered, recover
 SYNC_SECONDS: Final = 1.0
 
 _BUFFERED_BYTES: Final = 256 << 10
+
+MAX_WAITING_BYTES: Final = 16 << 20
+"""Rows of a partition that wait while its disk is full, where somebody else remembers what is committed. Beyond it the run ends."""
 _MIN_AGE_ROLL_MS: Final = 1_000
 
 Clock = Callable[[], int]
@@ -43,6 +46,7 @@ class PartitionWriter:
         max_age_ms: a segment whose last row is older is dropped; 0: never.
         clock: wall time in ns.
         keep: the end of a partition whose commits somebody else remembers; what lies behind it is cut off. None: as it stands here.
+        waits: rows that the disk does not take wait in memory, up to a bound: `prepare` says it, and tries again at the next epoch.
 
     Raises:
         OperationFailed: a file cannot be opened or written; the message has the path.
@@ -60,7 +64,9 @@ class PartitionWriter:
         max_age_ms: int,
         clock: Clock = time.time_ns,
         keep: int | None = None,
+        waits: bool = False,
     ) -> None:
+        self._waits, self._is_full = waits, False
         self._shown = self._directory = directory
         self._log_id, self._partition = log_id, partition
         self._seed = seed_of(log_id, partition)
@@ -142,12 +148,15 @@ class PartitionWriter:
         self._pending.append(raw)
         self._pending_bytes += len(raw)
         if self._pending_bytes >= _BUFFERED_BYTES:
+            self.flush()
+        if self._pending_bytes > MAX_WAITING_BYTES:
             self._guarded(self._hand_over)
 
     def flush(self) -> None:
         """Rows taken so far are the system's: no death of a process loses them, and who reads uncommitted rows sees them."""
-        if self._pending:
-            self._guarded(self._hand_over)
+        if self._pending and not self._is_full:
+            with contextlib.suppress(*((OperationFailed,) if self._waits else ())):
+                self._guarded(self._hand_over)
 
     def commit(self) -> None:
         """All rows taken so far are committed: readers see them."""
@@ -179,7 +188,11 @@ class PartitionWriter:
 
     def _commit(self, offset: int, epoch: int) -> None:
         self._pending.append(commit(self._seed, self._schema, offset, epoch, self._now_ms()))
-        self._hand_over()
+        try:
+            self._hand_over()
+        except OSError:
+            self._pending.pop()  # it is said again, or a later one
+            raise
         self._committed = offset
         self._uncommitted = offset < self._end
         self._tell_committed()
@@ -197,10 +210,18 @@ class PartitionWriter:
 
     def _roll(self) -> None:
         self._sync()
-        os.close(self._descriptor)
-        self._descriptor = -1
-        self._sizes[self._segments[-1].base] = self._size
-        self._begin_segment()
+        old, size = self._descriptor, self._size
+        self._sizes[self._segments[-1].base] = size
+        try:
+            self._begin_segment()
+        except OSError:
+            if self._descriptor != old:
+                os.close(self._descriptor)
+                segment_path(self._directory, self._end).unlink(missing_ok=True)
+            self._descriptor, self._size = old, size
+            del self._sizes[self._segments[-1].base]
+            raise
+        os.close(old)
         self._trim()
 
     def _trim(self) -> None:
@@ -222,8 +243,16 @@ class PartitionWriter:
         os.pwrite(self._committed_file, committed_bytes(self.first, self._committed), 0)
 
     def _hand_over(self) -> None:
-        pending, self._pending, self._pending_bytes = self._pending, [], 0
-        self._put(b"".join(pending))
+        size = self._size
+        try:
+            self._put(b"".join(self._pending))
+        except OSError:
+            self._is_full = True
+            if self._waits:  # else the next writer cuts off what is torn
+                os.ftruncate(self._descriptor, size)
+                self._size = os.lseek(self._descriptor, size, os.SEEK_SET)
+            raise
+        self._pending, self._pending_bytes, self._is_full = [], 0, False
 
     def _put(self, raw: bytes) -> None:
         view = memoryview(raw)
@@ -248,7 +277,8 @@ class PartitionWriter:
         try:
             work()
         except OSError as error:
-            self._release()  # what is on the disk is a torn tail now, which the next writer cuts off
+            if not self._waits:
+                self._release()  # what is on the disk is a torn tail now, which the next writer cuts off
             raise self._unwritable(error) from None
 
     def close(self, *, commits: bool = True) -> None:

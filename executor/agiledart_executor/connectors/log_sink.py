@@ -174,6 +174,7 @@ def open_sink(
     log = LogWriter(
         origin.root, connector.path, options, form.text, form.fields, origin.application, origin.version, clock, origin.patience,
         None if origin.keep is None else origin.keep.ends, "" if origin.keep is None else origin.keep.identity, origin.owner,
+        waits=origin.by_epoch,
     )  # fmt: skip
     for note in log.notes():
         print(note, file=sys.stderr)  # noqa: T201  what an executor prints is shown by `agiledart logs`

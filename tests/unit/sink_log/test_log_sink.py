@@ -2,7 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Callable
+import resource
+import signal
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -346,3 +348,55 @@ def test_a_log_goes_on_at_another_node_where_its_last_epoch_ended(tmp_path: Path
     opened(tmp_path / "taken", "log:moves").close()
     with pytest.raises(OperationFailed, match="another log moves lies on this node"):
         go_on(tmp_path / "taken")
+
+
+@pytest.fixture
+def full_at() -> Iterator[Any]:
+    """Makes files of this process end at a size, as a full disk does: in the middle of an entry, too."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, ignored)
+
+
+def by_epoch(root: Path, options: str = "") -> Any:
+    return open_sink(parse_connector(f"log:out{options}"), Row, lambda: NOW, SinkOrigin("app", 1, root, by_epoch=True))
+
+
+@pytest.mark.parametrize("options", ["", "?segment_bytes=4KiB&max_bytes=64MiB"])
+def test_rows_of_a_run_by_epochs_wait_while_the_disk_is_full(tmp_path: Path, full_at: Any, options: str) -> None:
+    """The flow goes on, the epoch is given up, and the next one that has room commits all of it, each row once."""
+    sink = by_epoch(tmp_path, options)
+    sink.write(rows(0, 100))
+    sink.flush()
+    ends = sink.prepare()
+    sink.commit(ends, 1)
+    reader = LogReader(log_directory(tmp_path, "out"))
+    full_at(max(path.stat().st_size for path in reader.directory.rglob("*") if path.is_file()) + 300)
+    for first in range(100, 900, 100):
+        sink.write(rows(first, 100))
+        sink.flush()
+    for _ in range(2):
+        with pytest.raises(OperationFailed, match=r"sink-logs/out/0 cannot be written: file too large"):
+            sink.prepare()
+    assert reader.ends(0, uncommitted=True).latest >= 100
+    full_at(1 << 24)
+    ends = sink.prepare()
+    assert ends == (900,)
+    sink.commit(ends, 3)
+    sink.write(rows(900, 10))
+    sink.commit(sink.prepare(), 4)
+    sink.close()
+    assert LogReader(log_directory(tmp_path, "out")).ends(0).committed == 910
+    assert [row[0] for row in read(tmp_path, "out")] == list(range(910))
+
+
+def test_what_waits_in_a_log_is_bounded(tmp_path: Path, full_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agiledart_sink_log.writer.MAX_WAITING_BYTES", 20_000)
+    sink = by_epoch(tmp_path)
+    full_at(200)
+    sink.write(rows(0, 10))
+    sink.flush()
+    with pytest.raises(OperationFailed, match="file too large"):
+        sink.write(rows(10, 100_000))
