@@ -35,10 +35,11 @@ from tests.simulation.mutants import Mutant, nothing
 
 MOVES = {"kinds": ("handover", "pause", "weather", "heal"), "steps": 40, "step_ms": 1_500, "loss": 0.02}
 ROLLS = {"kinds": ("kill", "power", "restart", "partition", "heal"), "steps": 40}
-SKEW = {"kinds": ("blackout", "weather"), "steps": 14, "step_ms": 10_000, "loss": 0.1, "nodes": 5}
+OUTAGES = {"kinds": ("blackout", "weather"), "steps": 14, "step_ms": 5_000, "loss": 0.3, "nodes": 5}
 MIXED = {"kinds": ("kill", "restart", "partition", "heal", "weather"), "steps": 40, "loss": 0.2, "nodes": 5}
 LOSSY = {"kinds": ("kill", "power", "restart", "weather"), "steps": 40, "loss": 0.3}
 MOVES_AND_KILLS = {"kinds": ("handover", "kill", "restart", "heal"), "steps": 40, "step_ms": 1_500}
+STALLS = {"kinds": ("stall", "kill", "restart", "heal"), "steps": 20, "step_ms": 3_000, "loss": 0.0}
 RIVALS = {"kinds": ("rival", "partition", "heal", "restart", "pause"), "steps": 40}
 
 
@@ -443,20 +444,12 @@ RECOVERY_MUTANTS = [
     Mutant("a voter forgets", a_voter_forgets, "recovery", complaint="V"),
     Mutant("no read before writing", no_read_before_writing, "recovery", complaint="V"),
     Mutant("one less than a majority", one_less_than_a_majority, "recovery", RIVALS, complaint="V"),
-    Mutant("commit without SYNC", commit_without_sync, "recovery", SKEW, complaint="V3", is_slow=True),
-    Mutant("lateness is judged again", lateness_is_judged_again, "recovery", ROLLS, complaint="V3", is_slow=True),
+    Mutant("commit without SYNC", commit_without_sync, "recovery", OUTAGES, complaint="V3", is_slow=True),
+    Mutant("lateness is judged again", lateness_is_judged_again, "recovery", OUTAGES, complaint="V3"),
     Mutant("fragments go too early", fragments_go_too_early, "recovery", ROLLS, complaint="V"),
     Mutant("links go too early", links_go_too_early, "recovery", ROLLS),
     Mutant("a chain is not said", a_chain_is_not_said, "recovery", ROLLS, complaint="V"),
-    Mutant(
-        "rests on what is not committed",
-        rests_on_what_is_not_committed,
-        "recovery",
-        ROLLS,
-        seeds=150,
-        complaint="V",
-        is_slow=True,
-    ),
+    Mutant("rests on what is not committed", rests_on_what_is_not_committed, "recovery", STALLS, complaint="V"),
     Mutant("queued rows stay", queued_rows_stay, "recovery", MOVES),
     Mutant("new channels are not counted", new_channels_are_not_counted, "recovery", MOVES),
     Mutant("state is not handed over", state_is_not_handed_over, "recovery", MOVES),

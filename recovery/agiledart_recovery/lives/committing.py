@@ -74,6 +74,11 @@ class Committing:
         self.held: Snapshot | None = None
         self.is_held, self._held_from = False, 0
 
+    @property
+    def has_request(self) -> bool:
+        """Whether something is under way that another coordinator would not know of: a change, or a stop that keeps the state."""
+        return self.is_held or self.changing.step is not Step.IDLE
+
     def enter(self, value: Value) -> None:
         """The register says so; answers of before are of no use."""
         self.life = value.life

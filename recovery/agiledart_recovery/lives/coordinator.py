@@ -232,7 +232,9 @@ class Coordinator:
                 self.proposer.release()
                 self._take_over()
             return
-        self.replacing.on_tick(self.proposer)
+        self.replacing.on_tick(
+            self.proposer, is_free=self.phase is Phase.RUNNING and not self._need and not self.committing.has_request
+        )
         if self.proposer.phase is not Hold.LEADING:
             return
         if self.phase is Phase.RESETTING:
@@ -262,11 +264,12 @@ class Coordinator:
     def _patience(self, known: Value) -> int:
         """How long to hear nothing before this voter prepares: the nearest to the key that lives goes first.
 
-        From a coordinator that is known to be dead nothing more is to be heard.
+        From a coordinator that is known to be dead, or to have given its seat away, nothing more is to be heard.
         """
         living = [voter for voter in known.voters if voter.peer.node not in self._desk.lost]
-        is_lost = self.leader is not None and self.leader.node in self._desk.lost
-        silence = 0 if is_lost else self._desk.config.silence_ns
+        leader = self.leader
+        is_gone = leader is not None and (leader.node in self._desk.lost or not known.may_be_told_by(leader.node))
+        silence = 0 if is_gone else self._desk.config.silence_ns
         return silence + self._desk.config.silence_ns * rank(living, self.run, self._desk.me.node) // 2
 
     def _lead(self) -> None:
@@ -568,8 +571,8 @@ class Coordinator:
 
     def on_change(self, plan: Plan) -> str:
         """Stages are to take new terms. Returns why not; empty: it is under way."""
-        if self.phase is not Phase.RUNNING or self.proposer.phase is Hold.IDLE:
-            return "the application is being brought back" if self.is_at_work else "another node coordinates it"
+        if self.replacing.is_leaving or self.phase is not Phase.RUNNING or self.proposer.phase is Hold.IDLE:
+            return self._why_not_now()
         if self.committing.is_held:
             return "the application is being stopped"
         why = self.committing.changing.want(self.value, plan)
@@ -620,10 +623,14 @@ class Coordinator:
 
     # ---- ending with the state kept
 
+    def _why_not_now(self) -> str:
+        is_mine = self.is_at_work and not self.replacing.is_leaving
+        return "the application is being brought back" if is_mine else "another node coordinates it"
+
     def on_hold(self) -> str:
         """Nothing more is to be read behind the next epoch. Returns why not; empty: it is under way, see `committing.held`."""
-        if self.phase is not Phase.RUNNING or self.proposer.phase is Hold.IDLE:
-            return "the application is being brought back" if self.is_at_work else "another node coordinates it"
+        if self.replacing.is_leaving or self.phase is not Phase.RUNNING or self.proposer.phase is Hold.IDLE:
+            return self._why_not_now()
         if not self.committing.is_held and self.committing.changing.plan.changes:
             return "a change of it is under way"
         self.committing.hold()

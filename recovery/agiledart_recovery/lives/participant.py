@@ -506,6 +506,6 @@ class Participant:
             for each in self._prepared.values()
             if each.life != self.life
         ]
-        if self._committed.life > self.life:
+        if self._committed.life > self.life and not self.is_closed:  # the end needs no life, also on a new disk
             found.append(f"committed {self._committed} above life {self.life}")
         return found

@@ -4,7 +4,8 @@ A voter is heard when it answers under the seat that the register names. One tha
 node on another host is asked to make a file (ASK_SEAT), and the value with its seat is ACCEPTed by majorities of both sets. Then
 the value is written once more without the voters before. A node that lost its disk answers under another seat, so it is not heard.
 A voter that took over a stage gives its seat to a node that hosts nothing of the run, where there is one: else it would be lost
-together with holders of what it runs. The seat of who coordinates stays.
+together with holders of what it runs. Who coordinates gives its own away last, and only while nothing is under way that the next
+one would not know of; then it lets go of the run, since hosts take nothing from who does not vote.
 One that wants to go says so again and again; the coordinator may be it, and lets go when the register has the voters without it.
 """
 
@@ -29,7 +30,11 @@ GOING_NS: Final = 10 * SECOND
 
 
 class Replacing:
-    """What a coordinator knows of its voters."""
+    """What a coordinator knows of its voters.
+
+    Attributes:
+        is_leaving: the coordinator's own seat is being given away; what is begun now would be lost.
+    """
 
     def __init__(self, desk: Desk, run: Run) -> None:
         self._desk, self._run = desk, run
@@ -37,6 +42,7 @@ class Replacing:
         self._seats: dict[Peer, int] = {}
         self._asked: dict[NodeId, None] = {}
         self._going: dict[NodeId, Instant] = {}
+        self.is_leaving = False
 
     def wants_to_go(self, node: NodeId, value: Value) -> str:
         """A voter is about to leave. Why nobody can take its seat; empty: somebody does."""
@@ -60,6 +66,7 @@ class Replacing:
         """Coordination begins: everybody has just been heard."""
         self._heard = {voter.chair: self._desk.now for voter in value.voters}
         self._seats, self._asked = {}, {}
+        self.is_leaving = False
 
     def heard(self, sender: Peer, seat: int) -> None:
         """An answer under a seat."""
@@ -88,8 +95,12 @@ class Replacing:
         """The register names these voters now."""
         self._heard = {voter.chair: self._heard.get(voter.chair, self._desk.now) for voter in value.voters}
 
-    def on_tick(self, proposer: Proposer) -> None:
-        """Finish a change, or begin one when a voter is gone."""
+    def on_tick(self, proposer: Proposer, *, is_free: bool = True) -> None:
+        """Finish a change, or begin one when a voter is gone.
+
+        Args:
+            is_free: nothing is lost when another node coordinates.
+        """
         value = proposer.value
         if proposer.phase is not Phase.LEADING or value is None or value.state is not State.RUNNING:
             return
@@ -101,8 +112,9 @@ class Replacing:
         gone += [voter for voter in value.voters if self._is_going(voter)]
         besides: dict[NodeId, Peer] = {}
         if not gone:
-            others = (voter for voter in value.voters if voter.peer.node != self._desk.me.node)
-            gone, besides = [voter for voter in others if _runs_a_stage(value, voter.peer.node)], value.plan.hosts
+            me, besides = self._desk.me.node, value.plan.hosts
+            gone = [voter for voter in value.voters if _runs_a_stage(value, voter.peer.node)]
+            gone = [voter for voter in gone if voter.peer.node != me] or (gone if is_free else [])
         if not gone:
             return
         other = self._successor(gone[0], value, besides)
@@ -114,6 +126,7 @@ class Replacing:
             self._desk.send(other, AskSeat(self._run))
             return
         self._seats, self._asked = {}, {}
+        self.is_leaving = self.is_leaving or gone[0].peer.node == self._desk.me.node
         voters = tuple(Voter(other, seat) if voter.chair == gone[0].chair else voter for voter in value.voters)
         self._desk.observe(VoterReplaced(self._run, gone[0].peer.node, other.node))
         proposer.write(msgspec.structs.replace(value, voters=voters, outgoing=value.voters))

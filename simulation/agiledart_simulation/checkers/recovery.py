@@ -117,7 +117,12 @@ class RecoveryLedger:
     def _begin_generation(self, value: Value) -> None:
         """What only lost voters had acknowledged counts no more: its rows come again, also for who has seen them."""
         ends = {end.host: end.offset for end in value.parts}
-        self.acknowledged = {at: one for at, one in self.acknowledged.items() if one.committed <= value.committed}
+        self.acknowledged = {
+            at: one
+            for at, one in self.acknowledged.items()
+            if one.committed <= value.committed
+            and (one.life <= value.committed.life or one.committed == value.committed)
+        }
         self._seen = {node: rows[: ends.get(node, 0)] for node, rows in self._seen.items()}
         self._is_regained = True
 

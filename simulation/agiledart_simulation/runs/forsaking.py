@@ -46,7 +46,7 @@ class Forsaking:
     def _part(self, lost: Sequence[NodeId]) -> None:
         run = self._run
         run.world.heal()
-        if run.random.index(2):
+        if run.random.index(2) or self._goes_on(lost):
             for node in lost:
                 if run.world.nodes[node].is_up:
                     run.crash(node, is_power=bool(run.random.index(2)))
@@ -56,6 +56,13 @@ class Forsaking:
                 run.start(node)
             run.world.network.partition(tuple(lost))
             run.world.call((10 + run.random.index(_AWAY_S)) * SECOND, run.world.heal)
+
+    def _goes_on(self, lost: Sequence[NodeId]) -> bool:
+        """Whether these, a majority, would have the run go on by themselves: of two runs one lets go of what the other needs, and
+        nobody can help an admin who calls that lost.
+        """
+        value = self._run.ledger.newest
+        return value is not None and all(each.host.node in lost for each in value.plan.assignments if each.is_pinned)
 
     def _standings(self, lost: Sequence[NodeId], *, is_parted: bool) -> Standings:
         """What the admin hears: of all that are up, but those that are cut off."""

@@ -49,6 +49,7 @@ class RecoveryFaults:
             "drain": self._drain,
             "both": self._both,
             "resign": self._resign,
+            "stall": self._stall,
             "forsake": Forsaking(run, RUN).forsake,
             "lose": LosingStates(run, RUN).lose,
         }
@@ -155,6 +156,13 @@ class RecoveryFaults:
                 run.reached("seat given")
                 return True
         return False
+
+    def _stall(self) -> bool:
+        """A disk stands still, for longer than an epoch may take or not; what its node says and hears goes on."""
+        up = self._up()
+        if up:
+            self._run.stall(self._random.choice(up), (3 + self._random.index(10)) * SECOND)
+        return bool(up)
 
     def _silence(self) -> bool:
         """A live source falls silent for a while; barriers go on."""

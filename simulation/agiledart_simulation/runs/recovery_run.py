@@ -218,6 +218,10 @@ class RecoveryRun:
             self._detect()
             self.ledger.check(self.hosts)
 
+    def stall(self, node: NodeId, span_ns: int) -> None:
+        """Its disk writes nothing for a while; then all that waits, in order."""
+        self._free_at[node] = max(self._free_at.get(node, 0), self.world.now) + span_ns
+
     def wait(self, span_ns: int) -> None:
         """Let time pass, looking at everything now and then."""
         self._pass(span_ns)
@@ -243,6 +247,9 @@ class RecoveryRun:
         """Whether a host coordinates, as far as it knows."""
         coordinator = host.machine.coordinators.get(RUN)
         return coordinator is not None and coordinator.phase in (Phase.RUNNING, Phase.RESETTING, Phase.WAITING)
+
+    def _coordinates(self, node: NodeId) -> bool:
+        return any(host.me.node == node and self.leads(host) for host in self.hosts)
 
     def may_lose_disk(self, node: NodeId) -> bool:
         """Whether nothing lies there that only lies there: no log, no part of a sink."""
@@ -392,6 +399,8 @@ class RecoveryRun:
             self.ledger.on_acknowledged(observation.stamp, observation.value)
             if before is not None and before.plan != observation.value.plan and before.life == observation.value.life:
                 self.reached("changed plan")
+                if self.world.network.config.loss:
+                    self.reached("changed plan under loss")
                 changed = len(observation.value.plan.changes)
                 self.reached("several stages" if changed > 1 else "one stage")
                 if changed > 2:
@@ -407,6 +416,8 @@ class RecoveryRun:
             self.reached(f"change {observation.change.fate}")
         elif isinstance(observation, _COUNTED):
             self.reached(_COUNTED_AS[type(observation)])
+            if isinstance(observation, seen.VoterReplaced) and self._coordinates(observation.gone):
+                self.reached("coordinator replaced")
 
 
 _COUNTED_AS: dict[type[Observation], str] = {
@@ -424,9 +435,12 @@ REACHED = (
     "lost tail",
     "life",
     "commit",
+    "passed over",
     "voter replaced",
+    "coordinator replaced",
     "waited",
     "changed plan",
+    "changed plan under loss",
     "two coordinators",
     "rebuilt from m",
     "restored from a chain",

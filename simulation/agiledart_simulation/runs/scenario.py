@@ -63,6 +63,7 @@ OF_RECOVERY: Final = (
     "blackout",
     "forsake",
     "resign",
+    "stall",
 )
 OF_LOSSES: Final = (
     "lose", "kill", "power", "restart", "pause", "rival", "partition", "heal", "weather", "handover", "silence", "resign",

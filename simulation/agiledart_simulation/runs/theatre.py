@@ -48,6 +48,10 @@ class Theatre(Protocol):
         """Whether nothing lies there that only lies there."""
         ...
 
+    def stall(self, node: NodeId, span_ns: int) -> None:
+        """A node's disk writes nothing for a while."""
+        ...
+
     def wait(self, span_ns: int) -> None:
         """Let time pass, looking at everything now and then."""
         ...

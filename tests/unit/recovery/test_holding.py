@@ -41,6 +41,9 @@ class Held(World):
     def is_held(self) -> bool:
         return self.coordinator.committing.held is not None
 
+    def has_request(self) -> bool:
+        return self.coordinator.committing.has_request
+
     def hold(self) -> str:
         why = self.machine.request_hold(RUN)
         self.carry_out(self.machine.take_effects())
@@ -78,7 +81,9 @@ def committed(world: Held) -> Snapshot:
 def test_the_epoch_that_was_wanted_says_to_read_nothing_more_and_no_other_begins_behind_it() -> None:
     world = running()
     before = world.coordinator.committing.epochs.begun
+    assert not world.has_request()
     at = committed(world)
+    assert world.has_request(), "nobody else knows that it is held"
     assert at.epoch == before + 2
     world.run(60)
     assert world.coordinator.committing.epochs.begun == at.epoch
@@ -128,6 +133,15 @@ def test_a_new_life_reads_on_and_must_be_held_again() -> None:
     assert not world.coordinator.committing.is_held
     assert world.coordinator.committing.held is None
     assert world.end(at) == "it has gone on meanwhile"
+
+
+def test_nothing_begins_at_a_coordinator_that_gives_its_seat_away() -> None:
+    """It would be lost: who comes next does not know of it."""
+    world = running()
+    world.coordinator.replacing.is_leaving = True
+    assert world.hold() == "another node coordinates it"
+    assert world.machine.request_change(RUN, plan(stage=4)) == "another node coordinates it"
+    assert not world.has_request()
 
 
 def test_stages_do_not_change_meanwhile() -> None:

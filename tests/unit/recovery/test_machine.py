@@ -128,6 +128,14 @@ def test_a_host_that_lost_its_disk_enters_no_life_that_was_planned_before() -> N
     assert isinstance(told(later, peer(1), wire.Ask(RUN, 3, 0))[0], wire.NeedLife)
 
 
+def test_a_host_that_lost_its_disk_hears_of_the_end_without_a_life() -> None:
+    again = machine(2)
+    over = msgspec.structs.replace(value(3, Snapshot(3, 2)), state=State.FINISHED)
+    assert isinstance(told(again, peer(1), wire.Committed(RUN, 3, over))[0], wire.CommittedOk)
+    assert again.has_ended(RUN)
+    assert again.violations() == []
+
+
 def test_two_requests_under_one_number_need_a_new_life() -> None:
     made = machine(1)
     told(made, peer(4), wire.Reset(RUN, Ballot(1, peer(4).node, 1), value(1)))

@@ -1,5 +1,6 @@
 """When a voter takes the coordination over: after silence, and at once when the coordinator is known to be dead."""
 
+import msgspec
 import pytest
 
 from agiledart_kernel.instants import Instant
@@ -11,7 +12,7 @@ from agiledart_recovery.register.ballots import rank
 from agiledart_recovery.register.voter import VoterSeat
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.effects import VoterFile
-from agiledart_recovery.wire.names import Ballot, Stamp
+from agiledart_recovery.wire.names import Ballot, Stamp, Voter
 from tests.unit.recovery.bench import RUN, desk, peer, value
 
 VALUE = value()
@@ -55,6 +56,24 @@ def test_of_a_coordinator_that_is_dead_nobody_waits_to_hear(place: int, tenths: 
     made, mine = follower(BY_RANK[place], BY_RANK[0])
     mine.lost[peer(BY_RANK[0]).node] = None
     assert waits(made, mine) == tenths
+
+
+def test_of_a_coordinator_that_votes_no_more_nobody_waits_to_hear() -> None:
+    """It has given its seat away, and hosts take nothing from it."""
+    made, mine = follower(BY_RANK[1], BY_RANK[0])
+    others = tuple(Voter(peer(9), 9) if voter.peer.node == BY_RANK[0] else voter for voter in VALUE.voters)
+    seat, ballot = made._seat, Ballot(1, peer(BY_RANK[0]).node, 1)
+    before = msgspec.structs.replace(VALUE, voters=others, outgoing=VALUE.voters)
+    seat.on_accept(peer(BY_RANK[0]), wire.Accept(RUN, Stamp(ballot, 2), before))
+    waited, mine.now = mine.now, Instant(mine.now + SILENCE // 10)
+    made.on_tick()
+    assert not [one for one in mine.effects if isinstance(one, Send) and isinstance(one.message, wire.Prepare)], (
+        "it leads"
+    )
+    mine.now = waited
+    after = msgspec.structs.replace(before, outgoing=())
+    seat.on_accept(peer(BY_RANK[0]), wire.Accept(RUN, Stamp(ballot, 3), after))
+    assert waits(made, mine) <= 6
 
 
 def test_the_death_of_another_voter_hurries_nobody_but_who_stood_behind_it() -> None:

@@ -6,7 +6,7 @@ from agiledart_kernel.machine import Send
 from agiledart_recovery.lives.replacing import Replacing
 from agiledart_recovery.register.proposer import Phase, Proposer
 from agiledart_recovery.wire.messages import Accept, AskSeat
-from agiledart_recovery.wire.names import Voter
+from agiledart_recovery.wire.names import Party, Voter
 from tests.unit.recovery.bench import RUN, desk, peer, plan, value
 
 
@@ -35,14 +35,37 @@ def test_a_voter_keeps_its_seat_where_everybody_hosts_something() -> None:
     assert not here.effects
 
 
-def test_who_coordinates_keeps_its_seat() -> None:
+def test_who_coordinates_keeps_its_seat_while_another_would_not_know_what_is_under_way() -> None:
     here = desk(4)
     proposer, replacing = Proposer(here, RUN), Replacing(here, RUN)
     proposer.phase, proposer.value = Phase.LEADING, value(made=plan(stage=4))
     replacing.began(proposer.value)
     here.room = (peer(2),)
-    replacing.on_tick(proposer)
+    replacing.on_tick(proposer, is_free=False)
     assert not here.effects
+    replacing.on_tick(proposer)
+    assert [(one.to, one.message) for one in here.effects if isinstance(one, Send)] == [(peer(2), AskSeat(RUN))]
+
+
+def test_who_coordinates_gives_its_seat_away_last() -> None:
+    here = desk(1)
+    both = plan(stage=4)
+    mine = msgspec.structs.replace(both.assignments[1], party=Party("other"), host=peer(1))
+    both = msgspec.structs.replace(both, assignments=(mine, *both.assignments))
+    proposer, replacing = Proposer(here, RUN), Replacing(here, RUN)
+    proposer.phase, proposer.value = Phase.LEADING, value(made=both)
+    replacing.began(proposer.value)
+    given, leaves = [], []
+    for number in (2, 6):
+        here.room = (peer(number),)
+        replacing.on_tick(proposer)
+        replacing.on_seat(peer(number), 77)
+        replacing.on_tick(proposer)
+        proposer.phase, proposer.value = Phase.LEADING, msgspec.structs.replace(proposer._want, outgoing=())
+        given.append([voter.peer.node for voter in proposer.value.voters])
+        leaves.append(replacing.is_leaving)
+    assert given == [[1, 2, 5], [6, 2, 5]]
+    assert leaves == [False, True]
 
 
 def test_who_votes_no_more_hears_of_it() -> None:
