@@ -5,12 +5,12 @@ only shrink: one that is no longer needed is a problem too.
 """
 
 import ast
+import contextlib
 import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -108,21 +108,20 @@ def check_packages(root: Path) -> Problems:
     return problems
 
 
-def python_files(root: Path) -> Iterator[tuple[str, str, ast.Module]]:
-    """Path, text and syntax tree of every Python file of the project."""
+def python_texts(root: Path, folders: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """Path and text of every Python file of the project, or of those in some folders."""
+    beginnings = tuple(f"{folder}/" for folder in folders) or ("",)
     for path in tracked_files(root, ".py"):
-        text = path.read_text()
-        if (tree := _parsed(text)) is not None:
-            yield str(path.relative_to(root)), text, tree
+        name = str(path.relative_to(root))
+        if name.startswith(beginnings):
+            yield name, path.read_text()
 
 
-@lru_cache(maxsize=1024)
-def _parsed(text: str) -> ast.Module | None:
-    """The syntax tree of a file; None for one that is no Python, which ruff says better."""
-    try:
-        return ast.parse(text)
-    except SyntaxError:
-        return None
+def python_files(root: Path, folders: tuple[str, ...] = ()) -> Iterator[tuple[str, str, ast.Module]]:
+    """Path, text and syntax tree; without those files that are no Python, which ruff says better."""
+    for name, text in python_texts(root, folders):
+        with contextlib.suppress(SyntaxError):
+            yield name, text, ast.parse(text)
 
 
 def _lines_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -174,8 +173,8 @@ def check_sleeps(root: Path) -> Problems:
     something does *not* happen there takes a moment, of at most `MAX_MOMENT_SECONDS`.
     """
     problems: Problems = []
-    for name, _, tree in python_files(root):
-        if name.startswith("tests/") and not name.startswith("tests/e2e/"):
+    for name, _, tree in python_files(root, ("tests",)):
+        if not name.startswith("tests/e2e/"):
             limit = MAX_MOMENT_SECONDS if name.startswith("tests/conformance/") else 0.0
             for node in ast.walk(tree):
                 if (
@@ -197,13 +196,12 @@ def _is_within(arguments: list[ast.expr], limit: float) -> bool:
 def check_set_iteration(root: Path) -> Problems:
     """Core code never goes through a `set` in its own order: it changes with the hash seed. `sorted` is the way."""
     problems: Problems = []
-    for name, _, tree in python_files(root):
-        if name.startswith(tuple(f"{folder}/" for folder in CORE)):
-            sets = _set_names(tree)
-            for node in ast.walk(tree):
-                for iterated in _iterated(node):
-                    if _is_set(iterated, sets):
-                        problems.append(f"{name}:{iterated.lineno}  goes through the set {ast.unparse(iterated)}")
+    for name, _, tree in python_files(root, CORE):
+        sets = _set_names(tree)
+        for node in ast.walk(tree):
+            for iterated in _iterated(node):
+                if _is_set(iterated, sets):
+                    problems.append(f"{name}:{iterated.lineno}  goes through the set {ast.unparse(iterated)}")
     return problems
 
 
@@ -244,7 +242,7 @@ def check_citations(root: Path) -> Problems:
     """Every key that a docstring or comment cites stands in docs/references.md."""
     keys = set(_CITATION.findall((root / "docs" / "references.md").read_text()))
     problems: Problems = []
-    for name, text, _ in python_files(root):
+    for name, text in python_texts(root):
         if name.startswith(("tests/", "tools/")):
             continue
         for number, line in enumerate(text.splitlines(), 1):
@@ -261,7 +259,7 @@ def warnings(root: Path) -> Problems:
     """Files that have grown past the size at which one should think of dividing them."""
     return [
         f"{name}:1  has {text.count(chr(10))} lines; think of dividing it above {WARN_FILE_LINES}"
-        for name, text, _ in python_files(root)
+        for name, text in python_texts(root)
         if text.count("\n") > WARN_FILE_LINES
     ]
 
