@@ -61,7 +61,7 @@ DEFAULTS: Final[Mapping[str, str]] = {}
 
 TUNED: Final[Mapping[str, str]] = {
     "heartbeat.interval": "500 ms",
-    "heartbeat.timeout": "3 s",
+    "heartbeat.timeout": "10 s",
     "heartbeat.rpc-failure-threshold": "1",
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "1000",

@@ -4,6 +4,7 @@ Each TaskManager has slots for the whole job, so the survivor takes over at once
 state, and neither source nor sink, as with ours.
 """
 
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.randomness import RandomStream
 from benchmarks.engines.recovery.flink_cluster import flink_cluster
 from benchmarks.engines.recovery.lives import LivesWatch, ledger, readings
-from benchmarks.engines.recovery.turns import PATIENCE, Load, Say, Turn, Victim, strike
+from benchmarks.engines.recovery.turns import PATIENCE, Load, Say, Strike, Turn, Victim, gently, strike
 from benchmarks.engines.recovery.usage import Usage
 
 TASK_MANAGERS: Final = ("tm1", "tm2")
@@ -23,42 +24,51 @@ STAGE: Final = "sums"
 
 
 def turn(name: str, settings: Mapping[str, str], number: int, load: Load, random: RandomStream, say: Say) -> Turn:
-    """Start, load, kill, stop, compare."""
-    with tempfile.TemporaryDirectory(prefix="flink-", ignore_cleanup_errors=True) as made:
-        folder, slots = Path(made), len(TASK_MANAGERS)
-        job = [made, *map(str, (load.keys, load.notes, load.load_ms, load.rows_a_second, slots))]
-        with (
-            Usage() as usage,
-            flink_cluster(folder, slots, load.interval, settings) as cluster,
-            LivesWatch(folder) as watch,
-        ):
-            cluster.start(job, TASK_MANAGERS)
-            say(f"{load.keys:,} keys come")
-            until(lambda: watch.has_come(load.load_ms), PATIENCE, "every key has come")
-            loaded_ms = time.time() * 1_000
-            until(
-                lambda: cluster.last_began_ms() > loaded_ms or None,
-                PATIENCE,
-                "a checkpoint with the whole state is complete",
+    """Start, load, kill, stop, compare. What Flink has written is kept when that fails, for whoever wants to know why."""
+    folder = Path(tempfile.mkdtemp(prefix="flink-"))
+    try:
+        struck = _struck(folder, settings, load, random, say)
+        told = ledger(folder.glob("out-*.csv"), readings(load.keys, load.load_ms, load.rows_a_second))
+    except OperationFailed:
+        say(f"logs are kept: {folder}")
+        raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    return Turn(name, number, struck, told["rows"], told["lost"], told["twice"])
+
+
+def _struck(folder: Path, settings: Mapping[str, str], load: Load, random: RandomStream, say: Say) -> Strike:
+    slots = len(TASK_MANAGERS)
+    job = [str(word) for word in (folder, load.keys, load.notes, load.load_ms, load.rows_a_second, slots)]
+    with (
+        Usage() as usage,
+        flink_cluster(folder, slots, load.interval, settings) as cluster,
+        LivesWatch(folder) as watch,
+    ):
+        cluster.start(job, TASK_MANAGERS)
+        say(f"{load.keys:,} keys come")
+        until(lambda: watch.has_come(load.load_ms), PATIENCE, "every key has come")
+        loaded_ms = time.time() * 1_000
+        until(
+            lambda: gently(lambda: cluster.last_began_ms() > loaded_ms or None),
+            PATIENCE,
+            "a checkpoint with the whole state is complete",
+        )
+
+        def choose() -> Victim:
+            victim, last = host_of_state(cluster.hosts()), cluster.checkpoints()
+            return Victim(
+                lambda: cluster.kill_task_manager(victim),
+                lambda: cluster.checkpoints() > last or None,
+                watch.next_result,
+                lambda: cluster.start_task_manager(victim),
             )
 
-            def choose() -> Victim:
-                victim, last = host_of_state(cluster.hosts()), cluster.checkpoints()
-
-                def is_committed() -> bool | None:
-                    return True if cluster.checkpoints() > last else None
-
-                return Victim(
-                    lambda: cluster.kill_task_manager(victim),
-                    is_committed,
-                    watch.next_result,
-                    lambda: cluster.start_task_manager(victim),
-                )
-
-            struck = strike(usage, random, load.interval, choose)
-            cluster.stop_job()
-        told = ledger(folder.glob("out-*.csv"), readings(load.keys, load.load_ms, load.rows_a_second))
-    return Turn(name, number, struck, told["rows"], told["lost"], told["twice"])
+        struck = strike(usage, random, load.interval, choose)
+        cluster.stop_job()
+    return struck
 
 
 def host_of_state(hosts: Mapping[str, list[str]]) -> str:

@@ -3,21 +3,23 @@
 import json
 import subprocess
 import sys
+import tempfile
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks.engines import setup
-from benchmarks.engines.recovery import command, report
+from benchmarks.engines.recovery import command, flink_turn, report, turns
 from benchmarks.engines.recovery.flink_cluster import flink_cluster
 from benchmarks.engines.recovery.flink_turn import host_of_state
 from benchmarks.engines.recovery.lives import Lives, LivesWatch, ledger, readings
-from benchmarks.engines.recovery.turns import Strike, Turn
+from benchmarks.engines.recovery.turns import Strike, Turn, load_of
 from benchmarks.engines.recovery.usage import Usage
 
 from agiledart_experiments.recovery.plug_account import write_input
 from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.randomness import RandomStream
 
 
 def turn(engine: str, number: int, seconds: float, cpu: float = 10.0, twice: int = 0) -> Turn:
@@ -158,3 +160,27 @@ def test_settings_reach_the_cluster(tmp_path: Path) -> None:
         "execution.checkpointing.interval: 10 s",
         "taskmanager.numberOfTaskSlots: 2",
     } <= set(told)
+
+
+def test_what_flink_wrote_is_kept_when_a_turn_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails(folder: Path, *_: Any) -> Strike:
+        (folder / "jobmanager.log").write_text("why")
+        raise OperationFailed("a process of Flink ended with 1")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(flink_turn, "_struck", fails)
+    said: list[str] = []
+    with pytest.raises(OperationFailed):
+        flink_turn.turn("flink", {}, 0, load_of("small"), RandomStream(1, "test"), said.append)
+    kept = list(tmp_path.glob("flink-*/jobmanager.log"))
+    assert len(kept) == 1
+    assert said == [f"logs are kept: {kept[0].parent}"]
+
+
+def test_flink_that_answers_nothing_for_a_moment_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent() -> object:
+        raise OperationFailed("Flink does not answer")
+
+    monkeypatch.setattr(turns, "ASK_SECONDS", 0.0)
+    assert turns.gently(silent) is None
+    assert turns.gently(lambda: 7) == 7
