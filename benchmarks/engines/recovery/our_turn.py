@@ -9,7 +9,7 @@ from agiledart_experiments.recovery.pull_the_plug import MACHINES, host_of_state
 from agiledart_experiments.recovery.sink_watch import SinkWatch
 from agiledart_experiments.report import Settings
 from agiledart_kernel.randomness import RandomStream
-from benchmarks.engines.recovery.turns import Load, Say, Turn, Victim, strike
+from benchmarks.engines.recovery.turns import PATIENCE, Load, Say, Turn, Victim, strike
 from benchmarks.engines.recovery.usage import Usage
 
 INPUT_SECONDS: Final = 900
@@ -21,7 +21,7 @@ def turn(number: int, load: Load, random: RandomStream, say: Say) -> Turn:
     with Usage() as usage, plug_mesh(MACHINES, load.interval) as mesh:
         submit(mesh, load.scale, INPUT_SECONDS)
         with SinkWatch(mesh.folder / "out.csv") as watch:
-            until_loaded(mesh, load.scale, Settings(progress=say))
+            until_loaded(mesh, load.scale, Settings(progress=say), PATIENCE)
 
             def choose() -> Victim:
                 machine = host_of_state(mesh, random)

@@ -110,7 +110,7 @@ def submit(mesh: PlugMesh, scale: str, seconds: int) -> None:
     )  # fmt: skip
 
 
-def until_loaded(mesh: PlugMesh, scale: str, settings: Settings) -> None:
+def until_loaded(mesh: PlugMesh, scale: str, settings: Settings, patience: float = PATIENCE) -> None:
     """Until an epoch with the state of all keys has been committed."""
     settings.progress(f"{KEYS[scale]:,} keys come")
     wanted = KEYS[scale] * NOTES
@@ -119,7 +119,7 @@ def until_loaded(mesh: PlugMesh, scale: str, settings: Settings) -> None:
         status = epoch_of(mesh)
         return True if status is not None and status["epoch"]["bytes"] >= wanted else None
 
-    until(is_loaded, PATIENCE, "an epoch with the whole state is committed")
+    until(is_loaded, patience, "an epoch with the whole state is committed")
 
 
 def host_of_state(mesh: PlugMesh, random: RandomStream) -> Machine:
