@@ -114,3 +114,5 @@ def test_rows_of_the_last_epoch_come_twice_and_none_is_lost(ring: Mesh, expected
     twice = "".join(lines[: shown[epoch]] + lines[shown[before] :])
     assert as_csv(job.logged()) == twice, "what was shown stays, and all behind the earlier epoch follows"
     assert job.out.read_text() == twice
+    assert told["summary"]["imbalances"] == []
+    assert told["summary"]["results"] == {"report": len(lines), "copy": len(lines)}, "what comes twice counts once"
