@@ -27,7 +27,7 @@ from agiledart_dataflow.state.inheriting import begin_with
 from agiledart_dataflow.state.open_element import OpenElement
 from agiledart_dataflow.state.plain_codec import StateFormatError
 from agiledart_executor.checked import DamagedFile, checked, content_of
-from agiledart_executor.connectors.files.seals import sealed_in
+from agiledart_executor.connectors.files.seals import SpoiltFile, sealed_in
 from agiledart_executor.connectors.log_sink import Kept
 from agiledart_executor.connectors.repeats import Delivers, Numbers
 from agiledart_executor.elements import (
@@ -432,8 +432,10 @@ class Epochs:
     def commit(self, running: Running, epoch: int) -> None:
         """An epoch is committed in the register: a sink lets its rows count. Nothing for one that it had not prepared.
 
+        Where its disk does not take the mark, the register remembers: the next epoch's word says this one, too.
+
         Raises:
-            OperationFailed: the sink's disk does not take the mark; the register remembers.
+            SpoiltFile: somebody else has changed what the sink had written.
         """
         name = running.instance_name
         if running.instance is not None and running.instance.increments is not None:
@@ -444,7 +446,13 @@ class Epochs:
         writer = _by_epoch(running.writer)
         if not known or writer is None:
             return
-        writer.commit(prepared[max(known)], epoch)
+        try:
+            writer.commit(prepared[max(known)], epoch)
+        except SpoiltFile:
+            raise
+        except OperationFailed as error:
+            running.unsaved = str(error)
+            return
         for one in known:
             del prepared[one]
 

@@ -28,7 +28,6 @@ from agiledart_dataflow.user_code.user_errors import NO_RECORD, sayable, user_co
 from agiledart_executor.asking_judge import AskingJudge
 from agiledart_executor.confining import confine_to
 from agiledart_executor.connectors.credentials import entrust
-from agiledart_executor.connectors.files.seals import SpoiltFile
 from agiledart_executor.data_links import DataPort, EdgeEnds, LinkEnd, Sender, take_acknowledgement
 from agiledart_executor.elements import run_folder
 from agiledart_executor.epochs import Epochs
@@ -219,10 +218,8 @@ class Worker:
             if self._epochs is not None and not running.broken:
                 try:
                     self._epochs.commit(running, epoch)
-                except SpoiltFile as error:
+                except OperationFailed as error:
                     self._host.fail(running, f"{running.name}: {error}")
-                except OperationFailed as error:  # the register remembers; the next epoch's word says this one, too
-                    running.unsaved = str(error)
 
     def _sync_logs(self, request: int) -> None:
         def told(reason: str) -> None:

@@ -1,6 +1,8 @@
 """An executor's instances are saved at barriers and brought back: the log holds what one undisturbed run writes."""
 
 import asyncio
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
@@ -33,6 +35,7 @@ from agiledart_executor.running_instance import InputEnd, Running
 from agiledart_kernel.errors import OperationFailed
 from agiledart_sink_log.layout import log_directory
 from agiledart_sink_log.reader import LogReader
+from agiledart_sink_log.writer import PartitionWriter
 
 RUN = 7
 COUNT = 3_000
@@ -329,6 +332,36 @@ def test_a_disk_that_is_full_gives_the_epoch_up_and_the_flow_goes_on(
             assert f"{life.root}/runs/sums.1 cannot be written: no space left" in str(running.report()["unsaved"])
         assert len(await life.save(2)) == 3
         assert not any("unsaved" in running.report() for running in life.running)
+        await to_the_end(life)
+
+    asyncio.run(play())
+    assert logged(tmp_path) == undisturbed
+
+
+def test_a_mark_that_a_full_disk_does_not_take_is_made_with_the_next_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: list[Any]
+) -> None:
+    """The register has it, so nothing is lost; only readers wait."""
+
+    def full(self: PartitionWriter, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def play() -> None:
+        life = Life(tmp_path, 1, 400)
+        await life.until(lambda: life.reader.at == 400)
+        sink = life.running[2]
+        assert len(await life.save(1)) == 3
+        with monkeypatch.context() as patch:
+            patch.setattr(PartitionWriter, "_put", full)
+            life.epochs.commit(sink, 1)
+        assert "sink-logs/sums/0 cannot be written: no space left on device" in str(sink.report()["unsaved"])
+        assert logged(tmp_path) == []
+        life.allow(600)
+        await life.until(lambda: life.reader.at == 600)
+        assert len(await life.save(2)) == 3
+        life.epochs.commit(sink, 2)
+        assert "unsaved" not in sink.report()
+        assert logged(tmp_path) == undisturbed[: len(logged(tmp_path))] != []
         await to_the_end(life)
 
     asyncio.run(play())
