@@ -1,10 +1,11 @@
 """How long rows wait for snapshots of large keyed state, in one process: at once, in slices, what has changed.
 
-    python -m benchmarks.snapshot_pauses [--keys 150000] [--rate 20000] [--seconds 30] [--timers] [-o json]
+    python -m benchmarks.snapshot_pauses [--step keyed] [--keys 150000] [--rate 20000] [--seconds 30] [-o json]
 
-One keyed step with 430 bytes of state a key (150,000 keys are 64 MB, 600,000 are 256). Batches of 100 rows come at a fixed
-rate, half of the rows for a hundredth of the keys; every ten seconds there is a barrier. The clock is a virtual one: each
-batch and each slice takes the CPU time of the thread that it really took, so that other load on the machine does not count.
+One keyed step with 430 bytes of state a key (150,000 keys are 64 MB, 600,000 are 256), or another of `snapshot_subjects`: windows
+over rows and over columns, a ranking, state on disk. Batches of 100 rows come at a fixed rate, half of the rows for a hundredth of
+the keys; every ten seconds there is a barrier. The clock is a virtual one: each batch and each slice takes the CPU time of the
+thread that it really took, so that other load on the machine does not count.
 `pause_ms` are the times at once for which rows waited: barriers and slices, each by itself. `batch_ms` is from when a batch
 comes until it is done; `look_ratio` what a row costs with a store of which a snapshot may be open ÷ with one that notes keys
 and does no more, of rounds in pairs; `gc_ms_max` the longest look of the garbage collector.
@@ -22,11 +23,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
-from agiledart_dataflow.data.position import Position
-from agiledart_dataflow.operators.keyed import Context, KeyedOperator
+import msgspec
+
 from agiledart_dataflow.operators.keyed_step import KeyedStep
 from agiledart_dataflow.runtime.increments import Increments
-from agiledart_dataflow.state.entries import Entry, EntryCodec
+from agiledart_dataflow.state.entries import Entry
 from agiledart_dataflow.state.groups import saved
 from agiledart_dataflow.state.open_element import OpenElement, OpenState
 from agiledart_dataflow.state.store import MemoryStore
@@ -34,56 +35,22 @@ from agiledart_executor.elements import ElementHeader, ElementWriter
 from agiledart_executor.process.collector import collect_rarely
 from agiledart_executor.snapshots.slices import GAP_SECONDS, LONG_NS, LONGEST_SLICES, SLICE_NS
 from agiledart_kernel.randomness import RandomStream
+from benchmarks.snapshot_subjects import SUBJECTS, Subject, filled
 
 BATCH: Final = 100
 EPOCH: Final = 10.0
-NOTES: Final = 400
 RUNS: Final = ("none", "slices", "at once")
 
 cpu_ns = time.thread_time_ns
 
 
-class Sums(KeyedOperator[str, tuple[str, int], list[Any], int]):
-    """The sum and number of a key's values, beside some text."""
-
-    def __init__(self, timers: bool) -> None:
-        self._timers = timers
-
-    def initial(self, key: str) -> list[Any]:
-        return [0, 0, key.ljust(NOTES)]
-
-    def on_record(self, key: str, record: tuple[str, int], state: list[Any], context: Context[int]) -> None:
-        state[0] += record[1]
-        state[1] += 1
-        if self._timers and state[1] == 1:
-            context.timer_at(context.time_ms + 10**12, name="some day")
-        context.emit(state[0])
-
-
-def step_with(keys: list[str], *, timers: bool) -> KeyedStep:
-    """A step that remembers all keys."""
-    codec = EntryCodec("sums", str, list[Any], lambda state: state, lambda state: state)
-    step = KeyedStep("sums", (lambda row: row[0],), Sums(timers), MemoryStore(codec))
-    step.groups()  # as an executor does when it opens it
-    for start in range(0, len(keys), 10_000):
-        feed(step, keys[start : start + 10_000], 0)
-    return step
-
-
-def feed(step: KeyedStep, keys: list[str], number: int) -> None:
-    """A batch of a row for each of these keys."""
-    rows = [(key, number % 41) for key in keys]
-    positions: list[Position] = [(number, 1, 0, index, 0) for index in range(len(keys))]
-    step.run(rows, positions, positions[-1])
-
-
 class Flow:
     """Batches and barriers by the virtual clock."""
 
-    def __init__(self, step: KeyedStep, keys: list[str], run: str, folder: Path) -> None:
-        self._step, self._keys, self._run, self._folder = step, keys, run, folder
+    def __init__(self, subject: Subject, keys: list[str], run: str, folder: Path) -> None:
+        self._subject, self._step, self._keys, self._run, self._folder = subject, subject.operator, keys, run, folder
         self._random = RandomStream(7, "rows")
-        self._increments = Increments(step)
+        self._increments = Increments(self._step)
         self._open: OpenElement | None = None
         self._writer: ElementWriter | None = None
         self._barrier, self._since, self._next_slice = 0, 0.0, 0.0
@@ -111,7 +78,7 @@ class Flow:
             elif self._open is not None and self.clock >= self._next_slice:
                 self._slice()
             began = cpu_ns()
-            feed(self._step, keys, number)
+            self._subject.feed(keys, number)
             took = (cpu_ns() - began) / 1e9
             self.spent += took
             self.clock += took
@@ -132,10 +99,13 @@ class Flow:
     def _begin(self) -> None:
         self._barrier += 1
         if self._run == "at once":
-            self.sizes.append(sum(len(data) for _, data in saved(self._step).groups))
+            told = saved(self._step)
+            self.sizes.append(sum(len(data) for _, data in told.groups) + len(told.rest))
             return
         made = self._increments.at(self._barrier)
-        assert isinstance(made, OpenState)
+        if not isinstance(made, OpenState):  # it cannot be opened
+            self.sizes.append(len(msgspec.msgpack.encode(made)))
+            return
         self._open, self._since = OpenElement(1, b"", made, b""), self.clock
         header = ElementHeader(1, 1, self._barrier, 0, 0, ("sums",), onto=self._increments.onto(self._barrier))
         self._writer = ElementWriter(self._folder, header)
@@ -171,7 +141,8 @@ class Flow:
 def look_ratio(keys: list[str], rounds: int) -> tuple[float, float, float]:
     """A row's cost with a store that could have a snapshot open ÷ with one that only notes keys: of rounds in pairs."""
     few = keys[:20_000]
-    plain, ready = step_with(few, timers=False), step_with(few, timers=False)
+    subjects = filled("keyed", few), filled("keyed", few)
+    plain, ready = (cast(KeyedStep, one.operator) for one in subjects)
     ready.noted()
     noted: dict[str, None] = {}
     find = cast(MemoryStore, plain.store).get
@@ -186,11 +157,11 @@ def look_ratio(keys: list[str], rounds: int) -> tuple[float, float, float]:
         costs = {}
         noted.clear()
         ready.noted()
-        for step in (plain, ready) if number % 2 else (ready, plain):
+        for one in subjects if number % 2 else subjects[::-1]:
             began = cpu_ns()
             for _ in range(3):
-                feed(step, few, number)
-            costs[step is ready] = cpu_ns() - began
+                one.feed(few, number)
+            costs[one.operator is ready] = cpu_ns() - began
         ratios.append(costs[True] / costs[False])
     return min(ratios), statistics.median(ratios), max(ratios)
 
@@ -231,33 +202,33 @@ def figures(flow: Flow, collector: Collector) -> dict[str, Any]:
 def runs(chosen: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each in turn, over the same state."""
     keys = [f"meter-{number:07d}" for number in range(chosen.keys)]
-    step = step_with(keys, timers=chosen.timers)
+    subject = filled(chosen.step, keys)
     gc.collect()
     for run in chosen.runs.split(","):
         collector = Collector()
         gc.callbacks.append(collector)
         with tempfile.TemporaryDirectory(prefix="snapshots-") as folder:
-            flow = Flow(step, keys, run, Path(folder))
+            flow = Flow(subject, keys, run, Path(folder))
             flow.play(chosen.rate, chosen.seconds)
         gc.callbacks.remove(collector)
         yield run, figures(flow, collector)
-    if chosen.rounds:
+    if chosen.rounds and chosen.step == "keyed":
         yield "look_ratio", dict(zip(("min", "median", "max"), look_ratio(keys, chosen.rounds), strict=True))
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the figures of each run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.snapshot_pauses", description=__doc__.splitlines()[0])
-    parser.add_argument("--keys", type=int, default=150_000, help="430 bytes of state each")
+    parser.add_argument("--step", choices=SUBJECTS, default="keyed")
+    parser.add_argument("--keys", type=int, default=150_000, help="of a keyed step 430 bytes of state each")
     parser.add_argument("--rate", type=int, default=20_000, help="rows a second")
     parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--timers", action="store_true", help="each key has a timer")
     parser.add_argument("--runs", default=",".join(RUNS), help="the peak of memory is of all so far")
     parser.add_argument("--rounds", type=int, default=25, help="of the cost of a look at a key")
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     chosen = parser.parse_args(arguments)
     collect_rarely()
-    told: dict[str, Any] = {"keys": chosen.keys, "rate": chosen.rate, "timers": chosen.timers}
+    told: dict[str, Any] = {"keys": chosen.keys, "rate": chosen.rate, "step": chosen.step}
     for name, found in runs(chosen):
         told[name] = found
         if chosen.output == "text":

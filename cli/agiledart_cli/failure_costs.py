@@ -15,7 +15,7 @@ _IF_STATE_LOST = {
     EMPTY: "; when it cannot be rebuilt for a minute it begins empty",
     PREVIOUS: "; when it cannot be rebuilt for a minute everything goes on from the epoch before, so rows of one epoch come twice",
 }
-SAVED_AT_ONCE = ("window", "top")
+SAVED_AT_ONCE = ("top",)
 """Kinds of steps whose state is encoded at once at each epoch; that of others is in slices, while rows go on."""
 STOPS = "; it is saved in one go at each epoch: above 1 MiB of state its rows wait for about 10 ms a megabyte"
 ROLLED = ("roll_age", "roll_bytes")

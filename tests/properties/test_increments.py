@@ -10,19 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart_dataflow.aggregation import panes
-from agiledart_dataflow.aggregation.sliding import SlidingWindow
+from agiledart_dataflow.aggregation.sliding import SlidingWindow, _OpenSliding
 from agiledart_dataflow.data.partitioning import key_group
 from agiledart_dataflow.operators.base import Operator
 from agiledart_dataflow.runtime import increments
 from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.program import Program
-from agiledart_dataflow.state import open_groups
+from agiledart_dataflow.state import open_groups, open_parted
 from agiledart_dataflow.state.entries import Entry, EntryCodec
 from agiledart_dataflow.state.groups import Saved, put_back, saved
 from agiledart_dataflow.state.notes import Changes, Increment, Notes
 from agiledart_dataflow.state.open_element import OpenElement, OpenState
 from agiledart_dataflow.state.open_groups import ChangedGroups, WholeGroups
-from agiledart_dataflow.state.open_windows import OpenWindows
+from agiledart_dataflow.state.open_parted import OpenParted
+from agiledart_dataflow.state.open_windows import OpenWindows, common_of
 from agiledart_dataflow.state.store import MemoryStore
 from agiledart_executor.state.sqlite_store import SqliteStore
 from agiledart_kernel.randomness import RandomStream
@@ -43,6 +44,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(panes, "LONG", 2)
     for name in ("STEP_KEYS", "STEP_TIMERS", "STEP_FREED"):
         monkeypatch.setattr(open_groups, name, 1)
+    for name in ("STEP_PARTED", "STEP_LISTED"):
+        monkeypatch.setattr(open_parted, name, 2)
 
 
 def restored(state: Operator, whole: bytes, behind: list[bytes]) -> None:
@@ -232,8 +235,8 @@ def closed_windows_forgotten(patch: pytest.MonkeyPatch) -> None:
     apply = OpenWindows.apply
 
     def with_all(self: Any, changes: Any) -> None:
-        kept = sorted({*msgspec.msgpack.decode(changes.common), *self.panes})
-        apply(self, changes._replace(common=msgspec.msgpack.encode(kept)))
+        ends, adds = msgspec.msgpack.decode(changes.common)
+        apply(self, changes._replace(common=common_of(sorted({*ends, *self.panes}), adds=adds)))
 
     patch.setattr(OpenWindows, "apply", with_all)
 
@@ -311,6 +314,21 @@ def nothing_is_encoded_first(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(kind, "keep", lambda self, key: None)
 
 
+def nothing_is_kept(patch: pytest.MonkeyPatch) -> None:
+    """The same, of windows."""
+    patch.setattr(OpenParted, "keep", lambda self, key: None)
+
+
+def kept_without_its_rows(patch: pytest.MonkeyPatch) -> None:
+    """Rows of a key that changes are those that it has then."""
+    patch.setattr(_OpenSliding, "_copy", lambda self, key: (self._frozen(_state(self, key)), []))
+
+
+def _state(opened: Any, key: Any) -> Any:
+    window = opened._windows.get(key)
+    return opened._gone[0] if window is None else opened._aggregator.to_plain(window.state)
+
+
 def encoded_as_it_is_then(patch: pytest.MonkeyPatch) -> None:
     """The same, and what came since the barrier is not left out."""
     begin = WholeGroups.__init__
@@ -344,6 +362,8 @@ MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     notes_lost_in_silence: "sessions",
     nothing_is_encoded_first: "sessions",
     encoded_as_it_is_then: "sessions",
+    nothing_is_kept: "tumbling",
+    kept_without_its_rows: "sliding",
     timers_as_they_are_then: "sessions",
 }
 

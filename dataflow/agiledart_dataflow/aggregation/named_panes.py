@@ -4,7 +4,7 @@ Rows go into `PaneWindow`. From the first batch of columns on, what is open move
 collected until they are worth columns; values that arrays cannot hold move everything back, for good. Snapshots have one form.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from agiledart_dataflow.aggregation.named_aggregates import NamedWindow
@@ -19,6 +19,8 @@ from agiledart_dataflow.event_time.windows import Panes
 from agiledart_dataflow.operators.base import Mishap
 from agiledart_dataflow.state.groups import Division, WithoutRest
 from agiledart_dataflow.state.notes import Changes, Noted
+from agiledart_dataflow.state.open_groups import OpenGroups
+from agiledart_dataflow.state.open_parted import all_of
 from agiledart_dataflow.state.open_windows import WindowEntry, Windows, window_entries
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
@@ -78,6 +80,7 @@ class NamedPanes(WithoutRest):
         self._vectors: VectorPanes | None = None
         self._waiting: list[Any] = []
         self._waiting_times: list[int] = []
+        self._open: OpenGroups | None = None  # of columns
         self._parted: dict[int, list[WindowEntry]] | None = None  # of windows in columns, until rows come
 
     def run(self, rows: list[Any], order: Order, mark: Position) -> tuple[list[Any], Order]:
@@ -236,15 +239,30 @@ class NamedPanes(WithoutRest):
         self._rows.drop_group(group)
 
     def noted(self) -> Noted | None:
-        """Columns note nothing; what they leave to rows is noted as anew."""
-        keys = self._rows.noted()
-        return keys if self._vectors is None else None
+        """What columns leave to rows, and rows to columns, is noted as anew."""
+        if self._open is not None:
+            self._open.drop()
+        if self._vectors is not None and self._add_waiting():
+            return self._vectors.noted()
+        return self._rows.noted()
 
     def changes(self, keys: Noted) -> Changes:
-        return self._rows.changes(keys)
+        opened = self.open_groups([keys])
+        return Changes(all_of(opened), opened.common)
 
-    def open_groups(self, lists: object, waste: object = ()) -> None:
-        """It is encoded at once, in whichever form it is."""
+    def open_groups(self, lists: Sequence[Noted] | None, waste: Iterable[Noted] = ()) -> OpenGroups:
+        """In whichever form it is."""
+        if self._vectors is None:
+            return self._rows.store.open_groups(lists, waste)
+        from agiledart_dataflow.aggregation.open_columns import OpenColumns  # as above
+
+        group_of = self._rows.store.group_of
+        opened = OpenColumns(self._vectors, self._codec, group_of, lists, self._closed, waste)
+        self._open = opened
+        return opened
+
+    def _closed(self) -> None:
+        self._open = None
 
     def apply(self, changes: Changes) -> None:
         self._go_back()

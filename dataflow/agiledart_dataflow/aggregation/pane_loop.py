@@ -22,7 +22,7 @@ def fill_loop(
     inline_key: Any,
     inline_values: list[Any],
     checks: Sequence[str] | None = None,
-    noted: dict[Any, None] | None = None,
+    notes_keys: bool = False,
 ) -> Any:
     """The loop as (text, further names that it uses).
 
@@ -33,7 +33,7 @@ def fill_loop(
         inline_key, inline_values: objects with `python`, or None where a function is called.
         checks: rows for which something raises go to `self.refuse`; for each value an expression over it that raises, too,
             where no result can be made of it. None: what raises ends the loop.
-        noted: takes the key of each row.
+        notes_keys: a key is told of before it changes for the first time since a barrier.
     """
     names = Names()
     key = "key_of(row)" if inline_key is None else inline_key.python("row", names)
@@ -41,10 +41,13 @@ def fill_loop(
     for number, inline in enumerate(inline_values):
         put.append(f"v{number} = {f'value{number}(row)' if inline is None else inline.python('row', names)}")
     put.append(f"k = {key}")
+    at = "p" if positions else "t"
     if checks is not None:
-        put = _guarded([*put, "hash(k)", *checks], single=single, positions=positions, calls=kept is None)
-    if noted is not None:
-        put.append(f"{names.bind(noted)}[k] = None")
+        put = _guarded([*put, "hash(k)", *checks], at)
+    if notes_keys:
+        put.append("if k not in noted: touch(k)")
+    if checks is not None and kept is None:
+        put += _guarded([_made(single=single, positions=positions)], at)
     each = "" if single else " "
     loop = [] if single else ["for pane, firsts in panes:" if positions else "for pane in panes:"]
     first = "firsts[k] = p; " if positions else ""
@@ -70,6 +73,7 @@ def fill_loop(
             f"def make({parameters}):",
             " def fill(self, rows, order):",
             f"  {current}, lo, hi = self.current",
+            *(["  noted, touch = self.store.notes.keys, self.store.touch"] if notes_keys else []),
             f"  for row, {'p' if positions else 't'} in zip(rows, order):",
             *(["   t = p[0]"] if positions else []),
             "   if not lo <= t < hi:",
@@ -82,13 +86,15 @@ def fill_loop(
     return text, names.values
 
 
-def _guarded(lines: list[str], *, single: bool, positions: bool, calls: bool) -> list[str]:
-    """The lines that may raise, with what happens then; `calls`: a user's aggregator is among them."""
-    if calls:
-        add = "add(pane[k] if k in pane else create(), row)"
-        each = "pane, _" if positions else "pane"
-        lines = [*lines, f"made = {add}" if single else f"made = iter([{add} for {each} in panes])"]
-    at = "p" if positions else "t"
+def _made(*, single: bool, positions: bool) -> str:
+    """What a user's aggregator makes of a row, before any pane has it."""
+    add = "add(pane[k] if k in pane else create(), row)"
+    each = "pane, _" if positions else "pane"
+    return f"made = {add}" if single else f"made = iter([{add} for {each} in panes])"
+
+
+def _guarded(lines: list[str], at: str) -> list[str]:
+    """Lines that may raise, with what happens then."""
     return [
         "try:",
         *(f" {line}" for line in lines),

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import islice, repeat
 from math import gcd
-from operator import lt
+from operator import add, iadd, lt
 from typing import Any, Final
 
 from agiledart_dataflow.aggregation.aggregators import Aggregator
@@ -70,7 +70,12 @@ class PaneWindow(StateInStore[OpenWindows]):
         self._hops = window.size_ms > window.every_ms
         self._step_ms = gcd(window.size_ms, window.every_ms)
         self.store = OpenWindows(
-            codec, positions=positions, new_pane=self._new_pane, to_plain=self._plain, from_plain=self._restored
+            codec,
+            positions=positions,
+            new_pane=self._new_pane,
+            to_plain=self._plain,
+            from_plain=self._restored,
+            joined=add if self._counts_only else iadd,
         )
         self._panes, self._firsts, self._before = self.store.panes, self.store.firsts, self.store.before
         self._uncompacted = 0
@@ -90,7 +95,7 @@ class PaneWindow(StateInStore[OpenWindows]):
             inline_key=key_of if hasattr(key_of, "python") else None,
             inline_values=[value if hasattr(value, "python") else None for value in values],
             checks=None if self._mishap is None else () if self._kept is None else fitness(self._kept),
-            noted=self.store.notes.keys if self._notes_keys else None,
+            notes_keys=self._notes_keys,
         )
         made: dict[str, Any] = {}
         exec(compile(text, f"<stage {self.name}>", "exec"), made)  # our own text: users' code is called, not pasted
@@ -126,7 +131,7 @@ class PaneWindow(StateInStore[OpenWindows]):
                 else:
                     self._close(end, out, at)
             self._forget_current()
-            self.store.notes.bound(len(self.store))
+            self.store.bound(len(self.store))
             self.counts.rows_out += len(out)
         return out, at
 
@@ -201,15 +206,14 @@ class PaneWindow(StateInStore[OpenWindows]):
         pane, firsts, before = self._panes[end], self._firsts[end], self._before.get(end, {})
         later = {key: firsts[key] for place, key in zip(*self._placed(end, firsts), strict=True) if place > mark}
         if len(later) < len(firsts):
-            for key in later:
-                del firsts[key]
-            self._close(end, out, at)  # looks into `pane` for those that are left in `firsts`
+            self._firsts[end] = {key: first for key, first in firsts.items() if key not in later}
+            self._close(end, out, at)  # looks into `pane` for those that are left
             if not later:
                 return
             rest = self._panes[end] = self._new_pane()
             rest.update((key, pane[key]) for key in later)
             self._firsts[end] = later
-            self.store.anew(end)
+            self.store.anew(end, later)
             if kept := {key: before[key] for key in later if key in before}:
                 self._before[end] = kept
 
@@ -254,15 +258,15 @@ class PaneWindow(StateInStore[OpenWindows]):
         kept = self._kept
         if kept is None or self._counts_only:
             return
-        notes = self.store.notes
+        store, notes = self.store, self.store.notes
         for end, pane in self._panes.items():
             before = self._before.setdefault(end, {})
             for key, flat in pane.items():
                 if len(flat) >= LONG * len(kept.values):
+                    if notes.is_kept and key not in notes.keys:
+                        store.touch(key)
                     before.setdefault(key, Compact(len(kept.values))).take(flat, kept)
                     flat.clear()
-                    if notes.is_kept:
-                        notes.keys[key] = None
 
     def _plain(self, state: Any, compact: Compact | None) -> Any:
         if self._kept is None:

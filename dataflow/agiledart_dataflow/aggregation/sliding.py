@@ -6,7 +6,8 @@ which one leaves.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
@@ -17,6 +18,7 @@ from agiledart_dataflow.data.rows import Change
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.operators.base import Mishap, Output
 from agiledart_dataflow.state.notes import Changes, Noted
+from agiledart_dataflow.state.open_parted import STEP_PARTED, OpenParted, Run, all_of, noted_in
 from agiledart_dataflow.state.parting import PartedState
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
@@ -89,8 +91,15 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
             try:
                 key = key_of(row)
                 window = windows.get(key)
-                if noted is not None:
-                    noted[key] = None
+            except Exception as error:
+                if mishap is None:
+                    raise
+                refused += 1
+                mishap(error, row, position)
+                continue
+            if noted is not None and key not in noted:
+                self.touch(key)
+            try:
                 state = add(aggregator.create() if window is None else window.state, row)
                 try:
                     value = result(state)
@@ -117,7 +126,7 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
             out.append(Change(key, value, row))
             at.append(position + _ENTERS)
         self._leave(end_of_time(mark), out, at)  # no time passes after the last record: END_OF_INPUT empties no window
-        self.notes.bound(len(windows))
+        self.bound(len(windows))
         self.counts.rows_in += len(rows)
         self.counts.rows_out += len(out)
         self.counts.taken += len(rows) - refused
@@ -129,8 +138,8 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
         noted = self.notes.keys if self.notes.is_kept else None
         while leaving and leaving[0][0] <= until:
             position, key, row = leaving.popleft()
-            if noted is not None:
-                noted[key] = None
+            if noted is not None and key not in noted:
+                self.touch(key)
             window = windows[key]
             window.size -= 1
             if not window.size:
@@ -188,26 +197,17 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
 
     def changes(self, keys: Noted) -> Changes:
         """The keys' windows; of those that are gone none of the rows."""
-        self._settle()
-        rows_of: dict[Any, _Rows] = {key: [] for key in keys}
-        if self._keeps_rows:
-            for key in keys:
-                window = self._windows.get(key)
-                rows_of[key] = [] if window is None else list(window.rows.items())
-        else:
-            for until, key, row in self._leaving:
-                if key in rows_of:
-                    rows_of[key].append((until, row))
-        groups: dict[int, list[Any]] = {}
-        for key, rows in rows_of.items():
-            window = self._windows.get(key)
-            state = self._aggregator.create() if window is None else window.state
-            groups.setdefault(self.group_of[key], []).append((key, self._aggregator.to_plain(state), rows))
-        return Changes([(group, self._codec.encode(groups[group])) for group in sorted(groups)])
+        return Changes(all_of(self.open_groups([keys])))
+
+    def _opened(self, lists: Sequence[Noted] | None, waste: Iterable[Noted]) -> OpenParted:
+        rows = None if self._keeps_rows else list(self._leaving)
+        given = self._codec, self.group_of, lists, self._closed, waste
+        return _OpenSliding(*given, windows=self._windows, rows=rows, aggregator=self._aggregator)
 
     def apply(self, changes: Changes) -> None:
         decoded = [(group, self._codec.decode(data)) for group, data in changes.groups]
         touched = dict.fromkeys(key for _, entries in decoded for key, *_ in entries)
+        self._lose()
         self._settle()
         kept = [one for one in self._leaving if one[1] not in touched]
         self._leaving.clear()
@@ -217,7 +217,6 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
         for group, entries in decoded:
             self._put(group, [entry for entry in entries if entry[2]])
         self._index, self._moved = None, True
-        self.notes.lose()
 
     def _entries(self, part: dict[Any, _Rows]) -> Iterable[Any]:
         for key, rows in part.items():
@@ -251,6 +250,69 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
         if self._gone:
             self._forget_gone()
         self._leaving = deque(sorted(self._leaving, key=itemgetter(0)))
+
+
+class _OpenSliding(OpenParted):
+    """All keys' windows as of a moment.
+
+    Args:
+        given: as of every `OpenParted`.
+        windows: they go on changing; which there are is copied.
+        rows: as they wait to leave, a copy, which is used up; None: they are in the windows.
+        aggregator: whose states are written.
+    """
+
+    def __init__(
+        self,
+        *given: Any,
+        windows: dict[Any, _Window],
+        rows: list[tuple[Position, Any, Any]] | None,
+        aggregator: Aggregator[Any, Any, Any],
+    ) -> None:
+        super().__init__(*given)
+        self._windows, self._leaving, self._aggregator = windows, rows, aggregator
+        self._there = [dict.fromkeys(windows)] if self._lists is None else self._lists
+        self._count = sum(map(len, self._there))
+        self._rows_of: dict[Any, _Rows] = {}
+
+    def _runs(self) -> Iterator[Run]:
+        if self._leaving is not None:
+            self._leaving.reverse()
+            rows_of = self._rows_of
+            while self._leaving:
+                for _ in range(min(len(self._leaving), STEP_PARTED)):
+                    until, key, row = self._leaving.pop()
+                    if key in rows_of:
+                        rows_of[key].append((until, row))
+                    elif self._lists is None or self._is_asked(key):
+                        rows_of[key] = [(until, row)]
+                yield None, (), ()
+        for keys in noted_in(self._there):
+            yield None, keys, repeat(0)
+
+    def _copy(self, key: Any) -> Any:
+        window = self._windows.get(key)
+        if window is None:
+            return None if self._lists is None else self._gone
+        return self._frozen(self._aggregator.to_plain(window.state)), list(window.rows.items())
+
+    def _entries(self, of: None, places: Iterable[tuple[Any, int]], kept: Mapping[Any, Any]) -> list[Any]:
+        windows, to_plain, rows_of, made = self._windows, self._aggregator.to_plain, self._rows_of, []
+        for key, _ in places:
+            window = windows.get(key)
+            if key in kept:
+                state, rows = kept[key]
+            elif window is None:
+                state, rows = self._gone
+            else:
+                state, rows = to_plain(window.state), list(window.rows.items())
+            made.append((key, state, rows if self._leaving is None else rows_of.pop(key, [])))
+        return made
+
+    @property
+    def _gone(self) -> tuple[Any, _Rows]:
+        """Of a key without rows."""
+        return self._aggregator.to_plain(self._aggregator.create()), []
 
 
 def sliding_entry_type(key: Any, state: Any, row: Any) -> Any:

@@ -19,6 +19,8 @@ from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.grouping import grouped
 from agiledart_dataflow.data.lazy import late
 from agiledart_dataflow.event_time.windows import Panes
+from agiledart_dataflow.state.notes import MAX_NOTED, Came
+from agiledart_dataflow.state.open_windows import Anew
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,14 +59,39 @@ class Folded:
     greatest: list["Array | None"]
 
 
+@dataclass(eq=False, slots=True)
+class Piece:
+    """Rows that came into a window at once.
+
+    Attributes:
+        end: of the window.
+        rank: how many rows had come into it before.
+        rows: how many these are.
+        keys, values: the parts of their keys, and their values.
+    """
+
+    end: int
+    rank: int
+    rows: int
+    keys: list[Column]
+    values: list["Array"]
+
+
 @dataclass
 class Open:
-    """One open window: pieces of the columns of its rows, and what was folded before them."""
+    """One open window: pieces of its rows, and what was folded before them; `seen` rows came into it in all, or a few less."""
 
-    pieces: list[tuple[list[Column], list["Array"]]] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
     rows: int = 0
     folded: Folded | None = None
     fold_at: int = FOLD_AT
+    seen: int = 0
+
+    def put(self, piece: Piece) -> None:
+        """Behind those that are there."""
+        self.pieces.append(piece)
+        self.rows += piece.rows
+        self.seen += piece.rows
 
 
 class VectorPanes:
@@ -88,6 +115,8 @@ class VectorPanes:
         self.kept = kept
         self._step_ms = gcd(window.size_ms, window.every_ms)
         self.open: dict[int, Open] = {}
+        self._came: Came | None = None  # None: nobody asks, or nobody knows
+        self._most = 0  # rows that are noted
         self.key_types = [part.type.annotation for part in named.key.parts]
         self._fields = [column_field("value", value.type.type) for value in kept.values]  # type: ignore[attr-defined]  # RowExpressions
 
@@ -118,10 +147,28 @@ class VectorPanes:
             window = self.open.get(end)
             if window is None:
                 window = self.open[end] = Open()
-            window.pieces.append((keys, values))
-            window.rows += rows
+                if self._came is not None:
+                    self._came[Anew(end)] = None
+            piece = Piece(end, window.seen, rows, keys, values)
+            window.put(piece)
+            if self._came is not None:
+                self._note(self._came, piece)
             if window.rows >= window.fold_at:
                 self._fold(window)
+
+    def _note(self, came: Came, piece: Piece) -> None:
+        """A piece came; where there are more rows than an increment is worth, nobody knows any more what has changed."""
+        came[piece] = None
+        came.rows += piece.rows
+        if came.rows > self._most:
+            self._most = MAX_NOTED + 2 * self.state_keys()
+            if came.rows > self._most:
+                self._came = None
+
+    def noted(self) -> Came | None:
+        """As `KeyGroups.noted`: the pieces are their own notes."""
+        came, self._came = self._came, Came()
+        return came
 
     def closed(self, until: int) -> tuple[Columns | None, "Array | None"]:
         """The results of the windows that end by then, and the time of each; None when there are none."""
@@ -137,7 +184,7 @@ class VectorPanes:
 
         Entries are the folded ones, then the rows.
         """
-        pieces = [keys for keys, _ in window.pieces]
+        pieces = [piece.keys for piece in window.pieces]
         if window.folded is not None:
             pieces.insert(0, window.folded.keys)
         keys = [concatenated_columns([piece[i] for piece in pieces]) for i in range(len(self._key.parts))]
@@ -153,7 +200,7 @@ class VectorPanes:
 
     def _entries(self, window: Open, value: int, numbers: "Array") -> tuple["Array", "Array"]:
         """(values, numbers of their groups) whose sums by group are the sums of a window."""
-        raw = _joined([values[value] for _, values in window.pieces], numbers.dtype)
+        raw = _joined([piece.values[value] for piece in window.pieces], numbers.dtype)
         if window.folded is None:
             return raw, numbers
         before = len(window.folded.counts)
@@ -161,7 +208,7 @@ class VectorPanes:
         return np.concatenate([*parts, raw]), np.concatenate([*[numbers[:before]] * len(parts), numbers[before:]])
 
     def _extremes(self, window: Open, value: int, numbers: "Array", count: int, *, least: bool) -> "Array":
-        raw = _joined([values[value] for _, values in window.pieces], numbers.dtype)
+        raw = _joined([piece.values[value] for piece in window.pieces], numbers.dtype)
         if window.folded is not None:
             folded = window.folded.least[value] if least else window.folded.greatest[value]
             raw = np.concatenate([folded, raw])
@@ -257,7 +304,9 @@ class VectorPanes:
 
     def listed(self, window: Open, value: int) -> list[Any]:
         """The values of the rows that are kept as they came."""
-        return [one for _, values in window.pieces for one in Column(self._fields[value].kind, values[value]).to_list()]
+        return [
+            one for piece in window.pieces for one in Column(self._fields[value].kind, piece.values[value]).to_list()
+        ]
 
 
 def fitting(field: ColumnField, values: list[Any]) -> Column:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.aggregation.vector_panes import Folded, Open, Unfit, VectorPanes, fitting
+from agiledart_dataflow.aggregation.vector_panes import Folded, Open, Piece, Unfit, VectorPanes, fitting
 from agiledart_dataflow.data.column import Column
 from agiledart_dataflow.data.column_schema import column_field
 from agiledart_dataflow.data.grouping import key_values
@@ -12,8 +12,11 @@ from agiledart_dataflow.state.open_windows import Windows
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from agiledart_dataflow.data.column import Array
 else:
     np = late("numpy")
+    Array = Any
 
 
 def plain(vectors: VectorPanes) -> Windows:
@@ -33,12 +36,8 @@ def _entries(vectors: VectorPanes, window: Open) -> list[tuple[Any, Position | N
     by_value = [_by_group(vectors.listed(window, value), groups, count) for value in range(len(kept.values))]
     compacts: list[Any] = [None] * count
     if folded is not None:
-        for place, number in enumerate(numbers[:before].tolist()):
-            compacts[number] = (
-                int(folded.counts[place]),
-                [[part[place].item() for part in parts] for parts in folded.sums],
-                [_extremes(vectors, folded, value, place) for value in range(len(kept.values))],
-            )
+        for number, compact in zip(numbers[:before].tolist(), compacts_of(vectors, folded), strict=True):
+            compacts[number] = compact
     states = zip(zip(*by_value, strict=True), compacts, strict=True)
     return [(key, None, state) for key, state in zip(listed_keys, states, strict=True)]
 
@@ -51,43 +50,62 @@ def _by_group(values: list[Any], groups: list[int], count: int) -> list[list[Any
     return found
 
 
-def _extremes(vectors: VectorPanes, folded: Folded, value: int, place: int) -> list[Any]:
-    """[least, greatest]; the one that nobody asked for is the other, as nobody will look."""
-    least, greatest = folded.least[value], folded.greatest[value]
-    found = [one for one in (least, greatest) if one is not None]
+def compacts_of(
+    vectors: VectorPanes, folded: Folded, places: "Array | None" = None
+) -> list[tuple[int, list[list[Any]], list[list[Any]]]]:
+    """Of all keys, or those in some places, what is kept instead of their rows: count, parts of the sums, extremes, by value."""
+    where: Any = slice(None) if places is None else places
+    width = range(len(vectors.kept.values) if folded.sums else 0)
+    counts = folded.counts[where].tolist()
+    sums = [[part[where].tolist() for part in folded.sums[value]] for value in width]
+    extremes = [_extremes(vectors, folded, value, where) for value in width]
+    return [
+        (
+            count,
+            [[part[place] for part in parts] for parts in sums],
+            [[one[place] for one in ends] for ends in extremes],
+        )
+        for place, count in enumerate(counts)
+    ]
+
+
+def _extremes(vectors: VectorPanes, folded: Folded, value: int, where: Any) -> list[list[Any]]:
+    """[all least, all greatest]; the one that nobody asked for is the other, as nobody will look."""
+    found = [one for one in (folded.least[value], folded.greatest[value]) if one is not None]
     if not found:
         return []
     kind = vectors.kinds[value]
-    return [Column(kind, one[place : place + 1]).to_list()[0] for one in (found[0], found[-1])]
+    return [Column(kind, one[where]).to_list() for one in (found[0], found[-1])]
 
 
 def restored(vectors: VectorPanes, windows: Windows) -> None:
     """Fill the windows. Raises `Unfit` for what columns cannot hold."""
     for end, entries in windows:
         if entries:
-            vectors.open[end] = _window(vectors, entries)
+            vectors.open[end] = _window(vectors, end, entries)
 
 
-def _window(vectors: VectorPanes, entries: list[Any]) -> Open:
+def _window(vectors: VectorPanes, end: int, entries: list[Any]) -> Open:
     width = len(vectors.kept.values)
     window = Open()
     if not width:
         counts = np.array([state for _, _, state in entries], np.int64)
         window.folded = Folded(_keys(vectors, [key for key, _, _ in entries]), counts, [], [], [])
+        window.seen = len(entries)
         return window
     old = [(key, compact) for key, _, (_, compact) in entries if compact is not None]
-    if any(compact is None for _, _, (_, compact) in entries) and old:
-        raise Unfit  # some keys compacted, some not: their order would be lost
+    if any(compact is None for _, _, (_, compact) in entries[: len(old)]):
+        raise Unfit  # keys that are compacted stand behind others: their order would be lost
     if old:
         window.folded = _folded(vectors, old)
+        window.seen = len(old)
     repeated = [key for key, _, (columns, _) in entries for _ in columns[0]]
     if repeated:
         values = [
             vectors.array(number, [one for _, _, (columns, _) in entries for one in columns[number]])
             for number in range(width)
         ]
-        window.pieces.append((_keys(vectors, repeated), values))
-        window.rows = len(repeated)
+        window.put(Piece(end, window.seen, len(repeated), _keys(vectors, repeated), values))
     return window
 
 

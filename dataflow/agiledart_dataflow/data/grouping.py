@@ -9,7 +9,7 @@ from agiledart_dataflow.data.lazy import late
 if TYPE_CHECKING:
     import numpy as np
 
-    from agiledart_dataflow.data.column import Array
+    from agiledart_dataflow.data.column import Array, Selection
 else:
     np = late("numpy")
     Array = Any
@@ -81,7 +81,7 @@ def _numbered_values(values: list[Any]) -> tuple["Array", "Array"]:
     return numbers, _firsts(numbers)
 
 
-def key_values(keys: Sequence[Column], firsts: "Array") -> list[Any]:
+def key_values(keys: Sequence[Column], firsts: "Selection") -> list[Any]:
     """The keys of these rows as Python values; tuples when a key has several parts."""
     lists = [key.take(firsts).to_list() for key in keys]
     return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Final
 
 from agiledart_dataflow.state.groups import Saved, State, saved
-from agiledart_dataflow.state.notes import MAX_NOTED, Changes, Increment, Noted
+from agiledart_dataflow.state.notes import MAX_NOTED, Changes, Increment, Noted, weight
 from agiledart_dataflow.state.open_element import OpenState
 
 LEAST: Final = 64 << 10
@@ -139,7 +139,7 @@ class Increments:
             return None
         since, base = self._base
         lists = [self._lists[number] for number in sorted(self._lists)]
-        count = sum(map(len, lists))
+        count = sum(map(weight, lists))
         if count > MAX_NOTED + 2 * base.whole:  # a byte is the least that a key takes
             self._forget()
             return None

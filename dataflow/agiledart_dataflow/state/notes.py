@@ -12,6 +12,22 @@ from typing import Any, Final, NamedTuple
 Noted = dict[Any, None]
 """Keys that may have changed, in the order in which they were touched first."""
 
+
+class Came(dict[Any, None]):
+    """Notes that are pieces of rows, each of which may be of another key.
+
+    Attributes:
+        rows: how many there are.
+    """
+
+    rows = 0
+
+
+def weight(noted: Noted) -> int:
+    """How many keys these notes may be of."""
+    return noted.rows if isinstance(noted, Came) else len(noted)
+
+
 MAX_NOTED: Final = 65_536
 """Notes of keys that come and go; beyond these, and two for each key that is there, an increment would not pay."""
 

@@ -47,7 +47,7 @@ class OpenElement:
         self._behind = _ENCODER.encode(state.rest) + behind
         if not state.is_whole:
             self._before.append(parts)  # of `Changes`
-            self._behind = _ENCODER.encode(b"") + self._behind
+            self._behind = _ENCODER.encode(state.groups.common) + self._behind
         self._is_told = False
 
     @property

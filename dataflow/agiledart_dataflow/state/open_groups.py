@@ -40,12 +40,14 @@ class OpenGroups(Protocol):
         left: how many it may still have to encode.
         is_over: all of it is encoded, or nobody wants it any more.
         is_dropped: nobody wants it any more.
+        common: of what has changed, as `Changes.common`.
     """
 
     keys: int
     size: int
     is_over: bool
     is_dropped: bool
+    common: bytes
 
     @property
     def left(self) -> int: ...
@@ -63,8 +65,12 @@ class OpenGroups(Protocol):
         ...
 
 
-class _Part:
-    """Of one group: items that are encoded, of one array after the other, and how many."""
+class Part:
+    """Of one group: items that are encoded, of one array after the other, and how many.
+
+    Args:
+        arrays: one is the data itself, several stand in an array.
+    """
 
     __slots__ = ("counts", "is_wide", "items", "size")
 
@@ -86,7 +92,7 @@ class _Part:
     def pieces(self, group: int) -> list[bytes]:
         """(group, bytes) in MessagePack."""
         heads = [array_header(count) for count in self.counts]
-        begin = begin_of(is_wide=self.is_wide) + array_header(len(heads))
+        begin = begin_of(is_wide=self.is_wide) + (array_header(len(heads)) if len(heads) > 1 else b"")
         size = len(begin) + sum(map(len, heads)) + self.size
         found = [array_header(2) + int_bytes(group) + bytes_header(size) + begin]
         for head, items in zip(heads, self.items, strict=True):
@@ -95,35 +101,19 @@ class _Part:
         return found
 
 
-_ENTRIES = 0
-
-
-class _Open:
-    """What both have in common.
+class Opened:
+    """What all that is encoded bit by bit has in common.
 
     Args:
-        codec: of entries and timers.
-        entries: of the store; they go on changing.
-        touched: keys that somebody has looked at since the moment: they are encoded, or were not there.
-        timers: a copy, which is used up.
         closed: told when it is over.
-        waste: lists of keys that nobody needs any more.
+        waste: notes that nobody needs any more.
     """
 
     _arrays: int
 
-    def __init__(
-        self,
-        codec: EntryCodec,
-        entries: Mapping[Any, Entry],
-        touched: Container[Any],
-        timers: list[Timer],
-        closed: Callable[[], None],
-        waste: Iterable[Noted],
-    ) -> None:
-        self._codec, self._entries, self._touched, self._timers = codec, entries, touched, timers
+    def __init__(self, closed: Callable[[], None], waste: Iterable[Noted]) -> None:
         self._closed, self._waste = closed, list(waste)
-        self._parts: dict[int, _Part] = {}  # those that are not given yet, and of which something is encoded
+        self._parts: dict[int, Part] = {}  # those that are not given yet, and of which something is encoded
         self._passed: dict[Any, None] = {}  # keys that are done, where nothing else says it
         self._ready: list[bytes] = []
         self._steps = self._encode_and_free()
@@ -131,6 +121,7 @@ class _Open:
         self.keys = self.size = 0
         self._count = 0  # of keys, at most
         self.is_over = self.is_dropped = False
+        self.common = b""
 
     @property
     def left(self) -> int:
@@ -177,24 +168,54 @@ class _Open:
     def _all_steps(self) -> Iterator[None]:
         raise NotImplementedError
 
-    def _part(self, group: int) -> _Part:
+    def _part(self, group: int) -> Part:
         part = self._parts.get(group)
         if part is None:
-            part = self._parts[group] = _Part(self._arrays)
+            part = self._parts[group] = Part(self._arrays)
         return part
 
     def _chunks(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
         """Keys that one step encodes, by the size that the last ones had."""
-        while chunk := list(islice(keys, max(1, min(STEP_KEYS, STEP_BYTES // self._mean)))):
+        while chunk := list(islice(keys, self._step_keys())):
             yield chunk
 
-    def _encode(self, part: _Part, items: list[tuple[Any, Entry]]) -> None:
+    def _step_keys(self) -> int:
+        return max(1, min(STEP_KEYS, STEP_BYTES // self._mean))
+
+
+_ENTRIES = 0
+
+
+class _Open(Opened):
+    """Of entries with timers.
+
+    Args:
+        codec: of entries and timers.
+        entries: of the store; they go on changing.
+        touched: keys that somebody has looked at since the moment: they are encoded, or were not there.
+        timers: a copy, which is used up.
+        closed, waste: as of every `Opened`.
+    """
+
+    def __init__(
+        self,
+        codec: EntryCodec,
+        entries: Mapping[Any, Entry],
+        touched: Container[Any],
+        timers: list[Timer],
+        closed: Callable[[], None],
+        waste: Iterable[Noted],
+    ) -> None:
+        super().__init__(closed, waste)
+        self._codec, self._entries, self._touched, self._timers = codec, entries, touched, timers
+
+    def _encode(self, part: Part, items: list[tuple[Any, Entry]]) -> None:
         size = part.put(_ENTRIES, len(items), self._codec.encode_entries(items))
         self._mean = 1 + size // len(items)
         self.keys += len(items)
         self.size += size
 
-    def _timer_steps(self, part: _Part, timers: list[Timer]) -> Iterator[None]:
+    def _timer_steps(self, part: Part, timers: list[Timer]) -> Iterator[None]:
         """Encode the timers of a group; they stand behind everything else."""
         for start in range(0, len(timers), STEP_KEYS):
             some = timers[start : start + STEP_KEYS]

@@ -1,7 +1,8 @@
 """`OpenWindows`: what is kept of each (window, key) until the window closes, by key group when asked."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.state.notes import Changes, Noted
+from agiledart_dataflow.state.open_parted import OpenParted, Run, all_of, listed
 from agiledart_dataflow.state.parting import PartedState
 from agiledart_dataflow.state.plain_codec import PlainCodec
 
@@ -18,7 +20,17 @@ Windows = list[tuple[int, list[tuple[Any, Position | None, Any]]]]
 WindowEntry = tuple[Any, int, Position, Any]
 """(key, end, position of its first row or (number of the key in its window,), plain state): of a key group."""
 
-_ENDS: msgspec.msgpack.Decoder[list[int]] = msgspec.msgpack.Decoder(list[int])
+_COMMON: msgspec.msgpack.Decoder[tuple[list[int], bool]] = msgspec.msgpack.Decoder(tuple[list[int], bool])
+
+
+def common_of(kept: list[int], *, adds: bool = False) -> bytes:
+    """What an increment says of all groups.
+
+    Args:
+        kept: the ends of the windows that were open before and still are.
+        adds: its entries stand for rows that came on top of what there was, else in its place.
+    """
+    return msgspec.msgpack.encode((kept, adds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,7 @@ class OpenWindows(PartedState[list[_Slot]]):
         new_pane: makes an empty pane.
         to_plain: (state, what was left of it before) → plain data.
         from_plain: the contrary.
+        joined: (state, state of rows that came behind it) → state of both; only where columns are kept, too.
 
     Attributes:
         panes: end → key → state.
@@ -56,6 +69,7 @@ class OpenWindows(PartedState[list[_Slot]]):
         new_pane: Callable[[], dict[Any, Any]],
         to_plain: Callable[[Any, Any], Any],
         from_plain: Callable[[Any], tuple[Any, Any]],
+        joined: Callable[[Any, Any], Any],
     ) -> None:
         super().__init__(codec)
         self.panes: dict[int, dict[Any, Any]] = {}
@@ -63,7 +77,7 @@ class OpenWindows(PartedState[list[_Slot]]):
         self.before: dict[int, dict[Any, Any]] = {}
         self._positions = positions
         self._new_pane = new_pane
-        self._to_plain, self._from_plain = to_plain, from_plain
+        self._to_plain, self._from_plain, self._joined = to_plain, from_plain, joined
         self._ranks: dict[int, dict[Any, tuple[int, int]]] = {}  # (number, group) of keys that came by group
 
     def __len__(self) -> int:
@@ -78,9 +92,12 @@ class OpenWindows(PartedState[list[_Slot]]):
             self.anew(end)
         return pane
 
-    def anew(self, end: int) -> None:
-        """Nothing that was saved of a window holds any more."""
+    def anew(self, end: int, keys: Iterable[Any] = ()) -> None:
+        """Nothing that was saved of a window holds any more; these keys are in it."""
         if self.notes.is_kept:
+            for key in keys:
+                if key not in self.notes.keys:
+                    self.touch(key)
             self.notes.keys[Anew(end)] = None
 
     def windows(self) -> Windows:
@@ -93,47 +110,58 @@ class OpenWindows(PartedState[list[_Slot]]):
 
     def replace(self, windows: Windows) -> None:
         """Put these in the place of all that is there."""
+        self._lose()
         self.panes.clear()
         self.firsts.clear()
         self.before.clear()
         self._ranks.clear()
         self._index, self._moved = None, True
-        self.notes.lose()
         for end, entries in windows:
             for key, first, plain in entries:
                 self._keep(end, key, first, plain)
 
     def changes(self, keys: Noted) -> Changes:
-        """Entries of the keys in all windows, all of those of new windows; the ends of the others that are still open."""
-        self._settle()
-        groups: dict[int, list[WindowEntry]] = {}
-        kept: list[int] = []
-        for end, pane in sorted(self.panes.items()):
-            is_anew = Anew(end) in keys
-            if not is_anew:
-                kept.append(end)
-            firsts = self.firsts[end]
-            for number, key in enumerate(pane):
-                if is_anew or key in keys:
-                    first = firsts[key] if self._positions else (number,)
-                    entry = key, end, first, self._plain(end, key, pane[key])
-                    groups.setdefault(self.group_of[key], []).append(entry)
-        made = [(group, self._codec.encode(groups[group])) for group in sorted(groups)]
-        return Changes(made, msgspec.msgpack.encode(kept))
+        opened = self.open_groups([keys])
+        return Changes(all_of(opened), opened.common)
+
+    def _opened(self, lists: Sequence[Noted] | None, waste: Iterable[Noted]) -> OpenParted:
+        frozen = [
+            _Frozen(end, pane, len(pane), self.firsts[end] if self._positions else None, self.before.get(end, {}))
+            for end, pane in sorted(self.panes.items())
+        ]
+        opened = _OpenPanes(self._codec, self.group_of, lists, self._closed, waste, frozen=frozen, plain=self._to_plain)
+        if lists is not None:
+            opened.common = common_of([end for end in self.panes if all(Anew(end) not in keys for keys in lists)])
+        return opened
 
     def apply(self, changes: Changes) -> None:
-        kept = frozenset(_ENDS.decode(changes.common))
+        ends, adds = _COMMON.decode(changes.common)
+        kept = frozenset(ends)
         decoded = [(group, self._codec.decode(data)) for group, data in changes.groups]
+        self._lose()
         for end in [end for end in self.panes if end not in kept]:
             del self.panes[end], self.firsts[end]
             self.before.pop(end, None)
             self._ranks.pop(end, None)
         for group, entries in decoded:
+            if adds:
+                self._add(group, entries)
+                continue
             for key, end, *_ in entries:
                 self.before.get(end, {}).pop(key, None)
             self._put(group, entries)
         self._index, self._moved = None, True
-        self.notes.lose()
+
+    def _add(self, group: int, entries: list[WindowEntry]) -> None:
+        """Take up rows that came on top of what there is."""
+        for key, end, first, plain in entries:
+            pane = self.open(end)
+            state, _ = self._from_plain(plain)
+            if key in pane:
+                pane[key] = self._joined(pane[key], state)
+            else:
+                pane[key] = state
+                self._ranks.setdefault(end, {})[key] = (first[0], group)
 
     def _keep(self, end: int, key: Any, first: Position | None, plain: Any) -> None:
         pane = self.open(end)
@@ -160,9 +188,9 @@ class OpenWindows(PartedState[list[_Slot]]):
 
     def _put(self, group: int, entries: list[WindowEntry]) -> list[_Slot]:
         for key, end, first, plain in entries:
-            self._keep(end, key, first, plain)
-            if not self._positions:
+            if not self._positions and key not in self.panes.get(end, ()):
                 self._ranks.setdefault(end, {})[key] = (first[0], group)
+            self._keep(end, key, first, plain)
         return [(end, key, 0 if self._positions else first[0]) for key, end, first, _ in entries]
 
     def _remove(self, part: list[_Slot]) -> None:
@@ -187,6 +215,59 @@ class OpenWindows(PartedState[list[_Slot]]):
             ordered = self.panes[end] = self._new_pane()
             ordered.update((key, pane[key]) for key in sorted(pane, key=numbers.__getitem__))
         self._ranks.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _Frozen:
+    """A window as of a moment: the first keys of a pane, which only those behind them join."""
+
+    end: int
+    pane: dict[Any, Any]
+    count: int
+    firsts: dict[Any, Position] | None
+    before: dict[Any, Any]
+
+
+class _OpenPanes(OpenParted):
+    """Windows as of a moment.
+
+    Args:
+        given: as of every `OpenParted`.
+        frozen: the windows.
+        plain: (state, what was left of it before) → plain data.
+    """
+
+    def __init__(self, *given: Any, frozen: list[_Frozen], plain: Callable[[Any, Any], Any]) -> None:
+        super().__init__(*given)
+        self._frozen_windows, self._plain = frozen, plain
+        self._count = sum(window.count for window in frozen)
+
+    def _runs(self) -> Iterator[Run]:
+        for window in self._frozen_windows:
+            first = 0
+            for keys in listed(window.pane, window.count):
+                yield window, keys, count(first)
+                first += len(keys)
+
+    def _copy(self, key: Any) -> Any:
+        plain = self._plain
+        return {
+            window.end: self._frozen(plain(window.pane[key], window.before.get(key)))
+            for window in self._frozen_windows
+            if key in window.pane
+        } or None
+
+    def _entries(self, of: _Frozen, places: Iterable[tuple[Any, int]], kept: Mapping[Any, Any]) -> list[Any]:
+        end, pane, firsts, before, plain = of.end, of.pane, of.firsts, of.before, self._plain
+        return [
+            (
+                key,
+                end,
+                (number,) if firsts is None else firsts[key],
+                kept[key][end] if key in kept else plain(pane[key], before.get(key)),
+            )
+            for key, number in places
+        ]
 
 
 def window_entries(windows: Windows) -> Iterable[WindowEntry]:
