@@ -18,7 +18,7 @@ from agiledart_dataflow.data.rows import Change
 from agiledart_dataflow.operators.base import Operator
 from agiledart_dataflow.operators.keyed import Context, KeyedOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
-from agiledart_dataflow.operators.top import Top, ranked_type
+from agiledart_dataflow.operators.top import Top, ranked_type, spoken_type
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.program import compile_program
 from agiledart_dataflow.state.entries import EntryCodec
@@ -121,9 +121,9 @@ def sliding_window() -> Subject:
 
 def ranking() -> Subject:
     """The ten best of all keys."""
-    operator = Top(
-        "top", lambda value: value, PlainCodec("top", lambda: ranked_type(str, int, Any)), n=10, newest_first=True
-    )
+    codec = PlainCodec("top", lambda: ranked_type(str, int))
+    rest = PlainCodec("top", lambda: spoken_type(str, int, Any))
+    operator = Top("top", lambda value: value, codec, rest, n=10, newest_first=True)
 
     def feed(keys: list[str], number: int) -> None:
         rows = [Change(key, (number * 7 + index) % 1_000, None) for index, key in enumerate(keys)]

@@ -15,9 +15,6 @@ _IF_STATE_LOST = {
     EMPTY: "; when it cannot be rebuilt for a minute it begins empty",
     PREVIOUS: "; when it cannot be rebuilt for a minute everything goes on from the epoch before, so rows of one epoch come twice",
 }
-SAVED_AT_ONCE = ("top",)
-"""Kinds of steps whose state is encoded at once at each epoch; that of others is in slices, while rows go on."""
-STOPS = "; it is saved in one go at each epoch: above 1 MiB of state its rows wait for about 10 ms a megabyte"
 ROLLED = ("roll_age", "roll_bytes")
 
 
@@ -43,9 +40,8 @@ def _cost(step: Mapping[str, Any]) -> tuple[str, bool]:
         return f"nothing to bring back; {where}", False
     what = "what it remembers by key" if step["keyed"] else "all that it remembers, whole"
     lost = _IF_STATE_LOST.get(step.get("if_lost", WAIT), "")
-    stops = STOPS if step["kind"] in SAVED_AT_ONCE else ""
     return (
-        f"{what} comes back from the last epoch, from the disk or from fragments on neighbours; {where}{stops}{lost}",
+        f"{what} comes back from the last epoch, from the disk or from fragments on neighbours; {where}{lost}",
         False,
     )
 

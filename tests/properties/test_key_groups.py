@@ -22,7 +22,7 @@ from agiledart_dataflow.plan.step import Step
 from agiledart_dataflow.plan.step_kinds import STEP_KINDS
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.state.entries import EntryCodec
-from agiledart_dataflow.state.groups import put_back, saved
+from agiledart_dataflow.state.groups import Division, put_back, saved
 from agiledart_dataflow.state.store import KeyedStore
 from agiledart_executor.state.sqlite_store import SqliteStore
 from agiledart_kernel.errors import LocalProtocolError
@@ -75,12 +75,14 @@ class Recorder:
         return self._operator.run(rows, positions, mark)
 
 
-def recorded(case: Case, rows: Sequence[Row], seed: int, at_least: Carries) -> tuple[Program, dict[int, list[Input]]]:
+def recorded(
+    case: Case, rows: Sequence[Row], seed: int, at_least: Carries, divisions: Sequence[Division] = ("by group",)
+) -> tuple[Program, dict[int, list[Input]]]:
     """What the operators of a case's stages are called with, by stage, in some run of it with one instance each."""
     host = InlineHost(topology_of(case, rows), parallelism=1, seed=seed, at_least=at_least)
     recorders: dict[int, Recorder] = {}
     for (stage, _), instance in host.instances.items():
-        if instance.state.division == "by group":
+        if instance.state.division in divisions:
             assert instance._operator is not None
             instance._operator = recorders[stage] = Recorder(instance._operator)
             instance._run_batch = None
@@ -270,20 +272,19 @@ def test_what_has_no_groups_says_so() -> None:
     for (stage, _), instance in host.instances.items():
         state = instance.state
         kind = host.program.steps(stage)[0].kind
-        if state.division == "by group":
+        if state.division != "none":
             continue
         found[kind] = len(state.snapshot_rest())
         assert state.groups() == []
         for ask in (state.snapshot_group, state.drop_group, lambda group, state=state: state.restore_group(group, b"")):
             with pytest.raises(LocalProtocolError, match="has no key group 5"):
                 ask(5)
-    assert found["top"] > 0
     assert found["sink"] == 0
 
 
 @pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
 def test_a_state_that_is_put_back_is_what_it_was(case: Case) -> None:
-    program, inputs = recorded(case, rows_of(60), 1, "positions")
+    program, inputs = recorded(case, rows_of(60), 1, "positions", ("by group", "whole"))
     for stage, calls in inputs.items():
         remembered = 0
         for cut in range(1, len(calls), 5):

@@ -24,7 +24,7 @@ from agiledart_dataflow.operators.base import Mishap, Operator
 from agiledart_dataflow.operators.broadcast import BroadcastStep
 from agiledart_dataflow.operators.keyed import KeyedOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
-from agiledart_dataflow.operators.top import Top, ranked_type
+from agiledart_dataflow.operators.top import Top, ranked_type, spoken_type
 from agiledart_dataflow.plan.step import Step
 from agiledart_dataflow.plan.step_parts import StateParts
 from agiledart_dataflow.state.entries import EntryCodec
@@ -59,8 +59,9 @@ def make_operator(
     mishap = mishap if head.lets_rows_go else None
     if head.top is not None:
         assert head.function is not None
-        codec = PlainCodec(head.name, lambda: ranked_type(*get_args(row_type)))
-        return Top(head.name, head.function, codec, **asdict(head.top), mishap=mishap)
+        codec = PlainCodec(head.name, lambda: ranked_type(*get_args(row_type)[:2]))
+        rest = PlainCodec(head.name, lambda: spoken_type(*get_args(row_type)))
+        return Top(head.name, head.function, codec, rest, **asdict(head.top), mishap=mishap)
     if head.keying is None:
         return None
     if head.state is not None:

@@ -6,8 +6,7 @@ which one leaves.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -18,7 +17,7 @@ from agiledart_dataflow.data.rows import Change
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.operators.base import Mishap, Output
 from agiledart_dataflow.state.notes import Changes, Noted
-from agiledart_dataflow.state.open_parted import STEP_PARTED, OpenParted, Run, all_of, noted_in
+from agiledart_dataflow.state.open_parted import STEP_PARTED, OpenKeys, OpenParted, Run, all_of
 from agiledart_dataflow.state.parting import PartedState
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
@@ -202,7 +201,7 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
     def _opened(self, lists: Sequence[Noted] | None, waste: Iterable[Noted]) -> OpenParted:
         rows = None if self._keeps_rows else list(self._leaving)
         given = self._codec, self.group_of, lists, self._closed, waste
-        return _OpenSliding(*given, windows=self._windows, rows=rows, aggregator=self._aggregator)
+        return _OpenSliding(*given, held=self._windows, rows=rows, aggregator=self._aggregator)
 
     def apply(self, changes: Changes) -> None:
         decoded = [(group, self._codec.decode(data)) for group, data in changes.groups]
@@ -252,12 +251,12 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
         self._leaving = deque(sorted(self._leaving, key=itemgetter(0)))
 
 
-class _OpenSliding(OpenParted):
+class _OpenSliding(OpenKeys[_Window]):
     """All keys' windows as of a moment.
 
     Args:
-        given: as of every `OpenParted`.
-        windows: they go on changing; which there are is copied.
+        given: as of every `OpenKeys`.
+        held: the windows.
         rows: as they wait to leave, a copy, which is used up; None: they are in the windows.
         aggregator: whose states are written.
     """
@@ -265,14 +264,12 @@ class _OpenSliding(OpenParted):
     def __init__(
         self,
         *given: Any,
-        windows: dict[Any, _Window],
+        held: dict[Any, _Window],
         rows: list[tuple[Position, Any, Any]] | None,
         aggregator: Aggregator[Any, Any, Any],
     ) -> None:
-        super().__init__(*given)
-        self._windows, self._leaving, self._aggregator = windows, rows, aggregator
-        self._there = [dict.fromkeys(windows)] if self._lists is None else self._lists
-        self._count = sum(map(len, self._there))
+        super().__init__(*given, held=held)
+        self._leaving, self._aggregator = rows, aggregator
         self._rows_of: dict[Any, _Rows] = {}
 
     def _runs(self) -> Iterator[Run]:
@@ -287,32 +284,19 @@ class _OpenSliding(OpenParted):
                     elif self._lists is None or self._is_asked(key):
                         rows_of[key] = [(until, row)]
                 yield None, (), ()
-        for keys in noted_in(self._there):
-            yield None, keys, repeat(0)
+        yield from super()._runs()
 
-    def _copy(self, key: Any) -> Any:
-        window = self._windows.get(key)
-        if window is None:
-            return None if self._lists is None else self._gone
-        return self._frozen(self._aggregator.to_plain(window.state)), list(window.rows.items())
+    def _told(self, held: _Window) -> tuple[Any, _Rows]:
+        return self._aggregator.to_plain(held.state), list(held.rows.items())
 
-    def _entries(self, of: None, places: Iterable[tuple[Any, int]], kept: Mapping[Any, Any]) -> list[Any]:
-        windows, to_plain, rows_of, made = self._windows, self._aggregator.to_plain, self._rows_of, []
-        for key, _ in places:
-            window = windows.get(key)
-            if key in kept:
-                state, rows = kept[key]
-            elif window is None:
-                state, rows = self._gone
-            else:
-                state, rows = to_plain(window.state), list(window.rows.items())
-            made.append((key, state, rows if self._leaving is None else rows_of.pop(key, [])))
-        return made
+    def _frozen(self, plain: Any) -> Any:
+        state, rows = plain
+        return super()._frozen(state), rows  # rows never change
 
-    @property
-    def _gone(self) -> tuple[Any, _Rows]:
-        """Of a key without rows."""
-        return self._aggregator.to_plain(self._aggregator.create()), []
+    def _entry(self, key: Any, told: tuple[Any, _Rows] | None) -> Any:
+        aggregator = self._aggregator
+        state, rows = (aggregator.to_plain(aggregator.create()), []) if told is None else told
+        return key, state, rows if self._leaving is None else self._rows_of.pop(key, [])
 
 
 def sliding_entry_type(key: Any, state: Any, row: Any) -> Any:

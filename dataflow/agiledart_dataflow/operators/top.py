@@ -7,9 +7,9 @@ Ties: the key whose information is newer stands first (`ties="newest"`), then th
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cmp_to_key
-from typing import Any
+from typing import Any, ClassVar
 
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.partitioning import canonical
@@ -17,20 +17,28 @@ from agiledart_dataflow.data.position import CAUSE_LENGTH, END, RECORD, Position
 from agiledart_dataflow.data.rows import Entry, Ranking
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.operators.base import Mishap, Output
-from agiledart_dataflow.state.groups import WithoutGroups
+from agiledart_dataflow.state.groups import Division
+from agiledart_dataflow.state.notes import Changes, Noted
+from agiledart_dataflow.state.open_parted import OpenKeys, OpenParted, all_of
+from agiledart_dataflow.state.parting import PartedState
 from agiledart_dataflow.state.plain_codec import PlainCodec
 
 _SPOKEN = (END - 1,)
 """Path of an output: after all that the source record caused, below the mark that covers it."""
 
 
-class Top(WithoutGroups):
+Ranked = tuple[Any, tuple[Any, int, Any]]
+"""(value, (minus its rank, how new its information is, key)): never changed, another one takes its place."""
+
+
+class Top(PartedState[list[Any]]):
     """Keeps all keys in order of rank: all in one place, as a ranking cannot be made of parts by key group.
 
     Args:
         name: the step.
         rank: value → number, the greater the better.
-        codec: of its state.
+        codec: of a key group's entries (`ranked_type`).
+        rest: codec of what belongs to no key (`spoken_type`).
         n: how many places.
         newest_first: ties by age of information (else by key alone).
         keys_only: the ranking changes when other keys stand in it or in another order, not when a value changes.
@@ -38,11 +46,14 @@ class Top(WithoutGroups):
         mishap: told of changes for which `rank` raised; the key keeps its place. Without it errors go on.
     """
 
+    division: ClassVar[Division] = "whole"
+
     def __init__(
         self,
         name: str,
         rank: Callable[[Any], Any],
         codec: PlainCodec,
+        rest: PlainCodec,
         *,
         n: int,
         newest_first: bool,
@@ -50,18 +61,20 @@ class Top(WithoutGroups):
         on_change: bool = False,
         mishap: Mishap | None = None,
     ) -> None:
+        super().__init__(codec)
         self.name = name
         self.counts = StepCounts()
         self.function: Callable[..., Any] | None = rank
-        self._codec = codec
+        self._rest_codec = rest
         self._n = n
         self._rank = rank
         self._newest_first = newest_first
         self._keys_only = keys_only
         self._on_change = on_change
         self._mishap = mishap
-        self._values: dict[Any, tuple[Any, tuple[Any, int, Any]]] = {}
+        self._values: dict[Any, Ranked] = {}
         self._order: list[tuple[Any, int, Any]] = []
+        self._is_ordered = True
         self._renewals = 0
         self._shown: list[Entry[Any, Any]] = []
         self._touched = False
@@ -69,6 +82,7 @@ class Top(WithoutGroups):
         self._cause: Any = None
 
     def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
+        self.rows_come()
         out: list[Any] = []
         at: list[Position] = []
         group, refused = self._group, 0
@@ -94,6 +108,7 @@ class Top(WithoutGroups):
         self.counts.rows_in += len(rows)
         self.counts.rows_out += len(out)
         self.counts.taken += len(rows) - refused
+        self.bound(len(self._values))
         return out, at
 
     def _update(self, key: Any, value: Any, *, renews: bool) -> None:
@@ -111,6 +126,8 @@ class Top(WithoutGroups):
                 newest = -self._renewals if renews else 0
             entry = (minus, newest, key)
             place = self._place(entry)
+        if self.notes.is_kept and key not in self.notes.keys:
+            self.touch(key)
         if left is not None:
             del order[left]
             place -= left < place
@@ -151,23 +168,86 @@ class Top(WithoutGroups):
         return len(self._values)
 
     def snapshot_rest(self) -> bytes:
-        values = [(key, value, entry[1]) for key, (value, entry) in self._values.items()]
-        return self._codec.encode((values, self._shown, self._cause, self._renewals, self._touched, self._group))
+        """What it said last, and what the present source record has done so far."""
+        return self._rest_codec.encode((self._shown, self._cause, self._renewals, self._touched, self._group))
 
     def restore_rest(self, data: bytes) -> None:
-        values, self._shown, self._cause, self._renewals, self._touched, self._group = self._codec.decode(data)
-        self._values, self._order = {}, []
-        for key, value, newest in values:
-            entry = (-self._rank(value), newest, key)
-            self._values[key] = (value, entry)
-            self._order.insert(self._place(entry), entry)
+        self._shown, self._cause, self._renewals, self._touched, self._group = self._rest_codec.decode(data)
+
+    def changes(self, keys: Noted) -> Changes:
+        return Changes(all_of(self.open_groups([keys])))
+
+    def _opened(self, lists: Sequence[Noted] | None, waste: Iterable[Noted]) -> OpenParted:
+        return _OpenRanking(self._codec, self.group_of, lists, self._closed, waste, held=self._values)
+
+    def apply(self, changes: Changes) -> None:
+        decoded = [(group, self._codec.decode(data)) for group, data in changes.groups]
+        self._lose()
+        for group, entries in decoded:
+            for key, *_ in entries:
+                self._values.pop(key, None)
+            self._put(group, [entry for entry in entries if entry[1] is not None])
+        self._index, self._moved, self._is_ordered = None, True, False
+
+    def _part(self) -> dict[int, list[Any]]:
+        parts: dict[int, list[Any]] = {}
+        for key in self._values:
+            parts.setdefault(self.group_of[key], []).append(key)
+        return parts
+
+    def _entries(self, part: list[Any]) -> Iterable[Any]:
+        for key in part:
+            yield _plain(key, self._values[key])
+
+    def _put(self, group: int, entries: list[Any]) -> list[Any]:
+        for key, value, newest in entries:
+            self._values[key] = (value, (-self._rank(value), newest, key))
+        self._is_ordered = False
+        return [key for key, *_ in entries]
+
+    def _remove(self, part: list[Any]) -> None:
+        for key in part:
+            del self._values[key]
+        self._is_ordered = False
+
+    def _settle(self) -> None:
+        if self._is_ordered:
+            return
+        entries = [entry for _, entry in self._values.values()]
+        try:
+            self._order = sorted(entries)
+        except TypeError:  # as in `_place`
+            self._order = sorted(entries, key=_in_full)
+        self._is_ordered = True
 
 
-def ranked_type(key: Any, value: Any, cause: Any) -> Any:
-    """The type of its state, by which bytes are read."""
-    values = generic(list, generic(tuple, key, value, int))
+class _OpenRanking(OpenKeys[Ranked]):
+    """All keys as of a moment; of those that are gone no value."""
+
+    def _told(self, held: Ranked) -> Ranked:
+        return held
+
+    def _frozen(self, plain: Ranked) -> Ranked:
+        return plain  # it never changes
+
+    def _entry(self, key: Any, told: Ranked | None) -> Any:
+        return (key, None, 0) if told is None else _plain(key, told)
+
+
+def _plain(key: Any, held: Ranked) -> tuple[Any, Any, int]:
+    value, (_, newest, _) = held
+    return key, value, newest
+
+
+def ranked_type(key: Any, value: Any) -> Any:
+    """The type of a key group's entries, (key, value, how new), by which bytes are read; no value: the key is gone."""
+    return generic(list, generic(tuple, key, value | None, int))
+
+
+def spoken_type(key: Any, value: Any, cause: Any) -> Any:
+    """The type of what belongs to no key."""
     shown = generic(list, generic(Entry, key, value))
-    return generic(tuple, values, shown, cause | None, int, bool, Position)
+    return generic(tuple, shown, cause | None, int, bool, Position)
 
 
 def _compared(one: Any, other: Any) -> int:

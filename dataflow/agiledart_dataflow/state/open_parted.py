@@ -11,8 +11,8 @@ Source: recovery specification §11.
 from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, Final
+from itertools import islice, repeat
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from agiledart_dataflow.state.notes import Noted
 from agiledart_dataflow.state.open_groups import Opened, OpenGroups
 from agiledart_dataflow.state.plain_codec import PlainCodec, array_header
 from agiledart_kernel.limits import KEY_GROUPS
+
+T = TypeVar("T")
 
 STEP_PARTED: Final = 512
 """Keys that a step puts to their groups: below half a millisecond where no group is remembered."""
@@ -137,6 +139,52 @@ class OpenParted(Opened):
         except (TypeError, ValueError, OverflowError, RecursionError):
             self._codec.encode(items)  # raises, with the name of the step
             raise
+
+
+_GONE: Final = object()
+
+
+class OpenKeys(OpenParted, Generic[T]):
+    """A state with one entry a key; which keys there are is copied at the moment.
+
+    Args:
+        given: as of every `OpenParted`.
+        held: key → what is held of it; it goes on changing.
+    """
+
+    def __init__(self, *given: Any, held: Mapping[Any, T]) -> None:
+        super().__init__(*given)
+        self._held = held
+        self._there = [dict.fromkeys(held)] if self._lists is None else self._lists
+        self._count = sum(map(len, self._there))
+
+    @abstractmethod
+    def _told(self, held: T) -> Any:
+        """What is told of a key, as plain data, which may change with it."""
+
+    @abstractmethod
+    def _entry(self, key: Any, told: Any | None) -> Any:
+        """The entry of a key; None: it is gone."""
+
+    def _runs(self) -> Iterator[Run]:
+        for keys in noted_in(self._there):
+            yield None, keys, repeat(0)
+
+    def _copy(self, key: Any) -> Any:
+        held = self._held.get(key)
+        if held is None:
+            return None if self._lists is None else _GONE
+        return self._frozen(self._told(held))
+
+    def _entries(self, of: None, places: Iterable[tuple[Any, int]], kept: Mapping[Any, Any]) -> list[Any]:
+        made = []
+        for key, _ in places:
+            told = kept.get(key)
+            if told is None:
+                held = self._held.get(key)
+                told = _GONE if held is None else self._told(held)
+            made.append(self._entry(key, None if told is _GONE else told))
+        return made
 
 
 def listed(keys: Mapping[Any, Any], count: int) -> Iterator[list[Any]]:

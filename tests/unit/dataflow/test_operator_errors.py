@@ -29,7 +29,7 @@ from agiledart import (
 )
 from agiledart_dataflow.data.position import RECORD
 from agiledart_dataflow.operators.keyed_step import KeyedStep
-from agiledart_dataflow.operators.top import Top, ranked_type
+from agiledart_dataflow.operators.top import Top, ranked_type, spoken_type
 from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_executor.local import LocalRun, run_topology
@@ -246,9 +246,10 @@ def test_keys_without_an_order_share_a_rank(ties: Literal["newest", "key"]) -> N
 
 def test_a_change_whose_place_cannot_be_found_changes_nothing() -> None:
     refused: list[Any] = []
-    codec = PlainCodec("best", lambda: ranked_type(str, int, int))
+    codec = PlainCodec("best", lambda: ranked_type(str, int))
+    rest = PlainCodec("best", lambda: spoken_type(str, int, int))
     top = Top(
-        "best", lambda value: value, codec, n=3, newest_first=False, mishap=lambda _, row, __: refused.append(row)
+        "best", lambda value: value, codec, rest, n=3, newest_first=False, mishap=lambda _, row, __: refused.append(row)
     )
     rows = [("a", 3, 1), ("b", 2, 1), ("b", 1 + 0j, 1), ("c", 1, 1), ("b", 5, 1)]
     out, _ = top.run(rows, [(at, RECORD, 0, at) for at in range(len(rows))], (9, RECORD, 0, 9))
