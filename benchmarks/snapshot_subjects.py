@@ -1,5 +1,6 @@
 """What `benchmarks.snapshot_pauses` measures: operators with much state, and how a batch of rows comes to each."""
 
+import itertools
 import tempfile
 from collections.abc import Callable
 from datetime import timedelta
@@ -72,10 +73,11 @@ def keyed(*, timers: bool = False, on_disk: bool = False) -> Subject:
     folder = Path(tempfile.mkdtemp(prefix="state-")) if on_disk else None
     store = MemoryStore(codec) if folder is None else SqliteStore("sums", codec, folder)
     step = KeyedStep("sums", (lambda row: row[0],), Sums(timers), store)
+    numbers = itertools.count()
 
     def feed(keys: list[str], number: int) -> None:
         rows = [(key, number % 41) for key in keys]
-        positions: list[Position] = [(number, 1, 0, index, 0) for index in range(len(keys))]
+        positions: list[Position] = [(number, 1, 0, next(numbers), 0) for _ in keys]
         step.run(rows, positions, positions[-1])
 
     return Subject(step, feed)

@@ -26,6 +26,7 @@ from agiledart_dataflow.state.open_groups import ChangedGroups, WholeGroups
 from agiledart_dataflow.state.open_parted import OpenParted
 from agiledart_dataflow.state.open_windows import OpenWindows, common_of
 from agiledart_dataflow.state.store import MemoryStore
+from agiledart_executor.state import open_file
 from agiledart_executor.state.sqlite_store import SqliteStore
 from agiledart_kernel.randomness import RandomStream
 from tests.conformance.operator_cases import Case
@@ -46,6 +47,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(panes, "LONG", 2)
     for name in ("STEP_KEYS", "STEP_TIMERS", "STEP_FREED"):
         monkeypatch.setattr(open_groups, name, 1)
+    monkeypatch.setattr(open_file, "STEP_TIMERS", 1)
+    monkeypatch.setattr("agiledart_executor.state.timer_file.TimerFile.__init__.__defaults__", (2,))
     for name in ("STEP_PARTED", "STEP_LISTED"):
         monkeypatch.setattr(open_parted, name, 2)
 

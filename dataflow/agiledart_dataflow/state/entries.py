@@ -7,9 +7,11 @@ import msgspec
 
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.data.schema import generic
-from agiledart_dataflow.state.plain_codec import PlainCodec
+from agiledart_dataflow.state.plain_codec import PlainCodec, begin_of
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, shown, user_code_error
 from agiledart_kernel.errors import UserCodeError
+
+_USUAL = begin_of(is_wide=False)
 
 NOTHING: Any = object()
 """In place of the state of a key that has none."""
@@ -77,6 +79,9 @@ class EntryCodec:
         self._changes_codec = PlainCodec(
             step, lambda: generic(tuple, generic(list, entry), generic(list, key_type), generic(list, timer))
         )
+        self._head_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
+            generic(tuple, int, int, generic(tuple, key_type, bool, msgspec.Raw, msgspec.Raw, int, msgspec.Raw))
+        )
         self._timer_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(timer)
 
     def plain(self, key: Any, entry: Entry) -> PlainEntry:
@@ -105,6 +110,14 @@ class EntryCodec:
     def decode(self, data: bytes) -> tuple[Any, Entry]:
         """(key, entry) of bytes. Raises `StateFormatError`."""
         return self.entry(self._entry_codec.decode(data))
+
+    def item_of(self, data: bytes) -> tuple[Any, int, tuple[bytes, bool]]:
+        """(key, how many timers wait, as `encode_entries`) of the bytes of an entry that this process wrote."""
+        if data.startswith(_USUAL):
+            _, _, (key, _, _, _, waiting, _) = self._head_decoder.decode(data)
+            return key, waiting, (data[len(_USUAL) :], False)
+        key, entry = self.decode(data)
+        return key, entry.waiting, self.encode_entries([(key, entry)])
 
     def encode_group(self, entries: Mapping[Any, Entry], timers: list[Timer]) -> bytes:
         """The bytes of a key group. Raises as `encode` and `encode_timer` do."""

@@ -117,7 +117,7 @@ class MemoryStore:
     def noted(self) -> Noted | None:
         if self._turn is None:
             self._by_group()  # from now on as keys come
-            self.get, self._turn = _noting(self._entries.get)
+            self.get, self._turn = noting(self._entries.get)
         if self._open is not None:
             self._open.drop()
         keys = self._notes.swapped()
@@ -255,7 +255,7 @@ Keep = Callable[[Any], None]
 """Told of a key before anybody may change it, the first time since notes were begun anew."""
 
 
-def _noting(
+def noting(
     find: Callable[[Any], Entry | None],
 ) -> tuple[Callable[[Any], Entry | None], Callable[[Noted, Keep | None], None]]:
     """As `find`, and the key is noted; and how to say in which notes, and who is told.

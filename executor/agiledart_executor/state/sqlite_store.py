@@ -10,15 +10,18 @@ SQLite comes with Python. Measured on this machine, µs for one of 200,000 keys,
 
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
-from agiledart_dataflow.data.partitioning import canonical, key_group
+from agiledart_dataflow.data.partitioning import key_group
 from agiledart_dataflow.state.entries import Entry, EntryCodec, PlainEntry, Timer
 from agiledart_dataflow.state.notes import Changes, Noted, Notes
+from agiledart_dataflow.state.open_parted import all_of
+from agiledart_dataflow.state.store import Keep, noting
+from agiledart_executor.state.open_file import OpenFile, place_of
 from agiledart_executor.state.timer_file import TimerFile, transaction
 from agiledart_kernel.errors import OperationFailed
 
@@ -58,6 +61,9 @@ class SqliteStore:
         self._dropped: dict[Any, None] = {}
         self._count = 0
         self._notes = Notes()
+        self._open: OpenFile | None = None
+        self._turn: Callable[[Noted, Keep | None], None] | None = None
+        self.get: Callable[[Any], Entry | None] = self._get
         with self._told():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=directory, prefix="state-", suffix=".db") as file:
@@ -68,13 +74,13 @@ class SqliteStore:
                 self._timers = TimerFile(self._db, codec)
         self.near: list[Timer] = self._timers.near
 
-    def get(self, key: Any) -> Entry | None:
+    def _get(self, key: Any) -> Entry | None:
         entry = self._cached.pop(key, None)
         if entry is None:
             if key in self._dropped:
                 return None
             with self._told():
-                found = self._db.execute("select v from entries where g = ? and k = ?", _place(key)).fetchone()
+                found = self._db.execute("select v from entries where g = ? and k = ?", place_of(key)).fetchone()
             if found is None:
                 return None
             entry = self._codec.decode(found[0])[1]
@@ -89,16 +95,13 @@ class SqliteStore:
             self._count += 1
         self._changed[key] = None
         self._dropped.pop(key, None)
-        if self._notes.is_kept:
-            self._notes.keys[key] = None
 
     def drop(self, key: Any) -> None:
         del self._cached[key]
         self._changed.pop(key, None)
         self._dropped[key] = None
         self._count -= 1
-        if self._notes.is_kept:
-            self._notes.keys[key] = None
+        if self._open is None:  # which goes by the notes
             self._notes.bound(self._count)
         if len(self._dropped) >= self._limit:  # keys that come and go at once make no room in memory otherwise
             with self._told():
@@ -130,37 +133,71 @@ class SqliteStore:
         self._replace_group(group, [], [])
 
     def noted(self) -> Noted | None:
-        return self._notes.swapped()
+        if self._turn is None:
+            self.get, self._turn = noting(self._get)
+        if self._open is not None:
+            self._open.drop()
+        keys = self._notes.swapped()
+        self._turn(self._notes.keys, None)
+        return keys
 
-    def open_groups(self, lists: object, waste: object = ()) -> None:
-        """What it remembers is in a file: it is read and encoded at once."""
+    def open_groups(self, lists: Sequence[Noted] | None, waste: Iterable[Noted] = ()) -> OpenFile:
+        assert self._turn is not None  # `noted` comes first
+        with self._told():
+            timers, unwritten = self._timers.frozen()
+        given = (
+            self._codec,
+            self,
+            self._notes.keys,
+            self._changed.copy(),
+            self._dropped.copy(),
+            timers,
+            lists,
+            self._count,
+        )
+        opened = OpenFile(*given, self._close_groups, waste)
+        opened.moved(unwritten)
+        self._open, self._timers.moved = opened, opened.moved
+        self._turn(self._notes.keys, lambda key: opened.keep(key, self._get(key)))
+        return opened
+
+    def _close_groups(self) -> None:
+        assert self._turn is not None  # as above
+        self._open = self._timers.moved = None
+        self._turn(self._notes.keys, None)
+
+    def _lose_notes(self) -> None:
+        """Groups come or go: what is open goes by the notes."""
+        if self._open is not None:
+            self._open.finish()
+        self._notes.lose()
+
+    def has_group(self, group: int) -> bool:
+        with self._told():
+            return self._db.execute("select 1 from entries where g = ? limit 1", (group,)).fetchone() is not None
+
+    def some_entries(self, group: int, behind: bytes, count: int) -> list[tuple[bytes, bytes]]:
+        with self._told():
+            return self._db.execute(
+                "select k, v from entries where g = ? and k > ? order by k limit ?", (group, behind, count)
+            ).fetchall()
+
+    def some_timers(self, group: int, behind: bytes, count: int) -> list[tuple[bytes, bytes]]:
+        with self._told():
+            return self._timers.some(group, behind, count)
+
+    def found(self, key: Any) -> Entry | bytes | None:
+        if key in self._cached or key in self._dropped:
+            return self._cached.get(key)
+        with self._told():
+            found = self._db.execute("select v from entries where g = ? and k = ?", place_of(key)).fetchone()
+        return None if found is None else found[0]
 
     def changes(self, keys: Noted) -> Changes:
-        parts: dict[int, tuple[dict[Any, Entry], list[Any]]] = {}
-        for key in keys:
-            entries, gone = parts.setdefault(key_group(key), ({}, []))
-            entry = self._found(key)
-            if entry is None:
-                gone.append(key)
-            else:
-                entries[key] = entry
-        with self._told():
-            made = [
-                (
-                    group,
-                    self._codec.encode_changes(
-                        entries,
-                        gone,
-                        [timer for timer in self._timers.of_group(group) if timer[1] in keys]
-                        if any(entry.waiting for entry in entries.values())
-                        else [],
-                    ),
-                )
-                for group, (entries, gone) in sorted(parts.items())
-            ]
-        return Changes(made)
+        return Changes(all_of(self.open_groups([keys])))
 
     def apply(self, changes: Changes) -> None:
+        self._lose_notes()
         for group, data in changes.groups:
             plain, gone, timers = self._codec.decode_changes(data)
             entries = [self._codec.entry(one) for one in plain]
@@ -177,16 +214,8 @@ class SqliteStore:
                 self._timers.replace_group(group, sorted([*kept, *timers], key=itemgetter(0)))
         self._notes.lose()
 
-    def _found(self, key: Any) -> Entry | None:
-        """An entry, which stays where it is."""
-        if key in self._cached or key in self._dropped:
-            return self._cached.get(key)
-        with self._told():
-            found = self._db.execute("select v from entries where g = ? and k = ?", _place(key)).fetchone()
-        return None if found is None else self._codec.decode(found[0])[1]
-
     def _replace_group(self, group: int, entries: list[PlainEntry], timers: list[Timer]) -> None:
-        self._notes.lose()
+        self._lose_notes()
         with self._told():
             self._write(list(self._cached))
             rows = [self._row(*self._codec.entry(plain)) for plain in entries]
@@ -201,10 +230,13 @@ class SqliteStore:
 
     def groups(self) -> list[int]:
         with self._told():
+            self._timers.by_group()
             self._write(list(self._cached))
             return [row[0] for row in self._db.execute("select distinct g from entries order by g")]
 
     def close(self) -> None:
+        if self._open is not None:
+            self._open.drop()
         self._db.close()
 
     def _make_room(self) -> None:
@@ -221,7 +253,7 @@ class SqliteStore:
         changed = [key for key in keys if key in self._changed]
         if not changed and not self._dropped:
             return
-        gone = [_place(key) for key in self._dropped]
+        gone = [place_of(key) for key in self._dropped]
         rows = [self._row(key, self._cached[key]) for key in changed]
         with transaction(self._db):
             self._db.executemany("delete from entries where g = ? and k = ?", gone)
@@ -231,7 +263,7 @@ class SqliteStore:
             del self._changed[key]
 
     def _row(self, key: Any, entry: Entry) -> tuple[int, bytes, bytes]:
-        return (*_place(key), self._codec.encode(key, entry))
+        return (*place_of(key), self._codec.encode(key, entry))
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -239,8 +271,3 @@ class SqliteStore:
             yield
         except (sqlite3.Error, OSError) as error:
             raise OperationFailed(f"{self._step}: its state on disk cannot be kept: {error}") from None
-
-
-def _place(key: Any) -> tuple[int, bytes]:
-    """A key's group, and bytes that are equal exactly for equal keys."""
-    return key_group(key), canonical(key).encode("utf-8", "surrogatepass")

@@ -2,7 +2,7 @@
 
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -40,6 +40,7 @@ class TimerFile:
 
     Attributes:
         near: a heap; holds all timers up to `_horizon`, and at least one while any waits.
+        moved: told of timers that come out of the table and were in it when `frozen` was called last: (place, group, bytes).
     """
 
     def __init__(self, database: sqlite3.Connection, codec: EntryCodec, near: int = NEAR) -> None:
@@ -47,7 +48,9 @@ class TimerFile:
         self.near: list[Timer] = []
         self._horizon: Position | None = None  # None: there are none but the near ones
         self._far: list[tuple[bytes, int, bytes]] = []
-        database.execute("create table timers (p blob primary key, g integer, v blob) without rowid")
+        self._moment = 0
+        self.moved: Callable[[list[tuple[bytes, int, bytes]]], None] | None = None
+        database.execute("create table timers (p blob primary key, g integer, v blob, n integer) without rowid")
 
     def push(self, timer: Timer) -> None:
         """Let a timer wait."""
@@ -90,10 +93,28 @@ class TimerFile:
         if not self.near and self._horizon is not None:
             self._refill()
 
+    def by_group(self) -> None:
+        """Timers of a group are going to be asked for: from now on without a look at all others."""
+        self._db.execute("create index if not exists timers_by_group on timers (g)")
+
+    def frozen(self) -> tuple[list[Timer], list[tuple[bytes, int, bytes]]]:
+        """All that is not in the table, as it is now: those in memory, and those that wait to be written."""
+        self._moment += 1  # what is written from now on is another's
+        return self.near.copy(), self._far.copy()
+
+    def some(self, group: int, behind: bytes, count: int) -> list[tuple[bytes, bytes]]:
+        """The next timers of a group that were in the table when `frozen` was called last, and still are: (place, bytes)."""
+        return self._db.execute(
+            "select p, v from timers where g = ? and p > ? and n < ? order by p limit ?",
+            (group, behind, self._moment, count),
+        ).fetchall()
+
     def _refill(self) -> None:
         self._write()
-        rows = self._db.execute("select p, v from timers order by p limit ?", (self._size,)).fetchall()
-        near = [self._codec.decode_timer(row[1]) for row in rows]
+        rows = self._db.execute("select p, g, v, n from timers order by p limit ?", (self._size,)).fetchall()
+        near = [self._codec.decode_timer(row[2]) for row in rows]
+        if self.moved is not None:
+            self.moved([(place, group, data) for place, group, data, moment in rows if moment < self._moment])
         is_all = len(rows) < self._size
         if is_all:
             self._db.execute("delete from timers")
@@ -105,7 +126,9 @@ class TimerFile:
     def _write(self) -> None:
         if self._far:
             with transaction(self._db):
-                self._db.executemany("insert into timers values (?, ?, ?)", self._far)
+                self._db.executemany(
+                    "insert into timers values (?, ?, ?, ?)", [(*row, self._moment) for row in self._far]
+                )
             self._far = []
 
     def _row(self, timer: Timer) -> tuple[bytes, int, bytes]:
