@@ -23,7 +23,7 @@ from agiledart_dataflow.state.groups import Division, Saved, put_back, saved
 from agiledart_dataflow.state.notes import Changes, Increment, Notes
 from agiledart_dataflow.state.open_element import OpenElement, OpenState
 from agiledart_dataflow.state.open_groups import ChangedGroups, WholeGroups
-from agiledart_dataflow.state.open_parted import OpenParted
+from agiledart_dataflow.state.open_parted import OpenParted, all_of
 from agiledart_dataflow.state.open_windows import OpenWindows, common_of
 from agiledart_dataflow.state.store import MemoryStore
 from agiledart_executor.state import open_file
@@ -465,18 +465,23 @@ def test_nothing_rests_on_an_element_whose_commit_came_after_its_changes_were_lo
 
 
 def test_of_a_state_on_disk_no_keys_are_held_that_a_commit_has_made_needless(tmp_path: Path) -> None:
-    """No snapshot of it is opened, which would let lists of keys go bit by bit."""
+    """Lists of keys are let go bit by bit while the next snapshot is open."""
     store: Any = SqliteStore("sums", EntryCodec("sums", int, int, lambda state: state, lambda state: state), tmp_path)
     store.snapshot_rest = lambda: b""
     kept, links = Increments(store, 0), set[bool]()
     for barrier in range(1, 9):
         for key in range(50):
             (entry := Entry()).state = key
-            store.save(key, entry)
             store.get(key)
-        links.add(type(kept.at(barrier)) is Increment)
+            store.save(key, entry)
+        made = kept.at(barrier)
+        assert isinstance(made, OpenState)
+        links.add(made.is_whole)
+        all_of(made.groups)
+        made.encoded()
         kept.written(barrier, b"%d" % barrier)
         kept.committed(barrier)
-        assert not kept._waste
+        assert sum(map(len, kept._waste)) <= 50
         assert not kept._lists
     assert links == {True, False}
+    store.close()
