@@ -131,6 +131,10 @@ class RecoveryMachine:
         """For people, also of a node that is gone."""
         return self._desk.peer(Peer(node)).name or node.short
 
+    def can_reach(self, node: NodeId) -> bool:
+        """As far as the failure detector knows."""
+        return self._desk.can_reach(node)
+
     def rebuild(self, run: Run, party: Party, element: Element) -> Rebuild:
         """Fetch an element's fragments from all holders that can be reached; `take_effects` has the first questions."""
         live = {holder: None for holder in element.holders if holder and self._desk.can_reach(holder)}

@@ -18,8 +18,8 @@ import pytest
 from agiledart_cli.errors import AnsweredNoError, NoAgentError
 from agiledart_node.wire.commands import Status
 from tests.e2e.hosts import Hosts, address, brought_up
-from tests.e2e.mesh import AgentProcess, Mesh, executors_of, wait_for
-from tests.e2e.plug import Job, as_csv, undisturbed
+from tests.e2e.mesh import AgentProcess, Mesh, cli, executors_of, wait_for
+from tests.e2e.plug import Job, as_csv, undisturbed, voters_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.soak]
 
@@ -98,6 +98,60 @@ def test_one_side_commits_and_nothing_is_lost_or_doubled(hosts: Hosts, ring: Mes
             "it commits again",
         )
         assert is_beginning(job, expected), f"after cut {number}"
+    ring.wait_for_ring(90.0)
+    over = job.until_over()
+    assert (over["state"], over["reason"]) == ("finished", "")
+    assert job.out.read_text() == expected
+    assert as_csv(job.logged()) == expected
+
+
+def seen_by(agent: AgentProcess, name: str) -> dict[str, Any]:
+    """What `status` says on one agent; nothing while it does not answer."""
+    try:
+        return dict(agent.ask(Status(name)))
+    except (AnsweredNoError, NoAgentError, OSError):
+        return {"state": ""}
+
+
+def rows_read(told: dict[str, Any]) -> int:
+    """Lines that the source has read."""
+    (source,) = (stage for stage in told["stages"] if stage["name"] == "readings")
+    return sum(one.get("steps", {}).get("readings", {}).get("rows_in", 0) for one in source["instances"])
+
+
+def test_an_island_says_so_while_it_is_cut_off_works_on_and_its_rows_come_afterwards(
+    hosts: Hosts, ring: Mesh, tmp_path: Path
+) -> None:
+    expected = undisturbed(tmp_path, 90_000)
+    job = Job(ring, tmp_path, "isle", at="a3")  # all of it is on a3
+    job.until_committed()
+    alone = ring.agent("a3")
+    assert {name for names in job.status()["placement"].values() for name in names} == {"a3"}
+    voters = voters_of(ring)
+    others = [name for name in voters if name != "a3"]
+    assert len(others) > len(voters) / 2
+    hosts.move(["a3"], "right")
+    wait_for(lambda: seen_by(alone, "isle")["state"] == "island", 30, "it says that it is an island")
+    for _ in range(10):
+        told = seen_by(alone, "isle")
+        assert (told["state"], told["recovery"]["phase"]) == ("island", "island")
+        assert set(told["recovery"]["waits_for"]) == {*others}
+        assert "its rows come when they are reached again" in told["recovery"]["reason"]
+        assert is_beginning(job, expected)
+        time.sleep(0.5)
+    first, since = rows_read(told), told["recovery"]["seconds"]
+    wait_for(lambda: rows_read(seen_by(alone, "isle")) > first, 20, "it works on")
+    later = seen_by(alone, "isle")
+    assert later["recovery"]["seconds"] > since > 4.0, "for how long nothing has been committed"
+    assert later["epoch"]["committed"] == told["epoch"]["committed"]
+    where = "--agent", str(alone.state_dir)
+    for words in (("status", "isle"), ("list",), ("top", "--once")):
+        shown = cli(*words, *where)
+        assert (shown.returncode, "island" in shown.stdout) == (0, True), (words, shown)
+        assert "no commit for" in shown.stdout, (words, shown)
+    assert seen_by(ring.agent("a1"), "isle")["recovery"]["waits_for"] == ["a3"], "the others wait for it"
+    hosts.move(["a3"], "left")
+    wait_for(lambda: seen_by(alone, "isle")["state"] in ("running", "finished"), 90, "it is one ring again")
     ring.wait_for_ring(90.0)
     over = job.until_over()
     assert (over["state"], over["reason"]) == ("finished", "")

@@ -7,10 +7,10 @@ from typing import Any
 
 from agiledart_cli.control_client import ControlClient
 from agiledart_cli.errors import AnsweredNoError
-from agiledart_cli.verbs.application_view import recovery_text
+from agiledart_cli.verbs.application_view import BEGUN_STATES, recovery_text
 from agiledart_node.wire.commands import ListApplications, Nodes, Status
 
-LIVE_STATES = ("running", "recovering", "deploying")
+LIVE_STATES = (*BEGUN_STATES, "deploying")
 
 MAX_LIVE = 16
 """Applications whose figures are asked for in one sample; each costs a question to all of its nodes."""

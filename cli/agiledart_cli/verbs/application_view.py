@@ -16,10 +16,17 @@ AGES_APART_MS = 250
 
 FINAL_STATES = ("finished", "failed", "stopped")
 
+BEGUN_STATES = ("running", "recovering", "island")
+"""Of what runs, or is to run on."""
+
 LEAST_NOTE = 24
 """Characters of a reason that are shown on the narrowest terminal."""
 
-COLOURS = {"running": GOOD, "finished": GOOD, "recovering": WATCH, "deploying": WATCH, "stopped": WATCH, "failed": BAD}
+COLOURS = {
+    **dict.fromkeys(("running", "finished"), GOOD),
+    **dict.fromkeys(("recovering", "island", "deploying", "stopped"), WATCH),
+    "failed": BAD,
+}
 
 
 def where(nodes: Sequence[str]) -> str:
@@ -131,6 +138,10 @@ def recovery_text(body: Mapping[str, Any]) -> str:
     if not recovery:
         return ""
     phase = recovery["phase"]
+    gone = f". Where they are gone for ever: {recovery['remedy']}" if recovery.get("remedy") else ""
+    if phase == "island":
+        without = ", ".join(recovery["waits_for"])
+        return f"no commit for {duration(recovery['seconds'])}, without {without}: {recovery['reason']}{gone}"
     if phase == "waiting":
         doing = f"waits for {', '.join(recovery['waits_for']) or 'room'}"
     elif phase == "fetch" and recovery["of_bytes"]:
@@ -139,8 +150,7 @@ def recovery_text(body: Mapping[str, Any]) -> str:
         doing = {"plan": "plans", "fetch": "fetches state", "restore": "restores"}.get(phase, "replays")
     return (
         f"{doing}; life {recovery['life']} from epoch {recovery['from_epoch']}, since {duration(recovery['seconds'])}: "
-        f"{recovery['reason']}"
-        + (f". Where they are gone for ever: {recovery['remedy']}" if recovery.get("remedy") else "")
+        f"{recovery['reason']}{gone}"
     )
 
 
@@ -167,7 +177,12 @@ def print_status(body: Mapping[str, Any]) -> None:
         if body.get("by_hearsay"):
             click.echo(" no host of it has said so: if it lives, its coordinator takes this back once it is reached")
     else:
-        live = {"running": "running for", "recovering": "recovering; began to run", "deploying": "being deployed for"}
+        live = {
+            "running": "running for",
+            "recovering": "recovering; began to run",
+            "island": "an island; began to run",
+            "deploying": "being deployed for",
+        }
         word, ends = live.get(state, f"{state},"), "" if state in ("running", "deploying") else " ago"
         told = f"{word} {since}{ends}" if since else state
         click.echo(f"{title}   {paint(told, COLOURS.get(state))}{by}")
@@ -359,7 +374,7 @@ def print_sums(summary: Mapping[str, Any]) -> None:
 
 def print_checkpoints(body: Mapping[str, Any]) -> None:
     """What is safe in a sentence, and a line for each element."""
-    ended = "" if body["state"] in ("running", "recovering") else f"{body['state']}; what is kept of it:"
+    ended = "" if body["state"] in BEGUN_STATES else f"{body['state']}; what is kept of it:"
     text = ended or recovery_text(body) or _epoch_text(body["epoch"]) or "nobody says what is committed"
     click.echo(f"{body['name']} v{body['version']}: {text}")
     rows = [

@@ -19,7 +19,7 @@ from agiledart_cli.output import BAD as RED
 from agiledart_cli.output import GOOD, duration, output_option, paint, plural, print_json
 from agiledart_cli.output import WATCH as YELLOW
 from agiledart_cli.verbs import machine_checks
-from agiledart_cli.verbs.application_view import mostly_malformed
+from agiledart_cli.verbs.application_view import BEGUN_STATES, mostly_malformed
 from agiledart_cli.verbs.machine_checks import BAD, OK, WATCH, Finding
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_node.wire.commands import Info, ListApplications, Nodes, Status
@@ -161,7 +161,7 @@ def _clocks(body: dict[str, Any]) -> list[Finding]:
 def _applications(body: dict[str, Any]) -> list[Finding]:
     rows = body["applications"]
     failed = [row["name"] for row in rows if row["state"] == "failed"]
-    live = sum(row["state"] in ("running", "recovering", "deploying") for row in rows)
+    live = sum(row["state"] in (*BEGUN_STATES, "deploying") for row in rows)
     if failed:
         advice = f"see why: agiledart status {failed[0]}"
         return [Finding("applications", WATCH, f"{live} at work, failed: {', '.join(failed)}", advice)]
@@ -170,7 +170,7 @@ def _applications(body: dict[str, Any]) -> list[Finding]:
 
 def _inputs(client: ControlClient, body: dict[str, Any]) -> list[Finding]:
     """Applications that live on what they cannot read."""
-    names = [row["name"] for row in body["applications"] if row["state"] in ("running", "recovering", "finished")]
+    names = [row["name"] for row in body["applications"] if row["state"] in (*BEGUN_STATES, "finished")]
     findings = []
     for name in names[-MOST_ASKED:]:
         with contextlib.suppress(OperationFailed):  # it has just gone

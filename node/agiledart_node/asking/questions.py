@@ -24,6 +24,7 @@ from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.allowing import check, check_unseen
 from agiledart_node.records.application import (
+    ISLAND,
     RECOVERING,
     RUNNING,
     SPECIFICATION_CODEC,
@@ -431,12 +432,13 @@ def _member(peer: Peer, shown: dict[NodeId, str]) -> dict[str, Any]:
 
 def _knows_more(one: RecoveryIs, other: RecoveryIs) -> bool:
     """Of two that believe that they lead the one with the later life does, then the one with the later epoch; and one whose voters
-    answer knows more than one that waits for them.
+    answer knows more than one that waits for them, or works on without them.
     """
 
-    def rank(answer: RecoveryIs) -> tuple[int, int, bool]:
-        waits = answer.recovery.get("phase") == "waiting"
-        return answer.epoch["life"], int(answer.epoch.get("committed", 0)), not waits
+    def rank(answer: RecoveryIs) -> tuple[int, int, int, bool]:
+        cut_off = {ISLAND: 2, "waiting": 1}.get(answer.recovery.get("phase", ""), 0)
+        is_timed = answer.epoch.get("age_s") is not None
+        return answer.epoch["life"], int(answer.epoch.get("committed", 0)), -cut_off, is_timed
 
     return rank(one) > rank(other)
 
@@ -456,7 +458,9 @@ def with_standing(row: ApplicationRow, standing: RecoveryIs | None) -> Applicati
         epoch = msgspec.convert(standing.epoch, EpochRow) if standing.epoch else None
     except msgspec.ValidationError:
         return row
-    state = RECOVERING if recovery is not None and row.state == RUNNING else row.state
+    state = row.state
+    if recovery is not None and state == RUNNING:
+        state = ISLAND if recovery.phase == ISLAND else RECOVERING
     return msgspec.structs.replace(row, state=state, recovery=recovery, epoch=epoch)
 
 

@@ -36,6 +36,9 @@ DEPLOYING, RUNNING, FINISHED, FAILED, STOPPED = "deploying", "running", "finishe
 RECOVERING = "recovering"
 """Shown for `running` while what was lost is being brought back; never in a record."""
 
+ISLAND = "island"
+"""Shown likewise on a side of a cut that works on without the majority of the voters; a phase of recovery, too."""
+
 FINAL = (FINISHED, FAILED, STOPPED)
 
 NEXT_STATES: dict[str, tuple[str, ...]] = {

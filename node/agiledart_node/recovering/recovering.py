@@ -47,7 +47,16 @@ from agiledart_node.recovering.lending import lent
 from agiledart_node.recovering.noting_lives import NotingLives
 from agiledart_node.recovering.settling import Settling
 from agiledart_node.recovering.shelving import Shelving
-from agiledart_node.recovering.standing import Rows, as_plain, changes_in, changes_of, saved_elements, standing
+from agiledart_node.recovering.standing import (
+    Rows,
+    as_plain,
+    changes_in,
+    changes_of,
+    island,
+    safe_on_an_island,
+    saved_elements,
+    standing,
+)
 from agiledart_node.recovering.taking_terms import TakingTerms, barrier_of
 from agiledart_node.recovering.tidying import Tidying
 from agiledart_node.wire.change_bodies import ChangeRow
@@ -386,9 +395,20 @@ class Recovering:
         return changes_in(part.value) if part is not None and part.value is not None else []
 
     def standing(self, key: Key) -> Rows:
-        """How it stands with a run that this node coordinates."""
-        coordinator = self.machine.coordinators.get(Run(*key))
-        return standing(coordinator, self._desk.now, self._desk.known(), self.machine.name_of)
+        """How it stands with a run that this node coordinates, or knows to work on without who does."""
+        run, now, known = Run(*key), self._desk.now, self._desk.known()
+        coordinator, part = self.machine.coordinators.get(run), self.machine.participants.get(run)
+        recovery, epoch = standing(coordinator, now, known, self.machine.name_of)
+        if part is not None and part.is_in_life:
+            value, since = part.value, part.committed_at
+        elif coordinator is not None:
+            value, since = coordinator.known, coordinator.progress.committed_at
+        else:
+            return recovery, epoch
+        cut_off = island(value, since, now, self.machine.can_reach, self.machine.name_of)
+        if value is None or cut_off is None:
+            return recovery, epoch
+        return cut_off, epoch or safe_on_an_island(value, since, now, known)
 
     def commit_ages(self, now: Instant) -> tuple[tuple[str, float], ...]:
         """(application, seconds since its last commit) of runs that this node coordinates."""

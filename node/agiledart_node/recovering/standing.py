@@ -9,10 +9,12 @@ from agiledart_kernel.codec import Codec
 from agiledart_kernel.instants import MILLISECOND, SECOND, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_node.records.application import ISLAND
 from agiledart_node.wire.bodies import EpochRow, RecoveryRow
 from agiledart_node.wire.change_bodies import ChangeRow
 from agiledart_recovery.fragments.placement import host_of
 from agiledart_recovery.lives.coordinator import Coordinator
+from agiledart_recovery.lives.island import Side, side_of
 from agiledart_recovery.wire.value import State, Value
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
@@ -63,6 +65,48 @@ def standing(
         else "",
     )
     return recovery, epoch
+
+
+def island(
+    value: Value | None,
+    since: Instant | None,
+    now: Instant,
+    can_reach: Callable[[NodeId], bool],
+    name_of: Callable[[NodeId], str],
+) -> RecoveryRow | None:
+    """Of a run that works on without the majority of its voters, as a node on that side of a cut sees it; else None.
+
+    Args:
+        since: when that node last heard of a commit.
+    """
+    if value is None or value.state is not State.RUNNING or side_of(value, can_reach) is not Side.ISLAND:
+        return None
+    missing = [voter.peer.node for voter in value.voters if not can_reach(voter.peer.node)]
+    return RecoveryRow(
+        life=value.life,
+        from_epoch=value.committed.epoch,
+        reason=f"{len(missing)} of {len(value.voters)} voters of its register are not reached, so nothing is committed; "
+        "it works on, and its rows come when they are reached again",
+        phase=ISLAND,
+        waits_for=[name_of(node) for node in missing],
+        seconds=round((now - since) / SECOND, 3) if since is not None else 0.0,
+        bytes=0,
+        of_bytes=0,
+        attempt=0,
+        remedy=_remedy(value, missing, name_of),
+    )
+
+
+def safe_on_an_island(value: Value, since: Instant | None, now: Instant, known: Iterable[Peer]) -> EpochRow:
+    """What a node that coordinates nothing knows to be safe."""
+    return EpochRow(
+        committed=value.committed.epoch,
+        life=value.life,
+        age_s=None if since is None else round((now - since) / SECOND, 3),
+        took_ms=0.0,
+        bytes=sum(element.length for saved in value.saved for element in saved.chain),
+        survives=survives(value, known),
+    )
 
 
 def _remedy(value: Value, missing: Iterable[NodeId], name_of: Callable[[NodeId], str]) -> str:

@@ -86,9 +86,10 @@ class RecoveryRow(Body, frozen=True):
     Args:
         life: that is being entered, or entered last; `from_epoch`: the committed epoch at which it begins.
         reason: what was lost, or broke.
-        phase: plan, fetch, restore, replay (until the first epoch of this life is committed) or waiting.
-        waits_for: nodes without which it cannot go on.
-        seconds: since the loss was seen.
+        phase: plan, fetch, restore, replay (until the first epoch of this life is committed), waiting; or island: of a side of a
+            cut that works on without the majority of the voters.
+        waits_for: nodes without which it cannot go on; of an island: voters that are not reached.
+        seconds: since the loss was seen; of an island: since the last commit.
         bytes, of_bytes: of fragments: fetched, and to be fetched.
         attempt: lives that were begun since.
         remedy: what to do where those for which it waits are gone for ever; empty: nothing but waiting helps, or nothing is needed.
@@ -135,8 +136,8 @@ class ApplicationRow(Body, frozen=True):
     """One application in `list`.
 
     Args:
-        state: deploying, running, recovering, finished, failed or stopped.
-        recovery: of one that is recovering.
+        state: deploying, running, recovering, island, finished, failed or stopped.
+        recovery: of one that is recovering, or an island.
         epoch: of one with `delivery="exactly-once"` that runs, as far as its coordinator answers.
         reason: why it is in a final state.
         changed_ms: when it came into its state.

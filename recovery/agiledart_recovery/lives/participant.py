@@ -18,6 +18,7 @@ since.
 
 from enum import Enum
 
+from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
@@ -53,6 +54,7 @@ class Participant:
     Attributes:
         life: the last life that was entered; on the disk before anything was answered.
         begun: the highest barrier that this host's sources were told of in this life.
+        committed_at: when this host last heard of a commit, or entered the life; None: neither.
     """
 
     def __init__(self, desk: Desk, run: Run, life: int = 0, order: bytes = b"") -> None:
@@ -60,6 +62,7 @@ class Participant:
         self.phase = Phase.OUT
         self.begun = 0
         self.value: Value | None = None
+        self.committed_at: Instant | None = None
         self._plan = Plan(())
         self._leader: Peer | None = None
         self._committed = Snapshot(0, 0)
@@ -131,6 +134,7 @@ class Participant:
         self.phase, self._reason, self._lacks = Phase.STORING, "", ()
         self.begun = value.committed.epoch
         self._committed = self._committing = value.committed
+        self.committed_at = self._desk.now
         self._prepared, self._ended, self._begins, self._saving, self._again = {}, {}, {}, {}, {}
         self.readying.enter(value)
         self.handing.forget()
@@ -436,7 +440,7 @@ class Participant:
         if reason:
             self._committing = self._committed
             return
-        self._committed = max(self._committed, value.committed)
+        self._committed, self.committed_at = max(self._committed, value.committed), self._desk.now
         self.readying.committed(value)
         self.handing.forget()  # the value says it from now on
         epoch = self._committed.epoch

@@ -37,6 +37,19 @@ def test_who_is_missing_is_named() -> None:
     assert recovery_text({"recovery": None}) == ""
 
 
+def test_an_island_says_how_long_nothing_is_committed_without_whom_and_what_becomes_of_its_rows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    why = "2 of 3 voters of its register are not reached, so nothing is committed"
+    island = {**RECOVERY, "phase": "island", "waits_for": ["pi3", "pi4"], "seconds": 90.0, "reason": why}
+    body = {**BODY, "state": "island", "recovery": island}
+    print_status(body)
+    print_applications({"applications": [body], "unreadable": 0})
+    told = capsys.readouterr().out
+    assert told.count(f"no commit for 1 min 30 s, without pi3, pi4: {why}") == 2
+    assert "orders v1   island" in told
+
+
 def test_status_and_list_show_it(capsys: pytest.CaptureFixture[str]) -> None:
     print_status(BODY)
     print_applications({"applications": [BODY], "unreadable": 0})
