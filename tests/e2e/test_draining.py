@@ -1,5 +1,6 @@
 """A node is emptied while rows flow, on real agents, and takes work again, or leaves; results are those of an undisturbed run."""
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,6 +137,29 @@ def test_a_voter_that_is_told_to_end_gives_its_vote_away_so_that_two_more_may_be
                 pull_the_plug(made.agent(name))
                 seen = len(job.logged())
                 wait_for(lambda above=seen: len(job.logged()) > above, 60, f"rows are committed without {name}")
+            over = job.until_over()
+            assert (over["state"], over["reason"]) == ("finished", "")
+            assert job.out.read_text() == expected
+            assert as_csv(job.logged()) == expected
+
+
+def test_all_agents_are_told_to_end_at_once_and_what_ran_goes_on_when_they_are_back(tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path, 40_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
+        with mesh(0) as made:
+            for machine in (1, 2, 3, 4, 5, 6):  # five vote, and at most three of them run something
+                made.grow(1, "--host", f"machine-{machine}")
+            job = Job(made, tmp_path, "whole")
+            job.until_committed()
+            addresses = {agent.name: agent.address for agent in made.agents}
+            processes = [agent.process for agent in made.agents if agent.process is not None]
+            for process in processes:
+                process.send_signal(signal.SIGTERM)
+            assert [process.wait(30) for process in processes] == [0] * len(made.agents)
+            for agent in made.agents:
+                agent.start("--listen", addresses[agent.name])
+                agent.ready()
             over = job.until_over()
             assert (over["state"], over["reason"]) == ("finished", "")
             assert job.out.read_text() == expected

@@ -540,14 +540,18 @@ class Watching:
         """End what runs here before this node goes, so that others read why; not longer than `leave_timeout_ns`."""
         deadline = self._desk.now + self._desk.config.leave_timeout_ns
         me = self._desk.me
+        ended: list[Hosted] = []
         for hosted in list(self._hosting.table.values()):
-            if hosted.has_register:
-                self._hosting.stop_local(hosted)  # others take it over, or wait for this node to come back
-            elif hosted.host(me.node) is not None:
+            is_host = hosted.host(me.node) is not None
+            if hosted.has_register or (hosted.part.by_epoch and not is_host):
+                self._hosting.stop_local(hosted)  # it goes on without this node, whose vote in it stays on the disk
+                continue
+            ended.append(hosted)
+            if is_host:
                 self._fail(hosted, self._loss_text(hosted, me, "left"), rank=0)
             else:
                 self._hosting.close(hosted, f"{me.name} left")
-        while any(not one.has_register for one in self._hosting.table.values()) and self._desk.now < deadline:
+        while any(self._hosting.table.get(one.key) is one for one in ended) and self._desk.now < deadline:
             await self._desk.talks.pause(Duration(20 * MILLISECOND))
 
 
