@@ -9,7 +9,6 @@ import json
 import os
 import secrets
 import socket
-import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from agiledart_agent.admitting.registrar import Registrar
 from agiledart_agent.admitting.renewal import Renewal
 from agiledart_agent.capacity import executors_in_memory, usual_capacity
 from agiledart_agent.checkpoints.checkpoint_desk import CheckpointDesk
+from agiledart_agent.circuits.dialling import LEAF_MARGIN_SECONDS, Dialling
 from agiledart_agent.circuits.relaying import Relaying
 from agiledart_agent.control.user_desk import UserDesk
 from agiledart_agent.driver import Driver
@@ -48,7 +48,6 @@ from agiledart_agent.sink_log_server import SinkLogServer
 from agiledart_executor.user_code.software import software_version
 from agiledart_kernel.bans import Banned
 from agiledart_kernel.errors import OperationFailed, Refused, RemoteProtocolError
-from agiledart_kernel.frames import Hello
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.limits import MAX_BANS, MAX_REGISTERED
 from agiledart_kernel.machine import LinkLost, Message, Received, Send
@@ -79,10 +78,9 @@ from agiledart_recovery.config import RecoveryConfig
 from agiledart_sink_log.layout import damaged_in, ownerless_in
 from agiledart_transport.certificates import check_signature
 from agiledart_transport.circuits import Via
-from agiledart_transport.contexts import client_context, load_credentials, server_context
 from agiledart_transport.detour import direct_or_around
 from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer
-from agiledart_transport.links import connect, format_address
+from agiledart_transport.links import format_address
 from agiledart_transport.listener import Listener, serve
 from agiledart_transport.local_judge import LocalJudge
 
@@ -90,8 +88,6 @@ CLOCK_SECONDS = 10.0
 LEAF_CHECK_SECONDS = 3600.0
 LINK_LOOK_SECONDS = 2.0
 LINK_ASK_SECONDS = 1.0
-LEAF_MARGIN_SECONDS = 3 * 86_400
-SEED_SECONDS = 3.0
 DIRECT_SECONDS = 1.0
 """For which only the direct way to a peer is tried."""
 
@@ -149,9 +145,7 @@ class Agent:
         self._kept_bans = KeptSet(settings.state_dir / "bans", MAX_BANS * MAX_ORDER_BYTES)
         self._kept_members = KeptSet(settings.state_dir / "members", MAX_REGISTERED * (ROW_BYTES + 4))
         self._registrar.members.read(self._kept_members.found())
-        self._credentials = identity.credentials()
-        self._client_tls: ssl.SSLContext = client_context(self._credentials)
-        self._server_tls: ssl.SSLContext = server_context(self._credentials)
+        self._dialling = Dialling(settings, identity, self._registrar, lambda: self.address)
         self._listener: Listener | None = None
         self.links: PeerLinks | None = None
         self.driver: Driver | None = None
@@ -340,8 +334,8 @@ class Agent:
             self._listener = await serve(
                 host,
                 port,
-                context=self._server_tls,
-                hello=lambda peer: self._hello(self._registrar.welcome(peer)),
+                context=self._dialling.server_tls,
+                hello=lambda peer: self._dialling.hello(self._registrar.welcome(peer)),
                 judge=self._registrar,
                 services=("overlay", "control", "sink_log", "fragments", "relay"),
                 on_link=self._accepted,
@@ -396,7 +390,7 @@ class Agent:
         if address == self.address:
             return "this is our own address"
         try:
-            link = await self._connect(address, None, SEED_SECONDS)
+            link = await self._connect(address, None)
         except RefusedByPeer as error:
             behind = " (our clock is ahead of its: compare the two)" if error.reason == "not yet valid" else ""
             return f"{address}: {error}{behind}"
@@ -407,64 +401,30 @@ class Agent:
 
     # ---- links
 
-    def _hello(self, welcome: bytes = b"") -> Hello:
-        """`welcome`: the receipt of who hears this."""
-        identity = self._identity
-        return Hello(
-            service="overlay",
-            chain=identity.chain,
-            incarnation=identity.incarnation,
-            name=self._settings.name,
-            address=self.address,
-            zone=self._settings.zone,
-            host=self._settings.host,
-            software=software_version(),
-            wall_ms=int(time.time() * 1_000),
-            token=identity.token,
-            receipt=identity.receipt,
-            welcome=welcome,
-        )
-
-    async def _connect(self, address: str, expect: NodeId | None, timeout: float, via: Via | None = None) -> Link:
+    async def _connect(self, address: str, expect: NodeId | None, via: Via | None = None) -> Link:
         assert self.links is not None
-        return await connect(
-            address,
-            service="overlay",
-            context=self._client_tls,
-            hello=self._hello(),
-            judge=self._registrar,
-            expect=expect,
-            on_frame=self.links.frame,
-            on_closed=self._link_closed,
-            on_echo=self.links.echoed,
-            via=via,
-            timeout=timeout,
+        on_frame, on_echo = self.links.frame, self.links.echoed
+        return await self._dialling.connect(
+            address, "overlay", on_frame, self._link_closed, expect=expect, on_echo=on_echo, via=via
         )
 
     async def _dial(self, peer: Peer, directly: bool) -> Link:
         """A link to a peer: directly, or by way of others where nothing comes back from it and that will do."""
 
         async def direct() -> Link:
-            return await self._connect(peer.address, peer.node, SEED_SECONDS)
+            return await self._connect(peer.address, peer.node)
 
         async def around() -> Link:
             via = await self.relaying.circuit(peer.node)
-            return await self._connect(peer.address, peer.node, SEED_SECONDS, via)
+            return await self._connect(peer.address, peer.node, via)
 
         return await (direct() if directly else direct_or_around(direct, around, DIRECT_SECONDS))
 
     async def _connect_relay(self, peer: Peer) -> Link:
         """A link to the relay of a peer."""
-        return await connect(
-            peer.address,
-            service="relay",
-            context=self._client_tls,
-            hello=self._hello(),
-            judge=self._registrar,
-            expect=peer.node,
-            on_frame=self.relaying.frame,
-            on_closed=lambda link, reason: self.relaying.closed(link),
-            timeout=SEED_SECONDS,
+        relaying = self.relaying
+        return await self._dialling.connect(
+            peer.address, "relay", relaying.frame, lambda link, reason: relaying.closed(link), expect=peer.node
         )
 
     def _nearest_linked(self) -> tuple[Peer, ...]:
@@ -481,17 +441,7 @@ class Agent:
     async def _dial_fragments(
         self, peer: Peer, on_frame: Callable[[Link, int, bytes], None], on_closed: Callable[[Link, str], None]
     ) -> Link:
-        return await connect(
-            peer.address,
-            service="fragments",
-            context=self._client_tls,
-            hello=self._hello(),
-            judge=self._registrar,
-            expect=peer.node,
-            on_frame=on_frame,
-            on_closed=on_closed,
-            timeout=SEED_SECONDS,
-        )
+        return await self._dialling.connect(peer.address, "fragments", on_frame, on_closed, expect=peer.node)
 
     def _accepted(self, link: Link) -> LinkHandler:
         if link.service == "control":
@@ -675,10 +625,7 @@ class Agent:
                 Refused,
             ) as error:  # the clock is behind, or the own membership has ended: tried again
                 self._log.warning("executors.not_renewed", f"what executors show could not be renewed: {error}")
-            if self._credentials.expires - time.time() < LEAF_MARGIN_SECONDS:
-                self._credentials = self._identity.credentials()
-                for context in (self._client_tls, self._server_tls):
-                    load_credentials(context, self._credentials)
+            self._dialling.renew_leaf()
 
 
 def write_agent_json(path: Path, description: dict[str, object]) -> None:
