@@ -1,7 +1,8 @@
 """A state of the committed epoch is lost for ever: with its host, and with every fragment of what it saved last.
 
 Only where the run may go back and the epoch before is whole, and while nothing newer was saved: what is looked at is the way back,
-not whether more is lost than can be.
+not whether more is lost than can be. Nor is it a host with a part of a sink: away when the run ends, it does not hear up to where
+that is committed, which is a stated limit of sinks that move.
 """
 
 from collections.abc import Iterator
@@ -41,7 +42,8 @@ class LosingStates:
         """Parties, with what they saved last, without which the epoch before is as whole as it was."""
         if value.state is not State.RUNNING or value.earlier is None or value.gone_back is not None:
             return
-        disks, up = self._run.disks, [host.me.node for host in self._run.hosts]
+        disks, parts = self._run.disks, [end.host for end in value.parts]
+        free = [host.me.node for host in self._run.hosts if host.me.node not in parts]
         kept = {(saved.party, element.snapshot): element for saved in value.before for element in saved.chain}
         newest = {saved.party: saved.chain[-1] for saved in value.saved if saved.chain}
         if any(key in self._run.ledger.destroyed for key in value.needed):
@@ -51,7 +53,7 @@ class LosingStates:
                 return
         for each in value.plan.of(Role.STAGE):
             last = newest.get(each.party)
-            if last is None or (each.party, last.snapshot) in kept or each.host.node not in up:
+            if last is None or (each.party, last.snapshot) in kept or each.host.node not in free:
                 continue
             is_newer = any(
                 party == each.party and snapshot.epoch > value.committed.epoch
