@@ -22,6 +22,8 @@ from benchmarks.engines import setup
 JOB_CLASS: Final = "FlinkPlug"
 START_PATIENCE: Final = 180.0
 END_PATIENCE: Final = 10.0
+ANSWER_SECONDS: Final = 60.0
+"""Submitting runs the main method, which takes a while on a busy machine."""
 
 _OPENED: Final = (
     "lang",
@@ -191,7 +193,7 @@ class FlinkCluster:
             f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
                 return json.load(answer)
         except (OSError, ValueError) as error:
             raise OperationFailed(f"Flink does not answer {path}: {error}; see {self.folder}/jobmanager.log") from None
