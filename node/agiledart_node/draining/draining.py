@@ -154,12 +154,12 @@ class Draining:
             found += [] if command.stay else stranded(self._seats.led(), desk.me.node, desk.overlay.is_alive)
             if found:
                 raise CommandRefused(refusal(desk.me.name, found))
+        self._stays = command.stay  # before it begins: where nothing runs it is over at once
         if self.state == SERVING:
             self._lines, self._left, self._refusal = [], [], ""
             self.state, desk.is_draining = EMPTYING, True
             self._number += 1
             desk.talks.begin(self._empty(self._number))
-        self._stays = command.stay
         if self.state == EMPTIED and not command.stay:
             desk.talks.begin(self._leave(self._number))
         return False

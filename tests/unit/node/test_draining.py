@@ -183,6 +183,14 @@ def test_it_stays_without_work_or_takes_some_again(world: World) -> None:
     assert world.order(undo=True).already
 
 
+def test_a_node_that_runs_nothing_stays_when_it_is_told_to(world: World) -> None:
+    world.table.clear()
+    assert world.order(stay=True).state == "drained"
+    world.go(5)
+    assert (world.look().state, world.ended) == ("drained", False)
+    assert world.order().state == "leaving"
+
+
 def test_it_leaves_when_it_is_empty_also_when_it_was_to_stay_before(world: World) -> None:
     world.order(stay=True)
     world.leave()
