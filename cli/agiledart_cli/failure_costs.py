@@ -4,37 +4,42 @@ from collections.abc import Mapping
 from typing import Any
 
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_dataflow.plan.deployment import EXACTLY_ONCE
+from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_dataflow.plan.losses import EMPTY, FAIL, MOVE, PREVIOUS, WAIT
 
 MUST_NOT = "keep anything outside of what its step remembers (globals, files, connections): it is not brought back"
 MUST_REPEAT = "look at clocks or draw random numbers before rows of several sources are merged: a replay has to make the same rows"
-NOTHING_SAVED = "nothing is saved: when a host dies the application fails, and begins anew when it is submitted again"
+PROMISES = {
+    Delivery.EXACTLY_ONCE: "every row counts once, also after a failure",
+    Delivery.AT_LEAST_ONCE: "what it remembers survives a failure, and no row is lost; those of the last seconds are seen again",
+    Delivery.AT_MOST_ONCE: "nothing is saved: when a host dies the application fails, and begins anew when it is submitted again",
+}
 _IF_STATE_LOST = {
     FAIL: "; when it cannot be rebuilt for a minute the application fails",
     EMPTY: "; when it cannot be rebuilt for a minute it begins empty",
     PREVIOUS: "; when it cannot be rebuilt for a minute everything goes on from the epoch before, so rows of one epoch come twice",
 }
+SEEN_AGAIN = "rows are seen at once, and stay; those behind the last epoch are there again"
 ROLLED = ("roll_age", "roll_bytes")
 
 
 def with_costs(body: Mapping[str, Any]) -> dict[str, Any]:
     """The facts, and for each step `after_a_failure`, whether it is `refused`, and for all `user_code_must_not`."""
-    is_saved = body["delivery"] == EXACTLY_ONCE
+    delivery = Delivery(body["delivery"])
     steps = []
     for step in body["steps"]:
-        text, refused = _cost(step)
-        steps.append({**step, "after_a_failure": text if is_saved else _unsaved(step), "refused": is_saved and refused})
-    must_not = [MUST_NOT, *([MUST_REPEAT] if body["merges"] else [])] if is_saved else []
+        text, refused = _cost(step, delivery) if delivery.is_saved else (_unsaved(step), False)
+        steps.append({**step, "after_a_failure": text, "refused": refused})
+    must_not = [MUST_NOT, *([MUST_REPEAT] if body["merges"] else [])] if delivery.is_saved else []
     return {**body, "steps": steps, "user_code_must_not": must_not}
 
 
-def _cost(step: Mapping[str, Any]) -> tuple[str, bool]:
-    """(what a failure costs with exactly-once, whether that is refused when the application starts)."""
+def _cost(step: Mapping[str, Any], delivery: Delivery) -> tuple[str, bool]:
+    """(what a failure costs where the run is saved, whether that is refused when the application starts)."""
     if step["role"] == "source":
         return _cost_of_source(step)
     if step["role"] == "sink":
-        return _cost_of_sink(step)
+        return _cost_of_repeating_sink(step) if delivery.repeats else _cost_of_sink(step)
     where = "the agent starts it again; when the host is gone a neighbour takes it over"
     if not step["has_state"]:
         return f"nothing to bring back; {where}", False
@@ -94,6 +99,26 @@ def _cost_of_sink(step: Mapping[str, Any]) -> tuple[str, bool]:
             False,
         )
     return f"rows are seen at once, and cut back to the last epoch; {stays}", False
+
+
+def _cost_of_repeating_sink(step: Mapping[str, Any]) -> tuple[str, bool]:
+    """The same with at-least-once; only sinks that cannot help it do as with exactly-once."""
+    from agiledart_executor.connectors.plugins import sink_guarantee
+    from agiledart_executor.connectors.repeats import delivers_all, has_same_effect, sink_words
+
+    connector = parse_connector(step["connector"])
+    guarantee = sink_guarantee(connector.kind)
+    is_file = guarantee is not None and guarantee.takes_back and connector.path not in ("", "-")
+    is_rolled = connector.kind == "parquet" or any(connector.option(name) for name in ROLLED)
+    if is_file and (is_rolled or step.get("if_lost") == MOVE):
+        return _cost_of_sink(step)
+    stays = f"; {_if_lost(step, 'what it wrote is there')}" if is_file else ""
+    if has_same_effect(connector, guarantee):
+        return f"rows behind the last epoch are written again, none is lost: {sink_words(connector, guarantee)}", False
+    if not is_file and not delivers_all(connector, guarantee):
+        how = f": add {guarantee.loses_without}=1" if guarantee is not None and guarantee.loses_without else ""
+        return f"{SEEN_AGAIN}; nobody says whether they arrive{how}", False
+    return f"{SEEN_AGAIN}, none is lost{stays}", False
 
 
 def _if_lost(step: Mapping[str, Any], why: str) -> str:

@@ -554,6 +554,7 @@ class Epochs:
         if not at.epoch:
             if at.origin:
                 self._begin_with(running, at)
+            self._shows_again(running)
             return  # else the beginning: as a new instance is
         name = running.instance_name
         saved = self._saved_of(name.stage, name.index, at)
@@ -579,10 +580,15 @@ class Epochs:
                     writer.begin_at(running.instance.written)
             if running.instance is not None:
                 running.instance.count_from(at.epoch)
+            self._shows_again(running)
         except OperationFailed as error:
             raise OperationFailed(f"{running.name}: {error}") from None
         except (msgspec.MsgspecError, IndexError) as error:
             raise DamagedElement(f"{running.name}: its element does not fit: {error}") from None
+
+    def _shows_again(self, running: Running) -> None:
+        if running.shown is not None and running.instance is not None:
+            running.shown.begin_at(running.instance.written, self._life)
 
     def _begin_with(self, running: Running, at: RestoreFrom) -> None:
         """The run begins with a checkpoint of another one.

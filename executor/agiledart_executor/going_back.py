@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agiledart_dataflow.plan.connectors import Connector, Reading, SourceReader
+from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_dataflow.plan.overload import BLOCK, SPOOL
 from agiledart_dataflow.plan.step import Step
 from agiledart_executor.connectors.plugins import sink_guarantee, source_guarantee
@@ -19,10 +20,13 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
 
-def needs_log(step: Step) -> bool:
+def needs_log(step: Step, delivery: Delivery = Delivery.EXACTLY_ONCE) -> bool:
     """Whether what a source reads has to be in a log before it leaves, so that a run can be brought back.
 
     That is so where it cannot be read again, where a clock says what is late, and where rows wait on the disk in any case.
+
+    Args:
+        delivery: what is promised of it.
 
     Raises:
         ConfigurationError: its rows would be lost or doubled all the same.
@@ -32,13 +36,13 @@ def needs_log(step: Step) -> bool:
     assert source is not None
     again = f'; submit the application with delivery="at-most-once", or put the rows into files first ({step.name})'
     if connector.path in ("", "-") and connector.kind in ("csv", "jsonl", "lines"):
-        raise ConfigurationError(f"standard input cannot be read again, so exactly-once cannot be promised{again}")
+        raise ConfigurationError(f"standard input cannot be read again, so {delivery} cannot be promised{again}")
     if connector.option("follow", "0") == "1":
         raise ConfigurationError(f"a file that grows and may be rotated cannot be read again from its beginning{again}")
     overload = source.overload
     if overload.policy not in (BLOCK, SPOOL) or overload.spool_full != BLOCK:
         raise ConfigurationError(
-            f"rows that are shed are gone, so exactly-once cannot be promised; take overload=block or spool{again}"
+            f"rows that are shed are gone, so {delivery} cannot be promised; take overload=block or spool{again}"
         )
     guarantee = source_guarantee(connector.kind)
     is_gone = guarantee is not None and not guarantee.goes_back

@@ -8,6 +8,8 @@ from typing import Any
 from agiledart_dataflow.counts.key_sample import KeySample
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.schema import read_time_index
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.losses import MOVE
 from agiledart_dataflow.plan.specification import FORMAT, release
@@ -20,7 +22,9 @@ from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS
 from agiledart_executor.connectors.log_sink import Kept, SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
-from agiledart_executor.connectors.repeats import Delivers
+from agiledart_executor.connectors.plugins import sink_guarantee
+from agiledart_executor.connectors.repeats import Delivers, has_same_effect
+from agiledart_executor.connectors.shown_rows import CountedSink, ShownRows
 from agiledart_executor.elements import run_folder
 from agiledart_executor.epochs import ByEpoch
 from agiledart_executor.going_back import needs_log, open_logged, refuse_doubled_rows, refuse_unmoved
@@ -53,6 +57,7 @@ class Launchable:
         latencies: what is kept of the latencies sampled at sinks.
         run: its number.
         goes_on: it begins with the state of another run.
+        delivery: what becomes of it when a host dies.
     """
 
     program: Program
@@ -65,6 +70,7 @@ class Launchable:
     run: int = 0
     log_owners: tuple[tuple[str, bytes], ...] = ()
     goes_on: bool = False
+    delivery: Delivery = Delivery.EXACTLY_ONCE
 
     def steps(self, stage: int) -> tuple[str, ...]:
         """The names of a stage's steps."""
@@ -137,15 +143,19 @@ class Launchable:
                 endpoint = self.program.endpoint(stage)
                 owner = dict(self.log_owners).get(endpoint.connector.path, self.owner)
                 about = self.application, self.version, _ROOT, 0.0, by_epoch, keep, owner, self.run, name, self.goes_on
-                origin = SinkOrigin(*about)
+                moves = self.plan.stages[stage].if_lost == MOVE
+                # A log that moves takes rows back: its readers could not tell those that only the lost node had shown them.
+                origin = SinkOrigin(*about, shows_at_once=self.delivery.repeats and not moves)
                 running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
-                if by_epoch:
+                if by_epoch and not self.delivery.repeats:
                     counts = isinstance(running.writer, ByEpoch)
                     refuse_doubled_rows(name, endpoint.connector, running.writer, counts_by_epoch=counts)
-                if self.plan.stages[stage].if_lost == MOVE:
-                    moves = isinstance(running.writer, Delivers) or hasattr(running.writer, "identity")
-                    refuse_unmoved(name, endpoint.connector, moves=moves)
-                running.instance = Instance(self.program, stage, index, running.writer)
+                if moves:
+                    may_move = isinstance(running.writer, Delivers) or hasattr(running.writer, "identity")
+                    refuse_unmoved(name, endpoint.connector, moves=may_move)
+                running.shown = self._shown_rows(running, endpoint.connector, restores=restores) if by_epoch else None
+                writer = running.writer if running.shown is None else CountedSink(running.writer, running.shown)
+                running.instance = Instance(self.program, stage, index, writer)
             else:
                 stores = disk_stores(work_folder(_ROOT, self.application) / "state")
                 running.instance = Instance(self.program, stage, index, make_store=stores)
@@ -160,6 +170,15 @@ class Launchable:
             raise user_code_error(name, None, error, NO_RECORD) from error
         return running
 
+    def _shown_rows(self, running: Running, connector: Connector, *, restores: bool) -> ShownRows | None:
+        """The count of a sink that shows rows which it takes back by no epoch; None of one where none is seen twice."""
+        writer: object = running.writer
+        takes_back = isinstance(writer, ByEpoch) and not getattr(writer, "shows_at_once", False)
+        if takes_back or has_same_effect(connector, sink_guarantee(connector.kind)):
+            return None
+        folder = run_folder(_ROOT, self.application, self.version) / "opened"
+        return ShownRows(folder / f"{running.stage}.{running.index}.shown", begins=not restores)
+
     def _key_sample(self, stage: int) -> KeySample | None:
         """Of a stage by key that may have more than one instance."""
         if not self.plan.stages[stage].owners or not self.plan.stages[stage].keyed:
@@ -170,7 +189,7 @@ class Launchable:
     def _source(self, stage: int, index: int, *, by_epoch: bool, restores: bool) -> SourceInstance:
         """A source's instance; raises as `instance`."""
         endpoint, step = self.program.endpoint(stage), self.program.steps(stage)[0]
-        has_log = by_epoch and needs_log(step)
+        has_log = by_epoch and needs_log(step, self.delivery)
         intake = None if by_epoch else open_intake(step, work_folder(_ROOT, self.application) / "spool")
         reader = open_source(
             endpoint.connector,
@@ -220,7 +239,7 @@ def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -
     plan = program.plan
     codecs = {edge.index: program.codec(edge.index) for edge in plan.edges}
     about = part.application, part.version, latencies, part.owner, part.number, part.log_owners, part.goes_on
-    return Launchable(program, plan, codecs, *about)
+    return Launchable(program, plan, codecs, *about, part.delivery)
 
 
 def _owned(stage: Stage, index: int) -> dict[str, object]:

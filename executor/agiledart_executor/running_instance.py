@@ -22,6 +22,7 @@ from agiledart_dataflow.runtime.paces import TakingPace
 from agiledart_dataflow.runtime.resending import EarlyFrames
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.change_gaps import ChangeGaps
+from agiledart_executor.connectors.shown_rows import ShownRows
 from agiledart_executor.latency_log import LatencyLog
 from agiledart_executor.messages import InstanceName
 
@@ -151,6 +152,7 @@ class Running:
         keys: looks at key groups of some rows that come; None: they have none, or it is of no use.
         by_epoch: a sink that stays open at the end of its input: the last epoch is committed later.
         unsaved: why it could not be saved at its last barrier; empty: it was.
+        shown: of a sink that takes no rows back: what it was given.
     """
 
     stage: int
@@ -180,6 +182,7 @@ class Running:
     keys: KeySample | None = None
     by_epoch: bool = False
     unsaved: str = ""
+    shown: ShownRows | None = None
     timer: asyncio.TimerHandle | None = None
     timer_ns: int = 0
     watched: int | None = None
@@ -258,6 +261,10 @@ class Running:
         part = self.instance if self.instance is not None else self.source
         assert part is not None
         statistics = part.statistics()
+        if self.shown is not None:
+            statistics.repeats = self.shown.counts
+        if statistics.source is not None and self.source is not None:
+            statistics.source.lost_behind = getattr(self.source.reader, "lost_behind", None)
         measures = self._measures(statistics)
         return {
             "statistics": msgspec.to_builtins(statistics),

@@ -43,6 +43,7 @@ def commit_late(root: Path, log_id: str, application: str, version: int, ends: S
             patience=0.0,
             keep=ends,
             ended=why,
+            cuts=False,  # what a run has shown that takes no rows back stays
         )
         log.close(commits=False)
         return True

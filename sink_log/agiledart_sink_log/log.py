@@ -54,7 +54,7 @@ class LogWriter:
         root: folder above `sink-logs`.
         schema, fields: of the rows (`rows.py`).
         application, version: who writes; told to readers.
-        keep: of each partition the committed end, when somebody else remembers it; what lies behind is cut off.
+        keep: of each partition the committed end, when somebody else remembers it; what lies behind is cut off, where it `cuts`.
         log_id: of a log that was on another node: a part of it begins here, at these ends. "": it is as it is here.
         owner: the key that a log belongs to which has no owner yet. Whether who writes may is for the agent to say, before.
         ended: why the run that wrote it last has ended: nothing more is written, it is only put in order.
@@ -84,6 +84,7 @@ class LogWriter:
         ended: str = "",
         *,
         waits: bool = False,
+        cuts: bool = True,
     ) -> None:
         self.directory = log_directory(root, name)
         self._lock = -1
@@ -103,7 +104,7 @@ class LogWriter:
             self.description = self._describe(
                 name, options, schema, fields, application, version, now_ms, log_id, owner.hex(), ended
             )
-            self._open_partitions(options, clock, keep, waits=waits)
+            self._open_partitions(options, clock, keep, waits=waits, cuts=cuts)
         except OSError as error:
             self.close()
             raise OperationFailed(f"{self.directory} cannot be written: {(error.strerror or '').lower()}") from None
@@ -157,7 +158,9 @@ class LogWriter:
         write_description(self.directory, description)
         return description
 
-    def _open_partitions(self, options: LogOptions, clock: Clock, keep: Sequence[int] | None, *, waits: bool) -> None:
+    def _open_partitions(
+        self, options: LogOptions, clock: Clock, keep: Sequence[int] | None, *, waits: bool, cuts: bool
+    ) -> None:
         description = self.description
         share = description.max_bytes // description.partitions
         segment = options.segment_bytes or DEFAULT_SEGMENT_BYTES
@@ -175,6 +178,7 @@ class LogWriter:
                     clock=clock,
                     keep=None if keep is None else keep[partition],
                     waits=waits,
+                    cuts=cuts,
                 )
             )
 

@@ -9,7 +9,7 @@ Awkward cases, and what is done:
 * A byte before the committed end has changed. Nothing is cut, the segment stays as it is for what is still good in it, and a
   new one begins at the committed end.
 * The register of a run says up to where its epochs are committed. Then that is the end, whether the partition has heard of it
-  or not.
+  or not; unless the run shows rows at once (`cuts` is false): then what was committed behind it stays.
 """
 
 import os
@@ -52,23 +52,25 @@ class Recovered:
     gone: tuple[Segment, ...] = ()
 
 
-def recover(directory: Path, log_id: str, partition: int, keep: int | None = None) -> Recovered:
+def recover(directory: Path, log_id: str, partition: int, keep: int | None = None, *, cuts: bool = True) -> Recovered:
     """Look at a partition without changing it.
 
     Args:
         keep: the end, of a partition whose commits somebody else remembers; None: the last commit that stands here.
+        cuts: what is committed behind that goes; else it is the least that the end may be.
 
     Raises:
         OSError: a file cannot be read.
     """
     told = read_committed(directory)
-    known = keep if keep is not None else told[1] if told is not None else 0
+    is_told = keep is not None and cuts
+    known = max(keep or 0, 0 if is_told or told is None else told[1])
     looks: list[_Look] = []
     for segment in reversed(segments_of(directory)):
         looks.append(_Look(segment, log_id, partition))
-        if segment.base <= known or (keep is None and looks[-1].commit is not None):
+        if segment.base <= known or (not is_told and looks[-1].commit is not None):
             break
-    end = known if keep is not None else max([known, *(look.commit or 0 for look in looks)])
+    end = known if is_told else max([known, *(look.commit or 0 for look in looks)])
     gone = tuple(look.segment for look in looks if look.segment.base > end)
     cut_bytes = sum(look.total for look in looks if look.segment.base > end)
     inside = next((look for look in looks if look.segment.base <= end), None)

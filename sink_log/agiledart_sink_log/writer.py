@@ -47,6 +47,7 @@ class PartitionWriter:
         clock: wall time in ns.
         keep: the end of a partition whose commits somebody else remembers; what lies behind it is cut off. None: as it stands here.
         waits: rows that the disk does not take wait in memory, up to a bound: `prepare` says it, and tries again at the next epoch.
+        cuts: false: what was committed here behind that stays.
 
     Raises:
         OperationFailed: a file cannot be opened or written; the message has the path.
@@ -65,6 +66,7 @@ class PartitionWriter:
         clock: Clock = time.time_ns,
         keep: int | None = None,
         waits: bool = False,
+        cuts: bool = True,
     ) -> None:
         self._waits, self._is_full = waits, False
         self._shown = self._directory = directory
@@ -84,7 +86,7 @@ class PartitionWriter:
             self._pin, self._directory = pinned(
                 directory
             )  # users' code may write beside it, and the agent opens it, too
-            self.recovered: Recovered = recover(self._directory, log_id, partition, keep)
+            self.recovered: Recovered = recover(self._directory, log_id, partition, keep, cuts=cuts)
             self._open(self.recovered)
         except OSError as error:
             self._release()
@@ -161,7 +163,9 @@ class PartitionWriter:
     def commit(self) -> None:
         """All rows taken so far are committed: readers see them."""
         if self._uncommitted:
-            self._guarded(lambda: self._commit(self._end, 0))
+            if not (self._waits and self._is_full):
+                with contextlib.suppress(*((OperationFailed,) if self._waits else ())):
+                    self._guarded(lambda: self._commit(self._end, 0))
         elif self._is_dirty and time.monotonic() - self._synced_at >= SYNC_SECONDS:
             self._guarded(self._sync)
 

@@ -67,7 +67,7 @@ class Counts:
         late, records: of a source; `malformed`, `shed` by reason, `spooled_ever`: because the mesh was slower than rows came.
         skipped, dead_letters: records for which its code raised; failed: results and timers that did.
         taken: that went into its state.
-        delivered: that it, a sink, wrote.
+        delivered: that it, a sink, wrote; repeated: of them, those that it was given again because the run was brought back.
     """
 
     rows_in: int = 0
@@ -80,6 +80,7 @@ class Counts:
     failed: int = 0
     taken: int = 0
     delivered: int = 0
+    repeated: int | None = None
     spooled_ever: int = 0
     malformed: dict[str, int] = field(default_factory=dict)
     shed: dict[str, int] = field(default_factory=dict)
@@ -140,6 +141,8 @@ class Totals:
             counts.taken += steps.taken
             if statistics.source is None and not statistics.sent:  # nothing leaves a sink, and only a sink
                 counts.delivered += steps.rows_in
+                if statistics.repeats is not None:
+                    counts.repeated = (counts.repeated or 0) + statistics.repeats.rows
             if position == 0:
                 counts.leads = True
                 counts.busy_ns += _whole(report.get("busy_ns"))

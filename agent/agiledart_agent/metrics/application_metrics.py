@@ -130,6 +130,9 @@ METRICS: tuple[Declared, ...] = (
         "Records that a source put on disk because the mesh was slower than they came."),
     _stage("agiledart_application_spool_length", lambda now: now.spooled if now.spooled or now.has_spooled else None,
         "Records that lie in the spool of a source."),
+    _operator("agiledart_application_repeated_rows_total", lambda counts: counts.repeated,
+        "Rows that a sink which takes none back was given again, because the application was brought back after a failure; at "
+        "most so many were seen twice."),
     _operator("agiledart_application_user_errors_total", _user_errors,
         "Records for which an operator's code raised and its error policy went on; reason is the policy, skip or "
         "dead_letter, or result: no record was at fault.", "reason"),

@@ -23,7 +23,7 @@ from agiledart_cli.signals import unwound_by_signals
 from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.cluster import MAX_AGENTS, AgentProcess, Mesh
 from agiledart_cli.verbs.submit import make_submission
-from agiledart_dataflow.plan.deployment import EXACTLY_ONCE
+from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_PARALLELISM
 from agiledart_node.wire.commands import Status, Stop
@@ -223,7 +223,7 @@ class _Demo:
             executors=self.result.executors,
         )
         if self._plug is not None:
-            command = msgspec.structs.replace(command, delivery=EXACTLY_ONCE)
+            command = msgspec.structs.replace(command, delivery=Delivery.EXACTLY_ONCE)
         client = self._clients[query] = ControlClient(taker.place())
         body = client.ask(command)
         self._measure(mesh)

@@ -202,6 +202,10 @@ def print_status(body: Mapping[str, Any]) -> None:
     _print_stages(body)
     _print_ways(body)
     print_sums(_told(body))
+    _print_repeated(_told(body))
+    for life, source, rows in body.get("losses", ()):
+        least = f"at least {rows:,} rows of {source}" if rows else f"nobody knows how many rows of {source}"
+        click.echo(paint(f" life {life}: {least} are lost: only the log of a node that is gone had them", BAD))
     _print_missing(body)
     _print_standing(body)
     _print_ages(body)
@@ -370,6 +374,17 @@ def print_sums(summary: Mapping[str, Any]) -> None:
             kind = "result after" if summary.get("paced") else "backlog"
             told = f"   {kind} {milliseconds(figures['p50'])}, p99 {milliseconds(figures['p99'])}"
         click.echo(f" {sink} {count(rows)} rows{told}")
+
+
+def _print_repeated(summary: Mapping[str, Any]) -> None:
+    """Rows that sinks showed again because the application was brought back."""
+    told = summary.get("repeated_in", ())
+    for life, sink, rows in told:
+        click.echo(f" life {life}: {rows:,} rows shown again at {sink}, at most")
+    if before := sum(summary.get("repeated", {}).values()) - sum(rows for _, _, rows in told):
+        click.echo(f" lives before: {before:,} rows shown again, at most")
+    for sink in summary.get("uncounted", ()):
+        click.echo(paint(f" {sink} came from a node that was lost: nobody knows what else it shows again", WATCH))
 
 
 def print_checkpoints(body: Mapping[str, Any]) -> None:

@@ -10,12 +10,12 @@ import click
 import msgspec
 
 from agiledart_cli.control_client import connect
-from agiledart_cli.failure_costs import NOTHING_SAVED, with_costs
+from agiledart_cli.failure_costs import PROMISES, with_costs
 from agiledart_cli.options import agent_options, set_option
 from agiledart_cli.output import BAD, WATCH, count, output_option, paint, print_json, print_table
 from agiledart_cli.targets import load_target
 from agiledart_cli.verbs.application_view import FINAL_STATES
-from agiledart_dataflow.plan.deployment import EXACTLY_ONCE
+from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import ExplainRecovery, ExplainScaling, Status
@@ -88,10 +88,8 @@ def _facts_of_file(target: str, settings: tuple[str, ...]) -> dict[str, Any]:
 
 def print_recovery(body: Mapping[str, Any]) -> None:
     """A line for each step, what user code must not do, and what would be refused."""
-    if body["delivery"] == EXACTLY_ONCE:
-        click.echo(f"{body['name']}: every row counts once, also after a failure (delivery={EXACTLY_ONCE!r})")
-    else:
-        click.echo(paint(f"{body['name']}: {NOTHING_SAVED} (delivery={body['delivery']!r})", WATCH))
+    told = f"{body['name']}: {PROMISES[Delivery(body['delivery'])]} (delivery={body['delivery']!r})"
+    click.echo(told if Delivery(body["delivery"]).is_saved else paint(told, WATCH))
     for step in body["steps"]:
         text = f" {step['role']:<6} {step['name']}: {step['after_a_failure']}"
         click.echo(paint(f"{text}; refused when it starts", BAD) if step["refused"] else text)

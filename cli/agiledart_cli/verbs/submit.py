@@ -21,7 +21,7 @@ from agiledart_cli.output import BAD, output_option, print_json, say
 from agiledart_cli.targets import load_target
 from agiledart_cli.verbs.application_view import FINAL_STATES, all_malformed, print_plan, print_status
 from agiledart_cli.verbs.applications import STOP_SECONDS
-from agiledart_dataflow.plan.deployment import DELIVERIES, EXACTLY_ONCE
+from agiledart_dataflow.plan.delivery import DELIVERIES, Delivery
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.records.application import SPECIFICATION_CODEC
@@ -103,8 +103,8 @@ def _paths(_context: click.Context, _parameter: click.Parameter, value: str | No
     "--delivery",
     type=click.Choice(DELIVERIES),
     default=None,
-    help="What becomes of it when a node dies: exactly-once brings it back from what neighbours keep, at-most-once ends it."
-    " Default: as the topology says, else at-most-once.",
+    help="What becomes of it when a node dies: exactly-once brings it back from what neighbours keep, at-least-once, too, but shows"
+    " rows at once, so that some are seen again, at-most-once ends it. Default: as the topology says, else at-most-once.",
 )
 @click.option("--replace", is_flag=True, help="Drain the application of this name first, if one runs.")
 @click.option("--dry-run", is_flag=True, help="Show what would run where, and whether it could; start nothing.")
@@ -136,7 +136,7 @@ def submit(
       agiledart submit taxi.py:frequent_routes --set trips=csv:/data/trips.csv.gz@pi2 --parallelism 4
       agiledart submit --dry-run taxi.py:frequent_routes
       agiledart submit --paths warm taxi.py:frequent_routes
-      agiledart submit --delivery exactly-once taxi.py:frequent_routes     (survives nodes that die)
+      agiledart submit --delivery at-least-once taxi.py:frequent_routes     (survives nodes that die)
       agiledart submit --replace taxi.py:frequent_routes     (drains the one that runs)
 
     The function runs here and, from the same source files, on every node that hosts a part; the nodes refuse code that
@@ -187,12 +187,13 @@ def show_plan(body: Any, command: Submit, asked: str | None) -> None:
     """What runs where, and what becomes of it with one of these nodes where nobody has said what shall."""
     print_plan(harmless_document(body), dry_run=command.dry_run)
     used = dict.fromkeys(node for nodes in body["placement"].values() for node in nodes)
-    if asked is None and command.delivery != EXACTLY_ONCE and len(used) > 1:
+    if asked is None and not Delivery.named(command.delivery).is_saved and len(used) > 1:
         about = (
             f"agiledart explain recovery {name_of(command)}" if not command.dry_run else "agiledart explain recovery -h"
         )
+        word = Delivery.AT_LEAST_ONCE
         click.echo(
-            f" It ends when one of these nodes dies. To go on: submit it with --delivery {EXACTLY_ONCE}   About it: {about}"
+            f" It ends when one of these nodes dies. To go on: submit it with --delivery {word}   About it: {about}"
         )
 
 

@@ -3,6 +3,8 @@
 Rows in and out of each step, every drop with its reason, latencies. Mergeable across processes.
 """
 
+from dataclasses import dataclass, field
+
 import msgspec
 
 from agiledart_dataflow.counts.latency import LatencySummary
@@ -52,6 +54,7 @@ class SourceCounts(msgspec.Struct, array_like=True):
         dead_letters: of the malformed ones, that went to the side output.
         early: records (of those counted above) whose clock was too fast, so that they waited for their time.
         before: lines that an earlier run has read, behind which this one began; in none of the others.
+        lost_behind: this life began behind so many lines without the log in which those after them lay; None: it did not.
     """
 
     lines: int = 0
@@ -66,6 +69,7 @@ class SourceCounts(msgspec.Struct, array_like=True):
     early: int = 0
     dead_letters: int = 0
     before: int = 0
+    lost_behind: int | None = None
 
     @property
     def malformed_records(self) -> int:
@@ -76,6 +80,36 @@ class SourceCounts(msgspec.Struct, array_like=True):
     def is_useless(self) -> bool:
         """Something was read, and not one record of it."""
         return 0 < self.lines == self.malformed_records
+
+
+class RepeatCounts(msgspec.Struct, array_like=True):
+    """Rows that one sink was given again because its run was brought back, since the run began. At most so many were seen twice.
+
+    Attributes:
+        rows: of all lives; `lives`: (life, rows that it brought again) of the last ones.
+        is_known: False where an earlier life counted on a node that is lost: then there may be more.
+    """
+
+    rows: int = 0
+    lives: list[tuple[int, int]] = []
+    is_known: bool = True
+
+
+@dataclass
+class Repeats:
+    """What came again at the sinks of an application, by sink; `unknown`: where there may be more."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    lives: dict[tuple[int, str], int] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+
+    def add(self, sink: str, counts: RepeatCounts) -> None:
+        """What one instance of a sink counted."""
+        self.rows[sink] = self.rows.get(sink, 0) + counts.rows
+        for life, rows in counts.lives:
+            self.lives[life, sink] = self.lives.get((life, sink), 0) + rows
+        if not counts.is_known:
+            self.unknown.add(sink)
 
 
 class InstanceStatistics(msgspec.Struct, array_like=True):
@@ -92,6 +126,7 @@ class InstanceStatistics(msgspec.Struct, array_like=True):
         finished: True when END_OF_INPUT has passed through it.
         sent: (edge, target instance, rows) handed to each channel that leaves it.
         received: (edge, source instance, rows) that came by each channel that enters it.
+        repeats: of a sink's instance that takes no rows back, in a run that survives its hosts.
     """
 
     stage: int
@@ -105,6 +140,7 @@ class InstanceStatistics(msgspec.Struct, array_like=True):
     finished: bool = False
     sent: list[tuple[int, int, int]] = []
     received: list[tuple[int, int, int]] = []
+    repeats: RepeatCounts | None = None
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -121,6 +157,9 @@ class Summary(msgspec.Struct, frozen=True):
         steps: what each step counted.
         shed: rows let go at sources because the mesh was slower than they came, by reason.
         waiting, spooled: rows that wait at sources, in memory and on disk; `spooled_ever`: that ever went to disk.
+        repeated: rows given again because the run was brought back, by sink that takes none back; `repeated_in`: the same by
+            life, of the last ones, as (life, sink, rows).
+        uncounted: of these sinks, those where there may be more, because they moved from a node that is lost.
     """
 
     records_in: int
@@ -135,3 +174,6 @@ class Summary(msgspec.Struct, frozen=True):
     waiting: int = 0
     spooled: int = 0
     spooled_ever: int = 0
+    repeated: dict[str, int] = {}
+    repeated_in: list[tuple[int, str, int]] = []
+    uncounted: list[str] = []

@@ -15,7 +15,7 @@ from agiledart_dataflow.graph.missing_verbs import missing_verbs
 from agiledart_dataflow.graph.streams import Stream
 from agiledart_dataflow.plan.connectors import MALFORMED_POLICIES as POLICIES
 from agiledart_dataflow.plan.connectors import Connector, Source, records_source
-from agiledart_dataflow.plan.deployment import AT_MOST_ONCE, DELIVERIES
+from agiledart_dataflow.plan.delivery import DEFAULT, SAVING, Delivery
 from agiledart_dataflow.plan.instances_asked import SCALE, is_possible, limits_written
 from agiledart_dataflow.plan.losses import NODE_LOST, STATE_LOST, WAIT, NodeLost, StateLost
 from agiledart_dataflow.plan.overload import Overload, overload_of
@@ -40,11 +40,12 @@ class Topology(Graph):
         name: of the application: letters, digits, `-`, `_`, `.`.
         delivery: on a mesh `exactly-once` saves what steps remember every ten seconds and brings the application back when a host
             or its process dies: rows of a `log:` sink then count when they are committed, none twice and none missing.
-            `at-most-once` ends it with its host.
+            `at-least-once` does the same for what steps remember, but sinks show rows at once and never take them back: after a
+            failure those of the last seconds are there again. `at-most-once` ends it with its host.
         paths: which ways rows take between nodes. `auto`: directly while that works, by way of another node while it does not.
             `warm`: two other ways are kept open, so that rows leave a bad link at once. `direct`: never by way of others. Or the
             names of one to three nodes that shall lead, as `["pi2"]`. `Stream.paths` says it of a single step's rows.
-        on_source_lost, on_sink_lost: with `exactly-once`, when the node of a source or sink is gone: `wait` for it, `move` to
+        on_source_lost, on_sink_lost: where it is saved, when the node of a source or sink is gone: `wait` for it, `move` to
             another node (a source that can be read from there; of sinks only `log:`, whose offsets go on), or `fail`.
         on_state_lost: when so many nodes are gone that the state of a step cannot be rebuilt: `wait` for them, `fail`, go on
             with an `empty` state, or have the whole application go on from the `previous` epoch, where that one is left: then
@@ -58,16 +59,17 @@ class Topology(Graph):
         self,
         name: str,
         *,
-        delivery: str = AT_MOST_ONCE,
+        delivery: str = DEFAULT,
         paths: str | Sequence[str] = AUTO,
         on_source_lost: NodeLost = "wait",
         on_sink_lost: NodeLost = "wait",
         on_state_lost: StateLost = "wait",
     ) -> None:
         super().__init__(name)
-        if delivery not in DELIVERIES:
-            raise self.where.error(f"delivery is {' or '.join(map(repr, DELIVERIES))}, not {delivery!r}")
-        self.delivery = delivery
+        try:
+            self.delivery = Delivery.named(delivery)
+        except ValueError as error:
+            raise self.where.error(str(error)) from None
         self.paths = self.paths_given(paths, self.where)
         self.limits = UserLimits()
         self._policy("on_source_lost", on_source_lost, NODE_LOST)
@@ -78,10 +80,8 @@ class Topology(Graph):
     def _policy(self, name: str, value: str, choices: tuple[str, ...]) -> None:
         if value not in choices:
             raise self.where.error(f"{name} is {' or '.join(map(repr, choices))}, not {value!r}")
-        if value != WAIT and self.delivery == AT_MOST_ONCE:
-            raise self.where.error(
-                f'{name}={value!r} needs delivery="exactly-once": without it nothing survives its node'
-            )
+        if value != WAIT and not self.delivery.is_saved:
+            raise self.where.error(f"{name}={value!r} needs {SAVING}: without it nothing survives its node")
 
     if not TYPE_CHECKING:  # which goes on to report them at once
         __getattr__ = missing_verbs("Topology")

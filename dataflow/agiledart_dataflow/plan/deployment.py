@@ -12,15 +12,11 @@ from typing import Annotated
 
 import msgspec
 
+from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
 
 _Deed = Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)]
-
-EXACTLY_ONCE = "exactly-once"
-AT_MOST_ONCE = "at-most-once"
-DELIVERIES = (EXACTLY_ONCE, AT_MOST_ONCE)
-"""What becomes of a run whose host dies: it is brought back from its last committed epoch, or it ends."""
 
 
 class PlacedInstance(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -112,6 +108,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
         deeds: where the order is not the owner's: the signed orders which say that the run is its owner's all the same.
         log_owners: (log, key): those that stay another's when this run begins them here; said by this node, never by another one.
         goes_on: it begins with the state of another run, so files that its sinks would write anew go on where they end.
+        repeats: sinks show rows at once and take none back (`Delivery.repeats`).
     """
 
     application: str
@@ -136,6 +133,12 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     deeds: Annotated[tuple[_Deed, ...], msgspec.Meta(max_length=3)] = ()
     log_owners: tuple[tuple[str, bytes], ...] = ()
     goes_on: bool = False
+    repeats: bool = False
+
+    @property
+    def delivery(self) -> Delivery:
+        """What was asked for."""
+        return Delivery.of(is_saved=self.by_epoch, repeats=self.repeats)
 
     def places(self) -> dict[tuple[int, int], Peer]:
         """(stage, index) → the node that runs it."""

@@ -17,7 +17,7 @@ from itertools import pairwise
 import msgspec
 
 from agiledart_dataflow.counts.latency import LatencyHistogram
-from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts, Summary
+from agiledart_dataflow.counts.statistics import InstanceStatistics, Repeats, SourceCounts, StepCounts, Summary
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
 from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan, term_of
 from agiledart_dataflow.runtime.outbox import GONE
@@ -199,9 +199,12 @@ def summarise(specification: Specification, statistics: Iterable[InstanceStatist
     shed: dict[str, int] = {}
     histograms: dict[str, LatencyHistogram] = {}
     sinks = {step.name for step in specification.sinks}
+    repeats = Repeats()
     for one in statistics:
         for name, counts in one.steps.items():
             steps[name].add(counts)
+            if one.repeats is not None and name in sinks:
+                repeats.add(name, one.repeats)
             if one.latency and name in sinks:
                 histograms.setdefault(name, LatencyHistogram()).merge(LatencyHistogram.from_plain(one.latency))
         if one.source is not None:
@@ -234,4 +237,7 @@ def summarise(specification: Specification, statistics: Iterable[InstanceStatist
         waiting=source.waiting,
         spooled=source.spooled,
         spooled_ever=source.spooled_ever,
+        repeated=dict(sorted(repeats.rows.items())),
+        repeated_in=[(life, name, rows) for (life, name), rows in sorted(repeats.lives.items())],
+        uncounted=sorted(repeats.unknown),
     )

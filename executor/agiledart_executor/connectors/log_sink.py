@@ -42,12 +42,13 @@ class SinkOrigin:
 
     Attributes:
         patience: seconds for which a log that is being written is waited for.
-        by_epoch: rows count when an epoch is committed, not when they are flushed.
+        by_epoch: the run is saved by epochs: rows count when one is committed, not when they are flushed.
         keep: then: what the run's register has committed; None: what is there.
         owner: the key that the application belongs to.
         run: number of the run; 0: there is none.
         step: name of the sink.
         goes_on: the run begins with the state of another one, whose rows in a file stay.
+        shows_at_once: of a run saved by epochs: rows count when they are flushed all the same, and none is taken back.
     """
 
     application: str = ""
@@ -60,25 +61,32 @@ class SinkOrigin:
     run: int = 0
     step: str = ""
     goes_on: bool = False
+    shows_at_once: bool = False
+
+    @property
+    def waits_for_epochs(self) -> bool:
+        """Rows count when their epoch is committed, and what is behind the last one is taken back."""
+        return self.by_epoch and not self.shows_at_once
 
 
 class LogSinkWriter:
     """Spreads rows over the partitions of a log: by key, or each stored batch to the next.
 
-    Without epochs a flush commits. With them rows are on their way to the disk then, count from `commit` on, and those of an epoch
-    that is open when it is closed never do.
+    A flush commits, unless rows wait for epochs: then they are on their way to the disk, count from `commit` on, and those of an
+    epoch that is open when it is closed never do.
 
     Attributes:
         identity: of the log: another node may go on with it.
+        shows_at_once: rows count when they are flushed.
 
     Raises:
         OperationFailed: the log can't be opened or written.
     """
 
     def __init__(
-        self, log: LogWriter, row_type: Any, key: int | str | None, clock: Callable[[], int], *, by_epoch: bool = False
+        self, log: LogWriter, row_type: Any, key: int | str | None, clock: Callable[[], int], *, waits: bool = False
     ) -> None:
-        self._log, self._by_epoch = log, by_epoch
+        self._log, self._waits, self.shows_at_once = log, waits, not waits
         self.identity = log.description.log_id
         self._plain = row_form(row_type).plain
         self._times = ReadTimes(row_type, clock)
@@ -119,28 +127,27 @@ class LogSinkWriter:
         for number, waiting in enumerate(self._rows):
             if waiting:
                 self._hand_over(number)
-        if self._by_epoch:
+        if self._waits:
             self._log.flush()
         else:
             self._log.commit()
 
     def prepare(self) -> tuple[int, ...]:
         """An epoch ends here: all rows taken so far are on the disk; the end of each partition."""
-        for number, waiting in enumerate(self._rows):
-            if waiting:
-                self._hand_over(number)
+        self.flush()
         return self._log.prepare()
 
     def commit(self, ends: tuple[int, ...], epoch: int) -> None:
         """The rows before these ends are committed with an epoch."""
-        self._log.commit_up_to(ends, epoch)
+        if self._waits:
+            self._log.commit_up_to(ends, epoch)
 
     def close(self) -> None:
         try:
             self.flush()
         finally:
             self._rows = [[] for _ in self._rows]
-            self._log.close(commits=not self._by_epoch)
+            self._log.close(commits=not self._waits)
 
     @property
     def latency(self) -> LatencyHistogram:
@@ -175,10 +182,11 @@ def open_sink(
         origin.root, connector.path, options, form.text, form.fields, origin.application, origin.version, clock, origin.patience,
         None if origin.keep is None else origin.keep.ends, "" if origin.keep is None else origin.keep.identity, origin.owner,
         waits=origin.by_epoch,
+        cuts=not origin.shows_at_once,
     )  # fmt: skip
     for note in log.notes():
         print(note, file=sys.stderr)  # noqa: T201  what an executor prints is shown by `agiledart logs`
-    return LogSinkWriter(log, row_type, key, clock, by_epoch=origin.by_epoch)
+    return LogSinkWriter(log, row_type, key, clock, waits=origin.waits_for_epochs)
 
 
 def _key(connector: Connector, row_type: Any) -> int | str | None:

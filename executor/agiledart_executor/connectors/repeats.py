@@ -48,16 +48,24 @@ def repeats_fault(connector: Connector, guarantee: Guarantee | None) -> str:
     """
     if guarantee is None or not guarantee.delivers:
         return "write to a log (log:NAME) or to files (csv:, jsonl:, parquet:)"
-    if guarantee.loses_without and connector.option(guarantee.loses_without, "0") == "0":
+    if not delivers_all(connector, guarantee):
         return f"nobody says whether they arrive: add {guarantee.loses_without}=1"
-    if _is_same(connector, guarantee) or flag(connector, OPTION):
+    if has_same_effect(connector, guarantee) or flag(connector, OPTION):
         return ""
     same = f", {guarantee.same_with}=… lets one that comes again change nothing," if guarantee.same_with else ""
     return f"write to a log (log:NAME){same} or say that rows may be there twice: {OPTION}=1"
 
 
-def _is_same(connector: Connector, guarantee: Guarantee) -> bool:
-    return bool(guarantee.same_with and connector.option(guarantee.same_with))
+def delivers_all(connector: Connector, guarantee: Guarantee | None) -> bool:
+    """Whether a sink as it is written says when rows have arrived, so that an epoch waits for them."""
+    if guarantee is None or not guarantee.delivers:
+        return False
+    return not guarantee.loses_without or connector.option(guarantee.loses_without, "0") != "0"
+
+
+def has_same_effect(connector: Connector, guarantee: Guarantee | None) -> bool:
+    """Whether a row that a sink writes again changes nothing."""
+    return guarantee is not None and bool(guarantee.same_with and connector.option(guarantee.same_with))
 
 
 def sink_words(connector: Connector, guarantee: Guarantee | None) -> str:
@@ -66,7 +74,7 @@ def sink_words(connector: Connector, guarantee: Guarantee | None) -> str:
         return ""
     if guarantee.loses_without and connector.option(guarantee.loses_without, "0") == "0":
         return f"may lose ({guarantee.loses_without}=0)"
-    if _is_same(connector, guarantee):
+    if has_same_effect(connector, guarantee):
         return SAME
     return NONE_LOST if guarantee.delivers and flag(connector, OPTION) else guarantee.repeats
 

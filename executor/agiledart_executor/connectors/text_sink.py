@@ -133,18 +133,31 @@ class TextWriter:
 
 
 class CutBackWriter(TextWriter):
-    """The same for a run that is saved by epochs: rows are visible at once, and the file is cut back to the committed end.
+    """The same for a run that is saved by epochs: rows are visible at once, and the file is cut back to the committed end, where
+    it is (`_reopened`).
 
     Lines that the disk does not take stay in memory, up to a bound: the epoch is given up, and the next one tries again. So it is
     where somebody has changed the file, or taken its name, since the last one.
 
     Args:
         seal: of what is committed of the file.
+
+    Attributes:
+        shows_at_once: what it wrote is not cut back.
     """
 
-    def __init__(self, file: io.FileIO, seal: Seal, name: str, render: Render, times: ReadTimes) -> None:
+    def __init__(
+        self,
+        file: io.FileIO,
+        seal: Seal,
+        name: str,
+        render: Render,
+        times: ReadTimes,
+        *,
+        shows_at_once: bool = False,
+    ) -> None:
         super().__init__(file, name, render, times, owned=True)
-        self._raw, self._is_full, self._seal = file, False, seal
+        self._raw, self._is_full, self._seal, self.shows_at_once = file, False, seal, shows_at_once
 
     @property
     def place(self) -> str:
@@ -273,9 +286,12 @@ class PendingTextWriter(TextWriter):
             self._pending.next()
 
 
-def _cut_back(path: str, keep: Kept | None, *, goes_on: bool) -> tuple[io.FileIO, Seal]:
+def _reopened(path: str, keep: Kept | None, *, goes_on: bool, cuts: bool) -> tuple[io.FileIO, Seal]:
     """A file to go on with behind what is committed of it, and what that is; nothing said of it: from its beginning, or its end
     (`goes_on`).
+
+    Args:
+        cuts: what lies behind that goes; else all its whole lines stay.
     """
     file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
     try:
@@ -288,6 +304,8 @@ def _cut_back(path: str, keep: Kept | None, *, goes_on: bool) -> tuple[io.FileIO
             known = None
         seal = known.seal if known is not None else seal_of(file.fileno(), end)  # else its length is all that is known
         check_seal(file.fileno(), path, seal)
+        if keep is not None and not cuts:
+            end = _end_of_lines(file, end, size)
         file.truncate(end)
         file.seek(end)
     except BaseException:
@@ -317,6 +335,18 @@ def _look_at_brought(file: io.FileIO, path: str, end: int, before: SealedFile | 
         )
 
 
+def _end_of_lines(file: io.FileIO, begin: int, size: int) -> int:
+    """Behind the last whole line of a file; a process that was killed may have left a part of one. Not before `begin`."""
+    end = size
+    while end > begin:
+        start = max(begin, end - _BUFFERED_BYTES)
+        found = os.pread(file.fileno(), end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return begin
+
+
 def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: Any) -> TextWriter:
     """The writer of a `csv:`, `jsonl:` or `stdout:` connector; a file is written anew, unless a run goes on with it."""
     form = connector.kind
@@ -342,9 +372,8 @@ def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], ori
         return TextWriter(None, connector.path, render, times, owned=True, files=files)
     try:
         if origin is not None and origin.by_epoch:
-            return CutBackWriter(
-                *_cut_back(connector.path, origin.keep, goes_on=origin.goes_on), connector.path, render, times
-            )
+            opened = _reopened(connector.path, origin.keep, goes_on=origin.goes_on, cuts=not origin.shows_at_once)
+            return CutBackWriter(*opened, connector.path, render, times, shows_at_once=origin.shows_at_once)
         file = open(connector.path, "wb")  # noqa: SIM115  held open until `close`
     except OSError as error:
         raise OperationFailed(f"{connector.path} cannot be written: {_reason(error)}") from None

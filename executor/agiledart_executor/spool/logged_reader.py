@@ -42,6 +42,7 @@ class LoggedReader:
 
     Attributes:
         written: called when something waits to be forced to the disk, once until `synced`.
+        lost_behind: it has begun behind so many lines without the log in which those after them lay; None: it has not.
 
     Raises:
         OperationFailed: from `read`, when what lies in the log cannot be read back.
@@ -77,6 +78,7 @@ class LoggedReader:
         self._waits_for_sync = False
         self._confirms = _holds(reader)
         self._receipt = 0
+        self.lost_behind: int | None = None
 
     # ---- for its source
 
@@ -159,6 +161,7 @@ class LoggedReader:
             self._log.trim(self._log.end)  # of an earlier stay on this node
             self._cursor = self._log.end
             if self._resume is None:
+                self.lost_behind = at.lines
                 text = f"reads on behind line {at.lines:,}: what was read later, and lay in another node's log only, is lost"
                 print(text, file=sys.stderr)  # noqa: T201  what an executor prints is shown by `agiledart logs`
         elif at.log != self._log.identity or not self._log.start <= self._cursor <= self._log.end:

@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from agiledart_dataflow.plan.delivery import SAVING
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.instants import SECOND, Duration
 from agiledart_kernel.permissions import Asker
@@ -30,7 +31,7 @@ async def checkpoints(
     record = await questions.record(command.name, asker, "checkpoint")
     if not record.by_epoch:
         raise CommandRefused(
-            f'{record.name} is not saved by epochs: nothing of it survives its hosts. Submit it with delivery="exactly-once".'
+            f"{record.name} is not saved by epochs: nothing of it survives its hosts. Submit it with {SAVING}."
         )
     if record.state != RUNNING:
         raise CommandRefused(

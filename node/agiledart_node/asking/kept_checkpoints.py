@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from agiledart_dataflow.plan.delivery import SAVING
 from agiledart_kernel.instants import SECOND, Duration
 from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.node_id import NodeId
@@ -148,7 +149,7 @@ class KeptCheckpoints:
         name = record.name
         if not record.by_epoch:
             raise CommandRefused(
-                f'{name} is not saved by epochs, so there is no state to keep. Submit it with delivery="exactly-once".'
+                f"{name} is not saved by epochs, so there is no state to keep. Submit it with {SAVING}."
             )
         if record.state == DEPLOYING:
             raise CommandRefused(f"{name} is deploying: try again when it runs.")

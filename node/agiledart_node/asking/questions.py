@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from agiledart_dataflow.plan.deployment import AT_MOST_ONCE, EXACTLY_ONCE
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.errors import RemoteProtocolError, TopologyError
 from agiledart_kernel.instants import Duration
@@ -128,6 +127,7 @@ class Questions:
             reports, silent = await self._reports(record)
         shown = record.names()
         standings = await self.standings([record])
+        summary = record.summary or (summary_of(record.specification, reports) if reports else {})
         body = StatusBody(
             **msgspec.structs.asdict(with_standing(row_of(record), standings.get(record.name))),
             run=f"{record.number:016x}",
@@ -137,12 +137,16 @@ class Questions:
             silent_nodes=[shown[peer.node] for peer in silent],
             history=[HistoryRow(entry.at_ms, entry.state, entry.text) for entry in record.history],
             stages=scored(_stages(record, reports, shown), standings.get(record.name), record.held),
-            summary=record.summary or (summary_of(record.specification, reports) if reports else {}),
+            summary=summary,
             logs=logs_of(record.specification),
             latency_logs=latency_logs_of(record.name, record.specification),
             reasons=record.reasons,
             ways=record.ways,
             clocks=self._wrong_clocks(record.hosts()),
+            delivery=record.delivery,
+            repeated=sum(summary.get("repeated", {}).values()),
+            lost=sum(loss.rows for loss in record.losses),
+            losses=[(loss.life, loss.source, loss.rows) for loss in record.losses],
         )
         self._desk.reply(request, body)
 
@@ -233,11 +237,10 @@ class Questions:
             raise CommandRefused(f"The plan of {name} cannot be read; another version of agiledart made it.") from None
         if plan is None:
             raise CommandRefused(f"{name} is {record.state}: it was never planned.")
-        delivery = EXACTLY_ONCE if record.by_epoch else AT_MOST_ONCE
         placement = row_of(record).placement
         self._desk.reply(
             request,
-            recovery_facts(specification, plan, delivery, placement, version=record.version, state=record.state),
+            recovery_facts(specification, plan, record.delivery, placement, version=record.version, state=record.state),
         )
 
     async def summary(self, record: ApplicationRecord) -> dict[str, Any]:

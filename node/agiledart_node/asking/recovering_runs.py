@@ -7,6 +7,7 @@ who carries it out:         what is left, once more → seats → the register's
 from collections.abc import Sequence
 from typing import Final
 
+from agiledart_dataflow.plan.delivery import SAVING
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration
 from agiledart_kernel.node_id import NodeId
@@ -92,7 +93,7 @@ class RegainingRuns:
             raise CommandRefused(f"No application {command.name!r}. Look at agiledart list.")
         if not record.by_epoch:
             raise CommandRefused(
-                f'{record.name} is not saved by epochs, so it has no register. Submit it with delivery="exactly-once".'
+                f"{record.name} is not saved by epochs, so it has no register. Submit it with {SAVING}."
             )
         if record.state != RUNNING:
             raise CommandRefused(f"{record.name} is {record.state}: there is nothing to recover.")

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from agiledart_dataflow.plan.delivery import SAVING
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration
@@ -124,7 +125,7 @@ class WantingChanges:
             raise CommandRefused(f"{name} is being stopped: only what runs on can be changed.")
         if not record.by_epoch:
             raise CommandRefused(
-                f'{name} is not saved by epochs, so it keeps its instances until it ends. Submit it with delivery="exactly-once".'
+                f"{name} is not saved by epochs, so it keeps its instances until it ends. Submit it with {SAVING}."
             )
 
     async def settled(self, record: ApplicationRecord, terms: Terms) -> list[ChangeRow]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from agiledart_dataflow.plan.delivery import SAVING
 from agiledart_kernel.node_id import NodeId
 from agiledart_node.hosting.hosted import Hosted, Key
 from agiledart_node.recovering.change_plans import stage_plan_of
@@ -21,7 +22,7 @@ def obstacles(table: Iterable[Hosted], value_of: Callable[[Key], Value | None], 
         if not hosted.part.by_epoch:
             found.append(
                 f"{name} is not saved by epochs, so what it runs there can't move, and it would fail: stop it"
-                f' (agiledart stop {name}), or submit it with delivery="exactly-once"'
+                f" (agiledart stop {name}), or submit it with {SAVING}"
             )
         elif (value := value_of(hosted.key)) is not None and (staying := _staying(value, me)):
             found.append(f"{name} {staying}")

@@ -5,6 +5,7 @@ Source: [AgileDART] §IV-A; spec of the dataflow graph, section 3 step 5.
 
 from dataclasses import dataclass, field
 
+from agiledart_dataflow.plan.delivery import DEFAULT, Delivery
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress, InstancePlace, PlacedInstance
 from agiledart_kernel.instants import Duration
 from agiledart_kernel.node_id import NodeId
@@ -53,7 +54,7 @@ class Deployment:
     executors: dict[NodeId, int]
     coordinator: Peer
     domain: str = ""
-    by_epoch: bool = False
+    delivery: Delivery = DEFAULT
     order: bytes = b""
     owner: bytes = b""
     limits: dict[NodeId, int] = field(default_factory=dict)
@@ -177,11 +178,12 @@ class Deploying:
             work.executors.get(peer.node, 1),
             work.domain,
             work.limits.get(peer.node, 0),
-            work.by_epoch,
+            work.delivery.is_saved,
             work.order,
             work.owner,
             work.deeds,
             goes_on=work.goes_on,
+            repeats=work.delivery.repeats,
         )
 
     def whole_part(self, work: Deployment) -> DeploymentPart:

@@ -5,6 +5,7 @@ Source: the project's dataflow specification §4.
 
 from dataclasses import dataclass
 
+from agiledart_dataflow.plan.delivery import DEFAULT, Delivery
 from agiledart_dataflow.plan.specification import FORMAT, release
 from agiledart_kernel.grants import SKEW_SECONDS
 from agiledart_kernel.instants import Instant
@@ -40,7 +41,7 @@ class Order:
         ticket: number of the submission, also in its record.
         began: when the user asked, by this node's clock.
         asker: the user's grant: its key owns what it submits.
-        by_epoch: the run is saved by epochs and survives its hosts.
+        delivery: what becomes of it when a host dies.
         signed: the order as the user has signed it.
         origin: the checkpoint that it begins with, which lies on the agent that the user asked.
     """
@@ -55,7 +56,7 @@ class Order:
     ticket: int
     began: Instant
     asker: Asker
-    by_epoch: bool = False
+    delivery: Delivery = DEFAULT
     signed: bytes = b""
     origin: Origin | None = None
 
@@ -150,12 +151,12 @@ class Planning:
             life,
             order.bundle,
             tuple(peers[node] for node in used),
-            tuple(near[: self._desk.config.voting_guards if order.by_epoch else self._desk.config.guards]),
+            tuple(near[: self._desk.config.voting_guards if order.delivery.is_saved else self._desk.config.guards]),
             dict(placement.nodes),
             executors,
             coordinator,
             order.domain,
-            order.by_epoch,
+            order.delivery,
             order.signed,
             record.owner_key,
             limits,

@@ -172,13 +172,14 @@ class Submissions:
                 specification=blueprint.specification,
                 plan=blueprint.plan,
                 history=(HistoryEntry(wall_ms, DEPLOYING, f"submitted to {asked.name}{_from(order)}"),),
-                by_epoch=order.by_epoch,
+                by_epoch=order.delivery.is_saved,
                 owner_key=(last.owner_key if last is not None else b"") or order.asker.key,
                 shared_keys=last.shared_keys if last is not None else (),
                 rivals=(as_rival(last),) if last is not None and last.by_hearsay else (),
                 order=order.signed,
                 deeds=inherited(last),
-                held=with_limits(blueprint.plan) if order.by_epoch else (),
+                held=with_limits(blueprint.plan) if order.delivery.is_saved else (),
+                repeats=order.delivery.repeats,
             )
             if await self._records.create(revision, record):
                 return record
@@ -260,7 +261,7 @@ class Submissions:
                 guards=work.guards,
                 assignment=work.assignment(),
                 paths=paths,
-                life=1 if work.by_epoch else work.life,  # the register counts from its founding on
+                life=1 if work.delivery.is_saved else work.life,  # the register counts from its founding on
                 away=work.away,
                 seconds_to_running=took,
             )
@@ -273,7 +274,7 @@ class Submissions:
             )
         if running.state != RUNNING:
             raise CommandRefused(running.reason or f"{record.name} was {running.state} while it was being deployed.")
-        if work.by_epoch:
+        if work.delivery.is_saved:
             whole = self._deploying.whole_part(work)
             await self._recovering.found(whole, whole.places(), work.guards, _brought(order))
             return running

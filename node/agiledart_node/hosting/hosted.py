@@ -7,6 +7,7 @@ from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_kernel.instants import MILLISECOND, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_node.records.lost_rows import lines_read
 from agiledart_node.wire.formation_messages import Deployed
 
 Key = tuple[str, int]
@@ -31,6 +32,7 @@ class Hosted:
         seen: figures of instances elsewhere, from time to time; only at the coordinator. A dead host tells none any more.
         told: finished instances that the coordinator has acknowledged.
         collected: last reports of finished instances of all nodes; only at the coordinator.
+        lines_before: how far sources were in the lives before, as far as that was heard here.
         has_register: its register has begun the first life; who dies from now on is brought back.
         has_moved: all that it ran is on other nodes now; the application goes on.
         is_committed: the run's register says that it is over, and all hosts know: it may be closed once all figures are here.
@@ -54,6 +56,7 @@ class Hosted:
     finished: dict[tuple[int, int], bool] = field(default_factory=dict)
     told: dict[tuple[int, int], bool] = field(default_factory=dict)
     collected: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    lines_before: dict[tuple[int, int], int] = field(default_factory=dict)
     has_register: bool = False
     has_moved: bool = False
     is_committed: bool = False
@@ -67,6 +70,7 @@ class Hosted:
 
     def begin_again(self, instances: dict[tuple[int, int], int], life: int) -> None:
         """Another life of the run: what was counted and had ended belongs to the one before."""
+        self.lines_before |= lines_read(figures_of(self))
         self.instances, self.life = instances, life
         self.is_flowing = self.is_telling = self.is_draining = False
         self.reports, self.seen, self.finished, self.told, self.collected = {}, {}, {}, {}, {}

@@ -9,13 +9,14 @@ from collections.abc import Callable
 
 import msgspec
 
+from agiledart_dataflow.plan.delivery import SAVING
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_kernel.instants import MILLISECOND, Duration
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
 from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
-from agiledart_node.hosting.hosted import Hosted, Key, report_copy
+from agiledart_node.hosting.hosted import Hosted, Key, figures_of, report_copy
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.last_figures import LastFigures
 from agiledart_node.records.application import (
@@ -30,6 +31,7 @@ from agiledart_node.records.application import (
     kept_changes,
 )
 from agiledart_node.records.deeds import with_stop, with_wish
+from agiledart_node.records.lost_rows import losses_of, with_losses
 from agiledart_node.records.merged_applications import with_rival_ended
 from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
@@ -47,7 +49,7 @@ from agiledart_node.wire.formation_messages import (
 )
 
 AGAIN = "Start it again: agiledart submit …"
-BY_ITSELF = ' (submitted with delivery="exactly-once" it would have gone on by itself)'
+BY_ITSELF = f" (submitted with {SAVING} it would have gone on by itself)"
 
 ELSEWHERE = "not here"
 """Why a node that does not coordinate an application does not stop it."""
@@ -297,6 +299,8 @@ class Watching:
             closed = self._with_changes(hosted, closed)
             if closed is None or not hosted.collected:
                 return closed
+            losses = losses_of(hosted.life, hosted.lines_before, hosted.collected)
+            closed = with_losses(closed, losses) or closed
             return msgspec.structs.replace(closed, summary=summary_of(record.specification, hosted.collected))
 
         record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
@@ -515,6 +519,11 @@ class Watching:
             self._hosting.drain_here(hosted)  # who should have said so was lost, or the life in which it was said
         if hosted.part.coordinator.node == self._desk.me.node:
             hosted.seen = await self._figures.elsewhere(hosted)
+            if (
+                with_losses(record, losses := losses_of(hosted.life, hosted.lines_before, figures_of(hosted)))
+                is not None
+            ):
+                await self._records.change(*hosted.key, lambda current: with_losses(current, losses), part=hosted.part)
 
     async def _contradict(self, hosted: Hosted, record: ApplicationRecord) -> None:
         """The record says that this run has ended, by the word of nodes that host nothing of it, or of no user."""

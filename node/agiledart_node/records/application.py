@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_dataflow.plan.deployment import InstancePlace
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_kernel.codec import Codec
@@ -113,6 +114,14 @@ class Rival(msgspec.Struct, frozen=True, gc=False, array_like=True):
     by_hearsay: bool = False
 
 
+class Loss(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Rows of a source that only the log of a lost node had when the source went on elsewhere, in this life; at least so many."""
+
+    life: int
+    source: str
+    rows: int
+
+
 class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Everything about one submission that survives the agent that took it.
 
@@ -124,7 +133,8 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         guards: nodes that watch although they host nothing.
         paths: recorded JOIN paths, source first, sink last.
         summary: totals at the end; plain data.
-        by_epoch: it is saved by epochs: its register, not the ring, says whether it lives.
+        by_epoch: it is saved by epochs: its register, not the ring, says whether it lives. `repeats`: as `Delivery.repeats`.
+        losses: rows that are lost because a source went on without its log.
         away: of each stage, why its instances are not on the node of its path; for people. Empty before it runs.
         is_forgotten: users see it no more; only its version counts.
         owner_key: the key that submitted it; `shared_keys`: keys that its owner gave it to.
@@ -178,6 +188,13 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     deeds: Annotated[
         tuple[Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)], ...], msgspec.Meta(max_length=MAX_DEEDS)
     ] = ()
+    repeats: bool = False
+    losses: Annotated[tuple[Loss, ...], msgspec.Meta(max_length=256)] = ()
+
+    @property
+    def delivery(self) -> Delivery:
+        """What becomes of it, and of its rows, when a host dies."""
+        return Delivery.of(is_saved=self.by_epoch, repeats=self.repeats)
 
     @property
     def owner(self) -> str:

@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from agiledart_dataflow.plan.deployment import EXACTLY_ONCE, DeploymentPart
+from agiledart_dataflow.plan.delivery import Delivery
+from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_kernel.bans import ban_terms
 from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.orders import (
@@ -57,6 +58,15 @@ MAX_SPENT: Final = 1_024
 """Orders that a node remembers because their runs have ended here."""
 
 
+def _delivery_word(word: str) -> str:
+    """What an order says of a delivery: nothing where the run is not saved, or where it is a word that is refused anyway."""
+    try:
+        delivery = Delivery.named(word)
+    except ValueError:
+        return ""
+    return str(delivery) if delivery.is_saved else ""
+
+
 def terms_of(command: Command) -> Terms | None:
     """What the order for a command says; None for commands that only look.
 
@@ -71,7 +81,7 @@ def terms_of(command: Command) -> Terms | None:
             arguments = arguments_of(
                 (
                     ("origin", content_hash(origin).hex() if origin else ""),
-                    ("delivery", EXACTLY_ONCE if command.delivery == EXACTLY_ONCE else ""),
+                    ("delivery", _delivery_word(command.delivery)),
                     ("executors", str(command.executors or "")),
                     ("parallelism", content_hash(chosen).hex() if chosen else ""),
                 )
@@ -257,7 +267,7 @@ class Orders:
             return f"the order for {part.application} is for other code, settings or another name"
         if self._spent.get(order_hash(part.order)):
             return f"the order to submit {part.application} was carried out before"
-        if (terms.argument("delivery") == EXACTLY_ONCE) != part.by_epoch:
+        if terms.argument("delivery") != _delivery_word(part.delivery):
             return f"the order for {part.application} is for another delivery"
         return self._objection_to_owner(part)
 

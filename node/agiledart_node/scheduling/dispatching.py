@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agiledart_dataflow.plan.deployment import DELIVERIES, EXACTLY_ONCE
+from agiledart_dataflow.plan.delivery import SAVING, Delivery
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
@@ -127,13 +127,7 @@ class Dispatching:
             raise CommandRefused(
                 f"{command.executors} executors are not possible: 0 (the node's own) to {MAX_EXECUTORS}.", 2
             )
-        if command.delivery not in ("", *DELIVERIES):
-            raise CommandRefused(f"delivery is {' or '.join(DELIVERIES)}, not {command.delivery!r}.", 2)
-        if command.origin is not None and command.delivery != EXACTLY_ONCE:
-            raise CommandRefused(
-                f'{blueprint.name} is not saved by epochs, so it cannot begin with a checkpoint: give it delivery="exactly-once".',
-                2,
-            )
+        delivery = _delivery_of(command, blueprint.name)
         pinned = await pinned_nodes(desk, self._records, blueprint)
         if command.dry_run:
             desk.reply(request, await self._submissions.dry_run(blueprint, command.bundle, signed, pinned))
@@ -152,7 +146,7 @@ class Dispatching:
                 ticket,
                 began,
                 asker,
-                command.delivery == EXACTLY_ONCE,
+                delivery,
                 signed,
                 command.origin,
             )
@@ -190,10 +184,11 @@ class Dispatching:
             order.submitter,
             tuple(sorted(order.pinned.items())),
             max(0, self._desk.now - order.began),
-            command.delivery == EXACTLY_ONCE,
+            order.delivery.is_saved,
             order.asker,
             order.signed,
             order.origin,
+            order.delivery.repeats,
         )
         self._users[number] = _User(request, scheduler.node)
         try:
@@ -270,13 +265,14 @@ class Dispatching:
                 del self._works[done]
 
     async def _work(self, key: tuple[NodeId, int], sender: Peer, message: HandOver) -> None:
+        delivery = Delivery.of(is_saved=message.by_epoch, repeats=message.repeats)
         command = Submit(
             message.name,
             message.specification,
             message.bundle,
             message.parallelism,
             message.executors,
-            delivery=EXACTLY_ONCE if message.by_epoch else "",
+            delivery=delivery,
             origin=message.origin,
         )
         try:
@@ -295,7 +291,7 @@ class Dispatching:
                 message.ticket,
                 began,
                 asker,
-                message.by_epoch,
+                delivery,
                 message.order,
                 message.origin,
             )
@@ -357,6 +353,19 @@ class Dispatching:
     def violations(self) -> list[str]:
         """Of the turns and the line of those that wait for room."""
         return [*self._turns.violations(), *self.room.violations()]
+
+
+def _delivery_of(command: Submit, name: str) -> Delivery:
+    """What is asked for. Raises CommandRefused for another word, and for a checkpoint of which nothing would be saved."""
+    try:
+        delivery = Delivery.named(command.delivery)
+    except ValueError as error:
+        raise CommandRefused(f"{error}.", 2) from None
+    if command.origin is not None and not delivery.is_saved:
+        raise CommandRefused(
+            f"{name} is not saved by epochs, so it cannot begin with a checkpoint: give it {SAVING}.", 2
+        )
+    return delivery
 
 
 class _Relayed(SubmitBody, frozen=True, forbid_unknown_fields=False):

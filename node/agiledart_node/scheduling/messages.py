@@ -181,7 +181,7 @@ class HandOver(Message, frozen=True, gc=False, tag=360):
         submitted_to: name of the asking agent.
         pinned: nodes of the pinned stages, looked up by the asking agent.
         elapsed_ns: time since the user asked.
-        by_epoch: the user wants `exactly-once`: the run is saved by epochs.
+        by_epoch, repeats: the delivery that the user wants, `Delivery.is_saved` and `Delivery.repeats`.
         asker: the user, as the asking agent has judged it.
         order: what the user has signed; it counts, not what the asking agent says.
         origin: the checkpoint that it begins with, which lies on the sender.
@@ -202,6 +202,7 @@ class HandOver(Message, frozen=True, gc=False, tag=360):
     asker: Asker = Asker()
     order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
     origin: Origin | None = None
+    repeats: bool = False
 
 
 class HandOverTaken(Message, frozen=True, gc=False, tag=361):

@@ -138,7 +138,7 @@ class ApplicationRow(Body, frozen=True):
     Args:
         state: deploying, running, recovering, island, finished, failed or stopped.
         recovery: of one that is recovering, or an island.
-        epoch: of one with `delivery="exactly-once"` that runs, as far as its coordinator answers.
+        epoch: of one that is saved by epochs and runs, as far as its coordinator answers.
         reason: why it is in a final state.
         changed_ms: when it came into its state.
         is_stopping: a user asked for its end; its sources are drained.
@@ -253,6 +253,9 @@ class SummaryBody(Body, frozen=True):
         waiting, spooled: rows that wait at sources, in memory and on disk; `spooled_ever`: that ever went to disk.
         instances_reporting: instances whose figures are in the totals.
         imbalances: places where the ledger does not add up (rows lost, repeated or miscounted); empty as it should be.
+        repeated: rows that a sink which takes none back was given again, because the run was brought back, since it began, by sink;
+            at most so many were seen twice. `repeated_in`: (life, sink, rows) of the last lives.
+        uncounted: sinks where more may have come again than is counted, because they moved from a node that was lost.
     """
 
     records_in: int
@@ -272,6 +275,9 @@ class SummaryBody(Body, frozen=True):
     spooled: int = 0
     spooled_ever: int = 0
     imbalances: list[str] = []
+    repeated: dict[str, int] = {}
+    repeated_in: list[tuple[int, str, int]] = []
+    uncounted: list[str] = []
 
 
 class RivalRow(Body, frozen=True):
@@ -305,6 +311,9 @@ class StatusBody(ApplicationRow, frozen=True, kw_only=True):
         logs: sink step → name of the log that it writes; only sinks that write one.
         latency_logs: sink step → name of the system's log of its sampled latencies; only sinks whose rows have a `ReadTime`.
         reasons, ways: as in `SubmitBody`.
+        delivery: what becomes of it, and of its rows, when a host dies.
+        repeated: rows shown again since the run began, at most; the sum of the summary's `repeated`.
+        lost: rows that a source had in the log of a lost node only, and went on without; at least. `losses`: (life, source, rows).
     """
 
     run: str
@@ -321,6 +330,10 @@ class StatusBody(ApplicationRow, frozen=True, kw_only=True):
     clocks: list[str] = []
     reasons: dict[str, str] = {}
     ways: list[list[str]] = []
+    delivery: str = ""
+    repeated: int = 0
+    lost: int = 0
+    losses: list[tuple[int, str, int]] = []
 
 
 class StopBody(Body, frozen=True):
@@ -472,7 +485,7 @@ class RecoveryFactsBody(Body, frozen=True):
     """`explain recovery`: what decides what a failure costs an application.
 
     Args:
-        delivery: `exactly-once` or `at-most-once`.
+        delivery: `exactly-once`, `at-least-once` or `at-most-once`.
         merges: rows of several sources are merged by position: user code before that must do the same again.
         steps: in the order of the rows.
     """

@@ -56,7 +56,7 @@ class Submit(Message, frozen=True, gc=False, tag=200):
         name: the application's name, `""`: the topology's own.
         parallelism: instances of a stage by name, a number or limits; `""` stands for every stage that may have several.
         dry_run: answer what would run where; start nothing.
-        delivery: `exactly-once`: the run is saved by epochs and brought back when a host dies; "": it ends with its host.
+        delivery: a word of `Delivery`, what becomes of it when a host dies; "": the default.
         origin: what it begins with; None: nothing.
     """
 

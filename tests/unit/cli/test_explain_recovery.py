@@ -98,6 +98,39 @@ def test_what_is_written_again_is_said(folder: Path, capsys: pytest.CaptureFixtu
     assert text in step["after_a_failure"]
 
 
+@pytest.mark.parametrize(
+    ("sink", "text"),
+    [
+        ("stdout:", "those behind the last epoch are there again; nobody says whether they arrive"),
+        ("log:sums", "those behind the last epoch are there again, none is lost; without its node the others wait"),
+        ("csv:out.csv", "those behind the last epoch are there again, none is lost; without its node the others wait"),
+        ("mqtt://broker/sums?qos=1", "those behind the last epoch are there again, none is lost"),
+        (
+            "mqtt://broker/sums",
+            "those behind the last epoch are there again; nobody says whether they arrive: add qos=1",
+        ),
+        ("sql:plant?table=sums", "those behind the last epoch are there again, none is lost"),
+        ("sql:plant?table=sums&key=at", "same effect when repeated"),
+        ("csv:out.csv?roll_bytes=1000000", "files get their names when the epoch of their last row is committed"),
+    ],
+)
+def test_at_least_once_says_what_is_seen_again_and_refuses_no_sink(
+    folder: Path, capsys: pytest.CaptureFixture[str], sink: str, text: str
+) -> None:
+    told = explained(capsys, "rows=csv:a.csv", "more=csv:a.csv", f"out={sink}", "delivery=at-least-once")
+    (step,) = (step for step in told["steps"] if step["name"] == "out")
+    assert (step["refused"], told["delivery"]) == (False, "at-least-once")
+    assert text in step["after_a_failure"]
+    assert len(told["user_code_must_not"]) == 2
+
+
+def test_a_log_that_moves_counts_by_epoch_also_with_at_least_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("rows=csv:a.csv", "more=csv:a.csv", "out=log:sums", "delivery=at-least-once", "lost=move")
+    assert explained(capsys, *words)["steps"][-1]["after_a_failure"].startswith("readers see rows when their epoch")
+
+
 def test_at_most_once_says_that_nothing_is_saved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "--set",

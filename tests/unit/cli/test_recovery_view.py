@@ -82,3 +82,26 @@ def test_status_says_why_epochs_stop(capsys: pytest.CaptureFixture[str]) -> None
     stage = {"name": "out", "kind": "sink", "parallelism": 1, "instances": [instance]}
     print_status({**BODY, "state": "running", "recovery": None, "stages": [stage]})
     assert f" out on pi3 cannot be saved, so nothing is committed: {why}\n" in capsys.readouterr().out
+
+
+def test_rows_that_were_shown_again_are_told_by_life(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {
+        "repeated": {"out": 260, "log": 0},
+        "repeated_in": [[3, "out", 214]],
+        "uncounted": ["log"],
+        "instances_reporting": 2,
+    }
+    print_status(BODY | {"state": "running", "recovery": None, "summary": told})
+    said = capsys.readouterr().out
+    assert " life 3: 214 rows shown again at out, at most\n" in said
+    assert " lives before: 46 rows shown again, at most\n" in said
+    assert " log came from a node that was lost: nobody knows what else it shows again\n" in said
+    print_status(BODY | {"state": "running", "recovery": None, "summary": {"repeated": {"out": 0}}})
+    assert "again" not in capsys.readouterr().out
+
+
+def test_rows_that_are_lost_are_told_with_their_source_and_life(capsys: pytest.CaptureFixture[str]) -> None:
+    print_status(BODY | {"losses": [[2, "readings", 200], [3, "more", 0]]})
+    said = capsys.readouterr().out
+    assert " life 2: at least 200 rows of readings are lost: only the log of a node that is gone had them\n" in said
+    assert " life 3: nobody knows how many rows of more are lost" in said

@@ -59,4 +59,4 @@ def test_whoever_says_nothing_of_deaths_hears_what_one_costs(
     }
     show_plan(body, Submit("flow", b"", b"", {}, 0, delivery=delivery), asked)
     said = capsys.readouterr().out
-    assert ("--delivery exactly-once" in said and "agiledart explain recovery flow" in said) == is_told, said
+    assert ("--delivery at-least-once" in said and "agiledart explain recovery flow" in said) == is_told, said

@@ -131,6 +131,7 @@ def test_a_source_that_may_move_goes_on_without_the_log_of_the_other_node(
     there.instance.restore(snapshot)
     there.reader.seek(position)
     assert "behind line 2" in capsys.readouterr().err, "3 is lost, which is said"
+    assert (first.reader.lost_behind, there.reader.lost_behind) == (None, 2)
     there.come(4)
     assert [row.at for _, row in there.all(9)] == [4]
     moved, lines = there.reader.position(), there.instance.lines

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
+from agiledart_dataflow.counts.statistics import InstanceStatistics, RepeatCounts, SourceCounts, StepCounts
 from agiledart_node.records.summary import scalars_of, statistics_of, summary_of
 from agiledart_node.wire.bodies import SummaryBody
 from tests.simulation.mesh import pipeline
@@ -41,6 +41,22 @@ def test_figures_of_all_instances_add_up() -> None:
         "taken": 0, "failed": 0,
     }  # fmt: skip
     assert body["instances_reporting"] == 4
+
+
+def test_what_sinks_showed_again_is_told_by_sink_and_by_life() -> None:
+    name = "report"
+    first = RepeatCounts(90, [(2, 60), (3, 30)])
+    second = RepeatCounts(7, [(3, 7)], is_known=False)
+    reports = {
+        (4, 0): report(steps={name: StepCounts(2, 2)}, repeats=first),
+        (4, 1): report(steps={name: StepCounts(1, 1)}, repeats=second),
+        (1, 0): report(steps={"route_of": StepCounts(4, 3, 1)}),
+    }
+    body = summary_of(SPECIFICATION, reports)
+    msgspec.convert(body, SummaryBody)
+    assert body["repeated"] == {name: 97}
+    assert body["repeated_in"] == [(2, name, 60), (3, name, 37)]
+    assert body["uncounted"] == [name]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from agiledart_cli.verbs.applications import KEEP_SECONDS
 from agiledart_cli.verbs.state.checkpoint_file import fetched
 from agiledart_cli.verbs.state.matching import Graph, Matched, graph_of, matched
 from agiledart_cli.verbs.submit import SUBMIT_SECONDS, make_submission, name_of
-from agiledart_dataflow.plan.deployment import EXACTLY_ONCE
+from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.text import harmless, harmless_document
 from agiledart_node.wire.commands import MAX_BROUGHT_BYTES, BringCheckpoint, ExportCheckpoint, Origin, Submit
@@ -73,8 +73,9 @@ def restore(
         parse_parallelism(parallelism),
         name=name,
         executors=executors or 0,
-        delivery=EXACTLY_ONCE,
     )
+    if not Delivery.named(command.delivery).is_saved:
+        command = msgspec.structs.replace(command, delivery=Delivery.EXACTLY_ONCE)
     with connect(agent, identity) as client, _file_of(client, origin) as path:
         found, about, digest = _matched(path, origin, command, drops)
         if output != "json":

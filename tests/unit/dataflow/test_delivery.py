@@ -1,0 +1,34 @@
+"""`Delivery`: all that follows from the word is a property of it, and parts and records tell the one that was asked for."""
+
+import pytest
+
+from agiledart import Topology
+from agiledart_dataflow.plan.delivery import DELIVERIES, SAVING, Delivery
+from agiledart_kernel.errors import TopologyError
+
+
+@pytest.mark.parametrize(
+    ("word", "is_saved", "repeats"),
+    [("exactly-once", True, False), ("at-least-once", True, True), ("at-most-once", False, False)],
+)
+def test_a_word_stands_for_what_is_saved_and_what_is_shown_again(word: str, is_saved: bool, repeats: bool) -> None:
+    delivery = Topology("x", delivery=word).delivery
+    assert delivery == word
+    assert (delivery.is_saved, delivery.repeats) == (is_saved, repeats)
+    assert Delivery.of(is_saved=is_saved, repeats=repeats) is delivery
+    assert f'"{delivery}"' in SAVING or not is_saved
+
+
+def test_another_word_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(TopologyError, match="not 'twice'") as refused:
+        Topology("x", delivery="twice")
+    assert all(word in str(refused.value) for word in DELIVERIES)
+
+
+def test_policies_for_lost_nodes_stand_with_every_delivery_that_survives_one() -> None:
+    for word in DELIVERIES:
+        if Delivery(word).is_saved:
+            assert Topology("x", delivery=word, on_source_lost="move").if_lost["source"] == "move"
+        else:
+            with pytest.raises(TopologyError, match="without it nothing survives its node"):
+                Topology("x", delivery=word, on_source_lost="move")

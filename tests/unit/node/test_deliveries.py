@@ -1,0 +1,35 @@
+"""The delivery that a user signed is the one that hosts carry out: in orders, in parts, in records."""
+
+import msgspec
+import pytest
+
+from agiledart_dataflow.plan.delivery import DELIVERIES, Delivery
+from agiledart_node.records.application import RECORD_CODEC, RUNNING, ApplicationRecord
+from agiledart_node.records.order_checks import terms_of
+from agiledart_node.wire.commands import Submit
+from tests.unit.node.test_node import SCHEDULER, part
+
+
+@pytest.mark.parametrize("word", DELIVERIES)
+def test_parts_and_records_tell_it(word: str) -> None:
+    delivery = Delivery(word)
+    is_saved, repeats = delivery.is_saved, delivery.repeats
+    assert part(by_epoch=is_saved, repeats=repeats).delivery is delivery
+    record = ApplicationRecord("x", 1, 7, 7, RUNNING, SCHEDULER, by_epoch=is_saved, repeats=repeats)
+    assert record.delivery is delivery
+
+
+def test_an_order_names_it_and_says_nothing_of_the_one_that_saves_nothing() -> None:
+    said = {}
+    for word in DELIVERIES:
+        terms = terms_of(Submit("x", b"", b"", delivery=word))
+        assert terms is not None
+        said[word] = terms.argument("delivery")
+    assert said == {"exactly-once": "exactly-once", "at-least-once": "at-least-once", "at-most-once": ""}
+
+
+def test_a_record_without_the_word_is_one_of_before() -> None:
+    """Agents of before wrote one word less: what they saved was exactly-once."""
+    made = ApplicationRecord("x", 1, 7, 7, RUNNING, SCHEDULER, by_epoch=True)
+    before = msgspec.msgpack.encode(msgspec.msgpack.decode(RECORD_CODEC.encode(made))[:-1])
+    assert RECORD_CODEC.decode(before).delivery is Delivery.EXACTLY_ONCE
