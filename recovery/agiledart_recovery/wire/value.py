@@ -271,14 +271,13 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def gone_to_the_other(self) -> "Value":
-        """The value that goes on from the other one of the two epochs that are kept: back, or forth again, once.
+        """The value that goes on from the other one of the two epochs that are kept: back, or forth again.
 
         What is committed stays so: sinks keep their ends, and numbers of epochs go on. So rows of the epochs between come twice.
         Neither of the two is let go before the next commit, for holders of the later one may come back.
         """
         back = self.earlier if self.earlier != self.committed else None
-        left = self.committed if back is not None else None
-        return msgspec.structs.replace(self, saved=self.before, before=self.saved, gone_back=back, earlier=left)
+        return msgspec.structs.replace(self, saved=self.before, before=self.saved, gone_back=back, earlier=self.at)
 
     @property
     def shown(self) -> tuple[Saved, ...]:
