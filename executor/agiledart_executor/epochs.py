@@ -359,7 +359,7 @@ class Epochs:
 
     def _unprepared(self, running: Running, told: Unprepared, again: Callable[[], None] | None) -> None:
         """It could not be saved. No later barrier does it for one that has ended: that is tried again until the disk takes it."""
-        running.unsaved = told.reason
+        running.unsaved = f"{told.reason}, so nothing is committed"
         self._tell(told)
         if again is not None:
             self._loop.call_later(END_AGAIN_SECONDS, again)
@@ -451,7 +451,7 @@ class Epochs:
         except SpoiltFile:
             raise
         except OperationFailed as error:
-            running.unsaved = str(error)
+            running.unsaved = f"{error}; its rows of the epoch are committed, and are shown with the next one"
             return
         for one in known:
             del prepared[one]

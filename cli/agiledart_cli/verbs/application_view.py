@@ -245,7 +245,7 @@ def _print_standing(body: Mapping[str, Any]) -> None:
             if told := one.get("goes_by"):
                 click.echo(f" {where} reaches {told}")
             if told := one.get("unsaved"):
-                click.echo(paint(f" {where} cannot be saved, so nothing is committed: {told}", WATCH))
+                click.echo(paint(f" {where} cannot be saved: {told}", WATCH))
             if one.get("standing"):
                 click.echo(paint(f" {stage['name']}: {one['standing']}", WATCH))
 

@@ -47,9 +47,10 @@ class GivingSeats:
         told: dict[Run, str] = {}
         asked: dict[Run, None] = {}
         while goes_on() and self._desk.now < until:
-            open_ = {value.run: value for value in self.led() if value.run not in told and self._can_be_given(value)}
+            led = {value.run: value for value in self.led() if value.run not in told}
+            open_ = {run: value for run, value in led.items() if self._can_be_given(value)}
             for run in asked:
-                if run not in open_ and run not in told:  # this node coordinated it, and has let go
+                if run in led and not _votes(self._desk.me.node, led[run]):  # this node coordinated it, and has let go
                     told[run] = f"{run.app}: another node votes in its register"
                     say(told[run])
             if not open_:

@@ -1,11 +1,19 @@
 """A node that is told to end: what it ends, and what stays on its disk for when it is back."""
 
-import msgspec
+import asyncio
+from types import SimpleNamespace
+from typing import Any
 
+import msgspec
+import pytest
+
+from agiledart_node.draining.giving_seats import GivingSeats
 from agiledart_node.wire.effects import ForgetRun
 from agiledart_node.wire.formation_messages import Deploy
 from agiledart_overlay.wire.effects import Left
 from agiledart_overlay.wire.events import LeaveRing
+from agiledart_recovery.wire.names import Run
+from agiledart_recovery.wire.value import State
 from tests.unit.node.test_node import SCHEDULER, Bench, part
 
 
@@ -21,3 +29,37 @@ def test_a_guard_that_leaves_keeps_its_vote_on_the_disk_and_ends_what_has_no_reg
     assert not [effect for effect in bench.of(ForgetRun) if effect.application == "saved"]
     assert [name for name, _ in bench.node.hosted] == ["saved"]
     assert bench.of(Left), "it does not wait for it"
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_seat_counts_as_given_only_when_somebody_else_has_it(given: bool) -> None:
+    """The other voters die while this node asks, or one of them takes another node in."""
+
+    def value(*nodes: int) -> Any:
+        voters = [SimpleNamespace(peer=SimpleNamespace(node=node)) for node in nodes]
+        return SimpleNamespace(run=Run("orders", 1), voters=voters, outgoing=(), state=State.RUNNING)
+
+    alive = {1, 2, 3}
+    led = SimpleNamespace(is_over=False, known=value(1, 2, 3))
+    desk: Any = SimpleNamespace(
+        me=SimpleNamespace(node=1),
+        overlay=SimpleNamespace(is_alive=alive.__contains__),
+        config=SimpleNamespace(ask_timeout_ns=10),
+        now=0,
+    )
+
+    async def pause(nanoseconds: int) -> None:
+        desk.now += nanoseconds
+        if given:
+            led.known = value(2, 3, 4)
+        else:
+            alive.difference_update({2, 3})
+
+    async def ask(*_: object) -> None:
+        return None
+
+    desk.talks = SimpleNamespace(number=lambda: 1, ask=ask, pause=pause)
+    recovering: Any = SimpleNamespace(machine=SimpleNamespace(coordinators={1: led}))
+    said: list[str] = []
+    asyncio.run(GivingSeats(desk, recovering).give(10**10, lambda: True, said.append))  # type: ignore[arg-type]
+    assert said == (["orders: another node votes in its register"] if given else [])
