@@ -47,7 +47,7 @@ from agiledart_executor.snapshots.slices import Slices
 from agiledart_executor.source_file import Beginning, beginning_of, check_same
 from agiledart_executor.spool.logged_reader import SYNC_SECONDS, LoggedReader
 from agiledart_executor.taking_over.left_behind import take_over
-from agiledart_kernel.errors import AgileDartError, OperationFailed
+from agiledart_kernel.errors import AgileDartError, OperationFailed, RollBackNeeded
 
 END_AGAIN_SECONDS = 2.0
 """Between two tries to save what an instance was at its end."""
@@ -114,6 +114,7 @@ class Epochs:
 
     Attributes:
         on_failure: told of a sink that cannot deliver what it was given, or of an instance that cannot be saved.
+        on_going_back: told of a sink whose rows since the last epoch are gone.
         slices: when large states are encoded; `slice`: how, (instance, step, until when) → more is left.
     """
 
@@ -128,6 +129,7 @@ class Epochs:
         self._folder, self._run, self._life = folder, run, life
         self._steps, self._tell = steps, tell
         self.on_failure: Callable[[Running, str], None] = lambda running, text: None
+        self.on_going_back: Callable[[Running, str], None] = lambda running, text: None
         self._thread = ThreadPoolExecutor(1, "elements")
         self._loop = asyncio.get_running_loop()
         self._ends: dict[InstanceName, dict[int, tuple[int, ...]]] = {}  # of sinks, by epoch not yet committed
@@ -250,6 +252,9 @@ class Epochs:
                 if has_ended:
                     getattr(writer, "at_end_of_input", _nothing)()
                 ends = writer.prepare()
+        except RollBackNeeded as error:
+            self.on_going_back(running, f"{running.name}: {error}")
+            return
         except (OperationFailed, OSError) as error:
             self._unprepared(
                 running,
@@ -435,7 +440,7 @@ class Epochs:
         Where its disk does not take the mark, the register remembers: the next epoch's word says this one, too.
 
         Raises:
-            SpoiltFile: somebody else has changed what the sink had written.
+            SpoiltFile, RollBackNeeded: somebody else has changed what the sink had written, or the disk has lost some of it.
         """
         name = running.instance_name
         if running.instance is not None and running.instance.increments is not None:
@@ -448,7 +453,7 @@ class Epochs:
             return
         try:
             writer.commit(prepared[max(known)], epoch)
-        except SpoiltFile:
+        except (SpoiltFile, RollBackNeeded):
             raise
         except OperationFailed as error:
             running.unsaved = f"{error}; its rows of the epoch are committed, and are shown with the next one"

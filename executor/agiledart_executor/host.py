@@ -21,7 +21,7 @@ from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.running_instance import TURN_NS, Running
-from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
+from agiledart_kernel.errors import AgileDartError, RemoteProtocolError, RollBackNeeded
 from agiledart_transport.framed import Cork, Link
 
 MAX_NESTED = 16
@@ -362,7 +362,7 @@ class InstanceHost:
         return time.monotonic_ns()
 
     def _went_wrong(self, running: Running, error: BaseException) -> None:
-        if isinstance(error, ChangeFailed):
+        if isinstance(error, RollBackNeeded):
             self.fail_change(running, f"{running.name}: {error}")
         elif isinstance(error, AgileDartError):
             self.fail(running, str(error))
@@ -548,7 +548,7 @@ class InstanceHost:
         return any(running.source is not None for running in self.running.values())
 
     def fail_change(self, running: Running, message: str) -> None:
-        """A change of its stage cannot go on: it is no fault of the user's code, and the run comes back from its last epoch."""
+        """A change of its stage cannot go on, or what its sink had written is gone: the run comes back from its last epoch."""
         running.needs_life = True
         self.fail(running, message)
 

@@ -215,8 +215,8 @@ class InstanceBroke(Message, frozen=True, gc=False, tag=114):
 
     Args:
         is_consequence: only a link broke; what broke it will usually be told by somebody else.
-        is_crash: the whole process died, which the agent says of each of its instances; or a change of its stage cannot go on.
-            Bringing the run back helps.
+        is_crash: the whole process died, which the agent says of each of its instances; a change of its stage cannot go on; or
+            what its sink had written is gone. Bringing the run back helps.
     """
 
     instance: InstanceName

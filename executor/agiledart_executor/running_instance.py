@@ -147,7 +147,7 @@ class Running:
         holds: a source reads nothing more, because the run is to end at this barrier with its state kept.
         has_old: some outputs lead to instances of terms that have ended; nothing follows there. Or a gap is being measured.
         leaving: channels of terms that have ended and from which something may wait, or be under way.
-        needs_life: it is broken because a change of its stage cannot go on.
+        needs_life: it is broken because a change of its stage cannot go on, or what its sink had written is gone.
         has_begun: False for an instance of a term to come; `has_left`: its term has ended, and it has handed over.
         keys: looks at key groups of some rows that come; None: they have none, or it is of no use.
         by_epoch: a sink that stays open at the end of its input: the last epoch is committed later.

@@ -75,7 +75,7 @@ from agiledart_executor.user_code.bounds import bind_process
 from agiledart_executor.user_code.last_words import EXIT_BOUND, LastWords
 from agiledart_executor.user_code.watchdog import Call, Watchdog
 from agiledart_kernel.codec import Codec, encode
-from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
+from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError, RollBackNeeded
 from agiledart_kernel.frames import DATA_PROTOCOL, DataHeader, FrameKind, FrameReader, Hello, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
@@ -218,6 +218,8 @@ class Worker:
             if self._epochs is not None and not running.broken:
                 try:
                     self._epochs.commit(running, epoch)
+                except RollBackNeeded as error:
+                    self._host.fail_change(running, f"{running.name}: {error}")
                 except OperationFailed as error:
                     self._host.fail(running, f"{running.name}: {error}")
 
@@ -369,6 +371,7 @@ class Worker:
             self._epochs = Epochs(folder, part.number, part.life, self._code.steps, self.tell)
             self._host.on_barrier = self._epochs.at_barrier
             self._epochs.on_failure, self._epochs.slice = self._host.fail, self._host.slice
+            self._epochs.on_going_back = self._host.fail_change
             self._epochs.slices.calls = lambda: self._host.calls
         if self._listener is None:
             self._listener = await self._listen()

@@ -46,5 +46,9 @@ class BusyError(OperationFailed):
     """Somebody else has it this moment, and may let go of it in the next."""
 
 
+class RollBackNeeded(OperationFailed):
+    """What came since the last epoch is not where it was put: trying again does not help, going back to that epoch does."""
+
+
 class InternalError(AgileDartError):
     """An invariant failed: our bug. Please report it with the trace."""

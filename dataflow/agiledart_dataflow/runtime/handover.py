@@ -19,11 +19,11 @@ from agiledart_dataflow.runtime.outbox import GONE, or_nothing
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.state.groups import Saved, State
 from agiledart_dataflow.state.moving import move_group
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import RollBackNeeded
 from agiledart_kernel.limits import KEY_GROUPS
 
 
-class ChangeFailed(OperationFailed):
+class ChangeFailed(RollBackNeeded):
     """A change of a stage cannot go on as it was asked for: only a roll-back helps. The text says why."""
 
 

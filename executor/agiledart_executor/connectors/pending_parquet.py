@@ -17,6 +17,7 @@ from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.batch_forms import record_batch
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.lazy import late
+from agiledart_executor.connectors.files.appended import Appended
 from agiledart_executor.connectors.files.pending import PendingFiles
 from agiledart_executor.connectors.files.rolled import reason_of
 from agiledart_executor.connectors.files.seals import SpoiltFile
@@ -51,6 +52,7 @@ class PendingParquetWriter:
         self._rows: list[Any] = []
         self._kept = 0  # so many of them are in the file of rows
         self._journal: io.FileIO | None = None
+        self._kept_end: Appended | None = None
         self._length = 0  # of the file of rows, without what a full disk has torn
         self._file: BinaryIO | None = None
         self._writer: Any = None
@@ -83,10 +85,8 @@ class PendingParquetWriter:
         if self._journal is None:
             return (self._files.number, 0)
         self._keep_rows()
-        try:
-            os.fsync(self._journal.fileno())
-        except OSError as error:
-            raise self._failed(error) from None
+        self._files.sync(self._journal)
+        self._look()
         self._files.seal(self._journal, self._files.rows, self._length)
         return (self._files.number, self._length)
 
@@ -122,6 +122,12 @@ class PendingParquetWriter:
 
     def _begin(self) -> None:
         self._journal, self._length = self._files.open_current(self._files.rows), self._files.kept
+        self._kept_end = Appended(self._journal, str(self._files.rows(self._files.number)))
+
+    def _look(self) -> None:
+        """See that the rows that are kept are still there."""
+        if self._kept_end is not None:
+            self._files.check(self._kept_end)
 
     def _make_anew(self) -> None:
         """Make the Parquet file from the rows that are kept of it."""
@@ -183,6 +189,7 @@ class PendingParquetWriter:
             stream.write_batch(batch)
         data = sink.getvalue().to_pybytes()
         data = _LENGTH.pack(len(data)) + data
+        self._look()
         try:
             self._journal.seek(self._length)
             done = 0
@@ -191,6 +198,8 @@ class PendingParquetWriter:
         except OSError as error:
             raise self._failed(error) from None
         self._length += len(data)
+        if self._kept_end is not None:
+            self._kept_end.took(data)
         self._kept = len(self._rows)
 
     def _write_group(self) -> None:
@@ -219,7 +228,7 @@ class PendingParquetWriter:
             writer.close()
             file.flush()
             os.fsync(file.fileno())
-            os.fsync(journal.fileno())  # until then an epoch may end in it
+            self._files.sync(journal)  # until then an epoch may end in it
             file.close()
             self._files.sync_folder()
         except (OSError, pa.ArrowException) as error:

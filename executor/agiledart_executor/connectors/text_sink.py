@@ -17,6 +17,7 @@ from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.deployment import DOES_NOT_FIT
 from agiledart_executor.connectors.codecs.dict_rows import refuse_dicts
 from agiledart_executor.connectors.codecs.rendering import columns_of, json_of
+from agiledart_executor.connectors.files.appended import Appended
 from agiledart_executor.connectors.files.pending import PendingFiles, pending_files
 from agiledart_executor.connectors.files.rolled import RolledFiles
 from agiledart_executor.connectors.files.seals import (
@@ -31,7 +32,7 @@ from agiledart_executor.connectors.files.seals import (
 from agiledart_executor.connectors.log_sink import Kept
 from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_executor.connectors.options import SIZES, SPANS_MS, quantity
-from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.errors import ConfigurationError, OperationFailed, RollBackNeeded
 from agiledart_sink_log.one_writer import claim
 
 _BUFFERED_BYTES = 64 << 10
@@ -137,7 +138,8 @@ class CutBackWriter(TextWriter):
     it is (`_reopened`).
 
     Lines that the disk does not take stay in memory, up to a bound: the epoch is given up, and the next one tries again. So it is
-    where somebody has changed the file, or taken its name, since the last one.
+    where somebody has changed the file, or taken its name, since the last one. Where only rows since that epoch are gone, or the
+    disk has lost some, the run goes back to it.
 
     Args:
         seal: of what is committed of the file.
@@ -158,6 +160,7 @@ class CutBackWriter(TextWriter):
     ) -> None:
         super().__init__(file, name, render, times, owned=True)
         self._raw, self._is_full, self._seal, self.shows_at_once = file, False, seal, shows_at_once
+        self._written = Appended(file, name)
 
     @property
     def place(self) -> str:
@@ -176,12 +179,14 @@ class CutBackWriter(TextWriter):
         data, done = b"".join(self._lines), 0
         self._is_full = True
         try:
+            self._written.check(self._seal)
             while done < len(data):
                 done += self._raw.write(data[done:])
             self._is_full = False
         except (OSError, ValueError) as error:
             raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
         finally:
+            self._written.took(data[:done])
             self._lines = [data[done:]] if done < len(data) else []
             self._bytes = len(data) - done
 
@@ -192,11 +197,18 @@ class CutBackWriter(TextWriter):
         try:
             check_name(file, Path(self._name))
             check_seal(file, self._name, self._seal)
-            os.fsync(file)
+            self._sync()
+            self._written.check(self._seal)
             self._seal = seal_of(file, end)
         except OSError as error:
             raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
         return (end,)
+
+    def _sync(self) -> None:
+        try:
+            os.fsync(self._raw.fileno())
+        except OSError as error:  # the system takes for written what it could not write, and would not say so again
+            raise RollBackNeeded(f"{self._name} cannot be written: {_reason(error)}") from None
 
     def commit(self, ends: tuple[int, ...], epoch: int) -> None:
         """Rows of a file count when they are there."""
@@ -211,8 +223,16 @@ class PendingTextWriter(TextWriter):
     def __init__(self, files: PendingFiles, name: str, render: Render, times: ReadTimes) -> None:
         super().__init__(None, name, render, times, owned=True)
         self._pending = files
-        self._raw = files.open_current(files.part) if files.kept else None
+        self._raw: io.FileIO | None = None
+        self._written: Appended | None = None
         self._is_full = False
+        if files.kept:
+            self._open()
+
+    def _open(self) -> tuple[io.FileIO, Appended]:
+        self._raw = raw = self._pending.open_current(self._pending.part)
+        self._written = written = Appended(raw, str(self._pending.part(self._pending.number)))
+        return raw, written
 
     def _hand_over(self) -> None:
         if not self._is_full:
@@ -231,9 +251,10 @@ class PendingTextWriter(TextWriter):
         """An epoch ends here: all rows taken so far are on the disk; the number of the file, and its length."""
         self._put()
         self._roll()
-        if self._raw is None:
+        if self._raw is None or self._written is None:
             return (self._pending.number, 0)
         self._pending.sync(self._raw)
+        self._pending.check(self._written)
         end = self._raw.tell()
         self._pending.seal(self._raw, self._pending.part, end)
         return (self._pending.number, end)
@@ -253,7 +274,7 @@ class PendingTextWriter(TextWriter):
         self._close_file()
 
     def close(self) -> None:
-        raw, self._raw = self._raw, None
+        raw, self._raw, self._written = self._raw, None, None
         if raw is not None:
             raw.close()
 
@@ -263,14 +284,16 @@ class PendingTextWriter(TextWriter):
         data, done = b"".join(self._lines), 0
         self._is_full = True
         try:
-            if self._raw is None:
-                self._raw = self._pending.open_current(self._pending.part)
+            raw, written = self._open() if self._raw is None or self._written is None else (self._raw, self._written)
+            self._pending.check(written)
             while done < len(data):
-                done += self._raw.write(data[done:])
+                done += raw.write(data[done:])
             self._is_full = False
         except (OSError, ValueError) as error:
             raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
         finally:
+            if self._written is not None:
+                self._written.took(data[:done])
             self._lines = [data[done:]] if done < len(data) else []
             self._bytes = len(data) - done
 
@@ -279,10 +302,11 @@ class PendingTextWriter(TextWriter):
             self._close_file()
 
     def _close_file(self) -> None:
-        if self._raw is not None:
+        if self._raw is not None and self._written is not None:
             self._pending.sync(self._raw)
+            self._pending.check(self._written)
             self._raw.close()
-            self._raw = None
+            self._raw = self._written = None
             self._pending.next()
 
 

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agiledart_executor.connectors.files.appended import Appended
 from agiledart_executor.connectors.files.pending_place import PendingPlace, mark_of, place_in
 from agiledart_executor.connectors.files.rolled import PART, RolledFiles, reason_of
 from agiledart_executor.connectors.files.seals import Seal, SpoiltFile, check_name, check_seal, seal_of
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import OperationFailed, RollBackNeeded
 from agiledart_sink_log.one_writer import claim
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class PendingFiles(RolledFiles):
         seal: Seal | None = None,
     ) -> None:
         super().__init__(path, max_bytes, max_age_ns, clock)
-        self._seal = seal
+        self._seal, self._unsynced = seal, ""
         self._run, self._step, self._mine = run, step, mark_of(run, step)
         self.number, self.kept = keep or (0, 0)
         self._waiting: list[int] = []  # whole ones that have no name yet
@@ -176,6 +177,13 @@ class PendingFiles(RolledFiles):
             )
         part.replace(final)
 
+    def check(self, written: Appended) -> None:
+        """See whether the current file is what was written to it. Raises as `Appended.check`; OperationFailed for an OSError."""
+        try:
+            written.check(self._seal)
+        except OSError as error:
+            raise OperationFailed(f"{self._path} cannot be read: {reason_of(error)}") from None
+
     def seal(self, file: io.FileIO, name: Callable[[int], Path], length: int) -> None:
         """An epoch ends at this length of the current file: what it is up to there is known from now on.
 
@@ -192,11 +200,18 @@ class PendingFiles(RolledFiles):
             raise OperationFailed(f"{path} cannot be read: {reason_of(error)}") from None
 
     def sync(self, file: io.FileIO) -> None:
-        """What is in the current file survives a power cut."""
+        """What is in the current file survives a power cut.
+
+        Raises:
+            RollBackNeeded: it may not, for good: the system takes for written what it could not write, and would not say so again.
+        """
         try:
-            os.fsync(file.fileno())
+            if not self._unsynced:
+                os.fsync(file.fileno())
         except OSError as error:
-            raise OperationFailed(f"{self._path} cannot be written: {reason_of(error)}") from None
+            self._unsynced = f"{self._path} cannot be written: {reason_of(error)}"
+        if self._unsynced:
+            raise RollBackNeeded(self._unsynced)
 
     def sync_folder(self) -> None:
         """What was made and renamed survives a power cut. Raises OSError."""
