@@ -12,7 +12,7 @@ from tests.e2e.plug import CODE, Job, as_csv, pull_the_plug, undisturbed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
 
-READINGS = 12_000
+READINGS = 30_000
 SHOWING = """
 
 def showing(
