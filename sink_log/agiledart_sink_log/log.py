@@ -21,7 +21,7 @@ from agiledart_sink_log.layout import (
     write_description,
 )
 from agiledart_sink_log.protocol import MAX_PARTITIONS
-from agiledart_sink_log.writer import Clock, PartitionWriter
+from agiledart_sink_log.writer import Clock, PartitionWriter, Waiting
 
 DEFAULT_MAX_BYTES: Final = 1 << 30
 DEFAULT_MAX_AGE_MS: Final = 7 * 86_400_000
@@ -162,7 +162,7 @@ class LogWriter:
         self, options: LogOptions, clock: Clock, keep: Sequence[int] | None, *, waits: bool, cuts: bool
     ) -> None:
         description = self.description
-        share = description.max_bytes // description.partitions
+        share, waiting = description.max_bytes // description.partitions, Waiting()
         segment = options.segment_bytes or DEFAULT_SEGMENT_BYTES
         segment = max(MIN_SEGMENT_BYTES, min(segment, share // SEGMENTS_IN_BOUND))
         for partition in range(description.partitions):
@@ -179,6 +179,7 @@ class LogWriter:
                     keep=None if keep is None else keep[partition],
                     waits=waits,
                     cuts=cuts,
+                    waiting=waiting,
                 )
             )
 

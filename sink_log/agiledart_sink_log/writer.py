@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from agiledart_kernel.errors import LocalProtocolError, OperationFailed
+from agiledart_kernel.errors import LocalProtocolError, OperationFailed, RollBackNeeded
 from agiledart_sink_log.entries import SEGMENT_HEADER_BYTES, commit, record, seed_of, segment_header
 from agiledart_sink_log.layout import (
     Segment,
@@ -30,10 +30,17 @@ SYNC_SECONDS: Final = 1.0
 _BUFFERED_BYTES: Final = 256 << 10
 
 MAX_WAITING_BYTES: Final = 16 << 20
-"""Rows of a partition that wait while its disk is full, where somebody else remembers what is committed. Beyond it the run ends."""
+"""Rows of a log that wait while its disk is full, where somebody else remembers what is committed. Beyond it the run ends."""
+
 _MIN_AGE_ROLL_MS: Final = 1_000
 
 Clock = Callable[[], int]
+
+
+class Waiting:
+    """Rows that are in memory, of all partitions of a log, in bytes."""
+
+    total = 0
 
 
 class PartitionWriter:
@@ -48,9 +55,11 @@ class PartitionWriter:
         keep: the end of a partition whose commits somebody else remembers; what lies behind it is cut off. None: as it stands here.
         waits: rows that the disk does not take wait in memory, up to a bound: `prepare` says it, and tries again at the next epoch.
         cuts: false: what was committed here behind that stays.
+        waiting: shared with the other partitions of the log.
 
     Raises:
         OperationFailed: a file cannot be opened or written; the message has the path.
+        RollBackNeeded: the disk has lost what was written, of one that `waits`; nothing more is written here.
     """
 
     def __init__(
@@ -67,8 +76,10 @@ class PartitionWriter:
         keep: int | None = None,
         waits: bool = False,
         cuts: bool = True,
+        waiting: Waiting | None = None,
     ) -> None:
-        self._waits, self._is_full = waits, False
+        self._waits, self._is_full, self._lost = waits, False, ""
+        self._waiting = waiting or Waiting()
         self._shown = self._directory = directory
         self._log_id, self._partition = log_id, partition
         self._seed = seed_of(log_id, partition)
@@ -149,9 +160,10 @@ class PartitionWriter:
         self._uncommitted = True
         self._pending.append(raw)
         self._pending_bytes += len(raw)
+        self._waiting.total += len(raw)
         if self._pending_bytes >= _BUFFERED_BYTES:
             self.flush()
-        if self._pending_bytes > MAX_WAITING_BYTES:
+        if self._waiting.total > MAX_WAITING_BYTES:
             self._guarded(self._hand_over)
 
     def flush(self) -> None:
@@ -208,22 +220,28 @@ class PartitionWriter:
     def _roll_when_full(self) -> bool:
         old = self._max_age_ms and self._now_ms() - self._began_ms > max(self._max_age_ms // 8, _MIN_AGE_ROLL_MS)
         is_full = self._size >= self._segment_bytes or (old and self._size > SEGMENT_HEADER_BYTES)
-        if is_full:
+        has_rows = self._segments[-1].base < self._end  # else the next one would have its name
+        if is_full and has_rows:
             self._roll()
-        return bool(is_full)
+        return bool(is_full and has_rows)
 
     def _roll(self) -> None:
         self._sync()
-        old, size = self._descriptor, self._size
+        old, size, began_ms = self._descriptor, self._size, self._began_ms
+        segments, sizes = list(self._segments), dict(self._sizes)
         self._sizes[self._segments[-1].base] = size
+        path = segment_path(self._directory, self._end)
+        is_new = not os.path.lexists(path)
         try:
             self._begin_segment()
         except OSError:
             if self._descriptor != old:
                 os.close(self._descriptor)
-                segment_path(self._directory, self._end).unlink(missing_ok=True)
-            self._descriptor, self._size = old, size
-            del self._sizes[self._segments[-1].base]
+                with contextlib.suppress(OSError):
+                    if is_new:
+                        path.unlink(missing_ok=True)
+            self._descriptor, self._size, self._began_ms = old, size, began_ms
+            self._segments, self._sizes = segments, sizes
             raise
         os.close(old)
         self._trim()
@@ -256,6 +274,7 @@ class PartitionWriter:
                 os.ftruncate(self._descriptor, size)
                 self._size = os.lseek(self._descriptor, size, os.SEEK_SET)
             raise
+        self._waiting.total -= self._pending_bytes
         self._pending, self._pending_bytes, self._is_full = [], 0, False
 
     def _put(self, raw: bytes) -> None:
@@ -267,8 +286,15 @@ class PartitionWriter:
         self._is_dirty = True
 
     def _sync(self) -> None:
-        os.fdatasync(self._descriptor)
-        os.fdatasync(self._committed_file)
+        try:
+            os.fdatasync(self._descriptor)
+            os.fdatasync(self._committed_file)
+        except OSError as error:
+            if self._waits:  # but not for this: the system takes the rows for written now, and would not say so again
+                self._lost = str(self._unwritable(error))
+                self._release()
+                raise RollBackNeeded(self._lost) from None
+            raise
         self._is_dirty = False
         self._synced_at = time.monotonic()
 
@@ -276,6 +302,8 @@ class PartitionWriter:
         return self._clock() // 1_000_000
 
     def _guarded(self, work: Callable[[], None]) -> None:
+        if self._lost:
+            raise RollBackNeeded(self._lost)
         if self._descriptor < 0:
             raise OperationFailed(f"{self._shown} is closed")
         try:

@@ -382,8 +382,10 @@ class ExecutorDesk:
     def _note_unsaved(self, copy: tuple[str, int, InstanceName], reason: str) -> None:
         """Why an instance could not be saved, and that it can be again, are told once: it is tried at each epoch."""
         before, (application, version, name) = self._unsaved.pop(copy, ""), copy
-        if reason and len(self._unsaved) < MAX_BROKEN:
+        if reason:
             self._unsaved[copy] = reason
+            if len(self._unsaved) > MAX_BROKEN:
+                del self._unsaved[next(iter(self._unsaved))]
         if reason == before:
             return
         where = f"instance {name.index} of stage {name.stage} of {application}"
@@ -396,6 +398,7 @@ class ExecutorDesk:
     def _stop_instances(self, pool: ExecutorPool, effect: StopInstances) -> None:
         stopped = (effect.application, effect.version)
         self._starts = {request: run for request, run in self._starts.items() if run != stopped}
+        self._unsaved = {copy: reason for copy, reason in self._unsaved.items() if copy[:2] != stopped}
         pool.stop(effect.application, effect.version)
         self._metrics.applications.ended(effect.application, effect.version)
 

@@ -90,6 +90,31 @@ def test_why_an_instance_cannot_be_saved_is_logged_once_and_that_it_can_be_again
     ]
 
 
+def test_why_instances_could_not_be_saved_is_forgotten_with_their_run_and_the_oldest_at_the_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agiledart_agent.executors.executor_desk.MAX_BROKEN", 3)
+    logged: list[str] = []
+
+    async def play() -> None:
+        desk, pool = SlowDesk(tmp_path), cast(ExecutorPool, SimpleNamespace(stop=lambda *_: None))
+        desk._log = cast(Any, SimpleNamespace(warning=_says(logged), info=_says(logged)))
+
+        def is_told_anew(application: str, version: int) -> bool:
+            before = len(logged)
+            desk._prepared(application, version, Unprepared(1, InstanceName(2, 0), "full"))
+            return len(logged) > before
+
+        assert all(is_told_anew(*run) for run in (("app", 1), ("app", 2), ("other", 1)))
+        desk._stop_instances(pool, StopInstances("app", 1))
+        assert [is_told_anew(*run) for run in (("app", 2), ("other", 1))] == [False, False]
+        assert is_told_anew("app", 1)
+        assert is_told_anew("newest", 1), "and the oldest is forgotten"
+        assert [is_told_anew(*run) for run in (("newest", 1), ("other", 1), ("app", 2))] == [False, False, True]
+
+    asyncio.run(play())
+
+
 def _says(logged: list[str]) -> Any:
     def take(event: str, text: str, **fields: object) -> None:
         logged.append(text)
