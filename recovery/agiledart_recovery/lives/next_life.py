@@ -22,7 +22,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
 from agiledart_recovery.lives.pace import Pace
 from agiledart_recovery.lives.replan import next_plan
-from agiledart_recovery.lives.verdicts import gone_with, verdict
+from agiledart_recovery.lives.verdicts import gone_with, verdict, way_left
 from agiledart_recovery.wire.value import Value
 
 Holders = dict[NodeId, tuple[NodeId, ...]]
@@ -121,25 +121,28 @@ class NextLife:
     def decide(self, value: Value) -> Decision:
         """What comes after the life of this value."""
         desk = self._desk
+        patience = 2 * desk.config.state_patience_ns
+        unfit = tuple(node for node, at in self._unfit.items() if desk.now - at < patience)
         judged = verdict(
             value,
             self.is_there,
             self._unfound,
             lambda node: desk.peer(Peer(node)).name or node.short,
             is_patient=self._is_patient(value),
+            unfit=unfit,
         )
         if judged.ends:
             return Decision(ends=judged.ends)
         value = judged.applied(value)
-        patience = 2 * desk.config.state_patience_ns
-        unfit = tuple(node for node, at in self._unfit.items() if desk.now - at < patience)
         plan, missing = next_plan(value, self.is_there, (*desk.room, desk.me), desk.peer, unfit)
         if plan is None:
             return Decision(missing=missing)
         self._unfound = {}
         told = value.reason if value.is_regained or (value.gone_back is not None and not judged.goes_back) else ""
         note = "; ".join(part for part in (told, judged.note) if part)[:400]
-        made = msgspec.structs.replace(value, life=value.next_life, plan=plan, outgoing=(), reason=note)
+        made = msgspec.structs.replace(
+            value, life=value.next_life, plan=plan, outgoing=(), reason=note, earlier=way_left(value, plan)
+        )
         return Decision(made, judged.note)
 
     def is_there(self, node: NodeId) -> bool:

@@ -9,7 +9,7 @@
 
 Going back (`Value.gone_to_the_other`) takes no commit back: sinks keep what they have shown, so a sink that may move needs what it
 saved at both epochs. The awkward case: the epoch before turns out to be lost, too, when hosts look for it. Then the run goes forth
-again if the later one can be had by then, and else waits for holders of the earlier one.
+again if all of the later one can be had by then, and else waits for holders of the earlier one.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -19,8 +19,8 @@ import msgspec
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.lives.replan import out_of_reach, unreachable_state
-from agiledart_recovery.wire.names import Party
-from agiledart_recovery.wire.value import Assignment, IfLost, Role, Saved, Value
+from agiledart_recovery.wire.names import Party, Snapshot
+from agiledart_recovery.wire.value import Assignment, IfLost, Plan, Role, Saved, Value
 
 IsThere = Callable[[NodeId], bool]
 Lacking = Mapping[NodeId, Collection[NodeId]]
@@ -49,12 +49,19 @@ class Verdict:
 
 
 def verdict(
-    value: Value, is_there: IsThere, lacking: Lacking, name: Callable[[NodeId], str], *, is_patient: bool
+    value: Value,
+    is_there: IsThere,
+    lacking: Lacking,
+    name: Callable[[NodeId], str],
+    *,
+    is_patient: bool,
+    unfit: Collection[NodeId] = (),
 ) -> Verdict:
     """What becomes of a run by its policies.
 
     Args:
         is_there: whether a node can be reached.
+        unfit: hosts that are there, and from which the next life moves what can move.
         name: of a node, for people.
         is_patient: holders of a state that is lacking may still come back; a host whose loss ends the run has no such time.
     """
@@ -76,7 +83,7 @@ def verdict(
                 )
             elif each.if_lost is IfLost.EMPTY:
                 empty.append(each)
-    if back and can_go(value, is_there):
+    if back and can_go(value, is_there, lacking, unfit):
         return Verdict(goes_back=True, note=told_of_way(value, ", ".join(name(node) for node in back)))
     hosts = ", ".join(dict.fromkeys(name(each.host.node) for each in empty))
     note = f"what ran on {hosts} began with an empty state" if empty else ""
@@ -92,16 +99,39 @@ def gone_with(value: Value, each: Assignment, is_there: IsThere, lacking: Lackin
     return tuple(asked) if any(set(asked) == {one for one in element.holders if one} for element in elements) else ()
 
 
-def can_go(value: Value, is_there: IsThere) -> bool:
-    """Whether a run can go on from the other epoch that is kept, as far as reachable holders tell."""
+def can_go(value: Value, is_there: IsThere, lacking: Lacking | None = None, unfit: Collection[NodeId] = ()) -> bool:
+    """Whether a run can go on from the other epoch that is kept, as far as reachable holders tell.
+
+    Back only where sources that may move stay: what they read between the epochs is in no state then, and may be in their log only.
+    Forth only where all of the later epoch can be had: some state of it was lacking, and nothing says any more whose.
+    """
     if value.earlier is None:
         return False
     other = value.gone_to_the_other
-    lost = [each for each in value.plan.assignments if not each.is_pinned and not is_there(each.host.node)]
+    is_back = other.gone_back is not None
+    movable = [each for each in value.plan.assignments if not each.is_pinned]
+    moving = [each for each in movable if not is_there(each.host.node) or each.host.node in unfit]
+    if is_back and any(each.role is Role.SOURCE for each in moving):
+        return False
+    lost = [
+        each
+        for each in movable
+        if not is_back or not is_there(each.host.node) or gone_with(value, each, is_there, lacking or {})
+    ]
     ends = [each for each in lost if each.role is Role.SINK]
     return not any(unreachable_state(other, each, is_there) for each in lost) and not any(
         out_of_reach((saved for saved in other.shown if saved.party == each.party), each, is_there) for each in ends
     )
+
+
+def way_left(value: Value, plan: Plan) -> Snapshot | None:
+    """The other epoch from which the run may still go on in a life with this plan.
+
+    None where a source moves: its log, if it has one, stays behind, and what it read between the two epochs is nowhere else.
+    """
+    hosts = {each.party: each.host.node for each in value.plan.assignments}
+    has_moved = any(hosts.get(each.party) != each.host.node for each in plan.of(Role.SOURCE))
+    return None if has_moved else value.earlier
 
 
 def told_of_way(value: Value, lost_with: str) -> str:

@@ -134,6 +134,51 @@ def test_a_sink_that_may_move_needs_what_it_saved_at_both_epochs() -> None:
     assert not can_go(moves, without(2, 3, 6, 7)), "nobody else knows up to where it has shown rows"
 
 
+def moving_source(now: Value) -> Value:
+    """Its source may move. It may have a log, of which the plan says nothing where there is one source only."""
+    assignments = tuple(
+        msgspec.structs.replace(each, is_pinned=False) if each.role is Role.SOURCE else each
+        for each in now.plan.assignments
+    )
+    return msgspec.structs.replace(now, plan=msgspec.structs.replace(now.plan, assignments=assignments))
+
+
+def test_where_the_log_of_a_source_is_gone_with_its_host_nobody_goes_back() -> None:
+    now = moving_source(lost())
+    assert can_go(now, without(2, 6, 7)), "its log is there"
+    assert not can_go(now, without(1, 2, 6, 7)), "what was read in between is in that log only"
+    assert not can_go(now, without(2, 6, 7), unfit=(NodeId(1),)), "it would move at once"
+    back = now.gone_to_the_other
+    assert can_go(back, without(1)), "that it goes forth does not rest on what was read in between"
+
+
+@pytest.mark.parametrize("gone", [1, 2])
+def test_behind_a_life_in_which_a_source_moves_there_is_no_way_back(gone: int) -> None:
+    world = NextLife(here := desk(5))
+    here.lost, here.room, here.now = {NodeId(gone): None}, (peer(9),), Instant(SECOND)
+    made = world.decide(moving_source(lost())).value
+    assert made is not None
+    assert made.earlier == (None if gone == 1 else BEFORE)
+    here.lost = {NodeId(number): None for number in (2, 6, 7)}
+    last = msgspec.structs.replace(made, plan=moving_source(lost()).plan)  # where it runs now says nothing any more
+    assert verdict(last, without(2, 6, 7), {}, named, is_patient=False).goes_back == (gone == 2)
+
+
+def test_who_goes_back_asks_for_the_state_of_hosts_that_are_there_and_lack_theirs() -> None:
+    """Where the other epoch is away, too, nothing is said, and no way is used up: they wait."""
+    now, all_of_it = lost(), {NodeId(2): (NodeId(6), NodeId(7), NodeId(8))}
+    assert verdict(now, without(6, 7), all_of_it, named, is_patient=False).goes_back
+    assert not verdict(now, without(6, 7, 8), all_of_it, named, is_patient=False).goes_back
+
+
+def test_nobody_goes_forth_before_the_later_state_is_there_again() -> None:
+    back = msgspec.structs.replace(lost().gone_to_the_other, life=2)
+    asked = {NodeId(2): (NodeId(7), NodeId(8), NodeId(9))}
+    judged = verdict(back, without(6, 7, 8), asked, named, is_patient=False)
+    assert (judged.goes_back, judged.note) == (False, "")
+    assert not can_go(back, without(6, 7, 8)), "also for who has the earlier one: it lacked the later one"
+
+
 def committed_after(now: Value, after: Plan | None = None) -> Value:
     """The value of the next commit in the life of a value."""
     committing = Committing(desk(), RUN)
