@@ -48,7 +48,8 @@ def plan_of(raw: bytes, places: dict[tuple[int, int], Peer]) -> Plan:
     them may go to another one. The stages are in it as they were planned: a later plan has other numbers, places and owners
     (`change_plans`).
     Where rows carry positions and have several sources, a merge may have seen rows that lie behind a barrier: what such a source
-    has sent is forced to its disk before an epoch counts. One without a log has nothing to do then.
+    has sent is forced to its disk before an epoch counts. Which sources have a log is not known here; one without has nothing to do
+    then.
     """
     stages = _PLAN.decode(raw)
     merges = sum(stage.kind == "source" for stage in stages.stages) > 1
@@ -59,7 +60,7 @@ def plan_of(raw: bytes, places: dict[tuple[int, int], Peer]) -> Plan:
             role := _ROLES[stages.stages[stage].kind],
             peer,
             is_pinned=role is not Role.STAGE and stages.stages[stage].if_lost != MOVE,
-            has_log=syncs and role is Role.SOURCE,
+            has_log=role is Role.SOURCE,
             if_lost=_IF_LOST.get(stages.stages[stage].if_lost, IfLost.WAIT),
         )
         for (stage, index), peer in sorted(places.items())

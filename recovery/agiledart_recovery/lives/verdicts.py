@@ -102,7 +102,7 @@ def gone_with(value: Value, each: Assignment, is_there: IsThere, lacking: Lackin
 def can_go(value: Value, is_there: IsThere, lacking: Lacking | None = None, unfit: Collection[NodeId] = ()) -> bool:
     """Whether a run can go on from the other epoch that is kept, as far as reachable holders tell.
 
-    Back only where sources that may move stay: what they read between the epochs is in no state then, and may be in their log only.
+    Back only where sources that may move, and have a log, stay: what they read between the epochs is in no state then, only there.
     Forth only where all of the later epoch can be had: some state of it was lacking, and nothing says any more whose.
     """
     if value.earlier is None:
@@ -111,7 +111,7 @@ def can_go(value: Value, is_there: IsThere, lacking: Lacking | None = None, unfi
     is_back = other.gone_back is not None
     movable = [each for each in value.plan.assignments if not each.is_pinned]
     moving = [each for each in movable if not is_there(each.host.node) or each.host.node in unfit]
-    if is_back and any(each.role is Role.SOURCE for each in moving):
+    if is_back and any(each.has_log for each in moving):
         return False
     lost = [
         each
@@ -127,10 +127,10 @@ def can_go(value: Value, is_there: IsThere, lacking: Lacking | None = None, unfi
 def way_left(value: Value, plan: Plan) -> Snapshot | None:
     """The other epoch from which the run may still go on in a life with this plan.
 
-    None where a source moves: its log, if it has one, stays behind, and what it read between the two epochs is nowhere else.
+    None where a source with a log moves: that stays behind, and what was read between the two epochs is nowhere else.
     """
     hosts = {each.party: each.host.node for each in value.plan.assignments}
-    has_moved = any(hosts.get(each.party) != each.host.node for each in plan.of(Role.SOURCE))
+    has_moved = any(each.has_log and hosts.get(each.party) != each.host.node for each in plan.assignments)
     return None if has_moved else value.earlier
 
 

@@ -63,7 +63,7 @@ class Assignment(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Args:
         is_pinned: it cannot run elsewhere; without its host the run waits. What is not pinned is saved at holders.
-        has_log: a source that writes its judged rows to a log before they leave, and is asked to SYNC it.
+        has_log: a source that may write its rows to a log before they leave, and is asked to SYNC it where the plan syncs.
         if_lost: of a pinned party: when its host is gone; of another one: when its state cannot be rebuilt.
     """
 

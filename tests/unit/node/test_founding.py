@@ -37,3 +37,8 @@ def test_the_register_says_what_becomes_of_a_run_whose_state_is_lost(lost: str) 
     stages = msgspec.structs.replace(STAGES, stages=(source, msgspec.structs.replace(stage, if_lost=lost), sink))
     plan = plan_of(encode(stages), PLACES)
     assert [each.if_lost.value for each in plan.assignments] == ["", lost, ""]
+
+
+def test_a_source_may_have_a_log_also_where_it_is_the_only_one() -> None:
+    """Whether it may move decides then from where the run may go on: the log would stay behind."""
+    assert [each.has_log for each in plan_of(encode(STAGES), PLACES).assignments] == [True, False, False]

@@ -135,9 +135,9 @@ def test_a_sink_that_may_move_needs_what_it_saved_at_both_epochs() -> None:
 
 
 def moving_source(now: Value) -> Value:
-    """Its source may move. It may have a log, of which the plan says nothing where there is one source only."""
+    """Its source may move, and may have a log."""
     assignments = tuple(
-        msgspec.structs.replace(each, is_pinned=False) if each.role is Role.SOURCE else each
+        msgspec.structs.replace(each, is_pinned=False, has_log=True) if each.role is Role.SOURCE else each
         for each in now.plan.assignments
     )
     return msgspec.structs.replace(now, plan=msgspec.structs.replace(now.plan, assignments=assignments))
@@ -162,6 +162,14 @@ def test_behind_a_life_in_which_a_source_moves_there_is_no_way_back(gone: int) -
     here.lost = {NodeId(number): None for number in (2, 6, 7)}
     last = msgspec.structs.replace(made, plan=moving_source(lost()).plan)  # where it runs now says nothing any more
     assert verdict(last, without(2, 6, 7), {}, named, is_patient=False).goes_back == (gone == 2)
+
+
+def test_a_source_without_a_log_takes_no_way_away() -> None:
+    """Its position is in the register, and what it read can be read again anywhere."""
+    now = moving_source(lost())
+    assignments = tuple(msgspec.structs.replace(each, has_log=False) for each in now.plan.assignments)
+    now = msgspec.structs.replace(now, plan=msgspec.structs.replace(now.plan, assignments=assignments))
+    assert can_go(now, without(1, 2, 6, 7))
 
 
 def test_who_goes_back_asks_for_the_state_of_hosts_that_are_there_and_lack_theirs() -> None:
