@@ -127,10 +127,15 @@ def _of_recovery(observation: Observation) -> Event:
             seconds = {phase: round(ns / 1e9, 3) for phase, ns in took.items()}
             text = f"{run.app} has recovered in {sum(seconds.values()):.1f} s: an epoch of life {life} is committed"
             return "info", "recovery.ended", text, {"application": run.app, "life": life, "cause": cause, **seconds}
-        case RunWaits(run, life, missing):
+        case RunWaits(run, life, missing, reason):
             names = ", ".join(peer.name or peer.node.short for peer in missing)
             fields = {"application": run.app, "life": life, "nodes": [peer.node.hex for peer in missing]}
-            return "warning", "recovery.waits", f"{run.app} waits for {names}", fields
+            return (
+                "warning",
+                "recovery.waits",
+                f"{run.app} waits for {names}" + (f": {reason}" if reason else ""),
+                fields,
+            )
         case ElementDegraded(run, party, survives):
             text = f"the state of {party} of {run.app} has fewer holders than it should: {survives} of them may be lost"
             fields = {"application": run.app, "party": str(party), "survives": survives}

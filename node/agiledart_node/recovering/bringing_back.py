@@ -91,7 +91,7 @@ def part_of_life(run: HostedRun, effect: EnterLife) -> DeploymentPart:
         assignment=assignment,
         instances=mine,
         addresses=(),
-        coordinator=_notes_end(effect.plan) or run.part.coordinator,
+        coordinator=notes_end(effect.plan) or run.part.coordinator,
         executors=max([run.part.executors, *(placed.executor + 1 for placed in mine)]),
     )
 
@@ -109,7 +109,7 @@ def entries_of(record: ApplicationRecord, raw: bytes) -> tuple[StageEntry, ...]:
     )
 
 
-def _notes_end(plan: Plan) -> Peer | None:
+def notes_end(plan: Plan) -> Peer | None:
     """Who notes the application's end: the first host of a sink, which may have moved."""
     return min((one.host for one in plan.of(Role.SINK)), key=lambda peer: peer.node, default=None)
 

@@ -5,6 +5,8 @@ An element that lies here is taken only when it is whole; a damaged one is rebui
 
 from collections.abc import Callable, Container
 
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.instants import Duration
 from agiledart_kernel.machine import Completed, Event, Failed
@@ -18,7 +20,9 @@ from agiledart_recovery.fragments.rebuild import Rebuild, State
 from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire.names import Run
-from agiledart_recovery.wire.value import Element, Saved, Value
+from agiledart_recovery.wire.value import Element, Role, Saved, Value
+
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 Told = Callable[[int, int], None]
 """(bytes that are here, of how many)"""
@@ -161,6 +165,9 @@ class Fetching:
         raise StateLacking(f"the checkpoint with which {saved.party} begins lies on {names}: {why}", element.holders)
 
     async def _rebuild(self, run: Run, saved: Saved, element: Element, value: Value, told: Told | None) -> None:
+        if not any(element.holders):
+            # Of what is bound to its node: nobody else can help, so it is this node that is waited for, as of another one a holder.
+            raise StateLacking(_only_here(run, saved, element, value, self._desk.me), (self._desk.me.node,))
         rebuild = self._machine.rebuild(run, saved.party, element)
         self._flush()
         while True:
@@ -199,8 +206,20 @@ class Fetching:
 
     def _lacking(self, saved: Saved, element: Element) -> str:
         holders = sorted(self._machine.name_of(holder) for holder in element.holders if holder)
-        where = f"on {', '.join(holders)}" if holders else "on no other node"
-        return f"the state of {saved.party} needs {element.m} of its fragments, which lie {where}: fewer could be had whole"
+        where = ", ".join(holders)
+        return f"the state of {saved.party} needs {element.m} of its fragments, which lie on {where}: fewer could be had whole"
+
+
+def _only_here(run: Run, saved: Saved, element: Element, value: Value, me: Peer) -> str:
+    """What is the matter with an element of which there is one copy, and what to do."""
+    roles = {each.party: each.role for each in value.plan.assignments}
+    stages = _PLAN.decode(value.plan.body).stages if value.plan.body else ()
+    title = next((stage.name for stage in stages if str(stage.index) == saved.party.stage), str(saved.party))
+    return (
+        f"what the {roles.get(saved.party, Role.STAGE)} {title} saved at epoch {element.snapshot.epoch} is damaged or gone on"
+        f" {me.name or me.node.short}, and lies nowhere else. Put back the file elements/{element.digest.hex()[:16]}… of {run.app}"
+        f" there, or end it (agiledart stop {run.app} --now) and begin it anew"
+    )
 
 
 def _outcome(request: int, answer: Completed | Failed | None) -> Event:

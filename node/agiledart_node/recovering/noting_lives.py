@@ -10,10 +10,10 @@ from agiledart_node.desk.desk import Desk
 from agiledart_node.hosting.hosted import Hosted, Key
 from agiledart_node.records.application import RECORD_CODEC, RUNNING, ApplicationRecord
 from agiledart_node.records.records import Records
-from agiledart_node.recovering.bringing_back import in_life
+from agiledart_node.recovering.bringing_back import HostedRun, in_life, notes_end
 from agiledart_node.recovering.entering import Home
 from agiledart_recovery.wire.names import Run
-from agiledart_recovery.wire.value import AFTER_DEPLOYMENT, Value
+from agiledart_recovery.wire.value import AFTER_DEPLOYMENT, Plan, Value
 
 MAX_GUARDS = 16
 """Nodes that a record names beside the hosts; those that vote no longer go first."""
@@ -42,6 +42,23 @@ class NotingLives:
         """Whoever notes the end of an application keeps its record, and notes in it that it was brought back."""
         if hosted.part.coordinator.node == self._desk.me.node:
             self._desk.talks.begin(self._noted_life(hosted, life))
+
+    def note_known(self, key: Key, plan: Plan) -> None:
+        """A life is being entered. Where the ring has forgotten the application, as after a power cut, it hears of it before
+        that is done: people are to see what it waits for.
+        """
+        run = self._home.runs.get(key)
+        if run is not None and run.record and (notes_end(plan) or run.part.coordinator).node == self._desk.me.node:
+            self._desk.talks.begin(self._noted_known(key, run))
+
+    async def _noted_known(self, key: Key, run: HostedRun) -> None:
+        known = RECORD_CODEC.decode(run.record)
+        try:
+            revision, found = await self._records.application(key[0], run.part)
+            if found is None and await self._records.create(revision, known):
+                await self._records.add_name(known.name)
+        except OperationFailed:
+            return  # who has entered the life looks again
 
     async def _noted_life(self, hosted: Hosted, life: int) -> None:
         run = self._home.runs.get(hosted.key)

@@ -489,6 +489,7 @@ class Recovering:
                     self._ask_to_keep(request, (entered.run.app, entered.run.version), "life", encode(entered))
                 case asked.EnterLife():
                     self._terms.entered(effect.run, effect.saved)
+                    self.noting.note_known((effect.run.app, effect.run.version), effect.plan)
                     self._desk.talks.begin(self._entering.enter(effect))
                 case asked.StartSources(run=run):
                     hosted = self._hosting.table.get((run.app, run.version))

@@ -447,6 +447,7 @@ class Coordinator:
         hosts, refusal = self.value.plan.hosts, self.next_life.refusal
         if self.next_life.lacking:  # the others wait for who lacks it
             self._wait_for(self.next_life.holders, refusal, self._desk.config.state_patience_ns)
+            self.progress.reason = refusal  # rather than what the recovery began with: here somebody can do something
         elif all(node in self._answered or node in self._refused for node in hosts):
             if any(node in self._refused for node in hosts):
                 self._begin_life(refusal or "a host was ended and came back", "broken" if refusal else "restarted")
@@ -457,7 +458,7 @@ class Coordinator:
         """The life stays, until somebody is back or this time is over."""
         if missing != self.progress.waits_for:
             peers = tuple(self._desk.peer(Peer(node)) for node in missing)
-            self._desk.observe(RunWaits(self.run, self.value.life, peers))
+            self._desk.observe(RunWaits(self.run, self.value.life, peers, reason))
         self.progress.enter("waiting", self._desk.now, reason)
         self.progress.waits_for = missing
         self.phase, self._room_at = Phase.WAITING, self._desk.now + span_ns

@@ -38,11 +38,12 @@ class LifeBegan(Observation, frozen=True, gc=False):
 
 
 class RunWaits(Observation, frozen=True, gc=False):
-    """No new life, since it could not run: these hosts are missing."""
+    """No new life, since it could not run: these hosts are missing. `reason`: what they are waited for, in words."""
 
     run: Run
     life: int
     missing: tuple[Peer, ...]
+    reason: str = ""
 
 
 class Recovered(Observation, frozen=True, gc=False):

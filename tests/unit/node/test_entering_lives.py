@@ -16,7 +16,7 @@ from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.effects import EnterLife
 from agiledart_recovery.wire.names import Ballot, Party, Snapshot
 from agiledart_recovery.wire.value import Element, Plan, Saved
-from tests.unit.node.test_node import SCHEDULER
+from tests.unit.node.test_node import ME, SCHEDULER
 from tests.unit.node.test_taking_terms import RUN, SINK, InLife
 
 AT, LATER = Snapshot(1, 1), Snapshot(1, 2)
@@ -122,3 +122,20 @@ def test_a_life_that_begins_at_an_earlier_epoch_says_what_its_sinks_had_shown() 
     earlier, later = (Saved(Party("2", 1, 0), (Element(at, at.epoch.to_bytes(), 10, 1, ()),)) for at in (AT, LATER))
     effect = EnterLife(1, RUN, 3, LATER.epoch, Plan(()), (), (earlier,), (), (later,))
     assert restore_from(effect, LATER.epoch) == RestoreFrom(2, (SavedAt(2, 0, b"\1"),), shown=(SavedAt(2, 0, b"\2"),))
+
+
+def test_what_lies_on_one_node_only_is_waited_for_there_and_named() -> None:
+    """It was a life that could not be entered, again and again, with words about fragments that there never were."""
+    bench = InLife()
+    bench.take()
+    only_here = Saved(Party("1", 1, 0), (Element(AT, b"\xabhash", 10, 1, ()),))
+    value = msgspec.structs.replace(bench.value, life=2, committed=AT, saved=(only_here,))
+    bench.hear(SCHEDULER, wire.Reset(RUN, Ballot(2, SCHEDULER.node, 1), value))
+    for kept in bench.of(KeepFile):
+        bench.feed(Completed(kept.request, None))
+    (find,) = bench.of(FindElement)
+    bench.feed(Completed(find.request, False))
+    (refused,) = bench.said(wire.ResetRefused)
+    assert refused.lacks == (ME.node,)
+    assert "what the stage areas saved at epoch 1 is damaged or gone on" in refused.reason
+    assert "elements/ab68617368" in refused.reason
