@@ -169,10 +169,15 @@ class Top(PartedState[list[Any]]):
 
     def snapshot_rest(self) -> bytes:
         """What it said last, and what the present source record has done so far."""
-        return self._rest_codec.encode((self._shown, self._cause, self._renewals, self._touched, self._group))
+        return self._rest_codec.encode(([], self._shown, self._cause, self._renewals, self._touched, self._group))
 
     def restore_rest(self, data: bytes) -> None:
-        self._shown, self._cause, self._renewals, self._touched, self._group = self._rest_codec.decode(data)
+        keys, self._shown, self._cause, self._renewals, self._touched, self._group = self._rest_codec.decode(data)
+        if keys:  # format 1, in which there are no groups
+            self._lose()
+            self._values.clear()
+            self._put(0, keys)
+            self._index, self._moved = None, True
 
     def changes(self, keys: Noted) -> Changes:
         return Changes(all_of(self.open_groups([keys])))
@@ -245,9 +250,9 @@ def ranked_type(key: Any, value: Any) -> Any:
 
 
 def spoken_type(key: Any, value: Any, cause: Any) -> Any:
-    """The type of what belongs to no key."""
+    """The type of what belongs to no key. Before it, where format 1 has the entries of all keys, there are none any more."""
     shown = generic(list, generic(Entry, key, value))
-    return generic(tuple, shown, cause | None, int, bool, Position)
+    return generic(tuple, ranked_type(key, value), shown, cause | None, int, bool, Position)
 
 
 def _compared(one: Any, other: Any) -> int:

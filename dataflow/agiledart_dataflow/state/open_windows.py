@@ -20,7 +20,7 @@ Windows = list[tuple[int, list[tuple[Any, Position | None, Any]]]]
 WindowEntry = tuple[Any, int, Position, Any]
 """(key, end, position of its first row or (number of the key in its window,), plain state): of a key group."""
 
-_COMMON: msgspec.msgpack.Decoder[tuple[list[int], bool]] = msgspec.msgpack.Decoder(tuple[list[int], bool])
+_COMMON: msgspec.msgpack.Decoder[list[list[int] | bool | int]] = msgspec.msgpack.Decoder(list[list[int] | bool | int])
 
 
 def common_of(kept: list[int], *, adds: bool = False) -> bytes:
@@ -31,6 +31,15 @@ def common_of(kept: list[int], *, adds: bool = False) -> bytes:
         adds: its entries stand for rows that came on top of what there was, else in its place.
     """
     return msgspec.msgpack.encode((kept, adds))
+
+
+def _common_in(data: bytes) -> tuple[frozenset[int], bool]:
+    """(kept, adds) of `common_of`. Of format 1 there are the ends alone, and nothing is added. Raises msgspec.MsgspecError."""
+    match _COMMON.decode(data):
+        case [list(kept), bool(adds)]:
+            return frozenset(kept), adds
+        case ends:
+            return frozenset(msgspec.convert(ends, list[int])), False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +144,7 @@ class OpenWindows(PartedState[list[_Slot]]):
         return opened
 
     def apply(self, changes: Changes) -> None:
-        ends, adds = _COMMON.decode(changes.common)
-        kept = frozenset(ends)
+        kept, adds = _common_in(changes.common)
         decoded = [(group, self._codec.decode(data)) for group, data in changes.groups]
         self._lose()
         for end in [end for end in self.panes if end not in kept]:

@@ -15,8 +15,12 @@ import msgspec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
 from agiledart_kernel.errors import OperationFailed
 
-FORMAT: Final = 1
-"""Of saved state; older formats are upgraded when read, newer ones refused."""
+FORMAT: Final = 2
+"""Of saved state; older formats are upgraded when read, newer ones refused.
+
+    1   a ranking (`Top`) has its keys in what belongs to no key; an increment of windows says of all groups only which ends stay
+    2   the keys of a ranking are in key groups; such an increment says, too, whether its rows come on top
+"""
 
 _PLAIN, _WIDE = 0, 1
 _WIDE_INT: Final = 1
