@@ -282,6 +282,8 @@ class _Pieces:
         self._file, self._where = file, where
         self.digest = sha256()
         self._at = 0
+        self._size = file.seek(0, os.SEEK_END)
+        file.seek(0)
         if self._take(len(_MAGIC)) != _MAGIC:
             raise DamagedElement(f"{where} is no element")
         head = self._piece(0)
@@ -308,7 +310,8 @@ class _Pieces:
             return None
         length, check = _LENGTH.unpack(head)
         goes_on, length = bool(length & _GOES_ON), length & ~_GOES_ON
-        offset, data = self._at, self._take(length)
+        most = min(self._size - self._at, self._size if block else MAX_HEADER_BYTES)
+        offset, data = self._at, b"" if length > most else self._take(length)  # what is damaged may ask for 2 GiB
         if len(data) != length or crc32c(data) != check:
             raise DamagedElement(f"{self._where}: block {block} is not what was written")
         return offset, data, goes_on

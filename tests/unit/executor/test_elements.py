@@ -1,5 +1,6 @@
 """Elements: written whole or not at all; whatever happened to the file, what is read is what was written, or is refused."""
 
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from agiledart_executor.elements import (
     DamagedElement,
     ElementHeader,
+    _Pieces,
     element_path,
     read_element,
     run_folder,
@@ -54,6 +56,28 @@ def test_a_file_that_was_changed_is_refused(tmp_path: Path, data: st.DataObject)
     element_path(tmp_path, digest).write_bytes(raw)
     with pytest.raises(DamagedElement):
         read_element(tmp_path, digest)
+
+
+@pytest.mark.parametrize("place", ["header", "block"])
+def test_a_length_that_was_damaged_takes_no_memory(tmp_path: Path, place: str) -> None:
+    asked: list[int] = []
+
+    class File(BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            asked.append(-1 if size is None else size)
+            return super().read(size)
+
+    piece = b"state" * 20
+    digest, size = write_element(tmp_path, HEADER, [piece])
+    raw = bytearray(element_path(tmp_path, digest).read_bytes())
+    at = len(b"ADARTEL1") if place == "header" else raw.index(piece) - 8
+    raw[at] |= 0x7F
+    element_path(tmp_path, digest).write_bytes(raw)
+    with pytest.raises(DamagedElement, match="block 0 is" if place == "header" else "block 1 is"):
+        list(_Pieces(File(raw), "this file"))
+    assert 0 <= min(asked) <= max(asked) <= size
+    with pytest.raises(DamagedElement):
+        stored_element(tmp_path, digest)
 
 
 def test_another_element_under_its_name_is_not_the_one_that_was_committed(tmp_path: Path) -> None:
