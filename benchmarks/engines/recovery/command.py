@@ -113,7 +113,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _one(name: str, number: int, load: Load, seed: int, turns: list[Turn], failed: list[str]) -> None:
-    """A turn; one that fails is told and left out. All engines of a round are struck at the same moment between checkpoints."""
+    """A turn; one that fails is told and left out. All engines of a round wait as long from when they are loaded to the failure."""
     say = partial(_told, number, name)
     say("starts")
     try:

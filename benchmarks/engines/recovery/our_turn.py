@@ -1,6 +1,8 @@
 """One turn of ours: the mesh and the job of the experiment `pull-the-plug`, one host of whose state is killed once."""
 
 import signal
+import time
+from collections.abc import Callable
 from typing import Final
 
 from agiledart_experiments.recovery.plug_account import ledger, recovered
@@ -9,11 +11,39 @@ from agiledart_experiments.recovery.pull_the_plug import MACHINES, host_of_state
 from agiledart_experiments.recovery.sink_watch import SinkWatch
 from agiledart_experiments.report import Settings
 from agiledart_kernel.randomness import RandomStream
-from benchmarks.engines.recovery.turns import PATIENCE, Load, Say, Turn, Victim, strike
+from benchmarks.engines.recovery.turns import PATIENCE, Load, Say, Turn, Victim, gently, strike
 from benchmarks.engines.recovery.usage import Usage
 
 INPUT_SECONDS: Final = 900
 """Of the file; a turn takes a sixth of it where nothing else runs."""
+
+
+class Comeback:
+    """When the job is back. The file may have been cut back unseen, or not at all: then what stands there when the recovery has
+    ended is what the next result is beyond.
+
+    Args:
+        watch: over the sink's file.
+        recovered: whether the recovery has ended; None: not yet.
+    """
+
+    def __init__(self, watch: SinkWatch, recovered: Callable[[], object | None]) -> None:
+        self._watch, self._recovered = watch, recovered
+        self._ended: float | None = None
+
+    def is_committed(self) -> object | None:
+        """Whether the recovery has ended, with the commit that it ends with."""
+        found = self._recovered()
+        if found is not None and self._ended is None:
+            self._ended = time.monotonic()
+        return found
+
+    def next_result(self, since: float) -> float | None:
+        """Seconds from a moment to the next result; None: not yet."""
+        came = self._watch.next_result(since, self._ended)
+        if came is None and self._ended is None:
+            gently(self.is_committed)
+        return came
 
 
 def turn(number: int, load: Load, random: RandomStream, say: Say) -> Turn:
@@ -32,12 +62,8 @@ def turn(number: int, load: Load, random: RandomStream, say: Say) -> Turn:
                     machine.bury()
                     machine.start()
 
-                return Victim(
-                    lambda: machine.signal(signal.SIGKILL),
-                    lambda: recovered(mesh, judges, before),
-                    watch.next_result,
-                    restart,
-                )
+                back = Comeback(watch, lambda: recovered(mesh, judges, before))
+                return Victim(lambda: machine.signal(signal.SIGKILL), back.is_committed, back.next_result, restart)
 
             struck = strike(usage, random, load.interval, choose)
         mesh.ask("stop", "plug")

@@ -17,7 +17,9 @@ STEADY_SECONDS: Final = 10.0
 """Before the failure, in which is seen what the job costs undisturbed."""
 
 WINDOW_SECONDS: Final = 30.0
-"""From the failure, whose CPU time counts: recovery, replay, the killed host started again, and what the job costs anyway."""
+"""From the failure, whose CPU time counts, of each engine as long: recovery, replay, the killed host started again if it was by
+then, and what the job costs anyway. Of an engine that takes longer to come back the rest is not counted.
+"""
 
 ASK_SECONDS: Final = 0.25
 
@@ -69,7 +71,7 @@ class Strike:
         committed_s: from the failure to the first checkpoint after it, asked for from the next result on; a transactional
             sink shows that result then.
         cpu_s: of all processes of the engine, for `window_s` from the failure.
-        window_s: `WINDOW_SECONDS`, or until the host is back if that comes later.
+        window_s: `WINDOW_SECONDS`, and up to the next look at CPU time.
         steady_cores: CPU seconds a second before the failure.
         load: of the machine in the minute before the failure; everybody's.
     """
@@ -129,7 +131,10 @@ def gently(look: Callable[[], object | None]) -> object | None:
 
 
 def strike(usage: Usage, random: RandomStream, interval: int, choose: Callable[[], Victim]) -> Strike:
-    """One failure at a random moment between two checkpoints. Raises `OperationFailed` when the job does not come back."""
+    """One failure at a random moment of an interval; when a checkpoint begins is the engine's own affair.
+
+    Raises `OperationFailed` when the job does not come back.
+    """
     before, began = usage.seconds(), time.monotonic()
     time.sleep(STEADY_SECONDS + random.uniform() * interval)
     steady = (usage.seconds() - before) / (time.monotonic() - began)
@@ -140,8 +145,12 @@ def strike(usage: Usage, random: RandomStream, interval: int, choose: Callable[[
     until(lambda: gently(victim.is_committed), PATIENCE, "a checkpoint after the failure")
     committed = time.monotonic() - began
     victim.restart()
-    time.sleep(max(0.0, began + WINDOW_SECONDS - time.monotonic()))
-    spent, window = usage.seconds() - before, time.monotonic() - began
+    end, used = usage.at(began + WINDOW_SECONDS)
     return Strike(
-        round(came, 3), round(committed, 3), round(spent, 2), round(window, 2), round(steady, 3), round(load, 2)
+        round(came, 3),
+        round(committed, 3),
+        round(used - before, 2),
+        round(end - began, 2),
+        round(steady, 3),
+        round(load, 2),
     )

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -21,6 +22,7 @@ class Usage:
 
     def __init__(self) -> None:
         self._ticks: dict[tuple[int, str], int] = {}
+        self._looks: list[tuple[float, float]] = []
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -41,10 +43,16 @@ class Usage:
             self._sample()
             return sum(self._ticks.values()) / _TICKS
 
+    def at(self, moment: float) -> tuple[float, float]:
+        """(when, CPU seconds by then) of the first look from a moment on, which may be long past; waits for it."""
+        time.sleep(max(0.0, moment - time.monotonic()))
+        found = next((look for look in self._looks if look[0] >= moment), None)
+        return found or (time.monotonic(), self.seconds())
+
     def _look(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
-            with self._lock:
-                self._sample()
+            seconds = self.seconds()
+            self._looks.append((time.monotonic(), seconds))
 
     def _sample(self) -> None:
         for pid in tree(os.getpid())[1:]:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from benchmarks.engines.recovery import command, flink_turn, report, turns
 from benchmarks.engines.recovery.flink_cluster import flink_cluster
 from benchmarks.engines.recovery.flink_turn import host_of_state
 from benchmarks.engines.recovery.lives import Lives, LivesWatch, ledger, readings
-from benchmarks.engines.recovery.turns import Strike, Turn, load_of
+from benchmarks.engines.recovery.our_turn import Comeback
+from benchmarks.engines.recovery.turns import Strike, Turn, Victim, load_of, strike
 from benchmarks.engines.recovery.usage import Usage
 
 from agiledart_experiments.recovery.plug_account import write_input
+from agiledart_experiments.recovery.sink_watch import SinkWatch
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.randomness import RandomStream
 
@@ -99,6 +102,44 @@ def test_what_a_killed_process_has_used_still_counts() -> None:
         process.kill()
         process.communicate()
         assert 0 < before <= usage.seconds()
+
+
+def test_cpu_time_is_that_of_one_window_however_long_an_engine_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "STEADY_SECONDS", 0.1)
+    monkeypatch.setattr(turns, "WINDOW_SECONDS", 0.2)
+    monkeypatch.setattr(turns, "ASK_SECONDS", 0.01)
+    struck: list[float] = []
+    with Usage() as usage:
+
+        def beyond() -> list[float]:
+            return [when - struck[0] for when, _ in usage._looks if when >= struck[0] + 0.2]
+
+        def choose() -> Victim:
+            return Victim(
+                lambda: struck.append(time.monotonic()),
+                lambda: True if len(beyond()) > 2 else None,
+                lambda _: 0.1,
+                lambda: None,
+            )
+
+        told = strike(usage, RandomStream(1, "test"), 0, choose)
+        assert told.window_s == pytest.approx(beyond()[0], abs=0.05)
+        assert told.window_s < beyond()[2] <= told.committed_s + 0.05
+
+
+def test_where_no_cut_was_seen_the_next_result_is_beyond_what_stood_there_at_the_end_of_the_recovery(
+    tmp_path: Path,
+) -> None:
+    watch, ended = SinkWatch(tmp_path / "out.csv"), list[bool]()
+    now = time.monotonic()
+    watch._sizes += [(now - 9, 100), (now - 5, 150)]
+    back = Comeback(watch, lambda: ended or None)
+    assert back.next_result(now - 8) is None
+    ended.append(True)
+    assert back.next_result(now - 8) is None
+    assert back.is_committed()
+    watch._sizes.append((time.monotonic() + 1, 200))
+    assert back.next_result(now - 8) == pytest.approx(watch._sizes[-1][0] - now + 8)
 
 
 def test_ratios_are_of_a_round_and_judged_by_their_median() -> None:
