@@ -5,15 +5,15 @@ time is beyond that of every row of the lives before: rows that come again are n
 failure do not count, as with a file that is cut back.
 """
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from types import TracebackType
 from typing import Final
+
+from agiledart_experiments.recovery.watching import Watching
 
 LOOK_SECONDS: Final = 0.005
 
@@ -60,25 +60,14 @@ class Lives:
         return min(came) - since if came else None
 
 
-class LivesWatch:
+class LivesWatch(Watching):
     """Reads the files of a folder as they grow while it is entered; a context manager."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(LOOK_SECONDS)
         self.lives = Lives()
         self._folder = folder
         self._read: dict[Path, int] = {}
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def __enter__(self) -> "LivesWatch":
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
 
     def next_result(self, since: float) -> float | None:
         """As `Lives` has it."""
@@ -99,10 +88,6 @@ class LivesWatch:
                 self._read[file] = self._read.get(file, 0) + len(whole)
                 times = [int(line.split(b",", 1)[0]) for line in whole.splitlines()]
                 self.lives.saw(number_of(file), times, time.monotonic())
-
-    def _look(self) -> None:
-        while not self._ended.wait(LOOK_SECONDS):
-            self.look()
 
 
 def readings(keys: int, load_ms: int, rows_a_second: int) -> Iterator[tuple[int, int, int]]:

@@ -1,41 +1,27 @@
 """When rows come to a sink that is a file: its size over time, looked at many times a second."""
 
-import threading
+import contextlib
 import time
 from pathlib import Path
-from types import TracebackType
+
+from agiledart_experiments.recovery.watching import Watching
 
 LOOK_SECONDS = 0.005
 
 
-class SinkWatch:
+class SinkWatch(Watching):
     """Remembers each change of a file's size while it is entered; a context manager."""
 
     def __init__(self, file: Path) -> None:
+        super().__init__(LOOK_SECONDS)
         self._file = file
         self._sizes: list[tuple[float, int]] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
 
-    def __enter__(self) -> "SinkWatch":
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        last = -1
-        while not self._ended.wait(LOOK_SECONDS):
-            try:
-                size = self._file.stat().st_size
-            except OSError:
-                continue
-            if size != last:
-                last = size
+    def look(self) -> None:
+        """Remember the size if it is another one."""
+        with contextlib.suppress(OSError):
+            size = self._file.stat().st_size
+            if not self._sizes or size != self._sizes[-1][1]:
                 self._sizes.append((time.monotonic(), size))
 
     def next_result(self, since: float, recovered: float | None = None) -> float | None:
