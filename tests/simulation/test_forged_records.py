@@ -14,8 +14,7 @@ from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.orders import sign_order
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.permissions import Asker
-from agiledart_node.asking import sharing
+from agiledart_node.answering.users import Users
 from agiledart_node.forming import planning
 from agiledart_node.hosting import watching
 from agiledart_node.records.application import FAILED, STOPPED, ApplicationRecord
@@ -44,13 +43,13 @@ def a_mesh(seed: int) -> Signed:
 def forge(mesh: Signed, monkeypatch: pytest.MonkeyPatch, changed: Changed, version: int = 1) -> None:
     """a1 writes a record of `mine` as it likes."""
 
-    async def write(self: Any, request: int, command: Share, asker: Asker, signed: bytes) -> None:
-        record = await self._records.change("mine", version, changed)
+    async def write(liar: Any, request: int) -> None:
+        record = await liar._records.change("mine", version, changed)
         assert record is not None
-        self._desk.reply(request, ShareBody(record.name, record.version, record.owner, record.shared))
+        liar._desk.reply(request, ShareBody(record.name, record.version, record.owner, record.shared))
 
     with monkeypatch.context() as patch:
-        patch.setattr(sharing.Sharing, "share", write)
+        patch.setattr(Users, "_conversation", lambda users, event: write(users._orders[Share].__self__, event.request))
         assert mesh.outcome("a1", Share("mine", "00"), b"") == ""
 
 
