@@ -22,7 +22,7 @@ class RecoveryConfig:
         silence_ns: a voter that hears no coordinator for so long prepares; the n-th nearest waits n times half of it longer.
         voter_patience_ns: a voter that answered nothing for so long is replaced.
         room_retry_ns: how often a run that waits for a host looks again.
-        attempts, attempts_window_ns: so many new lives within so long, then the run fails.
+        attempts, attempts_window_ns: so many new lives within so long that commit no epoch, then the run fails.
         pause_max_ns: between two lives pass 0, 1, 2, 4 … seconds, at most this.
         m, k: raw and parity fragments of an element: any m of the m + k rebuild it.
         ack_timeout_ns: holders that have not acknowledged by then are replaced, and an element is recorded as degraded.

@@ -361,6 +361,7 @@ class Coordinator:
         elif self.committing.written(value):
             self.progress.committed_at, self.progress.epoch_ns = self._desk.now, self.committing.took_ns
             self.progress.pause_ns = self.committing.pause_ns
+            self.next_life.pace.gets_on()
             self._has_recovered()
             self.committing.tell(value)
 

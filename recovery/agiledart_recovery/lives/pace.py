@@ -1,11 +1,15 @@
-"""How often a run may begin a new life: pauses of 0, 1, 2, 4 … seconds, and an end after too many."""
+"""How often a run may begin a new life: pauses of 0, 1, 2, 4 … seconds, and an end after too many that came to nothing.
+
+A life that commits an epoch is none of these: what ended it was something new. A record on which a process dies lies behind the
+last epoch, so each life that reads it dies before the next one, and they are counted. Nodes that die one after the other are not.
+"""
 
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_recovery.config import RecoveryConfig
 
 
 class Pace:
-    """Lives that were begun lately, as one coordinator saw them."""
+    """Lives that were begun lately and came to no epoch, as one coordinator saw them."""
 
     def __init__(self, config: RecoveryConfig) -> None:
         self._config = config
@@ -18,6 +22,10 @@ class Pace:
     def forgive(self) -> None:
         """The last one came to nothing through no fault of the run."""
         self._began = self._began[:-1]
+
+    def gets_on(self) -> None:
+        """The present life has committed an epoch."""
+        self._began = []
 
     def due(self, now: Instant) -> int:
         """The instant from which on the next one may begin."""
@@ -34,7 +42,8 @@ class Pace:
     def spent_text(self) -> str:
         """For people: why it is not brought back another time."""
         minutes = self._config.attempts_window_ns // (60 * SECOND)
-        return f"it had been brought back {self._config.attempts} times within {minutes} min, so it is not tried again"
+        often = f"{self._config.attempts} times within {minutes} min"
+        return f"it had been brought back {often} and came to no epoch, so it is not tried again"
 
     def _recent(self, now: Instant) -> list[Instant]:
         return [at for at in self._began if now - at < self._config.attempts_window_ns]
