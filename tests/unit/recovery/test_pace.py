@@ -3,6 +3,7 @@
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_recovery.config import RecoveryConfig
 from agiledart_recovery.lives.pace import Pace
+from tests.unit.recovery.test_holding import running
 
 CONFIG = RecoveryConfig()
 
@@ -39,3 +40,13 @@ def test_what_came_to_nothing_through_no_fault_of_the_run_is_not_counted() -> No
     pace.gets_on()
     pace.forgive()
     assert pace.due(now) == now
+
+
+def test_an_epoch_that_is_committed_wipes_out_the_lives_before_it() -> None:
+    world = running()
+    pace = world.coordinator.next_life.pace
+    while not pace.is_spent(world.now):
+        pace.began(world.now)
+    world.prepare()  # the epoch that was under way
+    assert not pace.is_spent(world.now)
+    assert pace.due(world.now) == world.now
