@@ -109,6 +109,7 @@ def test_a_voter_gives_its_seat_away_before_it_leaves(tmp_path: Path) -> None:
             assert as_csv(job.logged()) == expected
 
 
+@pytest.mark.soak
 def test_a_voter_that_is_told_to_end_gives_its_vote_away_so_that_two_more_may_be_lost(tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, 60_000)
     with pytest.MonkeyPatch.context() as patch:
