@@ -1,6 +1,6 @@
 """What the planner of shuffle paths costs: its numerics, and a decision at networks of growing size.
 
-    python -m benchmarks.path_planner [--rounds 5]
+    python -m benchmarks.routes.path_planner [--rounds 5]
 
 CPU time of this process, the least of the rounds: on a shared machine only that means something. A node of the mesh refreshes
 its own links at each decision and everything at each exchange; nothing is done per frame.
