@@ -31,12 +31,12 @@ from agiledart_agent.identity.user_identity import identities_folder
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_cli.verbs.submit import make_submission
 from agiledart_examples.taxi_trips import generate
-from agiledart_executor.confining import confine_check
+from agiledart_executor.user_code.application_confinement import confine_code_check
 from agiledart_kernel.frames import FrameKind, Hello, decode_hello, encode_hello, frame
 from agiledart_kernel.grants import sign_link
 from agiledart_node.wire.commands import CreateToken, Forget, Status
 from agiledart_transport.certificates import make_credentials, public_bytes
-from agiledart_transport.contexts import client_context
+from agiledart_transport.tls_contexts import client_context
 from benchmarks.processes import cpu_seconds
 from benchmarks.run import QUERY
 
@@ -49,15 +49,15 @@ GOALS = {
 }
 
 _OTHERS = (
-    "agiledart_agent.identity.rotation", "agiledart_agent.sink_log_server", "agiledart_agent.control.control_api", "uvloop",
-    "agiledart_transport.listener", "agiledart_node.scheduling.schedulers", "agiledart_node.recovering.recovering",
-    "agiledart_node.asking.stopping", "agiledart_agent.circuits.relaying", "agiledart_agent.executors.executor_pool",
-    "agiledart_node.draining.draining",
+    "agiledart_agent.identity.rotation", "agiledart_agent.sink_logs.sink_log_server", "agiledart_agent.control.control_api", "uvloop",
+    "agiledart_transport.listener", "agiledart_node.scheduling.node_scheduling", "agiledart_node.recovery.recovery_service",
+    "agiledart_node.user_commands.stop_requests", "agiledart_agent.circuits.relay_service", "agiledart_agent.executors.executor_pool",
+    "agiledart_node.draining.node_drain",
 )  # fmt: skip
 _ADMISSION = (
-    "agiledart_agent.admitting.registrar", "agiledart_agent.admitting.renewal", "agiledart_agent.audit.book",
-    "agiledart_agent.audit.noting", "agiledart_node.banning.banning", "agiledart_node.registering.registering",
-    "agiledart_node.registering.renewing", "agiledart_node.asking.auditing",
+    "agiledart_agent.admission.registrar", "agiledart_agent.admission.renewal", "agiledart_agent.audit.audit_trail",
+    "agiledart_agent.audit.audit_lines", "agiledart_node.banning.ban_commands", "agiledart_node.registering.token_registry",
+    "agiledart_node.registering.membership_renewal", "agiledart_node.user_commands.audit_queries",
 )  # fmt: skip
 _MEMORY = """
 import gc, importlib, sys
@@ -73,7 +73,7 @@ assert not set(admission) & set(sys.modules), set(admission) & set(sys.modules)
 before = private()
 for name in admission:
     importlib.import_module(name)
-from agiledart_agent.admitting.members import Members
+from agiledart_agent.admission.members import Members
 members = Members()
 for number in range(1_000):
     members.note(bytes(32), number.to_bytes(32), number)
@@ -81,7 +81,7 @@ print((private() - before) / 1024)
 """
 
 
-class Caller:
+class LinkOpener:
     """A key that opens links to an agent."""
 
     def __init__(self, address: str, network: bytes, key: ed25519.Ed25519PrivateKey, hello: Hello) -> None:
@@ -125,14 +125,14 @@ async def _handshakes(address: str, authority: ed25519.Ed25519PrivateKey, token:
         network, above.sign, chain, key=public_bytes(plain_key), use="act", role="agent", not_before=now,
         not_after=now + 3_600,
     )  # fmt: skip
-    plain = Caller(address, network, plain_key, Hello(service="overlay", chain=chain))
+    plain = LinkOpener(address, network, plain_key, Hello(service="overlay", chain=chain))
     counted_chain = redeem(token, public_bytes(counted_key), now)
-    first = Caller(
+    first = LinkOpener(
         address, network, counted_key, Hello(service="overlay", chain=counted_chain, token=token.signed_record)
     )
     _, told = await first.link()
     hello = Hello(service="overlay", chain=counted_chain, token=token.signed_record, receipt=told.welcome)
-    counted = Caller(address, network, counted_key, hello)
+    counted = LinkOpener(address, network, counted_key, hello)
     pairs = []
     for number in range(links + 10):
         both = (plain, counted) if number % 2 else (counted, plain)
@@ -163,7 +163,7 @@ def confining(times: int = 40) -> dict[str, float]:
             reading, writing = os.pipe()
             if not (pid := os.fork()):
                 began, used = time.perf_counter(), time.process_time()
-                done = confine_check(Path(folder), closed)
+                done = confine_code_check(Path(folder), closed)
                 both = time.process_time() - used, time.perf_counter() - began
                 os.write(writing, json.dumps([1_000 * one for one in both] if done else [0.0, 0.0]).encode())
                 os._exit(0)

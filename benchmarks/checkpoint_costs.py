@@ -20,11 +20,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agiledart_experiments.recovery.plug_mesh import Machine, PlugMesh, plug_mesh, until
+from agiledart_experiments.recovery.plug_mesh import AgentMachine, PlugMesh, plug_mesh, until
 from agiledart_kernel.randomness import RandomStream
 from benchmarks.processes import cpu_seconds
 
-NOTES = 416
+PADDING_BYTES = 416
 MACHINES = 3
 ROWS_A_SECOND = 600_000
 """More than this machine takes: the input must not end while it is measured."""
@@ -34,7 +34,7 @@ SENT = 'agiledart_recovery_fragment_traffic_bytes_total{direction="out"}'
 PAUSED = "agiledart_recovery_snapshot_pause_seconds_total"
 LONGEST = "agiledart_recovery_snapshot_longest_pause_seconds"
 READ = 'agiledart_application_ledger_records_total{{app="{name}",reason="read"}}'
-PATIENCE = 300.0
+TIMEOUT_S = 300.0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -62,7 +62,12 @@ def main(arguments: list[str] | None = None) -> int:
             pair = {way: measured(mesh, f"job{number}{way[:2]}", way, chosen) for way in order}
             pairs.append(pair)
             print(f"pair {number + 1}: {json.dumps(pair)}", file=sys.stderr, flush=True)
-    told = {"load": round(load, 2), "keys": chosen.keys, "state_bytes": chosen.keys * (NOTES + 14), **summary(pairs)}
+    told = {
+        "load": round(load, 2),
+        "keys": chosen.keys,
+        "state_bytes": chosen.keys * (PADDING_BYTES + 14),
+        **summary(pairs),
+    }
     print(
         json.dumps(told) if chosen.output == "json" else "\n".join(f"{name}: {figure}" for name, figure in told.items())
     )
@@ -81,9 +86,9 @@ def measured(mesh: PlugMesh, name: str, delivery: str, chosen: argparse.Namespac
     """One run: rows a second, CPU, what epochs did."""
     mesh.ask(
         "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv@a1", "--set", f"report=csv:{name}.csv@a3",
-        "--set", f"name={name}", "--set", f"notes={NOTES}", "--set", f"delivery={delivery}",
+        "--set", f"name={name}", "--set", f"notes={PADDING_BYTES}", "--set", f"delivery={delivery}",
     )  # fmt: skip
-    until(lambda: read(mesh, name) >= chosen.keys or None, PATIENCE, "each key is there")
+    until(lambda: read(mesh, name) >= chosen.keys or None, TIMEOUT_S, "each key is there")
     whole = whole_state(mesh, chosen.keys) if delivery == "exactly-once" else 0.0
     began, rows = time.monotonic(), read(mesh, name)
     executors, agents = cpu(mesh)
@@ -119,13 +124,13 @@ def whole_state(mesh: PlugMesh, keys: int) -> float:
 
     def grown() -> float | None:
         now = figure(mesh.total("agiledart_recovery_", mesh.machines), counted)
-        return now - figure(last, counted) if now - figure(last, counted) > keys * NOTES else None
+        return now - figure(last, counted) if now - figure(last, counted) > keys * PADDING_BYTES else None
 
-    found = float(until(grown, PATIENCE, "an epoch has all keys"))
+    found = float(until(grown, TIMEOUT_S, "an epoch has all keys"))
     number = figure(mesh.total("agiledart_recovery_", mesh.machines), EPOCHS)
     until(
         lambda: figure(mesh.total("agiledart_recovery_", mesh.machines), EPOCHS) > number or None,
-        PATIENCE,
+        TIMEOUT_S,
         "it is committed",
     )
     return found
@@ -147,7 +152,7 @@ def cpu(mesh: PlugMesh) -> tuple[float, float]:
     return executors, sum(_own(machine) for machine in mesh.machines)
 
 
-def _own(machine: Machine) -> float:
+def _own(machine: AgentMachine) -> float:
     fields = Path(f"/proc/{machine.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -23,10 +23,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from agiledart import Topology, col, collect, count, csv, tumbling
-from agiledart_executor import local
-from agiledart_executor.connectors.codecs import csv_columns
+from agiledart_connectors.codecs import csv_columns_reader
+from agiledart_executor.local_runs import local_run
 from benchmarks.engines.jobs import FARE_MIN
-from benchmarks.engines.trips import Trip
+from benchmarks.engines.trips import EngineTrip
 
 WINDOW_MS = 1_000
 USED = ("ts", "zone", "vehicle", "lon", "lat", "fare", "tip")
@@ -62,7 +62,7 @@ def blocks(path: Path, rows: int) -> Any:
 def loop(job: str, path: Path, rows: int) -> tuple[Any, ...]:
     """The columnar loop by hand."""
     types = {name: pa.int64() if name in USED[:3] else pa.float64() for name in USED}
-    reading = pacsv.ReadOptions(column_names=list(Trip._fields), use_threads=False, block_size=64 << 20)
+    reading = pacsv.ReadOptions(column_names=list(EngineTrip._fields), use_threads=False, block_size=64 << 20)
     converting = pacsv.ConvertOptions(column_types=types, include_columns=list(USED))
     size = KEYS.get(job, 0)
     counts, fares, ratios = np.zeros(size, np.int64), np.zeros(size), np.zeros(size)
@@ -111,7 +111,7 @@ def loop(job: str, path: Path, rows: int) -> tuple[Any, ...]:
     return (*out[:2], round(out[2], 1))
 
 
-class Adding(list[Any]):
+class ColumnTotals(list[Any]):
     """What a `collect` sink hands over, added up."""
 
     takes_columns = True
@@ -121,7 +121,7 @@ class Adding(list[Any]):
         self._job = job
         self.out: list[Any] = [0, 0, 0.0]
 
-    def __iadd__(self, held: Any) -> "Adding":  # type: ignore[misc]  # whatever the sink hands over
+    def __iadd__(self, held: Any) -> "ColumnTotals":  # type: ignore[misc]  # whatever the sink hands over
         out = self.out
         out[0] += len(held)
         names = ("cell", "ratio") if self._job == "j1" else ("trips", "fares")
@@ -136,10 +136,10 @@ class Adding(list[Any]):
 
 def engine(job: str, path: Path, rows: int) -> tuple[Any, ...]:
     """The same through the engine, in one process."""
-    csv_columns.ROWS_AT_ONCE = rows
-    sums = Adding(job)
+    csv_columns_reader.ROWS_AT_ONCE = rows
+    sums = ColumnTotals(job)
     topology = Topology(job)
-    trips = topology.source("trips", csv(str(path)), rows=Trip, event_time="ts").where(col("fare") >= FARE_MIN)
+    trips = topology.source("trips", csv(str(path)), rows=EngineTrip, event_time="ts").where(col("fare") >= FARE_MIN)
     cell = ((col("lon") + 74.1) * 1000).cast(int) * 1000 + ((col("lat") - 40.5) * 1000).cast(int)
     derived = trips.with_columns(ratio=col("tip") / col("fare"), cell=cell)
     sink = collect_into(sums)
@@ -149,11 +149,11 @@ def engine(job: str, path: Path, rows: int) -> tuple[Any, ...]:
         window = derived.key_by(col(job)).window(tumbling(timedelta(milliseconds=WINDOW_MS)))
         named = {"trips": count(), "fares": col("fare").sum(), "mean_ratio": col("ratio").mean()}
         window.aggregate("windows", **named).sink("out", sink)
-    local.run_topology(topology)
+    local_run.run_topology(topology)
     return (*sums.out[:2], round(sums.out[2], 1))
 
 
-def collect_into(sums: Adding) -> Any:
+def collect_into(sums: ColumnTotals) -> Any:
     """A sink that hands rows to `sums`."""
     return collect.__class__("collect", payload=sums)
 

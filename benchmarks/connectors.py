@@ -22,16 +22,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from agiledart_connectors.opening import open_sink, open_source
+from agiledart_connectors.options import ReadOptions
 from agiledart_dataflow.data.schema import Topic
 from agiledart_dataflow.plan.connectors import Connector, parse_connector
-from agiledart_executor.connectors.opening import open_sink, open_source
-from agiledart_executor.connectors.options import SourceWish
 
-PATIENCE_S: Final = 60.0
+TIMEOUT_S: Final = 60.0
 PER_POST: Final = 100
 
 
-class Reading(NamedTuple):
+class BenchReading(NamedTuple):
     """What is measured with."""
 
     at: int
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
     number: int | None
 
 
-class Told(NamedTuple):
+class BenchReadingWithTopic(NamedTuple):
     """The same with the topic that it came by."""
 
     at: int
@@ -87,12 +87,12 @@ def measured(kind: str, count: int, work: Callable[[], int]) -> Figure:
 
 def drained(reader: Any, count: int, max_rows: int = 1_000) -> int:
     """Read so many records, or to the end, or until nothing comes for long."""
-    done, deadline = 0, time.monotonic() + PATIENCE_S
+    done, deadline = 0, time.monotonic() + TIMEOUT_S
     while done < count and time.monotonic() < deadline:
         reading = reader.read(max_rows, 0)
         done += len(reading.rows)
         if reading.rows is not None and len(reading.rows):
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + TIMEOUT_S
         elif reading.exhausted:
             break
         elif reading.drained:
@@ -108,10 +108,10 @@ def files(folder: Path, count: int) -> Iterator[Figure]:
     (folder / "r.jsonl").write_text("".join(json.dumps(row(i)) + "\n" for i in range(count)))
     (folder / "r.csv").write_text("".join(",".join(map(str, row(i).values())) + "\n" for i in range(count)))
     cases: list[tuple[str, str, Any, bool]] = [
-        ("jsonl, NamedTuple", "jsonl:r.jsonl", Reading, False),
+        ("jsonl, NamedTuple", "jsonl:r.jsonl", BenchReading, False),
         ("jsonl, dict", "jsonl:r.jsonl", dict[str, Any], False),
-        ("csv, rows", "csv:r.csv", Reading, False),
-        ("csv, columns", "csv:r.csv", Reading, True),
+        ("csv, rows", "csv:r.csv", BenchReading, False),
+        ("csv, columns", "csv:r.csv", BenchReading, True),
     ]
     try:
         import pyarrow as pa
@@ -121,17 +121,17 @@ def files(folder: Path, count: int) -> Iterator[Figure]:
     else:
         pq.write_table(pa.Table.from_pylist([row(i) for i in range(count)]), folder / "r.parquet")
         cases += [
-            ("parquet, rows", "parquet:r.parquet", Reading, False),
-            ("parquet, columns", "parquet:r.parquet", Reading, True),
+            ("parquet, rows", "parquet:r.parquet", BenchReading, False),
+            ("parquet, columns", "parquet:r.parquet", BenchReading, True),
         ]
     for name, url, kind, columns in cases:
         connector = parse_connector(url.replace(":r.", f":{folder}/r."))
 
         def work(connector: Connector = connector, kind: Any = kind, columns: bool = columns) -> int:
-            from agiledart_executor.connectors.catalogue import SOURCES
-            from agiledart_executor.connectors.opening import _function
+            from agiledart_connectors.catalogue import SOURCES
+            from agiledart_connectors.opening import _function
 
-            reader = _function(SOURCES[connector.kind].opens)(connector, kind, SourceWish(columns))
+            reader = _function(SOURCES[connector.kind].opens)(connector, kind, ReadOptions(columns))
             done = drained(reader, count)
             reader.close()
             return done
@@ -159,7 +159,7 @@ def post(port: int, count: int, each: int) -> None:
 def posted(folder: Path, count: int) -> Iterator[Figure]:
     """Rows that others post: many a request, and one."""
     for each, records in ((PER_POST, count), (1, count // 20)):
-        reader: Any = open_source(parse_connector("http://:0/in?listen=1"), Reading)
+        reader: Any = open_source(parse_connector("http://:0/in?listen=1"), BenchReading)
         client = multiprocessing.get_context("spawn").Process(target=post, args=(reader.port, records, each))
         client.start()
         first = drained(reader, 1, 1)
@@ -190,8 +190,8 @@ def publish(port: int, count: int, qos: int) -> None:
     for number in range(count):
         told = client.publish(f"rooms/{number % 50}/t", json.dumps(row(number)), qos)
         if number % 1_000 == 999:
-            told.wait_for_publish(PATIENCE_S)
-    told.wait_for_publish(PATIENCE_S)
+            told.wait_for_publish(TIMEOUT_S)
+    told.wait_for_publish(TIMEOUT_S)
     client.disconnect()
     client.loop_stop()
 
@@ -215,14 +215,14 @@ def messages(folder: Path, count: int) -> Iterator[Figure]:
     context = multiprocessing.get_context("spawn")
     with broker(folder) as port:
         for qos, kind, name in (
-            (1, Reading, "NamedTuple"),
+            (1, BenchReading, "NamedTuple"),
             (1, dict[str, Any], "dict"),
-            (1, Told, "with Topic"),
-            (2, Reading, "QoS 2"),
+            (1, BenchReadingWithTopic, "with Topic"),
+            (2, BenchReading, "QoS 2"),
         ):
             url = f"mqtt://127.0.0.1:{port}/rooms/+/t?qos={qos}&session=s{qos}{name.replace(' ', '')}"
             reader: Any = open_source(parse_connector(url), kind)
-            while reader.standing():
+            while reader.connection_status():
                 select.select([reader.fileno()], [], [], 0.1)
                 reader.read(1, 0)
             time.sleep(0.5)  # until it has subscribed
@@ -240,13 +240,13 @@ def messages(folder: Path, count: int) -> Iterator[Figure]:
             reader.read(1, 0)
             reader.close()
         for qos in (0, 1):
-            writer: Any = open_sink(parse_connector(f"mqtt://127.0.0.1:{port}/out?qos={qos}"), Reading)
+            writer: Any = open_sink(parse_connector(f"mqtt://127.0.0.1:{port}/out?qos={qos}"), BenchReading)
 
             def write(writer: Any = writer) -> int:
                 for start in range(0, count, 500):
                     while not writer.ready():
                         time.sleep(0.001)
-                    writer.write([Reading(*row(i).values()) for i in range(start, min(start + 500, count))])
+                    writer.write([BenchReading(*row(i).values()) for i in range(start, min(start + 500, count))])
                 writer.close()
                 return count
 
@@ -265,21 +265,21 @@ def topic(folder: Path, count: int) -> Iterator[Figure]:
         return
     with KafkaBroker(folder, "auto.create.topics.enable=true", "num.partitions=3") as running:
         url = f"kafka://{running.at}/rooms"
-        writer: Any = open_sink(parse_connector(f"{url}?key=room"), Reading)
+        writer: Any = open_sink(parse_connector(f"{url}?key=room"), BenchReading)
 
         def write() -> int:
             for start in range(0, count, 500):
                 while not writer.ready():
                     time.sleep(0.001)
-                writer.write([Reading(*row(i).values()) for i in range(start, min(start + 500, count))])
+                writer.write([BenchReading(*row(i).values()) for i in range(start, min(start + 500, count))])
             writer.close()
             return count
 
         yield measured("kafka sink", count, write)
         for name, options, kind in (
-            ("NamedTuple", "", Reading),
+            ("NamedTuple", "", BenchReading),
             ("dict", "", dict[str, Any]),
-            ("up to the end", "?to=end", Reading),
+            ("up to the end", "?to=end", BenchReading),
         ):
             reader: Any = open_source(parse_connector(url + options), kind)
             first = drained(reader, 1, 1)

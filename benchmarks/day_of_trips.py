@@ -115,7 +115,7 @@ def trip(cells: list[str]) -> Trip:
     return Trip(cells[0], cells[1], picked_up, dropped_off, *way, cells[10], *paid, ReadTime(0))  # type: ignore[call-arg,arg-type]
 
 
-class Watch:
+class ResourceWatch:
     """Looks at the log's size and at the memory of all that descends from this process, until it is told to end."""
 
     def __init__(self, log: Path) -> None:
@@ -125,7 +125,7 @@ class Watch:
         self.disk: list[int] = []
         self.memory: dict[str, list[float]] = {}
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "ResourceWatch":
         self._thread.start()
         return self
 
@@ -185,7 +185,7 @@ def run(hours: float, speed: float, max_bytes: str, seconds: float) -> dict[str,
             reader = {"sink": NAME, "tokenFile": str(token)}
             query = copy_live(session, reader, folder / "copy", folder / "checkpoint", seconds)
             query.processAllAvailable()
-            with Watch(log) as watch:
+            with ResourceWatch(log) as watch:
                 began = time.monotonic()
                 trips = f"taxi:?count={plain.lines}&seed={SEED}&speed={speed:g}@a2"
                 client.ask(make_submission(TARGET, {"trips": trips, "out": sink}, {}))

@@ -24,7 +24,7 @@ LIMITS = "1..8"
 KEYS = 300
 
 
-class Trip(NamedTuple):
+class LimitsTrip(NamedTuple):
     """A row."""
 
     at: datetime
@@ -33,7 +33,7 @@ class Trip(NamedTuple):
     fare: float
 
 
-def dear(trip: Trip) -> Trip:
+def dear(trip: LimitsTrip) -> LimitsTrip:
     """Some microseconds of work."""
     total = trip.fare
     for _ in range(30):
@@ -41,7 +41,7 @@ def dear(trip: Trip) -> Trip:
     return trip._replace(fare=total)
 
 
-def windows(trips: Source[Trip], report: Sink[Any]) -> Topology:
+def windows(trips: Source[LimitsTrip], report: Sink[Any]) -> Topology:
     """A filter, then a count in windows by key."""
     topology = Topology("windows")
     rows = topology.source("trips", trips, event_time=lambda trip: trip.at)
@@ -51,7 +51,7 @@ def windows(trips: Source[Trip], report: Sink[Any]) -> Topology:
     return topology
 
 
-def filtered(trips: Source[Trip], report: Sink[Any]) -> Topology:
+def filtered(trips: Source[LimitsTrip], report: Sink[Any]) -> Topology:
     """A filter and nothing else."""
     topology = Topology("filtered")
     rows = topology.source("trips", trips, event_time=lambda trip: trip.at)
@@ -59,7 +59,7 @@ def filtered(trips: Source[Trip], report: Sink[Any]) -> Topology:
     return topology
 
 
-def mapped(trips: Source[Trip], report: Sink[Any]) -> Topology:
+def mapped(trips: Source[LimitsTrip], report: Sink[Any]) -> Topology:
     """A function of some microseconds a row, then a count in windows by key."""
     topology = Topology("mapped")
     rows = topology.source("trips", trips, event_time=lambda trip: trip.at).map(dear)

@@ -34,7 +34,7 @@ from agiledart_cli.agent_place import AGENT_FILE, in_state_dir, read_note
 from agiledart_cli.control_client import ControlClient
 from agiledart_kernel.errors import AgileDartError
 from agiledart_kernel.node_id import ID_BITS, NodeId, clockwise_distance, ring_distance
-from agiledart_node.wire.commands import CreateToken, Nodes, Route
+from agiledart_node.wire.commands import CreateToken, Nodes, TraceRoute
 from benchmarks.run import cpu_seconds, memory
 
 PROBES = 40
@@ -42,7 +42,7 @@ PROBES = 40
 
 
 @dataclass
-class Place:
+class AgentHost:
     """Where an agent runs: an address, and what to put in front of its command."""
 
     address: str = "127.0.0.1"
@@ -50,12 +50,12 @@ class Place:
 
 
 @dataclass
-class Agent:
+class AgentUnderTest:
     """One process."""
 
     name: str
     folder: Path
-    place: Place
+    place: AgentHost
     process: "subprocess.Popen[bytes]"
     node: NodeId = field(default_factory=lambda: NodeId(0))
     pid: int = 0
@@ -72,10 +72,10 @@ class Agent:
 class Agents:
     """All of them; a context manager that leaves nothing behind."""
 
-    def __init__(self, places: list[Place]) -> None:
+    def __init__(self, places: list[AgentHost]) -> None:
         self.places = places
         self.folder = Path(tempfile.mkdtemp(prefix="agents-"))
-        self.all: list[Agent] = []
+        self.all: list[AgentUnderTest] = []
 
     def __enter__(self) -> "Agents":
         return self
@@ -88,7 +88,7 @@ class Agents:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
-    def live(self) -> list[Agent]:
+    def live(self) -> list[AgentUnderTest]:
         """Agents whose process runs, by id."""
         return sorted((agent for agent in self.all if agent.process.poll() is None), key=lambda agent: agent.node)
 
@@ -104,7 +104,7 @@ class Agents:
         self._until_ready([self._launch(index, f"@{token}") for index in range(1, len(self.places))])
         return time.monotonic() - began
 
-    def _launch(self, index: int, join: str) -> Agent:
+    def _launch(self, index: int, join: str) -> AgentUnderTest:
         place, name = self.places[index], f"a{index + 1}"
         folder = self.folder / name
         folder.mkdir(mode=0o700)
@@ -118,11 +118,11 @@ class Agents:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        agent = Agent(name, folder, place, process)
+        agent = AgentUnderTest(name, folder, place, process)
         self.all.append(agent)
         return agent
 
-    def _until_ready(self, agents: list[Agent]) -> None:
+    def _until_ready(self, agents: list[AgentUnderTest]) -> None:
         for agent in agents:
             while not (note := read_note(agent.folder / AGENT_FILE)):
                 if agent.process.poll() is not None:
@@ -132,7 +132,7 @@ class Agents:
 
     # ---- is the ring right
 
-    def faults(self, seed: int, members: list[Agent] | None = None) -> list[str]:
+    def faults(self, seed: int, members: list[AgentUnderTest] | None = None) -> list[str]:
         """What is wrong with the ring of these agents, asked from outside."""
         members = members or self.live
         ids = [agent.node for agent in members]
@@ -154,7 +154,7 @@ class Agents:
             key, asked = NodeId(chance.getrandbits(ID_BITS)), chance.choice(members)
             want = min(ids, key=lambda node: (ring_distance(node, key, ID_BITS), node))
             try:
-                path = asked.ask(Route(key.hex))["path"]
+                path = asked.ask(TraceRoute(key.hex))["path"]
             except (AgileDartError, OSError) as error:
                 found.append(f"{asked.name}: {error}")
                 continue
@@ -162,7 +162,7 @@ class Agents:
                 found.append(f"{key.short} from {asked.name} ends at {path[-1]['name']}")
         return found
 
-    def until_right(self, limit: float, members: list[Agent] | None = None) -> float:
+    def until_right(self, limit: float, members: list[AgentUnderTest] | None = None) -> float:
         """Seconds until nothing is wrong; SystemExit with the faults after `limit`."""
         began, seed = time.monotonic(), 0
         while found := self.faults(seed, members):
@@ -208,25 +208,27 @@ def idle(agents: Agents, seconds: float) -> dict[str, Any]:
     return figures
 
 
-def places_of(options: argparse.Namespace) -> list[Place]:
+def places_of(options: argparse.Namespace) -> list[AgentHost]:
     """Where the agents run."""
     if not options.places:
-        return [Place() for _ in range(options.agents)]
+        return [AgentHost() for _ in range(options.agents)]
     lines = [line.split(maxsplit=1) for line in Path(options.places).read_text().splitlines() if line.strip()]
-    return [Place(line[0], tuple(shlex.split(line[1])) if len(line) > 1 else ()) for line in lines][: options.agents]
+    return [AgentHost(line[0], tuple(shlex.split(line[1])) if len(line) > 1 else ()) for line in lines][
+        : options.agents
+    ]
 
 
-def measure(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+def measure(options: argparse.Namespace, print_line: Callable[[str], None]) -> dict[str, Any]:
     """The whole run."""
     places = places_of(options)
     result: dict[str, Any] = {"agents": len(places), "cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
     with Agents(places) as agents:
         result["started_s"] = round(agents.start(), 2)
         result["ring_right_after_s"] = round(result["started_s"] + agents.until_right(120), 2)
-        say(f"{len(places)} agents in one ring after {result['ring_right_after_s']} s")
+        print_line(f"{len(places)} agents in one ring after {result['ring_right_after_s']} s")
         if options.idle:
             result.update(idle(agents, options.idle))
-            say(f"idle: {result['idle_cpu_percent_mean']} % of a core each")
+            print_line(f"idle: {result['idle_cpu_percent_mean']} % of a core each")
         if options.kill:
             victims = random.Random(options.seed).sample(agents.live, options.kill)
             for agent in victims:
@@ -235,13 +237,13 @@ def measure(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str
                 agent.process.wait()
             result["killed"] = len(victims)
             result["right_after_kill_s"] = round(agents.until_right(60), 2)
-            say(f"{len(victims)} killed, right again after {result['right_after_kill_s']} s")
+            print_line(f"{len(victims)} killed, right again after {result['right_after_kill_s']} s")
         if options.cut:
-            result.update(partition(agents, options, say))
+            result.update(partition(agents, options, print_line))
     return result
 
 
-def partition(agents: Agents, options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+def partition(agents: Agents, options: argparse.Namespace, print_line: Callable[[str], None]) -> dict[str, Any]:
     """Cut the places in two, look at both halves, join them, wait for one ring."""
     half = len(agents.places) // 2
     first = [agent for agent in agents.live if agents.all.index(agent) < half]
@@ -249,11 +251,11 @@ def partition(agents: Agents, options: argparse.Namespace, say: Callable[[str], 
     subprocess.run(shlex.split(options.cut), check=True)
     began = time.monotonic()
     apart = max(agents.until_right(60, first), agents.until_right(60, second))
-    say(f"cut: two rings of {len(first)} and {len(second)} after {apart:.1f} s")
+    print_line(f"cut: two rings of {len(first)} and {len(second)} after {apart:.1f} s")
     time.sleep(max(0.0, options.cut_seconds - (time.monotonic() - began)))
     subprocess.run(shlex.split(options.heal), check=True)
     healed = agents.until_right(180)
-    say(f"healed: one ring of {len(agents.live)} after {healed:.1f} s")
+    print_line(f"healed: one ring of {len(agents.live)} after {healed:.1f} s")
     return {
         "halves": [len(first), len(second)],
         "two_rings_after_s": round(apart, 2),

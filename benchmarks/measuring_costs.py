@@ -14,28 +14,28 @@ import statistics
 import time
 from typing import Any
 
-from tests.unit.executor.test_host import Pipeline
+from tests.unit.executor.test_instance_host import Pipeline
 
 from agiledart import Topology, null, records
 from agiledart_dataflow.counts.key_sample import KeySample
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.position import covering
 from agiledart_dataflow.runtime.channels import ReceivingChannel
-from agiledart_executor.running_instance import Running
-from benchmarks.path_costs import TRIPS, Trip
+from agiledart_executor.instances.running_instance import RunningInstance
+from benchmarks.path_costs import TRIPS, PathTrip
 
 SIZES = (10, 100, 750)
 REPORT_S = 0.5
 
 
-class Unmeasured(Running):
+class Unmeasured(RunningInstance):
     """One that tells what it told before anybody measured."""
 
     def _measures(self, statistics: Any) -> None:
         return None
 
 
-def zone(trip: Trip) -> int:
+def zone(trip: PathTrip) -> int:
     """The key."""
     return trip.zone
 
@@ -43,7 +43,7 @@ def zone(trip: Trip) -> int:
 def job() -> Topology:
     """A running count by key, to nowhere."""
     made = Topology("measured")
-    trips = made.source("trips", records([], row_type=Trip), event_time=lambda trip: trip.at)
+    trips = made.source("trips", records([], row_type=PathTrip), event_time=lambda trip: trip.at)
     trips.key_by(zone).running_count("counts").sink("report", null())
     return made
 
@@ -73,7 +73,7 @@ def spent(given: list[Batch], *, on: bool) -> float:
                 one.__class__ = Unmeasured
         end = middle.inputs[0, 0]
         end.channel = ReceivingChannel(4)
-        end.acknowledge = lambda frames, marks: None
+        end.acknowledge = lambda frames, watermarks: None
         began = reported = time.process_time()
         first = 0
         for number, batch in enumerate(given):

@@ -16,14 +16,14 @@ from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.operators.base import Operator
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.program import compile_program
-from agiledart_executor.state.opening import disk_stores
+from agiledart_executor.state.disk_stores import disk_stores
 from agiledart_kernel.randomness import RandomStream
 
 ROWS, BATCH = 100_000, 1_000
 ROUNDS = 3
 
 
-class Row(NamedTuple):
+class CostRow(NamedTuple):
     """A row."""
 
     at: int
@@ -31,13 +31,13 @@ class Row(NamedTuple):
     value: int
 
 
-class Counting(KeyedOperator[int, Row, list[int], int]):
+class Counting(KeyedOperator[int, CostRow, list[int], int]):
     """The least that a stateful operator can do."""
 
     def initial(self, key: int) -> list[int]:
         return [0]
 
-    def on_record(self, key: int, record: Row, state: list[int], context: Context[int]) -> None:
+    def on_record(self, key: int, record: CostRow, state: list[int], context: Context[int]) -> None:
         state[0] += 1
         if not state[0] % 10:
             context.emit(state[0])
@@ -63,17 +63,17 @@ STEPS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def rows_of(keys: int) -> list[Row]:
+def rows_of(keys: int) -> list[CostRow]:
     """A row each tenth of a millisecond."""
     random = RandomStream(1, "rows")
-    return [Row(number // 10, random.index(keys), random.index(100)) for number in range(ROWS)]
+    return [CostRow(number // 10, random.index(keys), random.index(100)) for number in range(ROWS)]
 
 
 def operators(build: Callable[[Any], Any], folder: Path) -> Iterator[tuple[str, Operator]]:
     """The operator of a topology, in memory and, where it can, on disk."""
     topology = Topology("costs")
-    rows: list[Row] = []
-    stream = topology.source("rows", rows, rows=Row, event_time=lambda row: row.at)
+    rows: list[CostRow] = []
+    stream = topology.source("rows", rows, rows=CostRow, event_time=lambda row: row.at)
     build(stream.key_by(lambda row: row.key)).sink("out", collect)
     program = compile_program(topology, plan_stages(topology.specification(), 1, "positions"))
     in_memory = program.operator(1)
@@ -85,7 +85,7 @@ def operators(build: Callable[[Any], Any], folder: Path) -> Iterator[tuple[str, 
         yield "disk", on_disk
 
 
-def cpu_per_row(operator: Operator, rows: list[Row]) -> float:
+def cpu_per_row(operator: Operator, rows: list[CostRow]) -> float:
     """µs a row."""
     positions: list[Position] = [(row.at, 1, 0, number) for number, row in enumerate(rows)]
     began = time.process_time()

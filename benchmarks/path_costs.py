@@ -36,7 +36,7 @@ ROWS = 20_000
 SIZES = (10, 100, 1_000)
 
 
-class Trip(NamedTuple):
+class PathTrip(NamedTuple):
     """A row like those of the taxi data, after parsing."""
 
     at: int
@@ -46,10 +46,10 @@ class Trip(NamedTuple):
     tip: float
 
 
-TRIPS = [Trip(n // 20, n * 7_919 % 300, f"vehicle {n % 1_000}", n % 97 / 4, n % 31 / 8) for n in range(ROWS)]
+TRIPS = [PathTrip(n // 20, n * 7_919 % 300, f"vehicle {n % 1_000}", n % 97 / 4, n % 31 / 8) for n in range(ROWS)]
 
 
-def identity(row: Trip) -> Trip:
+def identity(row: PathTrip) -> PathTrip:
     """A step that does nothing."""
     return row
 
@@ -85,7 +85,7 @@ class Script:
 def program(carries: Carries) -> Program:
     """Source, one map, sink."""
     made = Topology("costs")
-    made.source("rows", TRIPS[:1], event_time=lambda row: row.at).map(identity, returns=Trip).sink("out", null())
+    made.source("rows", TRIPS[:1], event_time=lambda row: row.at).map(identity, returns=PathTrip).sink("out", null())
     return compile_program(made, plan_stages(made.specification(), 1, carries))
 
 
@@ -140,7 +140,7 @@ def windowed(carries: Carries) -> Callable[[list[Batch]], None]:
         codec = PlainCodec("w", lambda: Any)
         made = PaneWindow("w", lambda row: row.zone, window, aggregator, codec, positions=carries == "positions")
         for batch in given:
-            made.run(batch.held, batch.order, batch.mark)
+            made.run(batch.held, batch.order, batch.watermark)
 
     return play
 
@@ -158,12 +158,12 @@ def channelled(given: list[Batch]) -> None:
     for batch in given:
         channel.put(batch)
         while channel.next_frame() is not None:
-            channel.acknowledge(channel.frames_sent, channel.marks_sent)
+            channel.acknowledge(channel.frames_sent, channel.watermarks_sent)
 
 
 def encoded(carries: Carries) -> Callable[[list[Batch]], None]:
     """To bytes and back."""
-    codec = BatchCodec(Trip, carries)
+    codec = BatchCodec(PathTrip, carries)
 
     def play(given: list[Batch]) -> None:
         for batch in given:
@@ -175,16 +175,16 @@ def encoded(carries: Carries) -> Callable[[list[Batch]], None]:
 def columnar(given: list[Batch]) -> None:
     """Rows to columns and, of those, back to rows."""
     for batch in given:
-        columns = Columns.from_rows(batch.held, Trip)
+        columns = Columns.from_rows(batch.held, PathTrip)
         for number in range(5):
             columns.column(number)
 
 
 def columns_encoded(given: list[Batch]) -> None:
     """Columns to bytes and back."""
-    codec = BatchCodec(Trip, "rows")
+    codec = BatchCodec(PathTrip, "rows")
     for batch in given:
-        codec.decode(codec.encode(Batch(batch.columns(Trip), None, batch.mark)))
+        codec.decode(codec.encode(Batch(batch.columns(PathTrip), None, batch.watermark)))
 
 
 PARTS: list[tuple[str, Carries, Callable[[list[Batch]], None]]] = [
@@ -218,7 +218,7 @@ def measured(rounds: int) -> list[dict[int, float]]:
     for _ in range(rounds):
         for number, (_, carries, play) in enumerate(PARTS):
             for size in SIZES:
-                fresh = [Batch(batch.held, batch.order, batch.mark) for batch in given[size, carries]]
+                fresh = [Batch(batch.held, batch.order, batch.watermark) for batch in given[size, carries]]
                 began = time.process_time()
                 play(fresh)
                 seen[number][size].append(time.process_time() - began)

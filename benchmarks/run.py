@@ -138,7 +138,7 @@ def measure_run(folder: Path, trips: Path, count: int) -> dict[str, Any]:
         plain = plain_loop(trips)
         script = (
             "import time; from agiledart import csv; from agiledart_examples.debs2015 import frequent_routes;"
-            "from agiledart_executor.local import run_topology;"
+            "from agiledart_executor.local_runs.local_run import run_topology;"
             f"t = frequent_routes(csv({str(trips)!r}), csv({str(folder / 'l.csv')!r}));"
             "b = time.perf_counter(); run_topology(t); print(time.perf_counter() - b)"
         )

@@ -12,7 +12,7 @@ import os
 import time
 from typing import Any
 
-from agiledart_scaling.asking import ask
+from agiledart_scaling.ask_policy import ask
 from agiledart_scaling.controller import Controller, Interval
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures

@@ -27,13 +27,13 @@ import msgspec
 
 from agiledart_dataflow.operators.keyed_step import KeyedStep
 from agiledart_dataflow.runtime.increments import Increments
-from agiledart_dataflow.state.entries import Entry
-from agiledart_dataflow.state.groups import saved
-from agiledart_dataflow.state.open_element import OpenElement, OpenState
+from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapshot, AsyncStateSnapshot
+from agiledart_dataflow.state.entries import KeyEntry
+from agiledart_dataflow.state.key_groups import snapshot_of
 from agiledart_dataflow.state.store import MemoryStore
-from agiledart_executor.elements import ElementHeader, ElementWriter
-from agiledart_executor.process.collector import collect_rarely
-from agiledart_executor.snapshots.slices import GAP_SECONDS, LONG_NS, LONGEST_SLICES, SLICE_NS
+from agiledart_executor.process.garbage_collector import collect_rarely
+from agiledart_executor.snapshots.slice_scheduler import LONG_NS, LONGEST_SLICES, PAUSE_SECONDS, SLICE_NS
+from agiledart_executor.snapshots.snapshot_file import SnapshotHeader, SnapshotWriter
 from agiledart_kernel.randomness import RandomStream
 from benchmarks.snapshot_subjects import SUBJECTS, Subject, filled
 
@@ -44,15 +44,15 @@ RUNS: Final = ("none", "slices", "at once")
 cpu_ns = time.thread_time_ns
 
 
-class Flow:
+class PacedBatches:
     """Batches and barriers by the virtual clock."""
 
     def __init__(self, subject: Subject, keys: list[str], run: str, folder: Path) -> None:
         self._subject, self._step, self._keys, self._run, self._folder = subject, subject.operator, keys, run, folder
         self._random = RandomStream(7, "rows")
         self._increments = Increments(self._step)
-        self._open: OpenElement | None = None
-        self._writer: ElementWriter | None = None
+        self._open: AsyncInstanceSnapshot | None = None
+        self._writer: SnapshotWriter | None = None
         self._barrier, self._since, self._next_slice = 0, 0.0, 0.0
         self.clock = 0.0
         self.pauses: list[float] = []
@@ -99,18 +99,18 @@ class Flow:
     def _begin(self) -> None:
         self._barrier += 1
         if self._run == "at once":
-            told = saved(self._step)
+            told = snapshot_of(self._step)
             self.sizes.append(sum(len(data) for _, data in told.groups) + len(told.rest))
             return
         made = self._increments.at(self._barrier)
-        if not isinstance(made, OpenState):  # it cannot be opened
+        if not isinstance(made, AsyncStateSnapshot):  # it cannot be opened
             self.sizes.append(len(msgspec.msgpack.encode(made)))
             return
-        self._open, self._since = OpenElement(1, b"", made, b""), self.clock
-        header = ElementHeader(1, 1, self._barrier, 0, 0, ("sums",), onto=self._increments.onto(self._barrier))
-        self._writer = ElementWriter(self._folder, header)
+        self._open, self._since = AsyncInstanceSnapshot(1, b"", made, b""), self.clock
+        header = SnapshotHeader(1, 1, self._barrier, 0, 0, ("sums",), onto=self._increments.onto(self._barrier))
+        self._writer = SnapshotWriter(self._folder, header)
         self._writer.begin()
-        self._next_slice = self.clock + GAP_SECONDS
+        self._next_slice = self.clock + PAUSE_SECONDS
 
     def _slice(self) -> None:
         element = self._open
@@ -124,7 +124,7 @@ class Flow:
 
         self._pause(some)
         pieces = element.taken()
-        self._next_slice = self.clock + GAP_SECONDS
+        self._next_slice = self.clock + PAUSE_SECONDS
         writer = self._writer
         assert writer is not None
         writer.add(pieces)  # in an executor's thread: not of the time of rows
@@ -143,20 +143,20 @@ def look_ratio(keys: list[str], rounds: int) -> tuple[float, float, float]:
     few = keys[:20_000]
     subjects = filled("keyed", few), filled("keyed", few)
     plain, ready = (cast(KeyedStep, one.operator) for one in subjects)
-    ready.noted()
-    noted: dict[str, None] = {}
+    ready.dirty_keys()
+    dirty_keys: dict[str, None] = {}
     find = cast(MemoryStore, plain.store).get
 
-    def get(key: str) -> Entry | None:
-        noted[key] = None
+    def get(key: str) -> KeyEntry | None:
+        dirty_keys[key] = None
         return find(key)
 
     cast(Any, plain.store).get = get
     ratios = []
     for number in range(rounds):
         costs = {}
-        noted.clear()
-        ready.noted()
+        dirty_keys.clear()
+        ready.dirty_keys()
         for one in subjects if number % 2 else subjects[::-1]:
             began = cpu_ns()
             for _ in range(3):
@@ -185,7 +185,7 @@ class Collector:
             self.longest[info["generation"]] = max(self.longest[info["generation"]], cpu_ns() - self._began)
 
 
-def figures(flow: Flow, collector: Collector) -> dict[str, Any]:
+def figures(flow: PacedBatches, collector: Collector) -> dict[str, Any]:
     """Of one run."""
     return {
         "pause_ms": {"p99": share(flow.pauses, 0.99), "max": share(flow.pauses, 1.0), "count": len(flow.pauses)},
@@ -208,7 +208,7 @@ def runs(chosen: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
         collector = Collector()
         gc.callbacks.append(collector)
         with tempfile.TemporaryDirectory(prefix="snapshots-") as folder:
-            flow = Flow(subject, keys, run, Path(folder))
+            flow = PacedBatches(subject, keys, run, Path(folder))
             flow.play(chosen.rate, chosen.seconds)
         gc.callbacks.remove(collector)
         yield run, figures(flow, collector)

@@ -19,7 +19,7 @@ from agiledart_dataflow.data.rows import Change
 from agiledart_dataflow.operators.base import Operator
 from agiledart_dataflow.operators.keyed import Context, KeyedOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
-from agiledart_dataflow.operators.top import Top, ranked_type, spoken_type
+from agiledart_dataflow.operators.top import Top, emitted_type, ranked_type
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.program import compile_program
 from agiledart_dataflow.state.entries import EntryCodec
@@ -27,7 +27,7 @@ from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.state.store import MemoryStore
 from agiledart_executor.state.sqlite_store import SqliteStore
 
-NOTES: Final = 400
+PADDING_BYTES: Final = 400
 BATCH_MS: Final = 5
 FILLED_AT_ONCE: Final = 10_000
 
@@ -42,7 +42,7 @@ class Subject(NamedTuple):
     feed: Feed
 
 
-class Row(NamedTuple):
+class KeyedRow(NamedTuple):
     """What windows take."""
 
     at: int
@@ -50,14 +50,14 @@ class Row(NamedTuple):
     value: int
 
 
-class Sums(KeyedOperator[str, tuple[str, int], list[Any], int]):
+class PaddedSums(KeyedOperator[str, tuple[str, int], list[Any], int]):
     """The sum and number of a key's values, beside some text."""
 
     def __init__(self, timers: bool) -> None:
         self._timers = timers
 
     def initial(self, key: str) -> list[Any]:
-        return [0, 0, key.ljust(NOTES)]
+        return [0, 0, key.ljust(PADDING_BYTES)]
 
     def on_record(self, key: str, record: tuple[str, int], state: list[Any], context: Context[int]) -> None:
         state[0] += record[1]
@@ -72,7 +72,7 @@ def keyed(*, timers: bool = False, on_disk: bool = False) -> Subject:
     codec = EntryCodec("sums", str, list[Any], lambda state: state, lambda state: state)
     folder = Path(tempfile.mkdtemp(prefix="state-")) if on_disk else None
     store = MemoryStore(codec) if folder is None else SqliteStore("sums", codec, folder)
-    step = KeyedStep("sums", (lambda row: row[0],), Sums(timers), store)
+    step = KeyedStep("sums", (lambda row: row[0],), PaddedSums(timers), store)
     numbers = itertools.count()
 
     def feed(keys: list[str], number: int) -> None:
@@ -86,7 +86,7 @@ def keyed(*, timers: bool = False, on_disk: bool = False) -> Subject:
 def window(shape: Any, *, columns: bool) -> Subject:
     """A window that stays open: number and sum of a key's values."""
     topology = Topology("windows")
-    grouped = topology.source("rows", records([], row_type=Row), event_time="at", rows=Row).key_by(col("key"))
+    grouped = topology.source("rows", records([], row_type=KeyedRow), event_time="at", rows=KeyedRow).key_by(col("key"))
     grouped.window(shape).aggregate("x", n=count(), total=col("value").sum()).sink("out", collect)
     operator = compile_program(topology, plan_stages(topology.specification(), 1, "rows")).operator(1)
     assert isinstance(operator, NamedPanes)
@@ -96,9 +96,9 @@ def window(shape: Any, *, columns: bool) -> Subject:
         if columns:
             times = np.full(len(keys), at)
             made = [Column("int", times), Column("text", keys), Column("int", np.full(len(keys), value))]
-            operator.run_batch(Columns(schema_of(Row), made, len(keys)), times, (at,))
+            operator.run_batch(Columns(schema_of(KeyedRow), made, len(keys)), times, (at,))
         else:
-            operator.run_batch([Row(at, key, value) for key in keys], [at] * len(keys), (at,))
+            operator.run_batch([KeyedRow(at, key, value) for key in keys], [at] * len(keys), (at,))
 
     return Subject(cast(Operator, operator), feed)
 
@@ -106,7 +106,7 @@ def window(shape: Any, *, columns: bool) -> Subject:
 def sliding_window() -> Subject:
     """The number and sum of a key's values of the last thousand seconds."""
     topology = Topology("windows")
-    source = topology.source("rows", records([], row_type=Row), event_time="at", rows=Row)
+    source = topology.source("rows", records([], row_type=KeyedRow), event_time="at", rows=KeyedRow)
     source.key_by(col("key")).window(sliding(timedelta(seconds=1_000))).aggregate(
         "x", sum_of(lambda row: row.value)
     ).sink("out", collect)
@@ -114,7 +114,7 @@ def sliding_window() -> Subject:
     assert operator is not None
 
     def feed(keys: list[str], number: int) -> None:
-        rows = [Row(number * BATCH_MS, key, number % 41) for key in keys]
+        rows = [KeyedRow(number * BATCH_MS, key, number % 41) for key in keys]
         positions: list[Position] = [(row.at, 1, 0, number * len(keys) + index) for index, row in enumerate(rows)]
         operator.run(rows, positions, positions[-1])
 
@@ -124,7 +124,7 @@ def sliding_window() -> Subject:
 def ranking() -> Subject:
     """The ten best of all keys."""
     codec = PlainCodec("top", lambda: ranked_type(str, int))
-    rest = PlainCodec("top", lambda: spoken_type(str, int, Any))
+    rest = PlainCodec("top", lambda: emitted_type(str, int, Any))
     operator = Top("top", lambda value: value, codec, rest, n=10, newest_first=True)
 
     def feed(keys: list[str], number: int) -> None:

@@ -140,7 +140,7 @@ def run(minutes: float, speed: float) -> dict[str, Any]:
 
 def _known(settings: dict[str, str]) -> dict[str, str]:
     """Those of the settings that the job has, its sink under whatever name."""
-    from agiledart_executor.user_code.user_code import load_builder
+    from agiledart_executor.user_code.user_builder import load_builder
 
     names = load_builder(TARGET).parameters
     sink = next(name for name in names if name != "trips" and "Sink" in str(names[name].annotation))

@@ -25,18 +25,18 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
-from agiledart_experiments.recovery.plug_mesh import Machine, PlugMesh, plug_mesh, until
+from agiledart_experiments.recovery.plug_mesh import AgentMachine, PlugMesh, plug_mesh, until
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.randomness import RandomStream
 from benchmarks.soak_path import fit, memory_mb
 
 MACHINES: Final = 6
 SPARED: Final = "a3"
-NOTES: Final = 416
+PADDING_BYTES: Final = 416
 INTERVAL: Final = 10
 AWAY_SECONDS: Final = 20.0
 SAMPLE_SECONDS: Final = 60.0
-PATIENCE: Final = 180.0
+TIMEOUT_S: Final = 180.0
 MORE_DISK: Final = 1.1
 SPARE_DISK_MB: Final = 4.0
 
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         (mesh.folder / "plug_job.py").write_text(source.read_text())
         write_input(mesh.folder / "in.csv", chosen.keys, int((chosen.minutes + 30) * 60 * chosen.rate), chosen.rate)
         mesh.ask(
-            "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv?speed=1@a1", "--set", f"notes={NOTES}",
+            "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv?speed=1@a1", "--set", f"notes={PADDING_BYTES}",
             "--set", f"report=csv:{mesh.folder / 'out.csv'}@a{MACHINES}", "--parallelism", "sums=3",
         )  # fmt: skip
         curves, blows = watched(mesh, chosen)
@@ -125,10 +125,10 @@ def strike(mesh: PlugMesh, random: RandomStream, minute: float) -> Blow:
     began = time.monotonic()
     victim.signal(signal.SIGKILL, executors_only=executors_only)
     if not executors_only:
-        victim.bury()
+        victim.kill_and_remove()
         time.sleep(AWAY_SECONDS)
         victim.start()
-    until(lambda: True if committed(mesh) > before else None, PATIENCE, "an epoch after the failure")
+    until(lambda: True if committed(mesh) > before else None, TIMEOUT_S, "an epoch after the failure")
     what = "executors" if executors_only else "agent"
     return Blow(round(minute, 2), victim.name, what, round(time.monotonic() - began, 1))
 
@@ -145,7 +145,7 @@ def committed(mesh: PlugMesh) -> int:
             raise RuntimeError(f"the job is {status['state']}: {status['reason']}")
         return (status.get("epoch") or {}).get("committed") if status["state"] == "running" else None
 
-    return until(epoch, PATIENCE, "the job runs")
+    return until(epoch, TIMEOUT_S, "the job runs")
 
 
 def look(mesh: PlugMesh, curves: Curves) -> None:
@@ -156,7 +156,7 @@ def look(mesh: PlugMesh, curves: Curves) -> None:
         curves.epochs.append(((mesh.ask("status", "plug").get("epoch")) or {}).get("committed") or 0)
 
 
-def folder_bytes(machine: Machine) -> int:
+def folder_bytes(machine: AgentMachine) -> int:
     """What lies below a machine's state directory; files that go meanwhile do not count."""
     total = 0
     for folder, _, names in os.walk(machine.state_dir):

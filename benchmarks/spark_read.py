@@ -24,14 +24,14 @@ import msgspec
 
 from agiledart.spark import spark_session
 from agiledart_cli.verbs.cluster import Mesh
+from agiledart_connectors.codecs.lines import GeneratedLines
+from agiledart_connectors.files.line_reader import CsvReader
 from agiledart_examples.clean_trips import CleanTrip, clean
 from agiledart_examples.debs2015 import Trip
 from agiledart_examples.taxi_trips import generate
-from agiledart_executor.connectors.files.lines import GeneratedLines
-from agiledart_executor.connectors.line_source import CsvReader
 from agiledart_node.wire.commands import CreateToken
-from agiledart_sink_log.log import LogOptions, LogWriter
-from agiledart_sink_log.rows import encoded, row_form
+from agiledart_sink_log.log_writer import LogOptions, LogWriter
+from agiledart_sink_log.row_form import encoded, row_form
 from benchmarks.processes import cpu_seconds, rss_by_kind
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from agiledart_examples.taxi_trips import generate
 
-TURN_SECONDS = 0.1
+SEND_INTERVAL_SECONDS = 0.1
 """Trips that end within one turn, as their clock goes, leave together."""
 
 _DROPOFF = 3
@@ -39,8 +39,8 @@ def turns(lines: Iterable[str], span: float) -> Iterator[bytes]:
 def feed(client: socket.socket, speed: float, seed: int) -> None:
     """Until the client closes; what it does not take in time waits, and so does the generator."""
     start = time.monotonic()
-    for number, block in enumerate(turns(generate(seed=seed), TURN_SECONDS * speed), start=1):
-        time.sleep(max(0.0, start + number * TURN_SECONDS - time.monotonic()))
+    for number, block in enumerate(turns(generate(seed=seed), SEND_INTERVAL_SECONDS * speed), start=1):
+        time.sleep(max(0.0, start + number * SEND_INTERVAL_SECONDS - time.monotonic()))
         client.sendall(block)
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import Effect, Event
-from agiledart_simulation.checkers.machines import Judged, M
+from agiledart_simulation.checkers.periodic_checks import CheckedMachine, M
 from agiledart_simulation.world.simulated_node import SimulatedNode
 from agiledart_simulation.world.world import World
 
 
-def judged_at_each_step(kind: type[Judged], every: int = 1) -> Callable[..., Iterator[None]]:
+def judged_at_each_step(kind: type[CheckedMachine], every: int = 1) -> Callable[..., Iterator[None]]:
     """An automatic fixture: all machines of a class must hold after each step, or after each so many of all of them."""
 
     @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def look_at(world: World[M], every: int = 1) -> None:
     world.observers.append(look)
 
 
-def hold(machine: Judged, event: Event | None) -> None:
+def hold(machine: CheckedMachine, event: Event | None) -> None:
     """Fails the test when something that must hold of a machine does not."""
     found = machine.violations()
     assert not found, f"after {event}: {found}"

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from agiledart_connectors.catalogue import SINKS, SOURCES
+from agiledart_connectors.codecs.formats import FORMATS
+from agiledart_connectors.opening import PACING, sink_options
 from agiledart_dataflow.plan.connector_kinds import ConnectorKind
-from agiledart_executor.connectors.catalogue import SINKS, SOURCES
-from agiledart_executor.connectors.codecs.formats import FORMATS
-from agiledart_executor.connectors.opening import PACING, sink_options
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference" / "connectors.md"
 
@@ -47,8 +47,8 @@ def _table(role: str, kinds: Iterable[ConnectorKind]) -> str:
             kind.what,
             ", ".join(f"`{option}`" for option in (kind.options if is_source else sink_options(kind))) or "–",
             f"`[{kind.extra}]`" if kind.extra else "–",
-            *([("yes" if guarantee.goes_back else "no"), guarantee.acknowledges] if is_source else []),
-            guarantee.repeats,
+            *([("yes" if guarantee.can_rewind else "no"), guarantee.acknowledges] if is_source else []),
+            guarantee.duplicates,
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return f"## {role}\n\n" + "\n".join(lines) + "\n\n"

@@ -16,73 +16,80 @@ from typing import Any
 
 import msgspec
 
-from agiledart_agent.addresses import WILDCARDS, holder_of_port, not_ours, outward_address
-from agiledart_agent.admitting.members import ROW_BYTES
-from agiledart_agent.admitting.registrar import Registrar
-from agiledart_agent.admitting.renewal import Renewal
-from agiledart_agent.capacity import executors_in_memory, usual_capacity
-from agiledart_agent.checkpoints.checkpoint_desk import CheckpointDesk
-from agiledart_agent.circuits.dialling import LEAF_MARGIN_SECONDS, Dialling
-from agiledart_agent.circuits.relaying import Relaying
-from agiledart_agent.control.user_desk import UserDesk
+from agiledart_agent.admission.members import ROW_BYTES
+from agiledart_agent.admission.registrar import RegisteredPeerVerifier
+from agiledart_agent.admission.renewal import MembershipRenewer
+from agiledart_agent.checkpoints.checkpoint_service import CheckpointService
+from agiledart_agent.circuits.dialer import LEAF_MARGIN_SECONDS, Dialer
+from agiledart_agent.circuits.relay_service import RelayService
+from agiledart_agent.control.user_service import UserService
 from agiledart_agent.driver import Driver
-from agiledart_agent.durable_file import write_durably
-from agiledart_agent.executors.closed_files import unprotected
-from agiledart_agent.executors.ended_files import finish_left
-from agiledart_agent.executors.executor_desk import ExecutorDesk
+from agiledart_agent.event_log.agent_log import AgentLog
+from agiledart_agent.executors.ended_sink_files import finish_remaining_files
 from agiledart_agent.executors.executor_pool import ExecutorProcess
-from agiledart_agent.executors.log_titles import LogTitles
-from agiledart_agent.fragments.fragment_desk import FragmentDesk
+from agiledart_agent.executors.executor_service import ExecutorService
+from agiledart_agent.executors.log_ownership_proofs import LogOwnershipProofs
+from agiledart_agent.executors.protected_paths import unprotected_reason
+from agiledart_agent.fragments.fragment_service import FragmentService
+from agiledart_agent.host.default_capacity import default_capacity, executors_in_memory
+from agiledart_agent.host.network_addresses import WILDCARDS, not_own_address_text, outbound_address, process_on_port
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import parse_token
-from agiledart_agent.kept_set import KeptSet
-from agiledart_agent.logs import AgentLog
-from agiledart_agent.lookout import Lookout
-from agiledart_agent.metrics.metrics import AgentMetrics
+from agiledart_agent.metrics.agent_metrics import AgentMetrics
 from agiledart_agent.metrics.metrics_server import MetricsServer
-from agiledart_agent.peer_links import PeerLinks
-from agiledart_agent.ring_memory import RingMemory
+from agiledart_agent.ring.peer_addresses import PeerAddressFile
+from agiledart_agent.ring.peer_links import PeerLinks
+from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
 from agiledart_agent.run_store import RunStore
 from agiledart_agent.settings import DEFAULT_METRICS, AgentSettings, code_of, split_address
-from agiledart_agent.sink_log_server import SinkLogServer
-from agiledart_executor.user_code.software import software_version
+from agiledart_agent.sink_logs.sink_log_server import SinkLogServer
+from agiledart_agent.state_files.durable_file import write_durably
+from agiledart_agent.state_files.stored_set import StoredSet
+from agiledart_executor.user_code.software_version import software_version
 from agiledart_kernel.bans import Banned
 from agiledart_kernel.errors import OperationFailed, Refused, RemoteProtocolError
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.limits import MAX_BANS, MAX_REGISTERED
 from agiledart_kernel.machine import LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.observe import Observation
-from agiledart_kernel.orders import MAX_ORDER_BYTES, Verified, verify_order
+from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.desk.config import NodeConfig
+from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES, VerifiedCommand, verify_command
+from agiledart_node.context.config import NodeConfig
 from agiledart_node.node import Node
 from agiledart_node.protocol import NODE_CODEC
-from agiledart_node.records.sinks import SharersFound, SinkFound
+from agiledart_node.records.sink_directory import SharersFound, SinkFound
 from agiledart_node.wire.effects import (
     BansChanged,
-    DropElements,
+    DropSnapshots,
     ForgetPart,
     ForgetRun,
-    KeepElements,
     KeepFile,
-    KeyJudged,
+    KeyDecision,
     MembershipRenewed,
+    RetainSnapshots,
     SignRenewal,
 )
-from agiledart_node.wire.events import BansFound, ClockRead, KeyMet, TokenKnown
-from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
+from agiledart_node.wire.events import BansFound, ClockRead, KeyPresented, TokenKnown
+from agiledart_overlay.wire.effects import (
+    JoinCompleted,
+    JoinFailed,
+    LeaveCompleted,
+    NeighboursChanged,
+    PeerFailed,
+    PeerLeft,
+)
 from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
-from agiledart_recovery.config import RecoveryConfig
+from agiledart_recovery.recovery_config import RecoveryConfig
 from agiledart_sink_log.layout import damaged_in, ownerless_in
 from agiledart_transport.certificates import check_signature
 from agiledart_transport.circuits import Via
-from agiledart_transport.detour import direct_or_around
-from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer
-from agiledart_transport.links import format_address
+from agiledart_transport.connecting import format_address
+from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer
 from agiledart_transport.listener import Listener, serve
-from agiledart_transport.local_judge import LocalJudge
+from agiledart_transport.local_peer_verifier import LocalPeerVerifier
+from agiledart_transport.relay_fallback import dial_direct_or_relayed
 
 CLOCK_SECONDS = 10.0
 LEAF_CHECK_SECONDS = 3600.0
@@ -105,11 +112,11 @@ def _node_config(settings: AgentSettings) -> NodeConfig:
         executors=settings.executors,
         cores=cores,
         executors_in_memory=executors_in_memory(cores),
-        capacity=settings.capacity or usual_capacity(cores),
+        capacity=settings.capacity or default_capacity(cores),
         placement=settings.placement,
         recovery=_recovery(settings),
-        confines=not unprotected(settings),
-        most_applications=settings.quota_applications,
+        confines=not unprotected_reason(settings),
+        max_applications_per_owner=settings.quota_applications,
         scaling_policy=settings.scaling_policy,
         scaling_interval_ns=settings.scaling_interval * SECOND,
         max_instances=settings.scaling_max_instances,
@@ -135,17 +142,19 @@ class Agent:
         self._settings, self._identity, self._log = settings, identity, log
         self.joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.me = Peer(identity.node_id, identity.incarnation, settings.name)
-        self._memory = RingMemory(settings.state_dir)
+        self._peer_addresses = PeerAddressFile(settings.state_dir)
         self._banned = Banned(time.time)
-        self._judge = LocalJudge(identity.network, time.time, banned=self._banned)
-        self._registrar = Registrar(
-            self._judge, identity, self._meet, self._spawn, self._members_changed, self._key_denied
+        self._verifier = LocalPeerVerifier(identity.network, time.time, banned=self._banned)
+        self._registrar = RegisteredPeerVerifier(
+            self._verifier, identity, self._meet, self._spawn, self._members_changed, self._key_denied
         )
-        self._renewal = Renewal(identity, self._judge, self._registrar.admit, log, self._feed, self._membership_renewed)
-        self._kept_bans = KeptSet(settings.state_dir / "bans", MAX_BANS * MAX_ORDER_BYTES)
-        self._kept_members = KeptSet(settings.state_dir / "members", MAX_REGISTERED * (ROW_BYTES + 4))
-        self._registrar.members.read(self._kept_members.found())
-        self._dialling = Dialling(settings, identity, self._registrar, lambda: self.address)
+        self._renewal = MembershipRenewer(
+            identity, self._verifier, self._registrar.admit, log, self._feed, self._membership_renewed
+        )
+        self._stored_bans = StoredSet(settings.state_dir / "bans", MAX_BANS * MAX_SIGNED_COMMAND_BYTES)
+        self._stored_members = StoredSet(settings.state_dir / "members", MAX_REGISTERED * (ROW_BYTES + 4))
+        self._registrar.members.read(self._stored_members.found())
+        self._dialling = Dialer(settings, identity, self._registrar, lambda: self.address)
         self._listener: Listener | None = None
         self.links: PeerLinks | None = None
         self.driver: Driver | None = None
@@ -156,39 +165,39 @@ class Agent:
             self._feed,
             self._log.refused,
             lambda text: self._log.warning("log.trim", text),
-            lambda *about: self._users.note_reading(*about),
-            lambda name, owner: self._titles.of(name, owner),
+            lambda *about: self._users.audit_refused_read(*about),
+            lambda name, owner: self._log_ownership_proofs.of(name, owner),
         )
         self._keep_state()
-        self._titles = LogTitles(settings.state_dir, identity.node_id, self.sink_logs.find)
-        self._users: UserDesk = UserDesk(settings, identity, log, self, self._feed, self._verify_order)
+        self._log_ownership_proofs = LogOwnershipProofs(settings.state_dir, identity.node_id, self.sink_logs.find)
+        self._users: UserService = UserService(settings, identity, log, self, self._feed, self._verify_command)
         self._metrics = AgentMetrics(self._users.figures, settings.zone)
         self._metrics_server = MetricsServer(
             self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(",")
         )
-        self.relaying = Relaying(
+        self.relay_service = RelayService(
             identity.node_id,
             is_on=settings.relay,
             bytes_per_second=settings.relay_bytes_per_second,
             connect=self._connect_relay,
             members=self._nearest_linked,
             is_member=lambda node: any(peer.node == node for peer in self.known_peers()),
-            place_of=self._place_of,
+            address_of=self._address_of,
             known=self.known_peers,
             rtt_ns=lambda node: self.driver.node.overlay.rtt_ns(node) if self.driver is not None else None,
         )
-        self._executors = ExecutorDesk(
-            settings, identity, log, self._metrics, self._judge, self._registrar.admit, self._feed,
-            self.relaying.ways, self.sink_logs.note_logs, self._titles, self.fragments.snapped, self.runs.sweep,
+        self._executors = ExecutorService(
+            settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
+            self.relay_service.find_relays, self.sink_logs.note_logs, self._log_ownership_proofs, self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip
-        self.lookout = Lookout(self._memory, self._greet, self.known_peers, self._feed, log)
+        self.rejoin_monitor = RejoinMonitor(self._peer_addresses, self._greet, self.known_peers, self._feed, log)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
 
     def _keep_state(self) -> None:
         """State of runs on this disk: fragments of others', and what outlives its run."""
         state_dir = self._settings.state_dir
-        self.fragments = FragmentDesk(
+        self.fragments = FragmentService(
             self.me.node,
             state_dir,
             self._dial_fragments,
@@ -196,7 +205,7 @@ class Agent:
             self._log.refused,
             lambda *what: self.checkpoints.find(*what),
         )
-        self.checkpoints = CheckpointDesk(
+        self.checkpoints = CheckpointService(
             state_dir,
             self.fragments.client,
             lambda: self.me,
@@ -230,17 +239,17 @@ class Agent:
             _node_config(settings),
             random,
             self._observe,
-            lambda order: verify_order(identity.network, order, check_signature),
+            lambda signed_command: verify_command(identity.network, signed_command, check_signature),
             secrets.token_bytes(32),
         )
-        node.steering.clock = time.monotonic_ns
+        node.autoscaler.clock = time.monotonic_ns
         self.driver = Driver(node, self._send)
         self.links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
         self._register_effects(self.driver)
         self._executors.open(self.driver, split_address(settings.listen)[0], host)
         self.driver.on(KeepFile, self.runs.keep)
-        self.driver.on(KeepElements, self.runs.keep_elements)
-        self.driver.on(DropElements, self.runs.drop_elements)
+        self.driver.on(RetainSnapshots, self.runs.keep_snapshots)
+        self.driver.on(DropSnapshots, self.runs.drop_snapshots)
         self.driver.on(ForgetPart, self.runs.forget_part)
         self.driver.on(ForgetRun, self._forget_run)
         self.fragments.register(self.driver)
@@ -249,25 +258,25 @@ class Agent:
         for effect in self.runs.ending:
             self._spawn(self._end_run(effect))
         self._feed(ClockRead(int(time.time() * 1000)))
-        self._feed(BansFound(self._kept_bans.found()))
-        self._spawn(self._tell_time())
+        self._feed(BansFound(self._stored_bans.found()))
+        self._spawn(self._feed_clock())
         self._spawn(self._renew_leaf())
         self._spawn(self._watch_links())
         self._spawn(self._ask_links())
         await self._users.open(self.driver)
-        self.lookout.is_expected = identity.authority is None
+        self.rejoin_monitor.is_expected = identity.authority is None
         await self._enter_ring(seeds)
         identity.keep_network()
         self._renewal.open()
-        self._spawn(self._renewal.look_for_ever())
-        self._spawn(self.lookout.look_for_ever())
+        self._spawn(self._renewal.check_forever())
+        self._spawn(self.rejoin_monitor.check_forever())
         for text in damaged_in(settings.state_dir):
             self._log.warning("log.damaged", text)
         for text in ownerless_in(settings.state_dir):
             self._log.warning("log.ownerless", text)
-        self._spawn(self.sink_logs.note_for_ever())
-        self._spawn(self.fragments.scrubbing.for_ever())
-        self._spawn(self.sink_logs.trim_for_ever())
+        self._spawn(self.sink_logs.announce_forever())
+        self._spawn(self.fragments.scrubbing.scrub_forever())
+        self._spawn(self.sink_logs.trim_forever())
 
     async def stop(self, *, drain: bool) -> None:
         """Leave the ring, with or without telling it, and end everything that was started."""
@@ -284,7 +293,7 @@ class Agent:
         await self.checkpoints.close()
         await self.fragments.close()
         self.runs.close()
-        await self.relaying.close()
+        await self.relay_service.close()
         if self.links is not None:
             await self.links.close()
         self._users.close_links()
@@ -303,7 +312,7 @@ class Agent:
         if self._settings.advertise:
             return self._settings.advertise
         host, port = split_address(self._listener.address)
-        return format_address(outward_address() if host in WILDCARDS else host, port)
+        return format_address(outbound_address() if host in WILDCARDS else host, port)
 
     @property
     def metrics_address(self) -> str:
@@ -336,24 +345,24 @@ class Agent:
                 port,
                 context=self._dialling.server_tls,
                 hello=lambda peer: self._dialling.hello(self._registrar.welcome(peer)),
-                judge=self._registrar,
+                verifier=self._registrar,
                 services=("overlay", "control", "sink_log", "fragments", "relay"),
                 on_link=self._accepted,
                 on_refused=self._log.refused,
-                on_circuit=self.relaying.begin,
+                on_circuit=self.relay_service.begin,
             )
         except socket.gaierror:
-            raise OperationFailed(not_ours(host, port)) from None
+            raise OperationFailed(not_own_address_text(host, port)) from None
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                holder = holder_of_port(port)
+                holder = process_on_port(port)
                 whose = f" ({holder})" if holder else ""
                 raise OperationFailed(
                     f"Port {port} is in use by another process{whose}. "
                     f"Give --listen {host}:0 for any free one, or stop the other."
                 ) from None
             if error.errno == errno.EADDRNOTAVAIL:
-                raise OperationFailed(not_ours(host, port)) from None
+                raise OperationFailed(not_own_address_text(host, port)) from None
             raise OperationFailed(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
 
     async def _serve_metrics(self) -> None:
@@ -380,7 +389,7 @@ class Agent:
         if seeds and not peers:
             if self._settings.join:
                 raise OperationFailed(f"Could not join: {'; '.join(reasons)}.")
-            await self.lookout.look()
+            await self.rejoin_monitor.look()
         self._feed(JoinRing(tuple(peers)))
         await self.joined
 
@@ -414,17 +423,21 @@ class Agent:
         async def direct() -> Link:
             return await self._connect(peer.address, peer.node)
 
-        async def around() -> Link:
-            via = await self.relaying.circuit(peer.node)
+        async def relayed() -> Link:
+            via = await self.relay_service.circuit(peer.node)
             return await self._connect(peer.address, peer.node, via)
 
-        return await (direct() if directly else direct_or_around(direct, around, DIRECT_SECONDS))
+        return await (direct() if directly else dial_direct_or_relayed(direct, relayed, DIRECT_SECONDS))
 
     async def _connect_relay(self, peer: Peer) -> Link:
         """A link to the relay of a peer."""
-        relaying = self.relaying
+        relay_service = self.relay_service
         return await self._dialling.connect(
-            peer.address, "relay", relaying.frame, lambda link, reason: relaying.closed(link), expect=peer.node
+            peer.address,
+            "relay",
+            relay_service.frame,
+            lambda link, reason: relay_service.closed(link),
+            expect=peer.node,
         )
 
     def _nearest_linked(self) -> tuple[Peer, ...]:
@@ -434,9 +447,9 @@ class Agent:
         rtt_ns = self.driver.node.overlay.rtt_ns
         return tuple(sorted(self.links.linked, key=lambda peer: (rtt_ns(peer.node) or 1 << 62, peer.node)))
 
-    def _place_of(self, application: str, executor: NodeId) -> str:
+    def _address_of(self, application: str, executor: NodeId) -> str:
         """Where this agent, or an executor of it, takes connections; empty: there is no such executor here."""
-        return self._executors.place_of(application, executor) if application else self.address
+        return self._executors.address_of(application, executor) if application else self.address
 
     async def _dial_fragments(
         self, peer: Peer, on_frame: Callable[[Link, int, bytes], None], on_closed: Callable[[Link, str], None]
@@ -451,7 +464,7 @@ class Agent:
         if link.service == "fragments":
             return self.fragments.server.accept(link)
         if link.service == "relay":
-            return self.relaying.accept(link)
+            return self.relay_service.accept(link)
         assert self.links is not None
         links = self.links
         asyncio.get_running_loop().call_soon(lambda: None if link.closed else links.adopt(link))
@@ -475,19 +488,19 @@ class Agent:
 
     # ---- effects
 
-    def _verify_order(self, order: bytes) -> Verified:
-        return verify_order(self._identity.network, order, check_signature, self._banned)
+    def _verify_command(self, signed_command: bytes) -> VerifiedCommand:
+        return verify_command(self._identity.network, signed_command, check_signature, self._banned)
 
     def _register_effects(self, driver: Driver) -> None:
         driver.on(SinkFound, self.sink_logs.found)
         driver.on(SharersFound, self.sink_logs.sharers_found)
         driver.on(BansChanged, self._bans_changed)
-        driver.on(KeyJudged, self._registrar.on_judged)
+        driver.on(KeyDecision, self._registrar.on_key_checked)
         driver.on(SignRenewal, lambda effect: self._spawn(self._renewal.sign(effect)))
         driver.on(MembershipRenewed, self._renewal.on_renewed)
-        driver.on(Joined, self._have_joined)
+        driver.on(JoinCompleted, self._have_joined)
         driver.on(JoinFailed, self._join_failed)
-        driver.on(Left, lambda _: self._left.set())
+        driver.on(LeaveCompleted, lambda _: self._left.set())
         driver.on(NeighboursChanged, lambda _: self._remember())
         driver.on(PeerFailed, self._peer_failed)
         driver.on(PeerLeft, lambda e: self._log.info("peer.left", f"{e.peer.name or e.peer.node.short} left the ring"))
@@ -495,7 +508,7 @@ class Agent:
     def _bans_changed(self, effect: BansChanged) -> None:
         """Who is banned loses every link, and has none from now on."""
         self._banned.until = effect.until
-        self._spawn(self._kept_bans.keep(effect.orders))
+        self._spawn(self._stored_bans.keep(effect.signed_commands))
         for link in self._links_of_peers():
             if link.peer.grant.is_banned(self._banned):
                 link.close("banned")
@@ -512,12 +525,12 @@ class Agent:
         mine = self.links.links() if self.links is not None else ()
         return (*mine, *self._users.links(), *self.sink_logs.links())
 
-    def _meet(self, event: KeyMet) -> bool:
+    def _meet(self, event: KeyPresented) -> bool:
         self._feed(event)
         return self.driver is not None
 
     def _members_changed(self) -> None:
-        self._spawn(self._kept_members.keep(self._registrar.members.rows()))
+        self._spawn(self._stored_members.keep(self._registrar.members.rows()))
 
     def _key_denied(self, key: bytes, reason: str) -> None:
         """Somebody was let in for a receipt that is worth nothing."""
@@ -532,7 +545,7 @@ class Agent:
         """Have this node's membership renewed now; why it was not, or empty."""
         return await self._renewal.renew()
 
-    def made_token(self, text: str) -> None:
+    def register_token(self, text: str) -> None:
         """A token was made here: the ring's list of them should have it."""
         token = parse_token(text)
         record = token.record
@@ -555,7 +568,7 @@ class Agent:
 
     async def _end_run(self, effect: ForgetRun) -> None:
         await self.runs.begin_to_forget(effect)
-        for text in await finish_left(self._settings, effect):
+        for text in await finish_remaining_files(self._settings, effect):
             self._log.warning("sink.not_committed", text, application=effect.application, version=effect.version)
         self.runs.forget(effect)
 
@@ -563,7 +576,7 @@ class Agent:
         self._metrics.observed(observation)
         self._log.observed(observation)
 
-    def _have_joined(self, effect: Joined) -> None:
+    def _have_joined(self, effect: JoinCompleted) -> None:
         if not self.joined.done():
             self.joined.set_result(None)
 
@@ -592,9 +605,9 @@ class Agent:
         peers = self.known_peers()
         if peers:
             self._identity.touch_network()
-        self._memory.save(peer.address for peer in peers)
+        self._peer_addresses.save(peer.address for peer in peers)
 
-    async def _tell_time(self) -> None:
+    async def _feed_clock(self) -> None:
         while True:
             self._feed(ClockRead(int(time.time() * 1000)))
             await asyncio.sleep(CLOCK_SECONDS)

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from agiledart_agent.agent import Agent, write_agent_json
+from agiledart_agent.event_log.agent_log import AgentLog
+from agiledart_agent.host.service_manager import ServiceManager
 from agiledart_agent.identity.clock_wait import ClockWait
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.node_name import NodeName
 from agiledart_agent.identity.tokens import create_token, parse_token, read_token, redeem
-from agiledart_agent.kept_file import is_kept
-from agiledart_agent.logs import AgentLog
-from agiledart_agent.ring_memory import RingMemory
+from agiledart_agent.ring.peer_addresses import PeerAddressFile
 from agiledart_agent.settings import AgentSettings, default_name
-from agiledart_agent.supervisor import Supervisor
+from agiledart_agent.state_files.backed_up_file import is_stored
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_transport.event_loop import run_on_uvloop
 
@@ -44,8 +44,10 @@ def run_agent(settings: AgentSettings) -> int:
     log = AgentLog(settings.log_format, settings.name, settings.verbose)
     identity: Identity | None = None
     name: NodeName | None = None
-    supervisor = Supervisor.take_from(os.environ)
-    clock = ClockWait(lambda text: log.warning("clock", f"  {text}"), supervisor.ask_for_time, settings.parent_fd)
+    supervisor = ServiceManager.from_environment(os.environ)
+    clock = ClockWait(
+        lambda text: log.warning("clock", f"  {text}"), supervisor.extend_start_timeout, settings.parent_fd
+    )
     try:
         identity = clock.until(lambda: Identity.load_or_create(settings.state_dir))
         name = NodeName(settings.name, settings.state_dir, is_given=settings.name != default_name())
@@ -59,7 +61,7 @@ def run_agent(settings: AgentSettings) -> int:
         seeds, token = clock.until(partial(_network, settings, identity, log, remembered))
         if os.geteuid() == 0:
             log.warning("started.as_root", "running as root; an ordinary user is enough")
-        return run_on_uvloop(_main(settings, identity, log, supervisor, seeds, founded=token))
+        return run_on_uvloop(_main(settings, identity, log, supervisor, seeds, is_new_network=token))
     except ConfigurationError as error:
         log.error("settings", str(error))
         return 2
@@ -81,7 +83,7 @@ def run_agent(settings: AgentSettings) -> int:
 
 def _remembered(settings: AgentSettings, identity: Identity, log: AgentLog) -> list[str]:
     """Addresses of its ring; says which files of its state were put right."""
-    memory = RingMemory(settings.state_dir)
+    memory = PeerAddressFile(settings.state_dir)
     remembered = memory.addresses()
     for notice in (*identity.repaired.values(), *([memory.notice] if memory.notice else [])):
         log.warning("state.repaired", notice)
@@ -112,14 +114,14 @@ def _network(
         return remembered, False
     _check_new(settings, identity)
     log.info("network.new", f"No network known in {settings.state_dir}: starting a new one.")
-    identity.found_network()
+    identity.create_network()
     return [], True
 
 
 def _check_new(settings: AgentSettings, identity: Identity) -> None:
     """Found no second network over the remains of a first one, unless told; raises OperationFailed."""
     left = [name for name in _TRACES if _is_there(settings.state_dir / name)]
-    if not left or settings.new_network or is_kept(settings.state_dir / "authority.key"):
+    if not left or settings.new_network or is_stored(settings.state_dir / "authority.key"):
         return  # with the authority's key it is the same network again
     raise OperationFailed(
         f"{settings.state_dir / 'network.json'} is missing, which says to which network this node belongs, and it was in one: "
@@ -129,7 +131,7 @@ def _check_new(settings: AgentSettings, identity: Identity) -> None:
 
 
 def _is_there(path: Path) -> bool:
-    return is_kept(path) and (not path.is_dir() or any(path.iterdir()))
+    return is_stored(path) and (not path.is_dir() or any(path.iterdir()))
 
 
 def _leave_old(settings: AgentSettings, identity: Identity, log: AgentLog) -> None:
@@ -159,10 +161,10 @@ async def _main(
     settings: AgentSettings,
     identity: Identity,
     log: AgentLog,
-    supervisor: Supervisor,
+    supervisor: ServiceManager,
     seeds: list[str],
     *,
-    founded: bool,
+    is_new_network: bool,
 ) -> int:
     began = time.monotonic()
     loop = asyncio.get_running_loop()
@@ -181,8 +183,8 @@ async def _main(
         if starting.done():
             starting.result()
             write_agent_json(path, agent.description())
-            _greet(agent, settings, identity, log, time.monotonic() - began, founded=founded)
-            supervisor.tell("READY=1", f"STATUS=links on {agent.address}")
+            _greet(agent, settings, identity, log, time.monotonic() - began, is_new_network=is_new_network)
+            supervisor.notify("READY=1", f"STATUS=links on {agent.address}")
             gc.collect()
             gc.freeze()  # what start-up made stays for good; the collector need not look at it again
             await asyncio.wait({asked.end, agent.leave_asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -191,7 +193,7 @@ async def _main(
             starting.cancel()
         return 0
     finally:
-        supervisor.tell("STOPPING=1", "STATUS=leaving the ring")
+        supervisor.notify("STOPPING=1", "STATUS=leaving the ring")
         if drain:
             log.info("leaving", "leaving the ring (a second signal cuts)")
         ending = asyncio.create_task(agent.stop(drain=drain))
@@ -235,7 +237,7 @@ class _Signals:
 
 
 def _greet(
-    agent: Agent, settings: AgentSettings, identity: Identity, log: AgentLog, took: float, *, founded: bool
+    agent: Agent, settings: AgentSettings, identity: Identity, log: AgentLog, took: float, *, is_new_network: bool
 ) -> None:
     description = agent.description()
     peers = len(agent.known_peers())
@@ -255,7 +257,7 @@ def _greet(
         metrics=metrics,
         node_id=description["node_id"],
     )
-    if founded and settings.log_format == "console" and sys.stderr.isatty():
+    if is_new_network and settings.log_format == "console" and sys.stderr.isatty():
         token = create_token(
             identity.issuer(),
             now_seconds=int(time.time()),
@@ -263,11 +265,11 @@ def _greet(
             uses=FIRST_TOKEN_USES,
             expires=FIRST_TOKEN_SECONDS,
         )
-        agent.made_token(token)
+        agent.register_token(token)
         # A token is a secret: it is shown to the person at the terminal, and never reaches a log.
         sys.stderr.write(
             f"  add a node ({FIRST_TOKEN_USES} uses, 24 h):   agiledart agent --join -   and paste this there:\n{token}\n"
         )
-    elif founded:
+    elif is_new_network:
         create = f"agiledart token create --agent {settings.state_dir} --output FILE"
         log.info("token.hint", f"  add a node:   {create}   and there:   agiledart agent --join @FILE")

@@ -21,18 +21,18 @@ from pathlib import Path
 
 import msgspec
 
-from agiledart_agent.clearing import Clearing
-from agiledart_executor.checked import DamagedFile, checked, content_of
-from agiledart_executor.elements import OF_EXECUTORS, DamagedElement, read_header
+from agiledart_agent.state_files.deletion_retry import DeletionRetry
+from agiledart_executor.snapshots.checksummed_file import DamagedFile, add_checksum, verified_content
+from agiledart_executor.snapshots.snapshot_file import EXECUTOR_FOLDERS, DamagedSnapshot, read_header
 from agiledart_kernel.machine import Completed, Event, Failed
-from agiledart_node.wire.effects import DropElements, ForgetPart, ForgetRun, KeepElements, KeepFile
+from agiledart_node.wire.effects import DropSnapshots, ForgetPart, ForgetRun, KeepFile, RetainSnapshots
 from agiledart_node.wire.events import RunsFound, StoredFile
 
 FOLDER = "runs"
 _NAMES = ("part", "voter", "life", "record")
 _ENDING = "ending"
 
-_NEED_LIFE = ("part", "record")
+_NEED_ATTEMPT = ("part", "record")
 """Who does not know its last life must not go on with what it hosted then."""
 
 _END: msgspec.msgpack.Decoder[tuple[tuple[bytes, ...], str]] = msgspec.msgpack.Decoder(tuple[tuple[bytes, ...], str])
@@ -65,7 +65,7 @@ class RunStore:
         self._thread = ThreadPoolExecutor(1, "runs")
         self._loop = asyncio.get_running_loop()
         self._leaving: set[Path] = set()
-        self._clearing = Clearing(self._thread, self._clear)
+        self._clearing = DeletionRetry(self._thread, self._clear)
         self.ending: list[ForgetRun] = []
         self.refused = 0
         self._takes = True
@@ -90,7 +90,7 @@ class RunStore:
     def _ending(self, folder: Path) -> tuple[tuple[bytes, ...], str] | None:
         """Elements of a run that is over, and whose end is not carried out, and why it is; None: it is not, or not said to be."""
         try:
-            return _END.decode(content_of((folder / _ENDING).read_bytes(), self._whose(folder / _ENDING)))
+            return _END.decode(verified_content((folder / _ENDING).read_bytes(), self._run_of(folder / _ENDING)))
         except (OSError, DamagedFile, msgspec.MsgspecError):
             return None
 
@@ -100,16 +100,16 @@ class RunStore:
         for name in _NAMES:
             path = folder / name
             try:
-                found[name] = content_of(path.read_bytes(), self._whose(path))
+                found[name] = verified_content(path.read_bytes(), self._run_of(path))
             except FileNotFoundError:
                 continue
             except (OSError, DamagedFile) as error:
                 why = (error.strerror or "").lower() if isinstance(error, OSError) else error
                 self._warn(f"{path} is damaged ({why}): {_LOST[name]}.")
-                left_out |= {name, *(_NEED_LIFE if name == "life" else ())}
+                left_out |= {name, *(_NEED_ATTEMPT if name == "life" else ())}
         return {name: content for name, content in found.items() if name not in left_out}
 
-    def _whose(self, path: Path) -> str:
+    def _run_of(self, path: Path) -> str:
         return f"{self._node}/{path.parent.name}/{path.name}"
 
     def keep(self, effect: KeepFile) -> None:
@@ -120,33 +120,33 @@ class RunStore:
             self._leaving.discard(path.parent)
             (path.parent / _ENDING).unlink(missing_ok=True)  # it is not over
             try:
-                _write(path, checked(effect.content, self._whose(path)))
+                _write(path, add_checksum(effect.content, self._run_of(path)))
             except OSError as error:
                 why = f"{path} cannot be written: {(error.strerror or str(error)).lower()}"
                 self.refused += 1
-                self._note(
+                self._report_disk_state(
                     takes=False, text=f"{why}. Until it can be, this node neither votes nor begins anything anew."
                 )
-                self._tell(Failed(effect.request, why))
+                self._feed_event(Failed(effect.request, why))
             else:
-                self._note(takes=True, text=f"{path.parent} can be written again.")
-                self._tell(Completed(effect.request, None))
+                self._report_disk_state(takes=True, text=f"{path.parent} can be written again.")
+                self._feed_event(Completed(effect.request, None))
 
         self._thread.submit(work)
 
-    def keep_elements(self, effect: KeepElements) -> None:
+    def keep_snapshots(self, effect: RetainSnapshots) -> None:
         """Drop all elements but these and later ones; one that is being written has no name yet."""
         folder = self._folder(effect.application, effect.version) / "elements"
         wanted = {digest.hex() for digest in effect.digests}
 
         def work() -> None:
             for path in folder.glob("[0-9a-f]*"):
-                if path.name not in wanted and not _is_later(path, (effect.life, effect.epoch)):
+                if path.name not in wanted and not _is_later(path, (effect.attempt, effect.epoch)):
                     path.unlink(missing_ok=True)
 
         self._thread.submit(work)
 
-    def drop_elements(self, effect: DropElements) -> None:
+    def drop_snapshots(self, effect: DropSnapshots) -> None:
         """Copies that were brought here, and that nobody reads."""
         folder = self._folder(effect.application, effect.version) / "elements"
 
@@ -163,7 +163,7 @@ class RunStore:
         def work() -> None:
             for name in ("part", "record"):
                 (folder / name).unlink(missing_ok=True)
-            for name in OF_EXECUTORS:
+            for name in EXECUTOR_FOLDERS:
                 shutil.rmtree(folder / name, ignore_errors=True)
 
         self._thread.submit(work)
@@ -171,7 +171,7 @@ class RunStore:
     async def begin_to_forget(self, effect: ForgetRun) -> None:
         """The run is over, and its end is carried out now: should the agent die, its next process does it."""
         path = self._folder(effect.application, effect.version) / _ENDING
-        content = checked(msgspec.msgpack.encode((effect.digests, effect.why)), self._whose(path))
+        content = add_checksum(msgspec.msgpack.encode((effect.digests, effect.why)), self._run_of(path))
 
         def work() -> None:
             with contextlib.suppress(OSError):  # then it is done in this process, or not at all
@@ -207,14 +207,14 @@ class RunStore:
     def _folder(self, application: str, version: int) -> Path:
         return self._root / f"{application}.{version}"
 
-    def _note(self, *, takes: bool, text: str) -> None:
+    def _report_disk_state(self, *, takes: bool, text: str) -> None:
         """The first file that the disk does not take, and the first that it takes again, are told."""
         if takes is not self._takes:
             self._takes = takes
             with contextlib.suppress(RuntimeError):  # the agent ends, and its loop is closed
                 self._loop.call_soon_threadsafe(self._warn, text)
 
-    def _tell(self, event: Event) -> None:
+    def _feed_event(self, event: Event) -> None:
         try:
             self._loop.call_soon_threadsafe(self._feed, event)
         except RuntimeError:  # the agent ends, and its loop is closed
@@ -226,12 +226,12 @@ def _is_known(folder: Path) -> bool:
     return any((folder / name).exists() for name in (*_NAMES, _ENDING))
 
 
-def _is_later(path: Path, snapshot: tuple[int, int]) -> bool:
+def _is_later(path: Path, checkpoint: tuple[int, int]) -> bool:
     try:
         header = read_header(path)
-    except DamagedElement:
+    except DamagedSnapshot:
         return False
-    return (header.life, header.epoch) > snapshot
+    return (header.attempt, header.epoch) > checkpoint
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from agiledart_agent.capacity import MOST
+from agiledart_agent.host.default_capacity import MOST
 from agiledart_agent.identity.host_name import machine_name
 from agiledart_dataflow.user_code.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
@@ -117,7 +117,7 @@ class AgentSettings:
     confine: bool = True
     checkpoint_interval: int = 10
     fragments: str = "4+2"
-    path_patience: int = 60
+    path_timeout: int = 60
     relay: bool = True
     relay_bytes_per_second: int = 0
     quota_applications: int = 0
@@ -201,7 +201,7 @@ class AgentSettings:
             )
         _check_seconds("checkpoint_interval", self.checkpoint_interval, 3_600)
         code_of(self.fragments)
-        _check_seconds("path_patience", self.path_patience, 86_400)
+        _check_seconds("path_timeout", self.path_timeout, 86_400)
         _check_seconds("scaling_interval", self.scaling_interval, 3_600)
         policy_named(self.scaling_policy)
         if self.scaling_max_instances < 0:

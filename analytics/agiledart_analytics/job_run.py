@@ -11,7 +11,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agiledart_analytics.jobs import Job
+from agiledart_analytics.jobs import AnalyticsJob
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MAX_ROWS_HELD = 10_000
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobResult:
     """The result of a job.
 
     Attributes:
@@ -39,13 +39,13 @@ class Outcome:
 
 def run_job(
     session: "SparkSession",
-    job: Job,
+    job: AnalyticsJob,
     *,
     reader: Mapping[str, str] | None = None,
     sinks: Sequence[str] = (),
     parquet: str = "",
     results: str = "",
-) -> Outcome:
+) -> JobResult:
     """Run a job once, on what is committed now.
 
     Args:
@@ -79,7 +79,7 @@ def run_job(
         raise
     except Exception as error:  # noqa: BLE001  Spark's errors have many classes and pages of Java; users get the sentence
         raise OperationFailed(spark_sentence(error)) from None
-    return Outcome(tuple(found.columns), rows, total, folder)
+    return JobResult(tuple(found.columns), rows, total, folder)
 
 
 def copy_live(
@@ -128,7 +128,7 @@ def _without_zone(value: Any) -> Any:
 
 
 def _input(
-    session: "SparkSession", job: Job, reader: Mapping[str, str], sinks: Sequence[str], parquet: str
+    session: "SparkSession", job: AnalyticsJob, reader: Mapping[str, str], sinks: Sequence[str], parquet: str
 ) -> "DataFrame":
     if parquet:
         return session.read.parquet(parquet)

@@ -16,7 +16,7 @@ TRIPS_COLUMNS: Final = ("start_cell", "end_cell", "dropoff_at", "total_cents")
 
 
 @dataclass(frozen=True)
-class Job:
+class AnalyticsJob:
     """One question.
 
     Attributes:
@@ -38,14 +38,14 @@ class Job:
         return not self.sink
 
 
-def _trips_job(name: str, what: str, compute: "Callable[[DataFrame], DataFrame]", measure: str) -> Job:
-    return Job(name, what, TRIPS_SINK, TRIPS_COLUMNS, compute, measure)
+def _trips_job(name: str, what: str, compute: "Callable[[DataFrame], DataFrame]", measure: str) -> AnalyticsJob:
+    return AnalyticsJob(name, what, TRIPS_SINK, TRIPS_COLUMNS, compute, measure)
 
 
-JOBS: Final[dict[str, Job]] = {
+JOBS: Final[dict[str, AnalyticsJob]] = {
     job.name: job
     for job in (
-        Job(
+        AnalyticsJob(
             "latency",
             "latency percentiles of an application, by sink",
             "",
@@ -53,7 +53,7 @@ JOBS: Final[dict[str, Job]] = {
             latency_percentiles.percentiles,
             "p99_ms",
         ),
-        Job(
+        AnalyticsJob(
             "latency-by-minute",
             "the same for each minute",
             "",
@@ -70,7 +70,7 @@ JOBS: Final[dict[str, Job]] = {
 }
 
 
-def find_job(name: str) -> Job:
+def find_job(name: str) -> AnalyticsJob:
     """The job of a name. Raises `ConfigurationError` that lists them."""
     if name not in JOBS:
         raise ConfigurationError(f"There is no job {name!r}; there are {', '.join(JOBS)}.")

@@ -48,25 +48,25 @@ def main(argument: str) -> None:
     """Copy, wait, answer. An error is `{"error": sentence}`."""
     os.nice(NICENESS)
     task = json.loads(argument)
-    told = threading.Event()
-    threading.Thread(target=_listen, args=(told,), daemon=True).start()
+    finish_requested = threading.Event()
+    threading.Thread(target=_listen, args=(finish_requested,), daemon=True).start()
     try:
-        document = _work(task, told)
+        document = _work(task, finish_requested)
     except AgileDartError as error:
         document = {"error": str(error)}
     except Exception as error:  # noqa: BLE001  Spark's errors have many classes; the asker gets a sentence
         document = {"error": spark_sentence(error)}
-    _tell(document)
+    _send_line(document)
 
 
-def _work(task: dict[str, Any], told: threading.Event) -> dict[str, Any]:
+def _work(task: dict[str, Any], finish_requested: threading.Event) -> dict[str, Any]:
     from agiledart.spark import spark_session
 
     folder = Path(task["folder"])
     session = spark_session("agiledart demo", log_file=str(folder / "spark.log"))
     query = copy_live(session, task["reader"], folder / "copy", folder / "checkpoint", float(task["seconds"]))
     tally = _Tally()
-    while query.isActive and not told.wait(LOOK_SECONDS):
+    while query.isActive and not finish_requested.wait(LOOK_SECONDS):
         tally.look(query)
     if query.isActive:
         _read_the_rest(query, tally)
@@ -75,7 +75,7 @@ def _work(task: dict[str, Any], told: threading.Event) -> dict[str, Any]:
     if (error := query.exception()) is not None:
         raise error
     document = tally.document()
-    _tell({"at": f"computing {task['job']}", "read": document["rows"]})
+    _send_line({"at": f"computing {task['job']}", "read": document["rows"]})
     began = time.monotonic()
     if any((folder / "copy").glob("batch=*")):
         outcome = run_job(session, find_job(task["job"]), parquet=str(folder / "copy"), results=task["results"])
@@ -95,7 +95,7 @@ def _read_the_rest(query: Any, tally: _Tally) -> None:
     def watch() -> None:
         while not done.wait(LOOK_SECONDS):
             tally.look(query)
-            _tell({"at": "reading", "read": tally.document()["rows"]})
+            _send_line({"at": "reading", "read": tally.document()["rows"]})
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -106,15 +106,15 @@ def _read_the_rest(query: Any, tally: _Tally) -> None:
         watcher.join()
 
 
-def _tell(line: dict[str, Any]) -> None:
+def _send_line(line: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
-def _listen(told: threading.Event) -> None:
+def _listen(finish_requested: threading.Event) -> None:
     for line in sys.stdin:
         if line.strip() == FINISH:
-            told.set()
+            finish_requested.set()
     os._exit(1)  # the pipe's other end is closed: nobody waits for anything any more
 
 

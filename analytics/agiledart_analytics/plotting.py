@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Final
 
-from agiledart_analytics.job_run import Outcome
-from agiledart_analytics.jobs import Job
+from agiledart_analytics.job_run import JobResult
+from agiledart_analytics.jobs import AnalyticsJob
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
-SHOWN_BARS: Final = 40
+MAX_BARS: Final = 40
 LABEL_COLUMNS: Final = 3
 
 
@@ -30,26 +30,26 @@ def check_plot(file: str) -> None:
         raise ConfigurationError(f"--plot {file}: there is no folder {path.parent}. Make it first.")
 
 
-def plot(outcome: Outcome, job: Job, file: str) -> None:
+def plot(result: JobResult, job: AnalyticsJob, file: str) -> None:
     """A bar chart of the job's measure. Raises `OperationFailed` when it cannot be written, or without matplotlib."""
     check_plot(file)
     from matplotlib.figure import Figure
 
-    place = outcome.columns.index(job.measure)
+    place = result.columns.index(job.measure)
     names = [
         index
-        for index, name in enumerate(outcome.columns)
+        for index, name in enumerate(result.columns)
         if name not in ("rank", "trips", "samples") and not name.endswith("_ms") and index != place
     ][:LABEL_COLUMNS]
-    shown = outcome.rows[:SHOWN_BARS]
+    shown = result.rows[:MAX_BARS]
     places = range(len(shown))  # labels may be equal; places never are
     figure = Figure(figsize=(10, max(3.0, 0.25 * len(shown))), layout="constrained")
     axes = figure.subplots()
     axes.barh(places, [float(row[place] or 0) for row in shown])
     axes.set_yticks(places, [" ".join(str(row[index]) for index in names) for row in shown])
     axes.invert_yaxis()
-    left = outcome.total - len(shown)
-    axes.set_title(job.what + (f" (the first {len(shown)} of {outcome.total:,} rows)" if left else ""))
+    left = result.total - len(shown)
+    axes.set_title(job.what + (f" (the first {len(shown)} of {result.total:,} rows)" if left else ""))
     axes.set_xlabel(job.measure)
     try:
         figure.savefig(Path(file).expanduser())

@@ -6,7 +6,7 @@ Sums and means are exact before they are rounded once, so they do not depend on 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from agiledart_dataflow.aggregation.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
+from agiledart_dataflow.aggregation.aggregators import Aggregator, CompositeAggregator, Count, Extreme, Mean, Sum
 
 R = TypeVar("R")
 V = TypeVar("V")
@@ -40,4 +40,4 @@ def max_of(value: Callable[[R], V]) -> Aggregator[R, Any, V]:
 
 def all_of(*aggregators: Aggregator[R, Any, Any]) -> Aggregator[R, Any, tuple[Any, ...]]:
     """Several aggregates of the same rows, as a tuple."""
-    return Together(aggregators)
+    return CompositeAggregator(aggregators)

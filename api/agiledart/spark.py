@@ -199,7 +199,7 @@ def _started(builder: Any) -> "SparkSession":
 
 
 def follow(
-    query: "StreamingQuery", tell: Callable[[str], None] | None = None, pause: Callable[[float], None] = time.sleep
+    query: "StreamingQuery", report: Callable[[str], None] | None = None, pause: Callable[[float], None] = time.sleep
 ) -> tuple[int, int]:
     """Wait for a streaming query to end, telling its progress twice a second.
 
@@ -209,13 +209,13 @@ def follow(
     Returns:
         (batches with rows, rows read). Raises the query's own error.
     """
-    if tell is None:
-        tell = _tell_terminal if sys.stderr.isatty() else (lambda line: None)
+    if report is None:
+        report = _print_to_terminal if sys.stderr.isatty() else (lambda line: None)
     seen: dict[int, int] = {}
     while query.isActive:
         note_progress(query, seen)
         if seen:
-            tell(f"batch {max(seen)}: {sum(seen.values()):,} rows")
+            report(f"batch {max(seen)}: {sum(seen.values()):,} rows")
         pause(LOOK_SECONDS)
     note_progress(query, seen)
     if (error := query.exception()) is not None:
@@ -232,7 +232,7 @@ def note_progress(query: "StreamingQuery", seen: dict[int, int]) -> None:
         seen[int(progress["batchId"])] = int(rows)
 
 
-def _tell_terminal(line: str) -> None:
+def _print_to_terminal(line: str) -> None:
     sys.stderr.write(f"\r\033[K{line}")
     sys.stderr.flush()
 

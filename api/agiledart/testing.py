@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agiledart_dataflow.graph.topology import Topology
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 
 
 def run_local(

@@ -23,7 +23,7 @@ Command = Callable[[str, Path], list[str]]
 
 
 @dataclass(frozen=True)
-class Engine:
+class ComparedEngine:
     """One engine in one form.
 
     Attributes:
@@ -58,15 +58,15 @@ def _python(environment: str, module: str, *words: str) -> Command:
     return command
 
 
-def _columnar(library: str, rows: int) -> Engine:
-    return Engine(
+def _columnar(library: str, rows: int) -> ComparedEngine:
+    return ComparedEngine(
         f"{library}-{rows}", "columnar", _python("columnar", f"{OTHERS}.columnar", library, str(rows)), parts=_LARGE
     )
 
 
-def _ours(name: str, form: str, rows: int, jobs: tuple[str, ...] = JOBS) -> Engine:
+def _ours(name: str, form: str, rows: int, jobs: tuple[str, ...] = JOBS) -> ComparedEngine:
     parts = _LARGE if form == "columns" else {"": (0.2, 1.0)}
-    return Engine(name, "", _python("", "benchmarks.engines.ours.one_process", form, str(rows)), jobs, parts)
+    return ComparedEngine(name, "", _python("", "benchmarks.engines.ours.one_process", form, str(rows)), jobs, parts)
 
 
 def _flink(job: str, path: Path) -> list[str]:
@@ -75,33 +75,33 @@ def _flink(job: str, path: Path) -> list[str]:
     return ["java", *options, "-cp", setup.flink_classpath(), "FlinkJobs", job, str(path)]
 
 
-ENGINES: tuple[Engine, ...] = (
-    Engine("plain", "", _python("", f"{OTHERS}.plain")),
+ENGINES: tuple[ComparedEngine, ...] = (
+    ComparedEngine("plain", "", _python("", f"{OTHERS}.plain")),
     _columnar("numpy", 1_000),
     _columnar("numpy", 10_000),
     _columnar("polars", 1_000),
     _columnar("polars", 10_000),
-    Engine(
+    ComparedEngine(
         "bytewax-window",
         "bytewax",
         _python("bytewax", f"{OTHERS}.bytewax_job", "window"),
         parts={"": (0.2, 1.0), "zone": (0.1, 0.4), "vehicle": (0.08, 0.3)},
     ),
-    Engine(
+    ComparedEngine(
         "bytewax-replay",
         "bytewax",
         _python("bytewax", f"{OTHERS}.bytewax_job", "replay"),
         ("zone", "vehicle"),
         {"": (0.2, 1.0), "vehicle": (0.1, 0.4)},
     ),
-    Engine(
+    ComparedEngine(
         "bytewax-fold",
         "bytewax",
         _python("bytewax", f"{OTHERS}.bytewax_job", "fold"),
         ("zone", "vehicle"),
         {"": (0.2, 1.0), "vehicle": (0.2, 0.6)},
     ),
-    Engine("flink", "flink", _flink, parts=_HUGE),
+    ComparedEngine("flink", "flink", _flink, parts=_HUGE),
     _ours("ours-lines-10", "lines", 10, ("j1",)),
     _ours("ours-lines-100", "lines", 100, ("j1",)),
     _ours("ours-lines", "lines", 1_000),

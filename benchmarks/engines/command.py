@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.engines import catalogue, report, setup
-from benchmarks.engines.latency import CARRIERS, Carrier, LatencyFigures, LatencyRounds
+from benchmarks.engines.latency import CARRIERS, LatencyEngine, LatencyFigures, LatencyRounds
 from benchmarks.engines.running import adopt
 from benchmarks.engines.throughput import JobFigures, Throughput
 
@@ -20,10 +20,10 @@ MIN_ROUNDS = 5
 LATENCY_ROUNDS = 8
 RATES = {"j3": (1_000, 10_000), "saturated": (0,)}
 
-E = TypeVar("E", catalogue.Engine, Carrier)
+E = TypeVar("E", catalogue.ComparedEngine, LatencyEngine)
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
@@ -51,7 +51,7 @@ def usable(engines: Sequence[E]) -> list[E]:
             setup.prepare(environment)
         except setup.MissingError as error:
             missing[environment] = str(error)
-            _say(f"left out: {error}")
+            _print_line(f"left out: {error}")
     return [engine for engine in engines if engine.environment not in missing]
 
 
@@ -74,15 +74,15 @@ def main() -> int:
     measured: dict[str, JobFigures] = {}
     latencies: list[LatencyFigures] = []
     for job in [job for job in jobs if job in catalogue.JOBS]:
-        _say(catalogue.TITLES[job])
-        throughput = Throughput(job, engines, given.size, given.seed, _say)
+        _print_line(catalogue.TITLES[job])
+        throughput = Throughput(job, engines, given.size, given.seed, _print_line)
         measured[job] = throughput.figures
         for number in range(given.rounds):
             throughput.round(number)
         print(report.throughput_table(throughput.figures), end="\n\n", flush=True)
     carriers = usable([carrier for carrier in carriers if carrier.name in names])
     for rate in [rate for job in jobs for rate in RATES.get(job, ())]:
-        rounds = LatencyRounds(rate, given.seconds, carriers, given.seed, _say)
+        rounds = LatencyRounds(rate, given.seconds, carriers, given.seed, _print_line)
         if given.first:
             rounds.come_first()
         for number in range(given.latency_rounds if rate else given.rounds):
@@ -93,5 +93,5 @@ def main() -> int:
     if given.output:
         about = {"rounds": given.rounds, "latency_rounds": given.latency_rounds, "size": given.size, "seed": given.seed}
         given.output.write_text(report.as_json(about, measured, latencies) + "\n")
-        _say(f"written: {given.output}")
+        _print_line(f"written: {given.output}")
     return 0

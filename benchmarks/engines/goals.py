@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchmarks.engines.latency import LatencyFigures
-from benchmarks.engines.pairing import Spread, best, ratios, spread
+from benchmarks.engines.pairing import Quartiles, best, ratios, spread
 
 Measured = Mapping[str, Mapping[int, float]]
 """By engine, by round: CPU seconds per million tuples."""
 
 
 @dataclass(frozen=True)
-class Goal:
+class RatioGoal:
     """`over` / `under`, at most or at least `bound`; of several engines the best of each round counts."""
 
     job: str
@@ -22,36 +22,40 @@ class Goal:
     sense: Literal["≤", "≥"]
     bound: float
 
-    def judged(self, measured: Measured) -> Spread | None:
+    def evaluated(self, measured: Measured) -> Quartiles | None:
         """The ratio's spread; None where something was not measured."""
         over = best(measured[name] for name in self.over if name in measured)
         under = best(measured[name] for name in self.under if name in measured)
         return spread(ratios(over, under))
 
-    def met(self, found: Spread) -> bool:
+    def met(self, found: Quartiles) -> bool:
         """By the median."""
         return found.median <= self.bound if self.sense == "≤" else found.median >= self.bound
 
 
-def _goals() -> list[Goal]:
-    goals: list[Goal] = []
+def _goals() -> list[RatioGoal]:
+    goals: list[RatioGoal] = []
     for job in ("j1", "zone", "vehicle"):
         for rows in ("1000", "10000"):
             columnar = (f"numpy-{rows}", f"polars-{rows}")
             ours = (f"ours-columns-{rows}",)
-            goals.append(Goal(job, f"columns, {rows} rows ÷ best columnar loop", ours, columnar, "≤", 1.5))
-        goals.append(Goal(job, "columns, 10000 rows ÷ Flink SQL", ("ours-columns-10000",), ("flink",), "≤", 1.0))
+            goals.append(RatioGoal(job, f"columns, {rows} rows ÷ best columnar loop", ours, columnar, "≤", 1.5))
+        goals.append(RatioGoal(job, "columns, 10000 rows ÷ Flink SQL", ("ours-columns-10000",), ("flink",), "≤", 1.0))
     wide = ("ours-columns-10000",)
-    goals.append(Goal("j1", "Bytewax ÷ columns, 10000 rows", ("bytewax-window",), wide, "≥", 4))
+    goals.append(RatioGoal("j1", "Bytewax ÷ columns, 10000 rows", ("bytewax-window",), wide, "≥", 4))
     for job in ("zone", "vehicle"):
-        goals.append(Goal(job, "Bytewax window ÷ columns, 10000 rows", ("bytewax-window",), wide, "≥", 20))
-        goals.append(Goal(job, "Bytewax fold ÷ columns, 10000 rows", ("bytewax-fold",), wide, "≥", 4))
-        goals.append(Goal(job, "Bytewax window, told of a replay ÷ rows", ("bytewax-replay",), ("ours-lines",), "≥", 1))
+        goals.append(RatioGoal(job, "Bytewax window ÷ columns, 10000 rows", ("bytewax-window",), wide, "≥", 20))
+        goals.append(RatioGoal(job, "Bytewax fold ÷ columns, 10000 rows", ("bytewax-fold",), wide, "≥", 4))
+        goals.append(
+            RatioGoal(job, "Bytewax window, told of a replay ÷ rows", ("bytewax-replay",), ("ours-lines",), "≥", 1)
+        )
     for batch, name in (("10", "ours-lines-10"), ("100", "ours-lines-100"), ("1000", "ours-lines")):
-        goals.append(Goal("j1", f"rows, {batch} a batch ÷ plain loop, same functions", (name,), ("plain",), "≤", 1.15))
-    goals.append(Goal("j1", "one more fused step", ("ours-lines+1",), ("ours-lines",), "≤", 1.10))
-    goals.append(Goal("zone", "Bytewax window ÷ rows", ("bytewax-window",), ("ours-lines",), "≥", 6))
-    goals.append(Goal("vehicle", "Bytewax window ÷ rows", ("bytewax-window",), ("ours-lines",), "≥", 80))
+        goals.append(
+            RatioGoal("j1", f"rows, {batch} a batch ÷ plain loop, same functions", (name,), ("plain",), "≤", 1.15)
+        )
+    goals.append(RatioGoal("j1", "one more fused step", ("ours-lines+1",), ("ours-lines",), "≤", 1.10))
+    goals.append(RatioGoal("zone", "Bytewax window ÷ rows", ("bytewax-window",), ("ours-lines",), "≥", 6))
+    goals.append(RatioGoal("vehicle", "Bytewax window ÷ rows", ("bytewax-window",), ("ours-lines",), "≥", 80))
     return goals
 
 

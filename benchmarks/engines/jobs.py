@@ -35,11 +35,11 @@ VEHICLE: Final = 4
 FARE: Final = 10
 RATIO: Final = 12
 
-Trip = tuple[int, str, str, int, int, str, str, float, float, float, float, float]
+EngineTrip = tuple[int, str, str, int, int, str, str, float, float, float, float, float]
 Derived = tuple[int, str, str, int, int, str, str, float, float, float, float, float, float, int]
 
 
-def parse(line: str) -> Trip:
+def parse(line: str) -> EngineTrip:
     """All twelve fields, typed."""
     f = line.split(",")
     return (
@@ -48,12 +48,12 @@ def parse(line: str) -> Trip:
     )
 
 
-def keep(trip: Trip) -> bool:
+def keep(trip: EngineTrip) -> bool:
     """About half of the tuples."""
     return trip[10] >= FARE_MIN
 
 
-def derive(trip: Trip) -> Derived:
+def derive(trip: EngineTrip) -> Derived:
     """The tip's share of the fare, and a cell of about 100 m."""
     return (*trip, trip[11] / trip[10], int((trip[7] + 74.1) * 1000) * 1000 + int((trip[8] - 40.5) * 1000))
 
@@ -141,7 +141,7 @@ class Latencies:
         return found
 
 
-class Running:
+class ZoneAggregate:
     """J3's aggregate: by zone, how many so far, the sum of fares, the mean share."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ _SAMPLE_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
-class Carrier:
+class LatencyEngine:
     """An engine that can do J3; `command` takes the port and the seconds to leave out, -1: latencies mean nothing."""
 
     name: str
@@ -48,14 +48,14 @@ def _ours(form: str) -> Callable[[int, float], list[str]]:
     return command
 
 
-CARRIERS: tuple[Carrier, ...] = (
-    Carrier("ours", "", _ours("rows")),
-    Carrier("ours-columns", "", _ours("columns")),
-    Carrier("bare", "", _node("", "bare_node")),
-    Carrier("zenoh", "zenoh", _node("zenoh", "zenoh_node", "tuple")),
-    Carrier("zenoh-batched", "zenoh", _node("zenoh", "zenoh_node", "batched")),
-    Carrier("dora", "dora", _node("dora", "dora_node", "tuple")),
-    Carrier("dora-batched", "dora", _node("dora", "dora_node", "batched")),
+CARRIERS: tuple[LatencyEngine, ...] = (
+    LatencyEngine("ours", "", _ours("rows")),
+    LatencyEngine("ours-columns", "", _ours("columns")),
+    LatencyEngine("bare", "", _node("", "bare_node")),
+    LatencyEngine("zenoh", "zenoh", _node("zenoh", "zenoh_node", "tuple")),
+    LatencyEngine("zenoh-batched", "zenoh", _node("zenoh", "zenoh_node", "batched")),
+    LatencyEngine("dora", "dora", _node("dora", "dora_node", "tuple")),
+    LatencyEngine("dora-batched", "dora", _node("dora", "dora_node", "batched")),
 )
 
 
@@ -74,11 +74,17 @@ class LatencyRounds:
     """Rounds at one rate (tuples per second; 0: as fast as it goes)."""
 
     def __init__(
-        self, rate: int, seconds: float, carriers: Sequence[Carrier], seed: int, say: Callable[[str], None]
+        self, rate: int, seconds: float, carriers: Sequence[LatencyEngine], seed: int, print_line: Callable[[str], None]
     ) -> None:
         what = f"at {rate:,} tuples/s" if rate else "as fast as it goes"
         self.figures = LatencyFigures(f"J3: through three processes, {what}", rate)
-        self._rate, self._seconds, self._carriers, self._seed, self._say = rate, seconds, carriers, seed, say
+        self._rate, self._seconds, self._carriers, self._seed, self._print_line = (
+            rate,
+            seconds,
+            carriers,
+            seed,
+            print_line,
+        )
         self._first = False
 
     def come_first(self) -> None:
@@ -99,15 +105,15 @@ class LatencyRounds:
                 if isinstance(value, float):
                     by.setdefault(measure, {})[number] = value
             shown = {key: value for key, value in found.items() if not key.endswith("_ns")}
-            self._say(f"  round {number}: {carrier.name:14} {shown}")
+            self._print_line(f"  round {number}: {carrier.name:14} {shown}")
 
-    def _tried(self, carrier: Carrier) -> dict[str, Any] | None:
+    def _tried(self, carrier: LatencyEngine) -> dict[str, Any] | None:
         """A run, at the second try where the first fails (a port may be taken meanwhile); None: left out from now on."""
         for last in (False, True):
             try:
                 return once(carrier, self._rate, self._seconds, first=self._first)
             except RunError as error:
-                self._say(f"  {carrier.name}: {error}")
+                self._print_line(f"  {carrier.name}: {error}")
                 if last:
                     self.figures.wrong[carrier.name] = str(error)
         return None
@@ -122,7 +128,7 @@ def _hurry(pid: int) -> None:
             continue
 
 
-def once(carrier: Carrier, rate: int, seconds: float, *, first: bool = False) -> dict[str, Any]:
+def once(carrier: LatencyEngine, rate: int, seconds: float, *, first: bool = False) -> dict[str, Any]:
     """One run; raises `RunError` when tuples are missing or it did not end."""
     command = [sys.executable, "-m", "benchmarks.engines.paced", str(rate), str(seconds + WARM_SECONDS)]
     generator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)

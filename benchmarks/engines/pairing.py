@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Spread:
+class Quartiles:
     """Median and quartiles of some values; with fewer than four, the least and the most stand for the quartiles."""
 
     median: float
@@ -30,7 +30,7 @@ class Spread:
         return {name: round(value, 5) for name, value in asdict(self).items()}
 
 
-def spread(values: Iterable[float]) -> Spread | None:
+def spread(values: Iterable[float]) -> Quartiles | None:
     """Of the values; None when there are none."""
     found = sorted(values)
     if not found:
@@ -38,7 +38,7 @@ def spread(values: Iterable[float]) -> Spread | None:
     lower, upper = found[0], found[-1]
     if len(found) >= 4:
         lower, _, upper = statistics.quantiles(found, n=4, method="inclusive")
-    return Spread(statistics.median(found), lower, upper, len(found))
+    return Quartiles(statistics.median(found), lower, upper, len(found))
 
 
 def ratios(over: Mapping[int, float], under: Mapping[int, float]) -> list[float]:

@@ -11,7 +11,7 @@ from benchmarks.engines import setup
 from benchmarks.engines.catalogue import TITLES
 from benchmarks.engines.goals import GOALS, judged_latencies
 from benchmarks.engines.latency import LatencyFigures
-from benchmarks.engines.pairing import Spread, ratios, spread, won
+from benchmarks.engines.pairing import Quartiles, ratios, spread, won
 from benchmarks.engines.throughput import JobFigures
 
 
@@ -28,7 +28,7 @@ def table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
     )
 
 
-def _shown(found: Spread | None, digits: int = 2) -> str:
+def _ratio_text(found: Quartiles | None, digits: int = 2) -> str:
     return "–" if found is None else found.shown(digits)
 
 
@@ -45,10 +45,10 @@ def throughput_table(figures: JobFigures) -> str:
         lines.append(
             [
                 name,
-                _shown(found, 3),
-                _shown(spread(ratios(cpu, plain)), 3),
+                _ratio_text(found, 3),
+                _ratio_text(spread(ratios(cpu, plain)), 3),
                 f"{rate.median / 1000:,.0f}",
-                _shown(startup),
+                _ratio_text(startup),
                 f"{memory.median:,.0f}",
             ]
         )
@@ -61,9 +61,9 @@ def goal_lines(measured: Mapping[str, JobFigures], latencies: Sequence[LatencyFi
     """Every goal of which both sides were measured."""
     found = []
     for goal in GOALS:
-        if goal.job in measured and (judged := goal.judged(measured[goal.job].cpu)) is not None:
+        if goal.job in measured and (evaluated := goal.evaluated(measured[goal.job].cpu)) is not None:
             words = {"job": goal.job, "what": goal.what, "goal": f"{goal.sense} {goal.bound:g}"}
-            found.append({**words, "met": goal.met(judged), "found": judged})
+            found.append({**words, "met": goal.met(evaluated), "found": evaluated})
     for figures in latencies:
         found += judged_latencies(figures)
     return found
@@ -93,14 +93,16 @@ def latency_table(figures: LatencyFigures, reference: str = "ours") -> str:
         pairs = {q: ratios(engines.get(reference, {}).get(q, {}), by.get(q, {})) for q in ("p50", "p95", "p99")}
         against = "–"
         if name != reference and pairs["p50"]:
-            against = "  ".join(f"{_shown(spread(values))} {won(values)}/{len(values)}" for values in pairs.values())
+            against = "  ".join(
+                f"{_ratio_text(spread(values))} {won(values)}/{len(values)}" for values in pairs.values()
+            )
         lines.append(
             [
                 name,
-                *[_shown(spread(by.get(q, {}).values()), 3) for q in ("p50", "p95", "p99")],
-                _shown(spread(by.get("cpu_percent", {}).values()), 1),
-                _shown(spread(by.get("lag_p50", {}).values()), 3),
-                _shown(spread(by.get("rate", {}).values()), 0),
+                *[_ratio_text(spread(by.get(q, {}).values()), 3) for q in ("p50", "p95", "p99")],
+                _ratio_text(spread(by.get("cpu_percent", {}).values()), 1),
+                _ratio_text(spread(by.get("lag_p50", {}).values()), 3),
+                _ratio_text(spread(by.get("rate", {}).values()), 0),
                 against,
             ]
         )

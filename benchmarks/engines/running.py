@@ -23,7 +23,7 @@ class RunError(Exception):
 
 
 @dataclass(frozen=True)
-class Run:
+class EngineRun:
     """What one run did.
 
     Attributes:
@@ -42,7 +42,7 @@ class Run:
 
 
 @dataclass
-class Launched:
+class EngineProcess:
     """A process that runs, and where it talks."""
 
     process: "subprocess.Popen[bytes]"
@@ -86,7 +86,7 @@ def adopt() -> None:
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
-def launch(command: Sequence[str], extra: Mapping[str, str] | None = None) -> Launched:
+def launch(command: Sequence[str], extra: Mapping[str, str] | None = None) -> EngineProcess:
     """Start a command in a session of its own, with this checkout importable."""
     output, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  held until it is waited for
     environment = {
@@ -98,15 +98,15 @@ def launch(command: Sequence[str], extra: Mapping[str, str] | None = None) -> La
     process = subprocess.Popen(
         list(command), stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=environment, start_new_session=True
     )
-    return Launched(process, output, errors)
+    return EngineProcess(process, output, errors)
 
 
-def run(command: Sequence[str], timeout: float, extra: Mapping[str, str] | None = None) -> Run:
+def run(command: Sequence[str], timeout: float, extra: Mapping[str, str] | None = None) -> EngineRun:
     """Run a command to its end; raises `RunError`."""
     busy, began = _busy(), time.monotonic()
     result, cpu, memory = launch(command, extra).wait(timeout)
     wall = time.monotonic() - began
-    return Run(result, cpu, wall, memory, max(0.0, (_busy() - busy - cpu) / wall))
+    return EngineRun(result, cpu, wall, memory, max(0.0, (_busy() - busy - cpu) / wall))
 
 
 def end(pid: int) -> None:

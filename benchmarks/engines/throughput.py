@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.engines import setup
-from benchmarks.engines.catalogue import Engine
+from benchmarks.engines.catalogue import ComparedEngine
 from benchmarks.engines.data import file_of
 from benchmarks.engines.jobs import same
 from benchmarks.engines.pairing import shuffled
-from benchmarks.engines.running import Run, RunError, run
+from benchmarks.engines.running import EngineRun, RunError, run
 
 TIMEOUT = 300.0
 
@@ -51,17 +51,17 @@ class Throughput:
         seed: of the order.
     """
 
-    def __init__(self, job: str, engines: Sequence[Engine], size: int, seed: int, say: Say) -> None:
+    def __init__(self, job: str, engines: Sequence[ComparedEngine], size: int, seed: int, print_line: Say) -> None:
         self.figures = JobFigures(job)
         self._engines = [engine for engine in engines if job in engine.jobs]
-        self._size, self._seed, self._say = size, seed, say
+        self._size, self._seed, self._print_line = size, seed, print_line
         self._expected: dict[int, dict[str, Any]] = {}
 
     def round(self, number: int) -> None:
         """Every engine at both sizes."""
         job = self.figures.job
         tasks = [(engine, large) for engine in self._engines for large in (False, True)]
-        done: dict[tuple[str, bool], tuple[int, Run]] = {}
+        done: dict[tuple[str, bool], tuple[int, EngineRun]] = {}
         for engine, large in shuffled(tasks, self._seed, number):
             if engine.name in self.figures.wrong:
                 continue
@@ -70,17 +70,17 @@ class Throughput:
                 done[engine.name, large] = (count, self._one(engine, count, number))
             except RunError as error:
                 self.figures.wrong[engine.name] = str(error)
-                self._say(f"  {engine.name}: {error}")
+                self._print_line(f"  {engine.name}: {error}")
         for engine in self._engines:
             if (engine.name, False) in done and (engine.name, True) in done:
                 self._keep(engine.name, number, *done[engine.name, False], *done[engine.name, True])
 
-    def _one(self, engine: Engine, count: int, number: int) -> Run:
+    def _one(self, engine: ComparedEngine, count: int, number: int) -> EngineRun:
         path = file_of(setup.FOLDER / "data", count)
         ran = run(engine.command(self.figures.job, path), TIMEOUT)
         if difference := same(ran.result, self._expect(count)):
             raise RunError(f"its result is wrong: {difference}")
-        self._say(
+        self._print_line(
             f"  round {number}: {engine.name:20} {count:>9,} tuples {ran.cpu_seconds:7.2f} CPU s"
             f" {ran.result['seconds']:7.2f} s   others {ran.others:.1f} cores"
         )
@@ -110,7 +110,7 @@ class Throughput:
             self._expected[count] = result
         return self._expected[count]
 
-    def _keep(self, name: str, number: int, few: int, small: Run, many: int, large: Run) -> None:
+    def _keep(self, name: str, number: int, few: int, small: EngineRun, many: int, large: EngineRun) -> None:
         cpu = (large.cpu_seconds - small.cpu_seconds) / (many - few)
         figures = self.figures
         figures.cpu.setdefault(name, {})[number] = cpu * 1e6

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Trip(NamedTuple):
+class EngineTrip(NamedTuple):
     """A line. `ts` is its time in milliseconds; in J3 the moment at which it should leave its source, in nanoseconds."""
 
     ts: int

@@ -8,9 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
-from benchmarks.faults.campaign import Campaign, Outcome
+from benchmarks.faults.campaign import DrawOutcome, FaultCampaign
 from benchmarks.faults.draws import CLASSES
-from benchmarks.faults.lab import Lab
+from benchmarks.faults.lab import FaultLab
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     given = parser.parse_args(arguments)
 
-    def say(outcome: Outcome, lab: Lab) -> None:
+    def print_line(outcome: DrawOutcome, lab: FaultLab) -> None:
         how = outcome.skipped or outcome.state or "refused"
         longest = max(outcome.took, key=lambda part: outcome.took[part])
         took = f"{outcome.seconds:g} s, {longest} {outcome.took[longest]:g} s"
@@ -45,9 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
                 shutil.copy(agent.log, folder)
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that hosts and file systems are taken away
-    campaign = Campaign()
+    campaign = FaultCampaign()
     with contextlib.suppress(KeyboardInterrupt):  # what was seen until then is told
-        campaign.run(given.seed, tuple(given.kinds or CLASSES), given.draws, given.minutes, say)
+        campaign.run(given.seed, tuple(given.kinds or CLASSES), given.draws, given.minutes, print_line)
     told = campaign.to_dict()
     if given.output == "json":
         print(json.dumps(told, indent=1))

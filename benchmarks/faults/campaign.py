@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from benchmarks.faults.draws import Draw, drawn
+from benchmarks.faults.invariants import Finals, Lap, descriptors_of, violations_of
 from benchmarks.faults.job import READINGS, read_folds
-from benchmarks.faults.judges import Finals, Lap, descriptors_of, judged
-from benchmarks.faults.lab import FINAL, Lab, lab, waited
+from benchmarks.faults.lab import FINAL, FaultLab, lab, waited
 from benchmarks.faults.strikes import STRIKES, Impossible, for_a_while
 
 SHARES: Final = {"early": 0.1, "late": 0.5}
@@ -20,7 +20,7 @@ WORDS_OF_NO: Final = 20
 
 
 @dataclass
-class Outcome:
+class DrawOutcome:
     """Of one draw. `state`: the job's; `skipped`: why it could not be made here; `took`: seconds of each part;
     `struck`: agents."""
 
@@ -38,13 +38,13 @@ class Outcome:
         return {**asdict(self), "again": self.draw.again}
 
 
-class Campaign:
+class FaultCampaign:
     """Draws on one lab, and on a new one after a violation, so that each is judged for itself, and where clocks are set."""
 
     def __init__(self) -> None:
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[DrawOutcome] = []
 
-    def run(self, first: int, kinds: tuple[str, ...], draws: int, minutes: float, say: Any) -> None:
+    def run(self, first: int, kinds: tuple[str, ...], draws: int, minutes: float, print_line: Any) -> None:
         """So many draws, or as many as there is time for."""
         until = time.monotonic() + 60 * minutes
         number = first
@@ -58,7 +58,7 @@ class Campaign:
                         break
                     outcome = one(made, draw, finals, files)
                     self.outcomes.append(outcome)
-                    say(outcome, made)
+                    print_line(outcome, made)
                     number += 1
                     if outcome.violations:
                         break
@@ -76,9 +76,9 @@ class Campaign:
         }
 
 
-def one(made: Lab, draw: Draw, finals: Finals, files: dict[str, int]) -> Outcome:
+def one(made: FaultLab, draw: Draw, finals: Finals, files: dict[str, int]) -> DrawOutcome:
     """One draw from submission to judgement."""
-    outcome, name = Outcome(draw), f"job{draw.number}"
+    outcome, name = DrawOutcome(draw), f"job{draw.number}"
     took = Lap(outcome.took)
     answers: list[Any] = []
     submitting = threading.Thread(target=lambda: answers.append(made.submit(name, delivery=draw.delivery)))
@@ -102,14 +102,14 @@ def one(made: Lab, draw: Draw, finals: Finals, files: dict[str, int]) -> Outcome
     ran = answers[0].returncode == 0
     if not ran and len(answers[0].stderr) < WORDS_OF_NO:
         outcome.violations.append(f"refused: in the words {answers[0].stderr!r}")
-    outcome.violations += judged(made, draw, name, finals, files, outcome.struck, took, ran=ran)
+    outcome.violations += violations_of(made, draw, name, finals, files, outcome.struck, took, ran=ran)
     told = made.status(name) if ran else {"state": "", "reason": answers[0].stderr.strip()}
     outcome.state, outcome.reason = told["state"], told.get("reason", "")
     outcome.seconds = round(sum(outcome.took.values()), 1)
     return outcome
 
 
-def _until(made: Lab, draw: Draw, name: str) -> None:
+def _until(made: FaultLab, draw: Draw, name: str) -> None:
     """Wait for the moment of a draw, or for the job's end."""
 
     def is_over() -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 from tests.e2e.mesh import AgentProcess
 
 from benchmarks.faults.draws import Draw
-from benchmarks.faults.lab import Lab, waited
+from benchmarks.faults.lab import FaultLab, waited
 
 WAYS: Final = ("flipped", "empty", "half", "missing", "another's")
 
@@ -48,7 +48,7 @@ def damage(path: Path, way: str, bit: int, other: Path) -> None:
         path.write_bytes(content[: len(content) // 2])
 
 
-def damage_one(lab: Lab, draw: Draw, agent: AgentProcess) -> None:
+def damage_one(lab: FaultLab, draw: Draw, agent: AgentProcess) -> None:
     """One file of an agent that is down, as the draw has it; told where a violation is looked into."""
     files = files_of(agent)
     # Those at the top are few, and what comes of a run many: each kind as often as the other.

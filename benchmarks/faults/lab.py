@@ -13,7 +13,7 @@ from tests.e2e.hosts import Hosts, address, lacking
 from tests.e2e.mesh import AgentProcess, Mesh, cli
 from tests.e2e.wrong_clocks import WrongClock, found_library
 
-from agiledart_cli.errors import AnsweredNoError, NoAgentError
+from agiledart_cli.errors import CommandRefusedError, NoAgentError
 from agiledart_kernel.errors import OperationFailed
 from agiledart_node.wire.commands import ListApplications, Status
 from benchmarks.faults.job import write_input
@@ -30,11 +30,11 @@ DISK: Final = "48m"
 START_SECONDS: Final = 240.0
 STARTS: Final = 3
 FINAL: Final = ("finished", "failed", "stopped")
-UNANSWERED: Final = (AnsweredNoError, NoAgentError, OperationFailed, OSError)
+UNANSWERED: Final = (CommandRefusedError, NoAgentError, OperationFailed, OSError)
 """Whatever an agent has instead of an answer while it is struck."""
 
 
-class Lab:
+class FaultLab:
     """The agents of some draws.
 
     Attributes:
@@ -126,7 +126,7 @@ class Lab:
             rows = agent.ask(ListApplications())["applications"]
         except UNANSWERED:
             return None
-        return {row["name"]: (row["state"], row["reason"], row["by_hearsay"]) for row in rows}
+        return {row["name"]: (row["state"], row["reason"], row["is_unverified"]) for row in rows}
 
     def agent_in(self, role: str, name: str) -> AgentProcess:
         """The agent that has this role for an application; others host nothing where it says so, or a stage without an end."""
@@ -145,7 +145,7 @@ def waited(condition: Callable[[], Any], seconds: float) -> Any:
 
 
 @contextlib.contextmanager
-def lab(*, has_clocks: bool = False) -> Iterator[Lab]:
+def lab(*, has_clocks: bool = False) -> Iterator[FaultLab]:
     """A lab that is up; everything of it is taken away afterwards."""
     made = _started(has_clocks, STARTS)
     try:
@@ -154,9 +154,9 @@ def lab(*, has_clocks: bool = False) -> Iterator[Lab]:
         made.close()
 
 
-def _started(has_clocks: bool, left: int) -> Lab:
+def _started(has_clocks: bool, left: int) -> FaultLab:
     """On a machine that has too much to do an agent may not be answered when it joins, and ends: then all begin again."""
-    made = Lab(has_clocks=has_clocks)
+    made = FaultLab(has_clocks=has_clocks)
     try:
         made.start()
     except BaseException as error:

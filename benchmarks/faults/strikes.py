@@ -16,7 +16,7 @@ from tests.e2e.mesh import AgentProcess, alive, cli, executors_of
 from benchmarks.faults.draws import Draw
 from benchmarks.faults.files import damage_one, restarted
 from benchmarks.faults.job import WAYS
-from benchmarks.faults.lab import SINK, SOURCES, Lab
+from benchmarks.faults.lab import SINK, SOURCES, FaultLab
 
 CLOCKS: Final = ("+3600", "-3600", "+600", "-600")
 RATES: Final = ("64kbit", "256kbit", "1mbit")
@@ -26,12 +26,12 @@ class Impossible(Exception):
     """This fault cannot be made here; the text says why."""
 
 
-Strike = Callable[[Lab, Draw, AgentProcess, str], AbstractContextManager[tuple[str, ...]]]
+Strike = Callable[[FaultLab, Draw, AgentProcess, str], AbstractContextManager[tuple[str, ...]]]
 """(lab, draw, who is struck, name of the job): the fault lasts as long as the context, which names all agents that are struck."""
 
 
 @contextlib.contextmanager
-def stop(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def stop(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """The agent's process stands still."""
     os.kill(agent.pid, signal.SIGSTOP)
     try:
@@ -41,7 +41,7 @@ def stop(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple
 
 
 @contextlib.contextmanager
-def stop_executor(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def stop_executor(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """The processes of user code stand still."""
     pids = executors_of(agent)
     _signal(pids, signal.SIGSTOP)
@@ -52,7 +52,7 @@ def stop_executor(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Itera
 
 
 @contextlib.contextmanager
-def kill(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def kill(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """The agent and its processes are killed; it is started again."""
     pids = executors_of(agent)
     agent.kill()
@@ -64,14 +64,14 @@ def kill(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple
 
 
 @contextlib.contextmanager
-def kill_executor(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def kill_executor(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """A process of user code is killed."""
     _signal(executors_of(agent), signal.SIGKILL)
     yield (agent.name,)
 
 
 @contextlib.contextmanager
-def clock(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def clock(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """The clock is set wrong, and right again."""
     kept = lab.clocks.get(agent.name)
     if kept is None:
@@ -84,7 +84,7 @@ def clock(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tupl
 
 
 @contextlib.contextmanager
-def flip(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def flip(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """A file of its state is damaged while the agent is down: it comes up, or says which file, and what helps, and that helps."""
     pids = executors_of(agent)
     agent.kill()
@@ -97,7 +97,7 @@ def flip(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple
 
 
 @contextlib.contextmanager
-def descriptors(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def descriptors(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """The agent may open two more files and no third."""
     before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
     held = max(int(one) for one in os.listdir(f"/proc/{agent.pid}/fd"))
@@ -109,7 +109,7 @@ def descriptors(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterato
 
 
 @contextlib.contextmanager
-def disk_full(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def disk_full(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """No byte fits on the disk of its state."""
     if agent.name not in lab.disks:
         raise Impossible("no file system of its own here")
@@ -124,7 +124,7 @@ def disk_full(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[
 
 
 @contextlib.contextmanager
-def disk_read_only(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def disk_read_only(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """Nothing can be made, replaced, removed or opened for writing there; what is open already goes on, as kernels have it."""
     if agent.name not in lab.disks:
         raise Impossible("no file system of its own here")
@@ -139,7 +139,7 @@ def disk_read_only(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iter
 
 
 @contextlib.contextmanager
-def code(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def code(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """Somebody's code breaks beside the job, in a way of its own."""
     way = WAYS[draw.detail % len(WAYS)]
     _submitted(
@@ -150,7 +150,7 @@ def code(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple
 
 
 @contextlib.contextmanager
-def submit(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def submit(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """Others submit, too."""
     for number in range(3):
         lab.submit(f"{name}-{number}", speed=20)
@@ -158,7 +158,7 @@ def submit(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tup
 
 
 @contextlib.contextmanager
-def cut(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def cut(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """Some hosts are cut off from the rest: those that host nothing, or the drawn one and a second."""
     hosts = _hosts(lab)
     side = [agent.name]
@@ -175,7 +175,7 @@ def cut(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[
 
 
 @contextlib.contextmanager
-def pair(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def pair(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """Two hosts do not reach each other, and all others do."""
     other = _other(lab, draw, agent)
     hosts = _hosts(lab)
@@ -189,7 +189,7 @@ def pair(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple
 
 
 @contextlib.contextmanager
-def one_way(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def one_way(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """What one host sends to another is lost."""
     other, hosts = _other(lab, draw, agent), _hosts(lab)
     hosts.lose(agent.name, other)
@@ -200,7 +200,7 @@ def one_way(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tu
 
 
 @contextlib.contextmanager
-def thin(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+def thin(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """The link of a host is thin, and loses what does not fit."""
     hosts = _hosts(lab)
     hosts.thin(agent.name, RATES[draw.detail % len(RATES)])
@@ -229,13 +229,13 @@ STRIKES: Final[dict[str, Strike]] = {
 }
 
 
-def _hosts(lab: Lab) -> Hosts:
+def _hosts(lab: FaultLab) -> Hosts:
     if lab.hosts is None:
         raise Impossible("emulated hosts need root and ip")
     return lab.hosts
 
 
-def _other(lab: Lab, draw: Draw, agent: AgentProcess) -> str:
+def _other(lab: FaultLab, draw: Draw, agent: AgentProcess) -> str:
     others = [one.name for one in lab.mesh.agents if one.name != agent.name]
     return others[draw.detail % len(others)]
 
@@ -247,7 +247,7 @@ def _signal(pids: list[int], number: int) -> None:
                 os.kill(pid, number)
 
 
-def _submitted(lab: Lab, name: str, entry: str, *words: str) -> None:
+def _submitted(lab: FaultLab, name: str, entry: str, *words: str) -> None:
     cli("submit", entry, "--agent", str(lab.any().state_dir), "--set", f"name={name}", *words, cwd=lab.folder)
 
 

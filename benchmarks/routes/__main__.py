@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.routes.hosts import CannotEmulate
-from benchmarks.routes.mesh import Lab
-from benchmarks.routes.scenarios import SCENARIOS, Scenario
+from benchmarks.routes.mesh import RouteLab
+from benchmarks.routes.scenarios import SCENARIOS, LinkScenario
 
 BEGIN_SECONDS = 4.0
 
 
-def run(scenario: Scenario, seed: int) -> dict[str, Any]:
+def run(scenario: LinkScenario, seed: int) -> dict[str, Any]:
     """One run."""
-    with Lab(seed) as lab:
+    with RouteLab(seed) as lab:
         if scenario.before is not None:
             scenario.before(lab)
         submitted = time.monotonic()

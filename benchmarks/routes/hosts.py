@@ -5,7 +5,7 @@ import subprocess
 import sys
 from types import TracebackType
 
-from benchmarks.many_agents import Place
+from benchmarks.many_agents import AgentHost
 from benchmarks.routes.fabric import address, namespace
 
 
@@ -42,10 +42,10 @@ class Hosts:
         self._fabric.stdin.close()
         self._fabric.wait(30)
 
-    def place(self, number: int, *, leads: bool = True) -> Place:
+    def place(self, number: int, *, leads: bool = True) -> AgentHost:
         """Where an agent runs, that leads circuits of others or does not; hosts count from 1."""
         more = () if leads else ("env", "AGILEDART_AGENT__RELAY=false")
-        return Place(address(number - 1), ("ip", "netns", "exec", namespace(self.tag, number - 1), *more))
+        return AgentHost(address(number - 1), ("ip", "netns", "exec", namespace(self.tag, number - 1), *more))
 
     def one_way(self, source: int, target: int, **settings: float) -> None:
         """Change the link from one host to another: `delay` in seconds, `loss` as a share, `rate` in bytes a second, `cut`."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from agiledart_cli.errors import AnsweredNoError
+from agiledart_cli.errors import CommandRefusedError
 from agiledart_node.wire.commands import Status
 from benchmarks.many_agents import Agents
 from benchmarks.routes.hosts import Hosts
@@ -40,7 +40,7 @@ def build(rows: Source[Row], report: Sink[Row], paths: str = "auto", delivery: s
 '''
 
 
-class Watch:
+class FileGrowthWatch:
     """When the sink's file grew."""
 
     def __init__(self, file: Path) -> None:
@@ -80,13 +80,13 @@ class Watch:
         return within[-1] - within[0] if len(within) > 1 else 0
 
 
-class Lab:
+class RouteLab:
     """The agents; a context manager that leaves nothing behind."""
 
     def __init__(self, seed: int = 1) -> None:
         self.hosts = Hosts(COUNT, seed)
 
-    def __enter__(self) -> "Lab":
+    def __enter__(self) -> "RouteLab":
         self.hosts.__enter__()
         try:
             for one in range(1, COUNT + 1):
@@ -123,7 +123,7 @@ class Lab:
         ).stdout
         return [int(pid) for pid in told.split()]
 
-    def submit(self, paths: str, rows: int, rate: int, width: int, delivery: str = "") -> "Job":
+    def submit(self, paths: str, rows: int, rate: int, width: int, delivery: str = "") -> "MeshJob":
         """Start the job, which sends so many rows a second of so many bytes."""
         folder = self.agents.folder
         (folder / "job.py").write_text(CODE)
@@ -137,7 +137,7 @@ class Lab:
         )  # fmt: skip
         if told.returncode:
             raise RuntimeError(told.stderr)
-        return Job(self, out)
+        return MeshJob(self, out)
 
     def cli(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """The command line, at the first agent."""
@@ -147,17 +147,17 @@ class Lab:
         )  # fmt: skip
 
 
-class Job:
+class MeshJob:
     """The one that runs."""
 
-    def __init__(self, lab: Lab, out: Path) -> None:
-        self._lab, self.out, self.watch = lab, out, Watch(out)
+    def __init__(self, lab: RouteLab, out: Path) -> None:
+        self._lab, self.out, self.watch = lab, out, FileGrowthWatch(out)
 
     def status(self) -> dict[str, Any]:
         """As the first agent tells it."""
         try:
             return self._lab.agents.all[0].ask(Status("route"))
-        except (AnsweredNoError, OSError):
+        except (CommandRefusedError, OSError):
             return {"state": "", "stages": []}
 
     def routes(self) -> list[dict[str, Any]]:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.routes.mesh import NO_RELAY, Job, Lab
+from benchmarks.routes.mesh import NO_RELAY, MeshJob, RouteLab
 
 RATE = 200
 WIDTH = 50
 
 
 @dataclass(frozen=True)
-class Scenario:
+class LinkScenario:
     """One kind of trouble, from `BEGIN` seconds after the first rows on.
 
     Args:
@@ -26,18 +26,18 @@ class Scenario:
     name: str
     paths: str
     seconds: float
-    act: Callable[[Lab, Job], dict[str, Any]]
+    act: Callable[[RouteLab, MeshJob], dict[str, Any]]
     rate: int = RATE
     width: int = WIDTH
     delivery: str = ""
-    before: Callable[[Lab], None] | None = None
+    before: Callable[[RouteLab], None] | None = None
 
 
 def sleep_until(instant: float) -> None:
     time.sleep(max(0.0, instant - time.monotonic()))
 
 
-def _shares(job: Job, first: dict[str, Any]) -> dict[str, float]:
+def _shares(job: MeshJob, first: dict[str, Any]) -> dict[str, float]:
     """Frames by kind of way since an earlier look."""
     now = job.route().get("frames", {"direct": 0, "relayed": 0})
     passed = {kind: now[kind] - first.get(kind, 0) for kind in ("direct", "relayed")}
@@ -45,10 +45,10 @@ def _shares(job: Job, first: dict[str, Any]) -> dict[str, float]:
     return {kind: round(count / whole, 3) for kind, count in passed.items()}
 
 
-def trouble_and_healing(break_it: Callable[[Lab], None], heal: Callable[[Lab], None], seconds: float) -> Any:
+def trouble_and_healing(break_it: Callable[[RouteLab], None], heal: Callable[[RouteLab], None], seconds: float) -> Any:
     """For so many seconds; gaps, and who carries the rows when."""
 
-    def act(lab: Lab, job: Job) -> dict[str, Any]:
+    def act(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
         began, wall_ms = time.monotonic(), time.time() * 1_000
         break_it(lab)
         sleep_until(began + seconds)
@@ -71,27 +71,27 @@ def trouble_and_healing(break_it: Callable[[Lab], None], heal: Callable[[Lab], N
     return act
 
 
-def cut(lab: Lab) -> None:
+def cut(lab: RouteLab) -> None:
     lab.hosts.link(1, 6, cut=1)
 
 
-def mend(lab: Lab) -> None:
+def mend(lab: RouteLab) -> None:
     lab.hosts.link(1, 6, cut=0, loss=0, rate=0)
 
 
-def cut_one_way(lab: Lab) -> None:
+def cut_one_way(lab: RouteLab) -> None:
     lab.hosts.one_way(1, 6, cut=1)
 
 
-def cut_other_way(lab: Lab) -> None:
+def cut_other_way(lab: RouteLab) -> None:
     lab.hosts.one_way(6, 1, cut=1)
 
 
-def lose(lab: Lab) -> None:
+def lose(lab: RouteLab) -> None:
     lab.hosts.link(1, 6, loss=0.8)
 
 
-def flapping(lab: Lab, job: Job) -> dict[str, Any]:
+def flapping(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
     """The direct link comes and goes every three seconds."""
     began, first = time.monotonic(), job.watch.seen[-1][1]
     for turn in range(20):
@@ -107,15 +107,15 @@ def flapping(lab: Lab, job: Job) -> dict[str, Any]:
     }
 
 
-def _rows_in(job: Job) -> int:
+def _rows_in(job: MeshJob) -> int:
     with job.out.open("rb") as file:
         return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
 
 
-def relay_in_trouble(what: str) -> Callable[[Lab, Job], dict[str, Any]]:
+def relay_in_trouble(what: str) -> Callable[[RouteLab, MeshJob], dict[str, Any]]:
     """The direct link is cut; then whoever leads is killed, frozen or drained."""
 
-    def act(lab: Lab, job: Job) -> dict[str, Any]:
+    def act(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
         cut(lab)
         time.sleep(6)
         by = str(job.route().get("by", ""))
@@ -140,7 +140,7 @@ def relay_in_trouble(what: str) -> Callable[[Lab, Job], dict[str, Any]]:
     return act
 
 
-def all_cut(lab: Lab, job: Job) -> dict[str, Any]:
+def all_cut(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
     """All ways that rows could take to the last host, for 20 s: long enough for it to be declared dead, so recovery begins."""
     for host in range(1, NO_RELAY):
         lab.hosts.link(host, 6, cut=1)
@@ -153,7 +153,7 @@ def all_cut(lab: Lab, job: Job) -> dict[str, Any]:
     return {"first_row_after_healing_ms": None if math.isinf(first) else round(1_000 * first)}
 
 
-def thin(lab: Lab, job: Job) -> dict[str, Any]:
+def thin(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
     """2 Mbit/s for 4; afterwards what the relay alone gives."""
     lab.hosts.link(1, 6, rate=250_000)
     began = time.monotonic()
@@ -172,7 +172,7 @@ def thin(lab: Lab, job: Job) -> dict[str, Any]:
     }
 
 
-def stopped_receiver(lab: Lab, job: Job) -> dict[str, Any]:
+def stopped_receiver(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
     """Stopped for five seconds."""
     pids = lab.executors(6)
     for pid in pids:
@@ -184,7 +184,7 @@ def stopped_receiver(lab: Lab, job: Job) -> dict[str, Any]:
     return {"changes": sum(job.route().get("moves", {}).values()), "resent": job.figure("frames_resent")}
 
 
-def held_receiver(lab: Lab, job: Job) -> dict[str, Any]:
+def held_receiver(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
     """Its process does nothing for half a second, again and again, as where user code holds it."""
     pids = lab.executors(6)
     for _ in range(50):
@@ -195,32 +195,32 @@ def held_receiver(lab: Lab, job: Job) -> dict[str, Any]:
     return {"changes": sum(job.route().get("moves", {}).values()), "resent": job.figure("frames_resent")}
 
 
-def nothing(lab: Lab, job: Job) -> dict[str, Any]:
+def nothing(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
     """Healthy links."""
     time.sleep(20)
     route = job.route()
     return {"changes": sum(route["moves"].values()), "circuits": len(route["circuits"])}
 
 
-def _everything(make: Callable[[str], Scenario]) -> list[Scenario]:
+def _everything(make: Callable[[str], LinkScenario]) -> list[LinkScenario]:
     return [make("auto"), make("warm")]
 
 
-SCENARIOS: dict[str, Scenario] = {
+SCENARIOS: dict[str, LinkScenario] = {
     scenario.name: scenario
     for scenario in (
-        Scenario("healthy", "auto", 30, nothing),
-        *_everything(lambda paths: Scenario(f"loss-{paths}", paths, 50, trouble_and_healing(lose, mend, 20))),
-        *_everything(lambda paths: Scenario(f"cut-{paths}", paths, 45, trouble_and_healing(cut, mend, 14))),
-        Scenario("cut-there", "auto", 45, trouble_and_healing(cut_one_way, mend, 14)),
-        Scenario("cut-back", "auto", 45, trouble_and_healing(cut_other_way, mend, 14)),
-        Scenario("cut-before", "auto", 40, trouble_and_healing(lambda _: None, mend, 10), before=cut),
-        Scenario("flapping", "auto", 80, flapping),
-        *(Scenario(f"relay-{what}", "auto", 30, relay_in_trouble(what)) for what in ("killed", "frozen", "drained")),
-        Scenario("all-cut", "auto", 50, all_cut, delivery="exactly-once"),
-        Scenario("thin", "auto", 150, thin, rate=1_000, width=470),
-        Scenario("thin-relay", "a2", 150, thin, rate=1_000, width=470),
-        Scenario("stopped-receiver", "auto", 25, stopped_receiver),
-        Scenario("held-receiver", "auto", 45, held_receiver),
+        LinkScenario("healthy", "auto", 30, nothing),
+        *_everything(lambda paths: LinkScenario(f"loss-{paths}", paths, 50, trouble_and_healing(lose, mend, 20))),
+        *_everything(lambda paths: LinkScenario(f"cut-{paths}", paths, 45, trouble_and_healing(cut, mend, 14))),
+        LinkScenario("cut-there", "auto", 45, trouble_and_healing(cut_one_way, mend, 14)),
+        LinkScenario("cut-back", "auto", 45, trouble_and_healing(cut_other_way, mend, 14)),
+        LinkScenario("cut-before", "auto", 40, trouble_and_healing(lambda _: None, mend, 10), before=cut),
+        LinkScenario("flapping", "auto", 80, flapping),
+        *(LinkScenario(f"relay-{what}", "auto", 30, relay_in_trouble(what)) for what in ("killed", "frozen", "drained")),
+        LinkScenario("all-cut", "auto", 50, all_cut, delivery="exactly-once"),
+        LinkScenario("thin", "auto", 150, thin, rate=1_000, width=470),
+        LinkScenario("thin-relay", "a2", 150, thin, rate=1_000, width=470),
+        LinkScenario("stopped-receiver", "auto", 25, stopped_receiver),
+        LinkScenario("held-receiver", "auto", 45, held_receiver),
     )
 }  # fmt: skip

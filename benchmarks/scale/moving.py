@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
-from agiledart_cli.errors import AnsweredNoError, NoAgentError
+from agiledart_cli.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import ExplainScaling, Status
 from benchmarks.scale.heavy import write_input
 from benchmarks.scale.watching import Lateness, percentile
@@ -45,7 +45,7 @@ class Moving:
         """As its agent sees it."""
         try:
             return dict(self.agent.ask(Status("heavy")))
-        except (AnsweredNoError, NoAgentError, OSError):
+        except (CommandRefusedError, NoAgentError, OSError):
             return {"state": "", "placement": {}}
 
     def _due(self, lines: int) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from agiledart_agent.settings import SERVICE_STATE_DIR, default_state_dir
 from agiledart_cli.errors import NoAgentError
-from agiledart_cli.output import say
+from agiledart_cli.output import print_message
 from agiledart_kernel.errors import ConfigurationError
 
 AGENT_FILE = "agent.json"
@@ -20,10 +20,10 @@ MESH_FILE = "mesh.json"
 """Where `agiledart up` says, in the user's state directory, which agents it runs."""
 
 
-TOLD_FILE = "mesh.told"
+NOTIFIED_FILE = "mesh.told"
 """Which terminals were told which mesh their commands use, beside `MESH_FILE`."""
 
-MAX_TOLD = 64
+MAX_NOTIFIED = 64
 
 
 @dataclass(frozen=True)
@@ -113,21 +113,21 @@ def _in_mesh(note_file: Path) -> AgentPlace | None:
         return None
     for folder in note.get("agents", []):
         if place := in_state_dir(Path(str(folder))):
-            if not _was_told(note_file.with_name(TOLD_FILE), f"{os.getsid(0)} {note['pid']}"):
-                say(f"no --agent given: using {place.name} in {folder}")
+            if not _was_notified(note_file.with_name(NOTIFIED_FILE), f"{os.getsid(0)} {note['pid']}"):
+                print_message(f"no --agent given: using {place.name} in {folder}")
             return place
     return None
 
 
-def _was_told(path: Path, what: str) -> bool:
+def _was_notified(path: Path, what: str) -> bool:
     """Whether this terminal (its session) was told of this mesh before; from now on it was. An unwritable note is told again."""
-    told = []
+    notified = []
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        told = path.read_text().splitlines()[-MAX_TOLD:]
-    if what in told:
+        notified = path.read_text().splitlines()[-MAX_NOTIFIED:]
+    if what in notified:
         return True
     with contextlib.suppress(OSError):
-        path.write_text("".join(f"{line}\n" for line in [*told, what]))
+        path.write_text("".join(f"{line}\n" for line in [*notified, what]))
     return False
 
 

@@ -10,13 +10,20 @@ from typing import Any, Protocol
 import msgspec
 
 from agiledart_cli.agent_place import AgentPlace, find_agent
-from agiledart_cli.errors import AnsweredNoError, NoAgentError
+from agiledart_cli.errors import CommandRefusedError, NoAgentError
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import ConfigurationError, OperationFailed, RemoteProtocolError
-from agiledart_kernel.frames import FrameKind, FrameReader, close_reason, frame
+from agiledart_kernel.frames import FrameKind, FrameReader, decode_close_reason, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.text import harmless, harmless_lines
-from agiledart_node.wire.commands import Answer, Command, ControlMessage, Progress, Refusal, Request
+from agiledart_node.wire.commands import (
+    Command,
+    ControlAnswer,
+    ControlMessage,
+    ControlProgress,
+    ControlRefusal,
+    ControlRequest,
+)
 
 CONTROL: Codec[ControlMessage] = Codec(ControlMessage)
 
@@ -29,7 +36,7 @@ ANSWER_SECONDS = 60.0
 class Connection(Protocol):
     """Carries CONTROL frames to an agent and back."""
 
-    def order(self, command: Command) -> bytes:
+    def sign(self, command: Command) -> bytes:
         """The command, signed by whoever asks; empty where the agent signs, and for commands that only look."""
         ...
 
@@ -62,7 +69,7 @@ class UnixConnection:
             self._socket.close()
             raise
 
-    def order(self, command: Command) -> bytes:
+    def sign(self, command: Command) -> bytes:
         """Nothing: who may use the socket is the agent's own user, and the agent signs."""
         return b""
 
@@ -79,7 +86,7 @@ class UnixConnection:
                 if item[0] == FrameKind.CONTROL:
                     return item[1]
                 if item[0] == FrameKind.CLOSE:
-                    raise ConnectionResetError(close_reason(item[1]))
+                    raise ConnectionResetError(decode_close_reason(item[1]))
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
@@ -141,17 +148,17 @@ class ControlClient:
         """
         self._number += 1
         try:
-            self._connection.send(CONTROL.encode(Request(self._number, command, self._connection.order(command))))
+            self._connection.send(CONTROL.encode(ControlRequest(self._number, command, self._connection.sign(command))))
             while True:
                 message = CONTROL.decode(self._connection.receive(timeout))
-                if isinstance(message, Request) or message.request != self._number:
+                if isinstance(message, ControlRequest) or message.request != self._number:
                     continue
-                if isinstance(message, Progress):
+                if isinstance(message, ControlProgress):
                     if on_progress is not None:
                         on_progress(harmless(message.text))
-                elif isinstance(message, Refusal):
-                    raise AnsweredNoError(harmless_lines(message.text), message.exit_code, message.reason)
-                elif isinstance(message, Answer):
+                elif isinstance(message, ControlRefusal):
+                    raise CommandRefusedError(harmless_lines(message.text), message.exit_code, message.reason)
+                elif isinstance(message, ControlAnswer):
                     return json.loads(message.body)
         except TimeoutError:
             raise NoAgentError(f"The agent at {self.place} has not answered for {timeout:.0f} s.") from None

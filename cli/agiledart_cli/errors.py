@@ -9,7 +9,7 @@ class NoAgentError(AgileDartError):
     """No agent answers; the message says where was looked and how to start one."""
 
 
-class AnsweredNoError(OperationFailed):
+class CommandRefusedError(OperationFailed):
     """An agent answered that it can't be done, with the exit code that it wants; `reason` where the asker may not."""
 
     def __init__(self, text: str, exit_code: int, reason: str = "") -> None:

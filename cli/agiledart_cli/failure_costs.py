@@ -23,15 +23,15 @@ SEEN_AGAIN = "rows are seen at once, and stay; those behind the last epoch are t
 ROLLED = ("roll_age", "roll_bytes")
 
 
-def with_costs(body: Mapping[str, Any]) -> dict[str, Any]:
+def with_costs(response: Mapping[str, Any]) -> dict[str, Any]:
     """The facts, and for each step `after_a_failure`, whether it is `refused`, and for all `user_code_must_not`."""
-    delivery = Delivery(body["delivery"])
+    delivery = Delivery(response["delivery"])
     steps = []
-    for step in body["steps"]:
+    for step in response["steps"]:
         text, refused = _cost(step, delivery) if delivery.is_saved else (_unsaved(step), False)
         steps.append({**step, "after_a_failure": text, "refused": refused})
-    must_not = [MUST_NOT, *([MUST_REPEAT] if body["merges"] else [])] if delivery.is_saved else []
-    return {**body, "steps": steps, "user_code_must_not": must_not}
+    must_not = [MUST_NOT, *([MUST_REPEAT] if response["merges"] else [])] if delivery.is_saved else []
+    return {**response, "steps": steps, "user_code_must_not": must_not}
 
 
 def _cost(step: Mapping[str, Any], delivery: Delivery) -> tuple[str, bool]:
@@ -39,7 +39,7 @@ def _cost(step: Mapping[str, Any], delivery: Delivery) -> tuple[str, bool]:
     if step["role"] == "source":
         return _cost_of_source(step)
     if step["role"] == "sink":
-        return _cost_of_repeating_sink(step) if delivery.repeats else _cost_of_sink(step)
+        return _cost_of_repeating_sink(step) if delivery.duplicates else _cost_of_sink(step)
     where = "the agent starts it again; when the host is gone a neighbour takes it over"
     if not step["has_state"]:
         return f"nothing to bring back; {where}", False
@@ -52,7 +52,7 @@ def _cost(step: Mapping[str, Any], delivery: Delivery) -> tuple[str, bool]:
 
 
 def _cost_of_source(step: Mapping[str, Any]) -> tuple[str, bool]:
-    from agiledart_executor.connectors.plugins import source_guarantee
+    from agiledart_connectors.plugins import source_guarantee
 
     connector = parse_connector(step["connector"])
     if step["sheds"]:
@@ -63,7 +63,7 @@ def _cost_of_source(step: Mapping[str, Any]) -> tuple[str, bool]:
         return "a file that grows and may be rotated cannot be read again", True
     guarantee = source_guarantee(connector.kind)
     stays = _if_lost(step, "what it reads is there")
-    is_gone = guarantee is not None and not guarantee.goes_back
+    is_gone = guarantee is not None and not guarantee.can_rewind
     if is_gone and step.get("if_lost") == MOVE:
         stays += "; what only its log had, behind the last epoch, is lost then"
     if step["has_log"] or is_gone:
@@ -77,17 +77,20 @@ def _cost_of_source(step: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def _cost_of_sink(step: Mapping[str, Any]) -> tuple[str, bool]:
-    from agiledart_executor.connectors.plugins import sink_guarantee
-    from agiledart_executor.connectors.repeats import repeats_fault, sink_words
+    from agiledart_connectors.plugins import sink_guarantee
+    from agiledart_connectors.sink_guarantees import duplicates_fault, sink_guarantee_text
 
     connector = parse_connector(step["connector"])
     guarantee = sink_guarantee(connector.kind)
-    if guarantee is None or not guarantee.takes_back or connector.path in ("", "-"):
-        fault = repeats_fault(connector, guarantee)
-        why = f" ({guarantee.repeats})" if guarantee is not None and not guarantee.takes_back else ""
+    if guarantee is None or not guarantee.can_abort or connector.path in ("", "-"):
+        fault = duplicates_fault(connector, guarantee)
+        why = f" ({guarantee.duplicates})" if guarantee is not None and not guarantee.can_abort else ""
         if fault:
             return f"cannot take rows back{why}: {fault}", True
-        return f"rows behind the last epoch are written again, none is lost: {sink_words(connector, guarantee)}", False
+        return (
+            f"rows behind the last epoch are written again, none is lost: {sink_guarantee_text(connector, guarantee)}",
+            False,
+        )
     if step.get("if_lost") == MOVE and connector.kind != "log":
         return "its file stays on its node, so it cannot move when that one is lost: write to a log (log:NAME)", True
     stays = _if_lost(step, "what it wrote is there")
@@ -103,20 +106,23 @@ def _cost_of_sink(step: Mapping[str, Any]) -> tuple[str, bool]:
 
 def _cost_of_repeating_sink(step: Mapping[str, Any]) -> tuple[str, bool]:
     """The same with at-least-once; only sinks that cannot help it do as with exactly-once."""
-    from agiledart_executor.connectors.plugins import sink_guarantee
-    from agiledart_executor.connectors.repeats import delivers_all, has_same_effect, sink_words
+    from agiledart_connectors.plugins import sink_guarantee
+    from agiledart_connectors.sink_guarantees import confirms_all_rows, is_idempotent, sink_guarantee_text
 
     connector = parse_connector(step["connector"])
     guarantee = sink_guarantee(connector.kind)
-    is_file = guarantee is not None and guarantee.takes_back and connector.path not in ("", "-")
+    is_file = guarantee is not None and guarantee.can_abort and connector.path not in ("", "-")
     is_rolled = connector.kind == "parquet" or any(connector.option(name) for name in ROLLED)
     if is_file and (is_rolled or step.get("if_lost") == MOVE):
         return _cost_of_sink(step)
     stays = f"; {_if_lost(step, 'what it wrote is there')}" if is_file else ""
-    if has_same_effect(connector, guarantee):
-        return f"rows behind the last epoch are written again, none is lost: {sink_words(connector, guarantee)}", False
-    if not is_file and not delivers_all(connector, guarantee):
-        how = f": add {guarantee.loses_without}=1" if guarantee is not None and guarantee.loses_without else ""
+    if is_idempotent(connector, guarantee):
+        return (
+            f"rows behind the last epoch are written again, none is lost: {sink_guarantee_text(connector, guarantee)}",
+            False,
+        )
+    if not is_file and not confirms_all_rows(connector, guarantee):
+        how = f": add {guarantee.confirms_with}=1" if guarantee is not None and guarantee.confirms_with else ""
         return f"{SEEN_AGAIN}; nobody says whether they arrive{how}", False
     return f"{SEEN_AGAIN}, none is lost{stays}", False
 

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_PARALLELISM
-from agiledart_node.wire.commands import Asked
+from agiledart_node.wire.commands import RequestedParallelism
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,14 +77,14 @@ def agent_options(command: F) -> F:
     )(command)
 
 
-def parse_parallelism(texts: Sequence[str]) -> dict[str, Asked]:
+def parse_parallelism(texts: Sequence[str]) -> dict[str, RequestedParallelism]:
     """`["4", "count=1..8"]` as `{"": 4, "count": (1, 8)}`; the empty name is every step. Raises `ConfigurationError`."""
-    from agiledart_dataflow.plan.instances_asked import limits_read
+    from agiledart_dataflow.plan.parallelism_request import parse_limits
 
-    chosen: dict[str, Asked] = {}
+    chosen: dict[str, RequestedParallelism] = {}
     for text in texts:
         step, equals, number = text.rpartition("=")
-        asked = limits_read(number)
+        asked = parse_limits(number)
         if asked is None or (equals and not step):
             raise ConfigurationError(
                 f"--parallelism {text}: write --parallelism N or --parallelism STEP=N, N from 1 to {MAX_PARALLELISM}, "
@@ -94,8 +94,10 @@ def parse_parallelism(texts: Sequence[str]) -> dict[str, Asked]:
     return chosen
 
 
-def parallelism_by_step(specification: Any, chosen: Mapping[str, Asked]) -> dict[str, Asked]:
+def parallelism_by_step(
+    specification: Any, chosen: Mapping[str, RequestedParallelism]
+) -> dict[str, RequestedParallelism]:
     """What was chosen, with the number for every step written out, one step for each stage that may have several."""
-    from agiledart_dataflow.plan.stages import written_out
+    from agiledart_dataflow.plan.stages import expand_parallelism
 
-    return written_out(specification, chosen)
+    return expand_parallelism(specification, chosen)

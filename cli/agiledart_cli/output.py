@@ -22,7 +22,7 @@ def output_option(command: F) -> F:
     )(command)
 
 
-def say(text: str = "", *, colour: str | None = None) -> None:
+def print_message(text: str = "", *, colour: str | None = None) -> None:
     """Talk, on stderr. Colour only underlines what the words say."""
     click.echo(paint(harmless_lines(text), colour, sys.stderr), err=True)
 

@@ -14,14 +14,14 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from agiledart_agent.identity.user_identity import identity_of
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, Hello
-from agiledart_kernel.orders import sign_order
-from agiledart_node.records.order_checks import terms_of
+from agiledart_kernel.signed_commands import sign_command
+from agiledart_node.records.command_verifier import command_terms
 from agiledart_node.wire.commands import Command
 from agiledart_transport.certificates import make_credentials
-from agiledart_transport.contexts import client_context
-from agiledart_transport.framed import Link, RefusedByPeer
-from agiledart_transport.links import connect
-from agiledart_transport.local_judge import LocalJudge
+from agiledart_transport.connecting import connect
+from agiledart_transport.link import Link, RefusedByPeer
+from agiledart_transport.local_peer_verifier import LocalPeerVerifier
+from agiledart_transport.tls_contexts import client_context
 
 CLOSE_SECONDS = 1.0
 
@@ -46,7 +46,7 @@ class RemoteConnection:
                     service="control",
                     context=client_context(make_credentials(key, who.network, int(time.time()))),
                     hello=Hello(service="control", chain=who.chain, name="command line", token=who.token),
-                    judge=LocalJudge(who.network, time.time),
+                    verifier=LocalPeerVerifier(who.network, time.time),
                     on_frame=self._take,
                     on_closed=self._closed,
                     timeout=timeout,
@@ -67,13 +67,13 @@ class RemoteConnection:
             self._loop.close()
             raise
 
-    def order(self, command: Command) -> bytes:
+    def sign(self, command: Command) -> bytes:
         """The command as an order, signed; empty for one that only looks."""
-        terms = terms_of(command)
+        terms = command_terms(command)
         if terms is None:
             return b""
         wall_ms = time.time_ns() // 1_000_000
-        return sign_order(self._key.sign, self._chain, self._network, terms, wall_ms, secrets.token_bytes)
+        return sign_command(self._key.sign, self._chain, self._network, terms, wall_ms, secrets.token_bytes)
 
     def send(self, body: bytes) -> None:
         """Send one frame."""

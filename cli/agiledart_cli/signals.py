@@ -34,7 +34,7 @@ def unwound_by_signals() -> AbstractContextManager[object]:
     return _handled((signal.SIGTERM, signal.SIGHUP), _terminate)
 
 
-def undisturbed() -> AbstractContextManager[object]:
+def ignoring_signals() -> AbstractContextManager[object]:
     """Signals that end a process are ignored in here: for cleaning up, which is bounded in time."""
     return _handled(_ENDS, signal.SIG_IGN)
 

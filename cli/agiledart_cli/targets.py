@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, get_type_hints
 from agiledart_kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from agiledart_executor.user_code.user_code import UserBuilder
+    from agiledart_executor.user_code.user_builder import UserBuilder
 
 
 def load_target(target: str) -> "UserBuilder":
     """As `load_builder`; raises `ConfigurationError` too for a function that says that it returns something else."""
     from agiledart_dataflow.graph.topology import Topology
-    from agiledart_executor.user_code.user_code import load_builder
+    from agiledart_executor.user_code.user_builder import load_builder
 
     builder = load_builder(target)
     if isinstance(builder.value, Topology) or _may_return(builder.value, Topology):
@@ -26,7 +26,7 @@ def load_target(target: str) -> "UserBuilder":
     ]
     takes = ", ".join(builder.parameters)
     raise ConfigurationError(
-        f"{name} builds no topology: it {f'takes {takes} and ' if takes else ''}returns {_shown(builder.value)}."
+        f"{name} builds no topology: it {f'takes {takes} and ' if takes else ''}returns {_type_text(builder.value)}."
         f" Builders in {place}: {', '.join(others) or 'none'}"
     )
 
@@ -45,6 +45,6 @@ def _may_return(function: object, wanted: type) -> bool:
     return not isinstance(returns, type) or issubclass(wanted, returns) or issubclass(returns, wanted)
 
 
-def _shown(function: object) -> str:
+def _type_text(function: object) -> str:
     returns = _returns(function)
     return "nothing" if returns is type(None) else str(getattr(returns, "__name__", returns))

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from agiledart import ReadTime, Sink, Source, Topology, log, taxi
 from agiledart_examples.debs2015 import Trip, cell_at, order_of_times
 
-LONGEST_SECONDS = 6 * 3600
-MOST_MILES = 200.0
-MOST_DOLLARS = 1_000.0
+MAX_SECONDS = 6 * 3600
+MAX_MILES = 200.0
+MAX_DOLLARS = 1_000.0
 
 
 class CleanTrip(NamedTuple):
@@ -44,11 +44,11 @@ def clean(trip: Trip) -> CleanTrip | None:
     end = cell_at(trip.dropoff_longitude, trip.dropoff_latitude, 1)
     seconds = round((trip.dropoff_at - trip.pickup_at).total_seconds())
     amounts = (trip.fare, trip.tip, trip.total)
-    if start is None or end is None or not 0 < seconds <= LONGEST_SECONDS:
+    if start is None or end is None or not 0 < seconds <= MAX_SECONDS:
         return None
-    if not (isfinite(trip.miles) and 0 < trip.miles <= MOST_MILES):
+    if not (isfinite(trip.miles) and 0 < trip.miles <= MAX_MILES):
         return None
-    if not all(isfinite(amount) and 0 <= amount <= MOST_DOLLARS for amount in amounts) or trip.total <= 0:
+    if not all(isfinite(amount) and 0 <= amount <= MAX_DOLLARS for amount in amounts) or trip.total <= 0:
         return None
     return CleanTrip(
         trip.medallion,

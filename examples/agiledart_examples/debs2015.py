@@ -95,7 +95,7 @@ class Occasion(NamedTuple):
 # --- query 1: frequent routes -----------------------------------------------------------------------------------------
 
 
-class Route(NamedTuple):
+class CellRoute(NamedTuple):
     """From cell to cell, squares of 500 m."""
 
     start: Cell
@@ -105,7 +105,7 @@ class Route(NamedTuple):
 class Ride(NamedTuple):
     """A trip on a route."""
 
-    route: Route
+    route: CellRoute
     occasion: Occasion
 
 
@@ -124,10 +124,10 @@ def ride_of(trip: Trip) -> Ride | None:
     end = cell_at(trip.dropoff_longitude, trip.dropoff_latitude, 1)
     if start is None or end is None:
         return None
-    return Ride(Route(start, end), Occasion(trip.pickup_at, trip.dropoff_at, trip.read_at))
+    return Ride(CellRoute(start, end), Occasion(trip.pickup_at, trip.dropoff_at, trip.read_at))
 
 
-def route_report(ranking: Ranking[Ride, Route, int]) -> RouteReport:
+def route_report(ranking: Ranking[Ride, CellRoute, int]) -> RouteReport:
     """A ranking as a line of the result."""
     cells: list[str | None] = [str(cell) for entry in ranking.entries for cell in entry.key]
     occasion = ranking.cause.occasion
@@ -161,7 +161,7 @@ def frequent_routes(
 # --- query 2: profitable areas ----------------------------------------------------------------------------------------
 
 
-class Job(NamedTuple):
+class TaxiRide(NamedTuple):
     """A trip as its taxi sees it; areas are squares of 250 m."""
 
     medallion: str
@@ -171,7 +171,7 @@ class Job(NamedTuple):
     occasion: Occasion
 
 
-class AreaNews(NamedTuple):
+class AreaUpdate(NamedTuple):
     """Something that an area learns: a taxi came to stand empty there or left, or a trip from there earned money.
 
     The occasion comes with the earning only, once for each trip.
@@ -200,14 +200,14 @@ class AreaReport(NamedTuple):
     delay: ReadTime
 
 
-def job_of(trip: Trip) -> Job | None:
+def taxi_ride_of(trip: Trip) -> TaxiRide | None:
     """The trip's areas and profit; nothing when it leaves the grid."""
     start = cell_at(trip.pickup_longitude, trip.pickup_latitude, 2)
     end = cell_at(trip.dropoff_longitude, trip.dropoff_latitude, 2)
     if start is None or end is None:
         return None
     profit = Decimal(str(trip.fare)) + Decimal(str(trip.tip))
-    return Job(trip.medallion, start, end, profit, Occasion(trip.pickup_at, trip.dropoff_at, trip.read_at))
+    return TaxiRide(trip.medallion, start, end, profit, Occasion(trip.pickup_at, trip.dropoff_at, trip.read_at))
 
 
 @dataclass
@@ -218,24 +218,24 @@ class Stand:
     moves: int = 0
 
 
-class Taxis(KeyedOperator[str, Job, Stand, AreaNews]):
+class Taxis(KeyedOperator[str, TaxiRide, Stand, AreaUpdate]):
     """By taxi: where it stands empty, for 30 minutes or until its next trip is known."""
 
     def initial(self, key: str) -> Stand:
         return Stand()
 
-    def on_record(self, key: str, record: Job, state: Stand, context: Context[AreaNews]) -> None:
+    def on_record(self, key: str, record: TaxiRide, state: Stand, context: Context[AreaUpdate]) -> None:
         if state.area is not None:
-            context.emit(AreaNews(state.area, empty_taxis=-1))
+            context.emit(AreaUpdate(state.area, empty_taxis=-1))
         state.area = record.end
         state.moves += 1
-        context.emit(AreaNews(record.end, empty_taxis=+1))
-        context.emit(AreaNews(record.start, profit=record.profit, occasion=record.occasion))
+        context.emit(AreaUpdate(record.end, empty_taxis=+1))
+        context.emit(AreaUpdate(record.start, profit=record.profit, occasion=record.occasion))
         context.timer_at(record.occasion.dropoff_at + EMPTY_WINDOW, state.moves)
 
-    def on_timer(self, key: str, payload: int, state: Stand, context: Context[AreaNews]) -> None:
+    def on_timer(self, key: str, payload: int, state: Stand, context: Context[AreaUpdate]) -> None:
         if payload == state.moves and state.area is not None:
-            context.emit(AreaNews(state.area, empty_taxis=-1))
+            context.emit(AreaUpdate(state.area, empty_taxis=-1))
             context.forget()
 
 
@@ -247,7 +247,7 @@ class Area:
     empty_taxis: int = 0
 
 
-class Areas(KeyedOperator[Cell, AreaNews, Area, Change[Cell, AreaValue, Occasion]]):
+class Areas(KeyedOperator[Cell, AreaUpdate, Area, Change[Cell, AreaValue, Occasion]]):
     """By area: median profit of 15 minutes over empty taxis."""
 
     def __init__(self, *, zero_profit: bool) -> None:
@@ -257,21 +257,21 @@ class Areas(KeyedOperator[Cell, AreaNews, Area, Change[Cell, AreaValue, Occasion
         return Area()
 
     def on_record(
-        self, key: Cell, record: AreaNews, state: Area, context: Context[Change[Cell, AreaValue, Occasion]]
+        self, key: Cell, record: AreaUpdate, state: Area, context: Context[Change[Cell, AreaValue, Occasion]]
     ) -> None:
         state.empty_taxis += record.empty_taxis
         if record.profit is not None:
             insort(state.profits, record.profit)
             context.timer_at(context.time_ms + PROFIT_WINDOW // timedelta(milliseconds=1), str(record.profit))
-        self._tell(key, record.occasion, state, context)
+        self._emit_value(key, record.occasion, state, context)
 
     def on_timer(
         self, key: Cell, payload: str, state: Area, context: Context[Change[Cell, AreaValue, Occasion]]
     ) -> None:
         del state.profits[bisect_left(state.profits, Decimal(payload))]
-        self._tell(key, None, state, context)
+        self._emit_value(key, None, state, context)
 
-    def _tell(
+    def _emit_value(
         self, key: Cell, cause: Occasion | None, state: Area, context: Context[Change[Cell, AreaValue, Occasion]]
     ) -> None:
         """Put out what is known of the area now, and forget it when that is nothing."""
@@ -318,7 +318,7 @@ def profitable_areas(
     topology = Topology("profitable-areas")
     (
         topology.source("trips", trips, rows=Trip, event_time=lambda trip: trip.dropoff_at, check=order_of_times)
-        .flat_map(job_of)
+        .flat_map(taxi_ride_of)
         .key_by(lambda job: job.medallion)
         .stateful("taxis", Taxis())
         .key_by(lambda news: news.area)

@@ -80,7 +80,7 @@ TIP_SHARES = (0.05, 0.10, 0.16, 0.20, 0.207, 0.210, 0.214, 0.235, 0.265, 0.315, 
 TABLE = 4096
 
 
-class Place(NamedTuple):
+class HotCell(NamedTuple):
     """Centre of a hot cell in degrees."""
 
     latitude: float
@@ -110,7 +110,7 @@ class City:
     """The 423 hot cells, most frequent first. It is the same city for every seed of a stream."""
 
     def __init__(self) -> None:
-        self.places: list[Place] = _manhattan() + [
+        self.places: list[HotCell] = _manhattan() + [
             _cell_centre(latitude, longitude) for latitude, longitude in OUTLYING
         ]
         count = len(self.places)
@@ -149,15 +149,15 @@ class City:
         return order
 
 
-def _cell_centre(latitude: float, longitude: float) -> Place:
+def _cell_centre(latitude: float, longitude: float) -> HotCell:
     east, south = round((longitude - GRID_WEST) / DEGREES_EAST), round((GRID_NORTH - latitude) / DEGREES_SOUTH)
-    return Place(GRID_NORTH - south * DEGREES_SOUTH, GRID_WEST + east * DEGREES_EAST)
+    return HotCell(GRID_NORTH - south * DEGREES_SOUTH, GRID_WEST + east * DEGREES_EAST)
 
 
-def _manhattan() -> list[Place]:
+def _manhattan() -> list[HotCell]:
     """Distinct cells along the axis of Manhattan, the ones nearest to the middle first."""
     draw, normal = RandomStream(0, "city").uniform, _normal_table()
-    found: dict[Place, float] = {}
+    found: dict[HotCell, float] = {}
     while len(found) < MANHATTAN_CELLS:
         along, across = 3.5 * normal[int(draw() * TABLE)], 0.8 * normal[int(draw() * TABLE)]
         north = along * cos(MANHATTAN_BEARING) - across * sin(MANHATTAN_BEARING)

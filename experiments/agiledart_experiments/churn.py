@@ -4,15 +4,15 @@ Goal: at least 99 % of the look-ups arrive at the node that is closest to the ke
 right when it arrives at the node that was closest when it was sent, or that is closest when it arrives.
 """
 
-from agiledart_experiments.lookups import LookupLedger
-from agiledart_experiments.report import Goal, Report, Row, Settings
-from agiledart_experiments.rings import Meter, built_ring, settle
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
+from agiledart_experiments.ring_lookups import RingLookups
+from agiledart_experiments.rings import Meter, built_ring, run_until_stable
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
-from agiledart_simulation.world.resting_collector import without_collector
+from agiledart_simulation.world.overlay_ring import OverlayRing, simulated_ids
+from agiledart_simulation.world.paused_garbage_collection import paused_garbage_collection
 
 PAPER = (1_000, 10)
 SMALL = (100, 1)
@@ -21,21 +21,21 @@ SMALL = (100, 1)
 _LOOKUPS_PER_SECOND = 10
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """One row for each minute of churn, and one for the whole."""
     nodes, minutes = PAPER if settings.is_paper else SMALL
-    with without_collector():
+    with paused_garbage_collection():
         settings.progress(f"{nodes:,} nodes join")
         meter = Meter()
         ring = built_ring(nodes, settings.seed, settings.progress, OverlayConfig.lan(), codec=meter)
         spare = simulated_ids(settings.seed, nodes + 60 * minutes + 1)[nodes:]
         random = RandomStream(settings.seed, "churn")
         rows: list[Row] = []
-        total = LookupLedger(ring, settings.seed)
+        total = RingLookups(ring, settings.seed)
         for minute in range(1, minutes + 1):
             settings.progress(f"minute {minute} of {minutes}")
             rows.append(_minute(ring, spare, random, total, meter, minute))
-        mended = settle(ring, 120)
+        mended = run_until_stable(ring, 120)
     share = total.delivered_correctly
     parameters = {
         "nodes": nodes,
@@ -51,11 +51,11 @@ def run(settings: Settings) -> Report:
         "doubles": total.doubles,
         "mended_after_seconds": round(mended, 2),
     }
-    return Report(parameters, tuple(rows), (Goal("delivered_correctly ≥ 0.99", share >= 0.99),))
+    return ExperimentReport(parameters, tuple(rows), (Goal("delivered_correctly ≥ 0.99", share >= 0.99),))
 
 
 def _minute(
-    ring: Ring, spare: list[NodeId], random: RandomStream, total: LookupLedger, meter: Meter, minute: int
+    ring: OverlayRing, spare: list[NodeId], random: RandomStream, total: RingLookups, meter: Meter, minute: int
 ) -> Row:
     world = ring.world
     before = (total.sent, len(total.hops), total.wrong)

@@ -5,7 +5,7 @@ schedulers stays nearly flat. With a service time σ for each plan, first come f
 (A-1)σ/2 on average; a scheduler that serves at most 50 makes them wait at most 49σ/2 (dataflow specification §6).
 """
 
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_kernel.instants import SECOND
 from agiledart_simulation.runs.scheduling_run import RunFigures, RunOptions, run_submissions
 
@@ -19,7 +19,7 @@ MANY = 250
 """Applications from which on the difference to a single master is judged: several schedulers' fill."""
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """One row for each number of applications."""
     nodes, zones, usual = PAPER if settings.is_paper else SMALL
     counts = settings.sizes_or(usual)
@@ -46,10 +46,10 @@ def run(settings: Settings) -> Report:
         "service_mean_s: planning and forming of one application, as measured",
         "slopes are from the first to the last number of applications",
     )
-    return Report(parameters, tuple(rows), judged(rows), notes)
+    return ExperimentReport(parameters, tuple(rows), goals_for(rows), notes)
 
 
-def judged(rows: list[Row]) -> tuple[Goal, ...]:
+def goals_for(rows: list[Row]) -> tuple[Goal, ...]:
     """The goals, by the figures."""
     slope, of_master = _slope(rows, "queue_wait_mean_s"), _slope(rows, "queue_wait_mean_s_single_master")
     is_long = rows[0]["applications"] < rows[-1]["applications"] and rows[-1]["applications"] >= MANY

@@ -7,11 +7,11 @@ tables made from global knowledge (overlay specification §12, O2); our ring is 
 import math
 import time
 
-from agiledart_experiments.lookups import LookupLedger, quantile
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
+from agiledart_experiments.ring_lookups import RingLookups, quantile
 from agiledart_experiments.rings import JOINS_PER_SECOND, built_ring
 from agiledart_kernel.instants import SECOND
-from agiledart_simulation.world.resting_collector import without_collector
+from agiledart_simulation.world.paused_garbage_collection import paused_garbage_collection
 
 MEANS = {100: 1.62, 1_000: 2.39, 10_000: 3.12}
 """Mean hops with tables from global knowledge."""
@@ -23,11 +23,11 @@ SMALL = ((100, 400), 5_000)
 _PER_SECOND = 20_000
 """Look-ups sent in a virtual second."""
 
-_PATIENCE_S = 5
+_TIMEOUT_S = 5
 """Virtual seconds after the last one, in which they must have arrived."""
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """Look-ups from random nodes to random keys."""
     usual, lookups = PAPER if settings.is_paper else SMALL
     sizes = settings.sizes_or(usual)
@@ -37,11 +37,11 @@ def run(settings: Settings) -> Report:
         "each ring is built by real joins, one after the other",
         "cpu_seconds: building the ring, and the look-ups; depends on the machine, all other figures only on the seed",
     )
-    return Report(parameters, rows, _goals(rows), notes)
+    return ExperimentReport(parameters, rows, _goals(rows), notes)
 
 
 def _measure(nodes: int, lookups: int, settings: Settings) -> Row:
-    with without_collector():
+    with paused_garbage_collection():
         return _measured(nodes, lookups, settings)
 
 
@@ -50,14 +50,14 @@ def _measured(nodes: int, lookups: int, settings: Settings) -> Row:
     started = time.process_time()
     ring = built_ring(nodes, settings.seed, settings.progress)
     built, events_of_build = time.process_time(), ring.world.events
-    ledger = LookupLedger(ring, settings.seed)
+    ledger = RingLookups(ring, settings.seed)
     members = ring.members
     settings.progress(f"{lookups:,} look-ups among {nodes:,} nodes")
     while ledger.sent < lookups:
         ledger.send(members, min(_PER_SECOND // 10, lookups - ledger.sent))
         ring.world.run_for(SECOND // 10)
         ledger.collect()
-    ring.world.run_until(lambda: _all_arrived(ledger), _PATIENCE_S * SECOND, SECOND // 4)
+    ring.world.run_until(lambda: _all_arrived(ledger), _TIMEOUT_S * SECOND, SECOND // 4)
     ring.world.run_for(SECOND)  # for what arrives once more
     ledger.collect()
     return {
@@ -81,7 +81,7 @@ def _measured(nodes: int, lookups: int, settings: Settings) -> Row:
     }
 
 
-def _all_arrived(ledger: LookupLedger) -> bool:
+def _all_arrived(ledger: RingLookups) -> bool:
     ledger.collect()
     return not ledger.lost
 

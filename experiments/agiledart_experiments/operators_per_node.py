@@ -8,7 +8,7 @@ sinks stand where their data is, whatever the mapping does.
 
 import time
 
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_simulation.runs.scheduling_run import RunOptions, run_submissions
 
 PAPER = (10_000, 20, (250, 500, 750, 1_000))
@@ -22,7 +22,7 @@ OPERATORS = 10
 """Of an application, on average. The first figure is for up to half an operator a node, the second for up to one."""
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """One row for each number of applications."""
     nodes, zones, usual = PAPER if settings.is_paper else SMALL
     counts = settings.sizes_or(usual)
@@ -50,7 +50,7 @@ def run(settings: Settings) -> Report:
         "operators_mean": OPERATORS,
         "submitted": "all at once",
     }
-    return Report(parameters, tuple(rows), goals, ("the ring is assembled from global knowledge",))
+    return ExperimentReport(parameters, tuple(rows), goals, ("the ring is assembled from global knowledge",))
 
 
 def _measure(options: RunOptions, *, is_few: bool) -> Row:

@@ -5,16 +5,16 @@ is the virtual time from the failures until every live node's leaf set is the tr
 of the base for each further failure. All nodes die silently, as by loss of power: no connection is reset.
 """
 
-from agiledart_experiments.lookups import LookupLedger
-from agiledart_experiments.report import Goal, Report, Row, Settings
-from agiledart_experiments.rings import built_ring, settle
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
+from agiledart_experiments.ring_lookups import RingLookups
+from agiledart_experiments.rings import built_ring, run_until_stable
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_simulation.checkers.leaf_sets import leaf_violations
-from agiledart_simulation.checkers.machines import machine_violations
-from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
-from agiledart_simulation.world.resting_collector import without_collector
+from agiledart_simulation.checkers.periodic_checks import machine_violations
+from agiledart_simulation.world.overlay_ring import OverlayRing, simulated_ids
+from agiledart_simulation.world.paused_garbage_collection import paused_garbage_collection
 
 PAPER = (1_000, (1, 2, 4, 8, 16, 32, 64, 128))
 SMALL = (120, (1, 2, 4, 8))
@@ -26,10 +26,10 @@ ADJACENT = 12
 _LOOKUPS = 500
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """Kill more and more nodes at once; between two rounds the ring mends and as many new nodes join."""
     nodes, counts = PAPER if settings.is_paper else SMALL
-    with without_collector():
+    with paused_garbage_collection():
         rows = _rounds(nodes, counts, settings)
     plain = [row for row in rows if row["which"] == "random"]
     base, slope = line([(row["failures"], row["recovery_seconds"]) for row in plain if row["failures"] in counts])
@@ -44,7 +44,7 @@ def run(settings: Settings) -> Report:
         "slope_seconds": round(slope, 4),
         "base_seconds": round(base, 3),
     }
-    return Report(parameters, rows, goals, ("time is virtual; deaths are silent",))
+    return ExperimentReport(parameters, rows, goals, ("time is virtual; deaths are silent",))
 
 
 def _rounds(nodes: int, counts: tuple[int, ...], settings: Settings) -> tuple[Row, ...]:
@@ -66,18 +66,23 @@ def _rounds(nodes: int, counts: tuple[int, ...], settings: Settings) -> tuple[Ro
         settings.progress(f"{count} {which} nodes die")
         for node in victims:
             ring.world.crash(node, silent=True)
-        seconds = settle(ring, 300)
+        seconds = run_until_stable(ring, 300)
         rows.append(
-            {"which": which, "failures": count, "recovery_seconds": round(seconds, 3), **_judge(ring, settings.seed)}
+            {
+                "which": which,
+                "failures": count,
+                "recovery_seconds": round(seconds, 3),
+                **_check_ring(ring, settings.seed),
+            }
         )
         for _ in victims:
             ring.start(spare.pop(), ring.members[:1])
             ring.world.run_for(SECOND // 100)
-        settle(ring, 300)
+        run_until_stable(ring, 300)
     return tuple(rows)
 
 
-def _judge(ring: Ring, seed: int) -> Row:
+def _check_ring(ring: OverlayRing, seed: int) -> Row:
     """Invariants of the mended ring. That routes end at the closest node is judged by real look-ups: entries of the routing table
     that point to the dead are found and replaced when they are used, which a look at the tables alone would count as wrong."""
     machines = ring.machines
@@ -86,7 +91,7 @@ def _judge(ring: Ring, seed: int) -> Row:
         *machine_violations(machines),
     ]
     ring.delivered.clear()
-    ledger = LookupLedger(ring, seed)
+    ledger = RingLookups(ring, seed)
     ledger.send(ring.members, _LOOKUPS)
     ring.world.run_for(10 * SECOND)
     ledger.collect()

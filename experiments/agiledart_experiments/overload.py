@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_experiments.throwaway_mesh import ThrowawayMesh, throwaway_mesh
 from agiledart_kernel.errors import OperationFailed
 
@@ -36,7 +36,7 @@ DRAIN_SECONDS = 240.0
 FINAL = ("finished", "failed", "stopped")
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """All policies at once."""
     seconds = SECONDS.get(settings.scale, SECONDS["small"])
     with throwaway_mesh(2) as mesh:
@@ -62,7 +62,7 @@ def run(settings: Settings) -> Report:
         "memory_mb: the largest resident size of the source's executor within a point of the curve",
         "the rows at second null are the ledgers after the drain; unaccounted must be 0",
     )
-    return Report(parameters, (*rows, *ends), (*_memory_goals(rows), *_ledger_goals(ends)), notes)
+    return ExperimentReport(parameters, (*rows, *ends), (*_memory_goals(rows), *_ledger_goals(ends)), notes)
 
 
 def _name(policy: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from agiledart import Overload, Sink, Source, Topology
 
 
-class Reading(NamedTuple):
+class SensorLine(NamedTuple):
     """One line of a sensor: milliseconds since 1970, and something to carry."""
 
     at: int
@@ -20,11 +20,11 @@ class Reading(NamedTuple):
     text: str
 
 
-def slowly(seconds_each: float, until: Path) -> Callable[[Reading], Reading]:
+def slowly(seconds_each: float, until: Path) -> Callable[[SensorLine], SensorLine]:
     """A step that takes so long for each row until a file is there; then it is as fast as it can."""
     is_slow = True
 
-    def slow(reading: Reading) -> Reading:
+    def slow(reading: SensorLine) -> SensorLine:
         nonlocal is_slow
         if is_slow:
             time.sleep(seconds_each)
@@ -34,13 +34,13 @@ def slowly(seconds_each: float, until: Path) -> Callable[[Reading], Reading]:
     return slow
 
 
-def event_time(reading: Reading) -> int:
+def event_time(reading: SensorLine) -> int:
     return reading.at
 
 
 def slow_sink(
-    readings: Source[Reading],
-    report: Sink[Reading],
+    readings: Source[SensorLine],
+    report: Sink[SensorLine],
     name: str = "overload",
     policy: str = "block",
     rows: int = 10_000,
@@ -52,7 +52,7 @@ def slow_sink(
     topology = Topology(name)
     overload = Overload(policy, rows=rows, spool_bytes=spool_bytes)
     stream = topology.source("readings", readings, event_time=event_time, overload=overload)
-    stream = stream.map(slowly(seconds_each, Path(until)), name="slow", returns=Reading)
+    stream = stream.map(slowly(seconds_each, Path(until)), name="slow", returns=SensorLine)
     topology.steps[-1] = replace(topology.steps[-1], at="a2")
     stream.sink("report", report)
     return topology

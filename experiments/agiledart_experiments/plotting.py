@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agiledart_experiments.registry import SHARE, Experiment
-from agiledart_experiments.report import Report, Row
+from agiledart_experiments.report import ExperimentReport, Row
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -24,7 +24,7 @@ def check_plot(file: str) -> None:
         raise OperationFailed("--plot needs matplotlib:  pip install matplotlib") from None
 
 
-def plot(experiment: Experiment, report: Report, file: str) -> None:
+def plot(experiment: Experiment, report: ExperimentReport, file: str) -> None:
     """Lines over the experiment's x axis, one for each figure and series; published values dashed where a row has them."""
     check_plot(file)
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from agiledart_experiments.report import Report, Settings
+from agiledart_experiments.report import ExperimentReport, Settings
 from agiledart_kernel.errors import ConfigurationError
 
 SHARE = "share"
@@ -46,14 +46,14 @@ class Experiment:
     has_sizes: bool = False
     has_policies: bool = False
     faults: tuple[str, ...] = ()
-    has_holders: bool = False
-    room: str = ""
+    kills_replica_nodes: bool = False
+    package: str = ""
 
     @property
-    def run(self) -> Callable[[Settings], Report]:
+    def run(self) -> Callable[[Settings], ExperimentReport]:
         """The function that runs it."""
-        module = importlib.import_module(f"agiledart_experiments.{self.room}{self.name.replace('-', '_')}")
-        run: Callable[[Settings], Report] = module.run
+        module = importlib.import_module(f"agiledart_experiments.{self.package}{self.name.replace('-', '_')}")
+        run: Callable[[Settings], ExperimentReport] = module.run
         return run
 
 
@@ -134,7 +134,7 @@ EXPERIMENTS = {
             unit="slots",
             series=("policy",),
             has_sizes=True,
-            room=PATHS,
+            package=PATHS,
         ),
         Experiment(
             "path-convergence",
@@ -145,7 +145,7 @@ EXPERIMENTS = {
             unit="slots",
             series=("policy",),
             has_sizes=True,
-            room=PATHS,
+            package=PATHS,
         ),
         Experiment(
             "path-delays",
@@ -155,7 +155,7 @@ EXPERIMENTS = {
             y=("delay_after_50_s", "optimal_delay_s"),
             unit="seconds",
             series=("policy",),
-            room=PATHS,
+            package=PATHS,
         ),
         Experiment(
             "path-lookahead",
@@ -165,7 +165,7 @@ EXPERIMENTS = {
             y=("regret_mean",),
             unit="slots",
             series=("nodes",),
-            room=PATHS,
+            package=PATHS,
         ),
         Experiment(
             "path-exchange",
@@ -175,7 +175,7 @@ EXPERIMENTS = {
             y=("regret_mean",),
             unit="slots",
             series=("told",),
-            room=PATHS,
+            package=PATHS,
         ),
         Experiment(
             "path-exploration",
@@ -186,7 +186,7 @@ EXPERIMENTS = {
             unit="slots",
             series=("network",),
             is_log=True,
-            room=PATHS,
+            package=PATHS,
         ),
         Experiment(
             "path-change",
@@ -196,7 +196,7 @@ EXPERIMENTS = {
             y=("before", "after_worse", "after_better"),
             unit="slots",
             series=("network", "policy"),
-            room=PATHS,
+            package=PATHS,
         ),
         Experiment(
             "secant-steps",
@@ -206,7 +206,7 @@ EXPERIMENTS = {
             y=("iterations_mean", "iterations_max"),
             unit="deployed trials",
             series=("capacity",),
-            room=SCALING,
+            package=SCALING,
         ),
         Experiment(
             "closed-loop",
@@ -217,7 +217,7 @@ EXPERIMENTS = {
             unit="changes, intervals",
             series=("policy",),
             has_policies=True,
-            room=SCALING,
+            package=SCALING,
         ),
         Experiment(
             "scaling-timeline",
@@ -227,7 +227,7 @@ EXPERIMENTS = {
             y=("score", "instances"),
             unit="score, instances",
             series=("job", "timeline"),
-            room=SCALING,
+            package=SCALING,
         ),
         Experiment(
             "fragments",
@@ -237,7 +237,7 @@ EXPERIMENTS = {
             y=("seconds",),
             unit="seconds",
             series=("fixed", "m"),
-            room=RECOVERY,
+            package=RECOVERY,
         ),
         Experiment(
             "dataflow-recovery",
@@ -246,7 +246,7 @@ EXPERIMENTS = {
             x="failures",
             y=("recovery_seconds", "slowest_seconds"),
             unit="seconds",
-            room=RECOVERY,
+            package=RECOVERY,
         ),
         Experiment(
             "state-recovery",
@@ -257,7 +257,7 @@ EXPERIMENTS = {
             unit="seconds",
             series=("code",),
             has_sizes=True,
-            room=RECOVERY,
+            package=RECOVERY,
         ),
         Experiment(
             "replication-cost",
@@ -266,7 +266,7 @@ EXPERIMENTS = {
             x="n",
             y=("cpu_ratio",),
             unit="times",
-            room=RECOVERY,
+            package=RECOVERY,
         ),
         Experiment(
             "pull-the-plug",
@@ -277,8 +277,8 @@ EXPERIMENTS = {
             unit="seconds",
             series=("fault",),
             faults=("kill", "power", "executor"),
-            has_holders=True,
-            room=RECOVERY,
+            kills_replica_nodes=True,
+            package=RECOVERY,
         ),
     )
 }
@@ -294,7 +294,7 @@ def find(name: str) -> Experiment:
         raise ConfigurationError(f'There is no experiment "{name}".{meant} See: agiledart experiment list') from None
 
 
-def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Report, dict[str, Any]]:
+def run_experiment(experiment: Experiment, settings: Settings) -> tuple[ExperimentReport, dict[str, Any]]:
     """The report, and the same as a JSON document with what the run cost this process.
 
     `cpu_seconds` is that of this run; `memory_mb` the largest resident size of the process so far.
@@ -310,9 +310,9 @@ def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Report, 
         raise ConfigurationError(f"--fault, --runs: nothing happens to hosts in {experiment.name}.")
     if settings.fault and settings.fault not in experiment.faults:
         raise ConfigurationError(f"--fault {settings.fault}: {experiment.name} has {', '.join(experiment.faults)}.")
-    if settings.holders and not experiment.has_holders:
+    if settings.replica_nodes and not experiment.kills_replica_nodes:
         raise ConfigurationError(f"--holders: nobody who keeps fragments is lost in {experiment.name}.")
-    if (settings.again or settings.code) and not settings.holders:
+    if (settings.again or settings.code) and not settings.replica_nodes:
         raise ConfigurationError("--again and --code say how holders are lost: say how many with --holders, too.")
     if any(size < 2 for size in settings.sizes):
         raise ConfigurationError(f"--sizes {min(settings.sizes)}: the least size is 2.")

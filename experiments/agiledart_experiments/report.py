@@ -22,7 +22,7 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ExperimentReport:
     """The outcome of one run.
 
     Attributes:
@@ -66,7 +66,7 @@ class Settings:
     policy: str = ""
     fault: str = ""
     runs: int = 0
-    holders: int = 0
+    replica_nodes: int = 0
     again: bool = False
     code: str = ""
     progress: Callable[[str], None] = field(default=lambda _: None)

@@ -10,7 +10,7 @@ from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import OverlayRing, simulated_ids
 
 JOINS_PER_SECOND = 400
 PLANE = NetworkConfig(base_ns=50_000, span_ns=40 * MILLISECOND, jitter_ns=0)
@@ -39,12 +39,12 @@ def built_ring(
     config: OverlayConfig | None = None,
     limit_s: int = 300,
     codec: Codec[OverlayMessage] | None = None,
-) -> Ring:
+) -> OverlayRing:
     """A ring of so many nodes, each of which joined through a random member; returns when all leaf sets are right.
 
     Raises RuntimeError when they are not after `limit_s` virtual seconds.
     """
-    ring = Ring(seed, config or OverlayConfig.simulation(nodes), PLANE, codec=codec)
+    ring = OverlayRing(seed, config or OverlayConfig.simulation(nodes), PLANE, codec=codec)
     random = RandomStream(seed, "build")
     ids = simulated_ids(seed, nodes)
     ring.start(ids[0], ())
@@ -55,11 +55,11 @@ def built_ring(
         if index % 500 == 0:
             huge_pages.gather()
             progress(f"{index:,} of {nodes:,} nodes started, virtual time {world.now / SECOND:.0f} s")
-    settle(ring, limit_s)
+    run_until_stable(ring, limit_s)
     return ring
 
 
-def settle(ring: Ring, limit_s: int) -> float:
+def run_until_stable(ring: OverlayRing, limit_s: int) -> float:
     """Let time pass until every leaf set is right; returns the virtual seconds that it took."""
     started = ring.world.now
 

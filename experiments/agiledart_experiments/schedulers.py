@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agiledart_experiments.lookups import quantile
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
+from agiledart_experiments.ring_lookups import quantile
 from agiledart_kernel.instants import SECOND
 from agiledart_simulation.runs.scheduling_run import RunFigures, RunOptions, run_growing
 
@@ -25,7 +25,7 @@ SMALL = (200, 4, (40, 120))
 ALL_AT_ONCE, ONE_A_SECOND = "all at once", "one a second"
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """One row for each scope, rate and number of applications."""
     nodes, zones, usual = PAPER if settings.is_paper else SMALL
     counts = settings.sizes_or(usual)
@@ -46,7 +46,7 @@ def run(settings: Settings) -> Report:
         "spread_max_over_min: schedulers of the zone with most over the zone with least; scope region with fewer "
         "schedulers than zones has zones without one, and then none is given",
     )
-    return Report(parameters, tuple(rows), _goals(rows), notes)
+    return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
 
 
 def _goals(rows: list[Row]) -> tuple[Goal, ...]:

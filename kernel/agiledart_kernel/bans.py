@@ -14,7 +14,7 @@ import msgspec
 
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.limits import MAX_BANS
-from agiledart_kernel.orders import Terms, Verified, arguments_of, order_hash
+from agiledart_kernel.signed_commands import CommandTerms, VerifiedCommand, command_hash, sorted_arguments
 
 VERB: Final = "ban"
 MAX_REASON: Final = 128
@@ -52,26 +52,26 @@ class Ban(msgspec.Struct, frozen=True, gc=False):
     @property
     def rank(self) -> tuple[int, bytes]:
         """Of two about one target the one with the higher rank counts."""
-        return self.wall_ms, order_hash(self.raw)
+        return self.wall_ms, command_hash(self.raw)
 
 
-def ban_terms(target: bytes, until: int, reason: str) -> Terms:
+def ban_terms(target: bytes, until: int, reason: str) -> CommandTerms:
     """What the order for a ban says."""
-    return Terms(VERB, "", (target,), arguments_of((("until", str(until)), ("reason", reason[:MAX_REASON]))))
+    return CommandTerms(VERB, "", (target,), sorted_arguments((("until", str(until)), ("reason", reason[:MAX_REASON]))))
 
 
-def read_ban(raw: bytes, verified: Verified) -> Ban:
+def parse_ban(raw: bytes, verified: VerifiedCommand) -> Ban:
     """The ban that a verified order is; raises `Refused` (`role`, `form`, `own`)."""
-    terms, grant = verified.order.terms, verified.grant
+    terms, grant = verified.signed_command.terms, verified.grant
     until = terms.argument("until")
     if terms.verb != VERB or len(terms.contents) != 1 or not until.isdecimal() or len(until) > 12:
         raise Refused("form", "this order is no ban")
     if grant.role != "admin" or grant.scope:
         raise Refused("role", f"a {grant.role} bans nobody")
     above = (*grant.keys, *grant.links)
-    if terms.contents[0] in above or terms.contents[0] == verified.order.network:
+    if terms.contents[0] in above or terms.contents[0] == verified.signed_command.network:
         raise Refused("own", "nobody can ban himself or those above him")
-    seconds = min(int(until), verified.order.wall_ms // 1_000 + MAX_SECONDS)
+    seconds = min(int(until), verified.signed_command.wall_ms // 1_000 + MAX_SECONDS)
     return Ban(
         terms.contents[0],
         seconds,
@@ -79,7 +79,7 @@ def read_ban(raw: bytes, verified: Verified) -> Ban:
         grant.key,
         len(grant.keys),
         above,
-        verified.order.wall_ms,
+        verified.signed_command.wall_ms,
         raw,
     )
 
@@ -124,7 +124,7 @@ class BanSet:
             return b""
         ranges = [sha256() for _ in range(RANGES)]
         for ban in self.all():
-            ranges[ban.target[0]].update(order_hash(ban.raw))
+            ranges[ban.target[0]].update(command_hash(ban.raw))
         return b"".join(one.digest()[:_RANGE_BYTES] for one in ranges)
 
     def in_force(self) -> dict[bytes, int]:

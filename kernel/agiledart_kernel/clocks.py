@@ -6,7 +6,7 @@ That is off by half the round trip at the most, so slow answers are not used. So
 
 from typing import Final
 
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 
 WallMs = Count
 """What a wall clock showed, milliseconds since 1970-01-01 UTC; 0: unknown."""
@@ -18,19 +18,19 @@ NAMED_MS: Final = 10_000
 """Differences that are told to people: well above what a measure may be off by."""
 
 
-def difference_ms(asked_ms: int, theirs_ms: int, heard_ms: int) -> int | None:
+def difference_ms(asked_ms: int, theirs_ms: int, received_ms: int) -> int | None:
     """How far another clock is ahead of ours (below zero: behind), or None when this answer does not tell.
 
     Args:
         asked_ms, heard_ms: our clock when the question left, and when its answer was there.
         theirs_ms: the other clock in between.
     """
-    took = heard_ms - asked_ms
+    took = received_ms - asked_ms
     if not asked_ms or not theirs_ms or not 0 <= took <= SLOWEST_MS:
         return None
     return theirs_ms - asked_ms - took // 2
 
 
-def told(difference: int) -> str:
+def describe_difference(difference: int) -> str:
     """A difference in milliseconds for people: `3,600 s behind`."""
     return f"{abs(difference) / 1_000:,.0f} s {'ahead' if difference > 0 else 'behind'}"

@@ -12,7 +12,7 @@ import msgspec
 
 from agiledart_kernel.clocks import WallMs
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.limits import (
     MAX_CHAIN_LINKS,
@@ -163,12 +163,12 @@ class FrameReader:
         return kind, body
 
 
-def close_body(reason: str) -> bytes:
+def encode_close_reason(reason: str) -> bytes:
     """The body of a CLOSE frame."""
     return reason.encode()[:MAX_CLOSE_BYTES]
 
 
-def close_reason(body: bytes) -> str:
+def decode_close_reason(body: bytes) -> str:
     """The reason in a CLOSE frame, safe to print: a peer's control characters must not reach a log or a terminal."""
     text = body[:MAX_CLOSE_BYTES].decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "?" for c in text) or "no reason given"
@@ -289,12 +289,12 @@ class DataHeader(NamedTuple):
     """
 
     application: int
-    life: int
+    attempt: int
     edge: int
     source: int
-    source_term: int
+    source_generation: int
     target: int
-    target_term: int
+    target_generation: int
     epoch: int
     frame: int
     sequence: int
@@ -306,10 +306,10 @@ class DataHeader(NamedTuple):
         """The 56 header bytes; struct.error when a field is out of its range: our own mistake."""
         return _DATA.pack(DATA_VERSION, self.flags, *self[:-1])
 
-    def around_place(self) -> tuple[bytes, bytes]:
-        """The header bytes of this channel's frames with rows: what stands before and behind the packed `ROWS_PLACE`."""
+    def bytes_around_position(self) -> tuple[bytes, bytes]:
+        """The header bytes of this channel's frames with rows: what stands before and behind the packed `ROWS_POSITION`."""
         packed = self._replace(flags=0, epoch=0).pack()
-        return packed[:_PLACE_AT], packed[_PLACE_AT + ROWS_PLACE.size :]
+        return packed[:_POSITION_AT], packed[_POSITION_AT + ROWS_POSITION.size :]
 
     @classmethod
     def unpack(cls, body: bytes | memoryview) -> "DataHeader":
@@ -330,10 +330,10 @@ class DataHeader(NamedTuple):
 
 
 _CHANNEL: Final = slice(4, 28)
-ROWS_PLACE: Final = struct.Struct(">QQI")
+ROWS_POSITION: Final = struct.Struct(">QQI")
 """Of a frame with rows: its number, its sequence, how many rows."""
 
-_PLACE_AT: Final = 32
+_POSITION_AT: Final = 32
 
 
 def channel_of(body: bytes) -> bytes:
@@ -348,7 +348,7 @@ def rows_of_channel(body: bytes, channel: bytes) -> tuple[int, int, int] | None:
     """
     if body[_CHANNEL] != channel or body[0] != DATA_VERSION or body[1] or len(body) < DATA_HEADER_BYTES:
         return None
-    frame, sequence, rows = ROWS_PLACE.unpack_from(body, _PLACE_AT)
+    frame, sequence, rows = ROWS_POSITION.unpack_from(body, _POSITION_AT)
     return (frame, sequence, rows) if 0 < rows <= MAX_ROWS else None
 
 
@@ -362,22 +362,22 @@ class Acknowledgement(NamedTuple):
     """The body of an ACK frame: what the downstream end of a channel has taken, in totals since the channel began.
 
     Args:
-        channel: as in `DataHeader`, from `application` to `target_term`.
+        channel: as in `DataHeader`, from `application` to `target_generation`.
         frame_rows: so many rows a data frame may have from now on; 0: it is not said, as by older software.
         frames: data frames and barriers that the operator has taken.
         marks: frames without rows that came.
     """
 
     application: int
-    life: int
+    attempt: int
     edge: int
     source: int
-    source_term: int
+    source_generation: int
     target: int
-    target_term: int
+    target_generation: int
     frame_rows: int
     frames: int
-    marks: int
+    watermarks: int
 
     def pack(self) -> bytes:
         """Its 44 bytes."""

@@ -193,7 +193,7 @@ def may_sign(above: ChainLink | None, link: ChainLink) -> bool:
     return above.role == "agent" and link.role == "executor" and link.use == "act" and link.scope.startswith("app:")
 
 
-def _check_life(above: ChainLink | None, link: ChainLink, now_seconds: int) -> None:
+def _check_validity_period(above: ChainLink | None, link: ChainLink, now_seconds: int) -> None:
     if above is not None:
         if link.not_after > above.not_after or link.not_before < above.not_before:
             raise Refused("outlives its parent")
@@ -241,7 +241,7 @@ def verify_chain(
         if not may_sign(above, link):
             who = f"{above.use} {above.role}" if above else "authority"
             raise Refused("policy", f"{who} may not grant {link.use} {link.role}")
-        _check_life(above, link, now_seconds)
+        _check_validity_period(above, link, now_seconds)
         parent = link_hash(signed)
         if parent in banned or link.key in banned:
             raise Refused("banned")

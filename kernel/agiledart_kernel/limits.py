@@ -15,7 +15,7 @@ MAX_UNVERIFIED_LINKS = 32
 MAX_UNVERIFIED_OF_ADDRESS = 4
 """Of these, from one IPv4 address or one /64 of IPv6: a stranger with one address keeps nobody else out."""
 
-MAX_CALLERS_AT_DOOR = 128
+MAX_PENDING_CALLERS = 128
 """Connections that have not said enough to be worth TLS, or wait for a place: each costs a socket."""
 
 MAX_LINKS = 512

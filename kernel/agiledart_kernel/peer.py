@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.node_id import NodeId
 
 
@@ -26,6 +26,6 @@ class Peer(msgspec.Struct, frozen=True, gc=False, array_like=True):
     host: str = ""
 
     @property
-    def life(self) -> tuple[NodeId, int]:
+    def incarnation_key(self) -> tuple[NodeId, int]:
         """Identity of this life of the node."""
         return self.node, self.incarnation

@@ -15,7 +15,7 @@ import msgspec
 from agiledart_kernel.grants import NO_QUOTA, Grant, Quota, Role
 
 
-class Asker(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class Principal(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Who asks: the part of a judged grant that permissions depend on. The default is nobody, who may nothing.
 
     Args:
@@ -31,12 +31,12 @@ class Asker(msgspec.Struct, frozen=True, gc=False, array_like=True):
     quota: Quota = NO_QUOTA
 
     @classmethod
-    def of(cls, grant: Grant) -> "Asker":
+    def of(cls, grant: Grant) -> "Principal":
         """The holder of a verified grant."""
         return cls(grant.role, grant.scope, grant.key, grant.quota)
 
 
-class Application(NamedTuple):
+class ApplicationOwnership(NamedTuple):
     """What is known of an application when somebody wants something of it.
 
     Args:
@@ -51,7 +51,7 @@ class Application(NamedTuple):
     shared: tuple[bytes, ...] = ()
 
 
-class Log(NamedTuple):
+class LogOwnership(NamedTuple):
     """What is known of a sink's log when somebody wants its rows.
 
     Args:
@@ -66,7 +66,7 @@ class Log(NamedTuple):
     shared: tuple[bytes, ...] = ()
 
 
-class About(Enum):
+class VerbSubject(Enum):
     """What a verb concerns."""
 
     APPLICATION = "application"
@@ -78,7 +78,7 @@ class About(Enum):
     """Who asks, whatever its scope."""
 
 
-class Row(NamedTuple):
+class VerbRule(NamedTuple):
     """One verb.
 
     Args:
@@ -88,9 +88,9 @@ class Row(NamedTuple):
         owner_only: neither a share nor a scope is enough.
     """
 
-    about: About
-    any_one: frozenset[Role]
-    own: frozenset[Role] = frozenset()
+    about: VerbSubject
+    with_any: frozenset[Role]
+    with_own: frozenset[Role] = frozenset()
     owner_only: bool = False
 
 
@@ -98,34 +98,34 @@ _ADMIN: Final[frozenset[Role]] = frozenset(("admin",))
 _SUBMITTER: Final[frozenset[Role]] = frozenset(("submitter",))
 _USERS: Final[frozenset[Role]] = frozenset(("admin", "submitter", "reader"))
 
-VERBS: Final[dict[str, Row]] = {
-    "submit": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
-    "stop": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
-    "checkpoint": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
-    "export": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
-    "recover": Row(About.APPLICATION, _ADMIN),
-    "scale": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
-    "move": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
-    "tap": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
-    "share": Row(About.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
-    "forget": Row(About.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
-    "secret": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
-    "status": Row(About.APPLICATION, _USERS),
-    "logs": Row(About.APPLICATION, _USERS),
-    "explain": Row(About.APPLICATION, _USERS),
-    "list": Row(About.LIST, _USERS),
-    "secrets": Row(About.LIST, frozenset(("admin", "submitter"))),
-    "renew": Row(About.ONESELF, _USERS),
-    "nodes": Row(About.NETWORK, _USERS),
-    "route": Row(About.NETWORK, _USERS),
-    "info": Row(About.NETWORK, _USERS),
-    "create token": Row(About.NETWORK, _ADMIN),
-    "ban": Row(About.NETWORK, _ADMIN),
-    "bans": Row(About.NETWORK, _USERS),
-    "tokens": Row(About.NETWORK, _ADMIN),
-    "leave": Row(About.NETWORK, _ADMIN),
-    "drain": Row(About.NETWORK, _ADMIN),
-    "audit": Row(About.NETWORK, _ADMIN),
+VERBS: Final[dict[str, VerbRule]] = {
+    "submit": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
+    "stop": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
+    "checkpoint": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
+    "export": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
+    "recover": VerbRule(VerbSubject.APPLICATION, _ADMIN),
+    "scale": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
+    "move": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
+    "tap": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
+    "share": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
+    "forget": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
+    "secret": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
+    "status": VerbRule(VerbSubject.APPLICATION, _USERS),
+    "logs": VerbRule(VerbSubject.APPLICATION, _USERS),
+    "explain": VerbRule(VerbSubject.APPLICATION, _USERS),
+    "list": VerbRule(VerbSubject.LIST, _USERS),
+    "secrets": VerbRule(VerbSubject.LIST, frozenset(("admin", "submitter"))),
+    "renew": VerbRule(VerbSubject.ONESELF, _USERS),
+    "nodes": VerbRule(VerbSubject.NETWORK, _USERS),
+    "route": VerbRule(VerbSubject.NETWORK, _USERS),
+    "info": VerbRule(VerbSubject.NETWORK, _USERS),
+    "create token": VerbRule(VerbSubject.NETWORK, _ADMIN),
+    "ban": VerbRule(VerbSubject.NETWORK, _ADMIN),
+    "bans": VerbRule(VerbSubject.NETWORK, _USERS),
+    "tokens": VerbRule(VerbSubject.NETWORK, _ADMIN),
+    "leave": VerbRule(VerbSubject.NETWORK, _ADMIN),
+    "drain": VerbRule(VerbSubject.NETWORK, _ADMIN),
+    "audit": VerbRule(VerbSubject.NETWORK, _ADMIN),
 }
 """Every verb of the control port. What a scope allows besides: `refusal`."""
 
@@ -135,59 +135,59 @@ REFUSALS: Final = ("verb", "role", "scope", "owner", "order", "quota")
 """Why somebody may not, fit for a metric's label."""
 
 
-def may(asker: Asker, verb: str, application: Application | None = None) -> bool:
+def may(principal: Principal, verb: str, application: ApplicationOwnership | None = None) -> bool:
     """May who asks do this? `application`: what it concerns; None for verbs that concern none."""
-    return not refusal(asker, verb, application)
+    return not refusal(principal, verb, application)
 
 
-def refusal(asker: Asker, verb: str, application: Application | None = None) -> str:
+def refusal(principal: Principal, verb: str, application: ApplicationOwnership | None = None) -> str:
     """One of `REFUSALS`, or empty: it may."""
     row = VERBS.get(verb)
-    if row is None or (row.about is About.APPLICATION) != (application is not None):
+    if row is None or (row.about is VerbSubject.APPLICATION) != (application is not None):
         return "verb"
-    if why := refused_unseen(asker, verb, "" if application is None else application.name):
+    if why := refusal_before_lookup(principal, verb, "" if application is None else application.name):
         return why
-    if application is None or asker.role in row.any_one:
+    if application is None or principal.role in row.with_any:
         return ""
     if not application.exists:
         return ""
-    if asker.key and application.owner == asker.key:
+    if principal.key and application.owner == principal.key:
         return ""
-    is_trusted = asker.scope == f"app:{application.name}" or asker.key in application.shared
+    is_trusted = principal.scope == f"app:{application.name}" or principal.key in application.shared
     return "" if is_trusted and not row.owner_only else "owner"
 
 
-def refused_unseen(asker: Asker, verb: str, name: str = "") -> str:
+def refusal_before_lookup(principal: Principal, verb: str, name: str = "") -> str:
     """As `refusal`, as far as it can be said without having seen the application: who may not even ask learns nothing of it."""
     row = VERBS.get(verb)
     if row is None:
         return "verb"
-    if asker.role not in row.any_one and asker.role not in row.own:
+    if principal.role not in row.with_any and principal.role not in row.with_own:
         return "role"
-    if asker.scope and row.about is About.NETWORK:
+    if principal.scope and row.about is VerbSubject.NETWORK:
         return "scope"
-    if asker.scope and row.about is About.APPLICATION and asker.scope != f"app:{name}":
+    if principal.scope and row.about is VerbSubject.APPLICATION and principal.scope != f"app:{name}":
         return "scope"
     return ""
 
 
-def reading_refusal(asker: Asker, log: Log) -> str:
+def log_read_refusal(principal: Principal, log: LogOwnership) -> str:
     """Why somebody may not read the rows of a log: one of `REFUSALS`; empty: it may.
 
     Who has a scope may read the log that it names, or what its application wrote, whoever owns that: an admin has said so.
     Agents keep and serve logs. Without a scope readers may read all, submitters what is theirs or was shared with them, and what
     is older than owners are.
     """
-    if asker.role not in READERS_OF_LOGS:
+    if principal.role not in READERS_OF_LOGS:
         return "role"
-    if asker.scope:
-        return "" if asker.scope in (f"sink:{log.name}", f"app:{log.application}") else "scope"
-    if asker.role != "submitter" or not log.owner:
+    if principal.scope:
+        return "" if principal.scope in (f"sink:{log.name}", f"app:{log.application}") else "scope"
+    if principal.role != "submitter" or not log.owner:
         return ""
-    return "" if asker.key == log.owner or asker.key in log.shared else "owner"
+    return "" if principal.key == log.owner or principal.key in log.shared else "owner"
 
 
-def writing_refusal(asker: Asker, application: str, owner: bytes, log: Log) -> str:
+def log_write_refusal(principal: Principal, application: str, owner: bytes, log: LogOwnership) -> str:
     """Why a run may not write a log that is there: `owner`, or empty: it may.
 
     Args:
@@ -195,8 +195,8 @@ def writing_refusal(asker: Asker, application: str, owner: bytes, log: Log) -> s
         application, owner: the run's. A log without an owner goes on for who has the scope of its application: the name alone may
             have been free, and then anybody has it.
     """
-    if asker.role in ("admin", "agent"):
+    if principal.role in ("admin", "agent"):
         return ""
     if not log.owner:
-        return "" if log.application == application and asker.scope == f"app:{application}" else "owner"
-    return "" if log.owner in (owner, asker.key) else "owner"
+        return "" if log.application == application and principal.scope == f"app:{application}" else "owner"
+    return "" if log.owner in (owner, principal.key) else "owner"

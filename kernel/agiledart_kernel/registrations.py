@@ -45,7 +45,7 @@ class TokenRecord(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid
     member_for: _Seconds
 
 
-class Receipt(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
+class RegistrationReceipt(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
     """A key was counted.
 
     Args:
@@ -62,7 +62,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unk
     wall_seconds: _Seconds
 
 
-class _Signed(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
+class _SignedReceipt(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
     body: Annotated[bytes, msgspec.Meta(max_length=256)]
     signature: Annotated[bytes, msgspec.Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
     chain: Annotated[tuple[_SignedLink, ...], msgspec.Meta(min_length=1, max_length=MAX_CHAIN_LINKS)]
@@ -70,8 +70,8 @@ class _Signed(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unk
 
 _ENCODE: Final = msgspec.msgpack.Encoder()
 _DECODE_RECORD: Final = msgspec.msgpack.Decoder(TokenRecord)
-_DECODE_RECEIPT: Final = msgspec.msgpack.Decoder(Receipt)
-_DECODE_SIGNED: Final = msgspec.msgpack.Decoder(_Signed)
+_DECODE_RECEIPT: Final = msgspec.msgpack.Decoder(RegistrationReceipt)
+_DECODE_SIGNED: Final = msgspec.msgpack.Decoder(_SignedReceipt)
 
 
 def member_key(grant: Grant) -> bytes:
@@ -82,7 +82,7 @@ def member_key(grant: Grant) -> bytes:
     return grant.keys[grant.links.index(grant.invitation) + 1]
 
 
-def closing(token: bytes) -> bytes:
+def closed_token_target(token: bytes) -> bytes:
     """What a ban names so that a token makes no more members, while those that it made stay."""
     return sha256(_CLOSED_CONTEXT + token).digest()
 
@@ -124,15 +124,15 @@ def inviter(network: bytes, grant: Grant) -> bytes:
     return grant.keys[at - 1] if at else network
 
 
-def sign_receipt(sign: Sign, chain: tuple[bytes, ...], receipt: Receipt) -> bytes:
+def sign_receipt(sign: Sign, chain: tuple[bytes, ...], receipt: RegistrationReceipt) -> bytes:
     """A receipt as it travels. `chain`: of the agent whose key signs."""
     body = _ENCODE.encode(receipt)
-    return _ENCODE.encode(_Signed(body, sign(RECEIPT_CONTEXT + body), chain))
+    return _ENCODE.encode(_SignedReceipt(body, sign(RECEIPT_CONTEXT + body), chain))
 
 
 def verify_receipt(
     network: bytes, raw: bytes, check_signature: CheckSignature, banned: Collection[bytes] = ()
-) -> tuple[Receipt, Grant]:
+) -> tuple[RegistrationReceipt, Grant]:
     """A receipt of our network, and the grant of the agent that signed it; raises `Refused`.
 
     Its chain counts at the time of the receipt: who had a key counted may have left since. Bans count now. Whether the signer

@@ -30,7 +30,7 @@ SERVERS_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
 """Who may answer at a service: a dialer judges the acceptor, too."""
 
 
-def check_entry(service: str, grant: Grant, own: Grant | None = None, *, serves: bool = False) -> None:
+def check_service_access(service: str, grant: Grant, own: Grant | None = None, *, serves: bool = False) -> None:
     """Raise `Refused` (`service`, `role`, `scope`) unless the holder of `grant` may take part in this service.
 
     Args:

@@ -12,34 +12,34 @@ from typing import Any
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, Received, Send, SetTimer, TimerFired
-from agiledart_kernel.observe import Observer, ignore
+from agiledart_kernel.observation import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.answering.other_nodes import OtherNodes
-from agiledart_node.answering.users import Users
-from agiledart_node.banning.spreading import TIMER as BANS_TIMER
-from agiledart_node.desk.clock_book import Clocks
-from agiledart_node.desk.config import NodeConfig
-from agiledart_node.desk.desk import TellOverlay
-from agiledart_node.hosting.hosted import Key
-from agiledart_node.parts import Parts
-from agiledart_node.records.signatures import VerifyOrder
-from agiledart_node.records.sinks import FindSharers, FindSink, NoteSink
-from agiledart_node.steering.self_scaling import TIMER as STEERING_TIMER
+from agiledart_node.autoscaling.autoscaler import TIMER as AUTOSCALING_TIMER
+from agiledart_node.banning.ban_gossip import TIMER as BANS_TIMER
+from agiledart_node.context.config import NodeConfig
+from agiledart_node.context.node_context import DeliverToOverlay
+from agiledart_node.context.peer_clocks import PeerClocks
+from agiledart_node.handlers.command_handlers import CommandHandlers
+from agiledart_node.handlers.message_handlers import MessageHandlers
+from agiledart_node.hosting.hosted_application import Key
+from agiledart_node.node_parts import NodeParts
+from agiledart_node.records.signatures import VerifyCommand
+from agiledart_node.records.sink_directory import FindSharers, FindSink, RegisterSink
 from agiledart_node.wire.events import (
-    Asked,
     BansFound,
-    BeRenewalDesk,
     ClockRead,
+    EnableRenewalService,
     InstanceFailed,
     InstanceFinished,
     InstancePrepared,
     InstanceReported,
     InstanceUnprepared,
-    KeyMet,
+    KeyPresented,
     RenewMembership,
     RunsFound,
     TokenKnown,
+    UserRequest,
 )
 from agiledart_node.wire.formation_messages import ROUTED_CODEC, Join, RouteProbe
 from agiledart_node.wire.fragment_effects import FragmentOffered, FragmentStored
@@ -47,7 +47,7 @@ from agiledart_overlay.scribe.events import TopicMessage
 from agiledart_overlay.wire.effects import (
     Delivered,
     Forwarding,
-    Joined,
+    JoinCompleted,
     NeighboursChanged,
     PeerFailed,
     PeerLeft,
@@ -77,47 +77,47 @@ class Node:
         config: NodeConfig,
         random: RandomStream,
         observe: Observer = ignore,
-        verify: VerifyOrder | None = None,
+        verify: VerifyCommand | None = None,
         secret: bytes = b"",
     ) -> None:
         config.validate()
         self.me, self.config = me, config
-        self.parts = parts = Parts(me, config, random, observe, verify, secret)
-        self._desk, self.overlay = parts.desk, parts.desk.overlay
-        self.recovering, self.schedulers, self.changes, self.steering = (
-            parts.recovering,
+        self.parts = parts = NodeParts(me, config, random, observe, verify, secret)
+        self._context, self.overlay = parts.context, parts.context.overlay
+        self.recovery_service, self.schedulers, self.changes, self.autoscaler = (
+            parts.recovery_service,
             parts.schedulers,
             parts.changes,
-            parts.steering,
+            parts.autoscaler,
         )
-        self._users, self._other_nodes = Users(parts), OtherNodes(parts)
+        self._command_handlers, self._message_handlers = CommandHandlers(parts), MessageHandlers(parts)
         self._is_patrolling, self._todo = False, deque[Event]()
         self._by_event, self._by_timer = self._event_table(), self._timer_table()
 
     def _event_table(self) -> dict[type, Callable[[Any], object]]:
         return {
-            Received: self._other_nodes.received,
+            Received: self._message_handlers.received,
             TimerFired: self._timer_fired,
             Completed: self._driver_answered,
             Failed: self._driver_answered,
-            Asked: self._users.asked,
+            UserRequest: self._command_handlers.asked,
             ClockRead: self._clock_read,
             InstanceReported: self.parts.hosting.reported,
             InstanceFinished: self.parts.hosting.finished,
             InstanceFailed: self.parts.watching.instance_failed,
-            InstancePrepared: self.recovering.prepared,
-            InstanceUnprepared: lambda event: self._desk.drop("unprepared"),
-            RunsFound: self.recovering.found_on_disk,
-            FragmentOffered: self.recovering.offered,
-            FragmentStored: self.recovering.stored,
-            FragmentDamaged: self.recovering.damaged,
+            InstancePrepared: self.recovery_service.prepared,
+            InstanceUnprepared: lambda event: self._context.drop("unprepared"),
+            RunsFound: self.recovery_service.found_on_disk,
+            FragmentOffered: self.recovery_service.offered,
+            FragmentStored: self.recovery_service.stored,
+            FragmentDamaged: self.recovery_service.damaged,
             LeaveRing: self._leave,
-            BansFound: lambda event: self.parts.banning.spreading.found(event.orders),
-            KeyMet: self.parts.registering.met,
-            BeRenewalDesk: self.parts.renewing.open,
+            BansFound: lambda event: self.parts.banning.spreading.found(event.signed_commands),
+            KeyPresented: self.parts.registering.met,
+            EnableRenewalService: self.parts.renewing.open,
             RenewMembership: self.parts.renewing.renew,
             TokenKnown: self.parts.registering.list_token,
-            NoteSink: self.parts.sinks.note,
+            RegisterSink: self.parts.sinks.note,
             FindSink: self.parts.sinks.find,
             FindSharers: self.parts.sinks.find_sharers,
         }
@@ -125,7 +125,7 @@ class Node:
     def _timer_table(self) -> dict[object, Callable[[], None]]:
         return {
             _PATROL: self._patrol,
-            STEERING_TIMER: self.steering.on_timer,
+            AUTOSCALING_TIMER: self.autoscaler.on_timer,
             BANS_TIMER: self.parts.banning.spreading.on_timer,
             **self.schedulers.by_timer,
         }
@@ -143,22 +143,22 @@ class Node:
     @property
     def dropped(self) -> Mapping[str, int]:
         """Messages that the applications' side ignored, by reason; the overlay counts its own."""
-        return self._desk.dropped
+        return self._context.dropped
 
     @property
     def is_leaving(self) -> bool:
         """Whether this node was told to leave."""
-        return self._desk.is_leaving
+        return self._context.is_leaving
 
     @property
     def is_draining(self) -> bool:
         """Whether this node was told to take nothing."""
-        return self._desk.is_draining
+        return self._context.is_draining
 
     @property
-    def clocks(self) -> Clocks:
+    def clocks(self) -> PeerClocks:
         """What is known of the clocks of this node and others."""
-        return self._desk.clocks
+        return self._context.clocks
 
     @property
     def soft_state_size(self) -> int:
@@ -171,7 +171,7 @@ class Node:
         The overlay judges itself, and so does each part of the node, by this node's own state alone; nothing changes.
         """
         found = self.parts.violations()
-        if self._todo or self._desk.talks.effects:
+        if self._todo or self._context.requests.effects:
             found.append("step: something that a step has done was not told")
         if self.joined and not self._is_patrolling:
             found.append("patrol: the node is in the ring, and looks after nothing")
@@ -179,7 +179,7 @@ class Node:
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
         """Take one event; return what the driver is to do, in order."""
-        self._desk.talks.now = now
+        self._context.requests.now = now
         out: list[Effect] = []
         self._todo.append(event)
         while self._todo:
@@ -188,19 +188,19 @@ class Node:
             if handler is not None:
                 handler(event)
             else:
-                self._desk.tell_overlay(event)
-            self._work_off(out)
+                self._context.deliver_to_overlay(event)
+            self._process_effects(out)
         return out
 
-    def _work_off(self, out: list[Effect]) -> None:
+    def _process_effects(self, out: list[Effect]) -> None:
         """Effects of the parts: some stay inside, the rest goes to the driver."""
-        effects = self._desk.talks.effects
+        effects = self._context.requests.effects
         while effects:
             taken = effects[:]
             effects.clear()
             for effect in taken:
-                if isinstance(effect, TellOverlay):
-                    for of_overlay in self.overlay.step(effect.event, self._desk.now):
+                if isinstance(effect, DeliverToOverlay):
+                    for of_overlay in self.overlay.step(effect.event, self._context.now):
                         self._from_overlay(of_overlay, out)
                 elif isinstance(effect, Send) and effect.to.node == self.me.node:
                     self._todo.append(Received(self.me, effect.message))
@@ -209,7 +209,7 @@ class Node:
 
     def _from_overlay(self, effect: Effect, out: list[Effect]) -> None:
         if isinstance(effect, RecordAnswer):
-            self._desk.talks.answered(effect.request, effect)
+            self._context.requests.answered(effect.request, effect)
         elif isinstance(effect, Delivered | Forwarding):
             self._routed(effect)
         elif isinstance(effect, TopicMessage):
@@ -217,34 +217,34 @@ class Node:
         else:
             out.append(effect)
             if isinstance(effect, NeighboursChanged):
-                self.parts.watching.check_lives()
+                self.parts.watching.check_incarnations()
                 self.parts.banning.spreading.neighbours_changed()
-                self.recovering.peers_changed()
+                self.recovery_service.peers_changed()
                 self.schedulers.neighbours_changed()
             elif isinstance(effect, PeerFailed | PeerLeft):
-                self._desk.talks.gone(effect.peer)
-                self._desk.clocks.forget(effect.peer.node)
-                self._desk.others.pop(effect.peer.node, None)
+                self._context.requests.gone(effect.peer)
+                self._context.clocks.forget(effect.peer.node)
+                self._context.others.pop(effect.peer.node, None)
                 self.schedulers.peer_gone(effect.peer)
-                self.recovering.peer_gone(effect.peer)
+                self.recovery_service.peer_gone(effect.peer)
                 self.parts.watching.peer_gone(effect.peer, effect.reason if isinstance(effect, PeerFailed) else "left")
-            elif isinstance(effect, Joined):
+            elif isinstance(effect, JoinCompleted):
                 self._joined()
 
     def _joined(self) -> None:
-        self._desk.talks.begin(self.parts.records.register(self.me))
+        self._context.requests.begin(self.parts.records.register(self.me))
         if not self._is_patrolling:
             self._is_patrolling = True
             self._set_patrol()
 
     def _set_patrol(self) -> None:
-        self._desk.emit(SetTimer(_PATROL, Instant(self._desk.now + self.config.patrol_interval_ns)))
+        self._context.emit(SetTimer(_PATROL, Instant(self._context.now + self.config.patrol_interval_ns)))
 
     def _routed(self, effect: Delivered | Forwarding) -> None:
         try:
             payload = ROUTED_CODEC.decode(effect.payload)
         except RemoteProtocolError as error:
-            self._desk.drop(f"routed {error.reason}")
+            self._context.drop(f"routed {error.reason}")
             return
         if isinstance(effect, Forwarding):
             if isinstance(payload, Join):
@@ -252,42 +252,42 @@ class Node:
         elif isinstance(payload, Join):
             self.parts.joining.delivered(effect, payload)
         elif isinstance(payload, RouteProbe):
-            self.parts.questions.probed(effect, payload)
+            self.parts.status_queries.probed(effect, payload)
 
     def _timer_fired(self, event: TimerFired) -> None:
         name = event.name
         if isinstance(name, tuple) and len(name) == 2 and name[0] == "recovery":
-            self.recovering.timer_fired(name[1])
+            self.recovery_service.timer_fired(name[1])
         elif isinstance(name, tuple) and len(name) == 3 and name[0] == "node":
-            self._desk.talks.timer(name)
+            self._context.requests.timer(name)
         elif (action := self._by_timer.get(name)) is not None:
             action()
         else:
-            self._desk.tell_overlay(event)
+            self._context.deliver_to_overlay(event)
 
     def _patrol(self) -> None:
-        self.parts.joining.soft_state.forget_old(self._desk.now)
+        self.parts.joining.soft_state.forget_old(self._context.now)
         self.parts.watching.patrol()
-        self.recovering.patrol()
-        self.steering.look()
+        self.recovery_service.patrol()
+        self.autoscaler.look()
         self._set_patrol()
 
     def _clock_read(self, event: ClockRead) -> None:
-        self._desk.read_clock(event.wall_ms)
-        if self.joined and not self._desk.talks.is_full:
-            self._desk.talks.begin(self.parts.surveying.compare_clocks())
+        self._context.read_clock(event.wall_ms)
+        if self.joined and not self._context.requests.is_full:
+            self._context.requests.begin(self.parts.surveying.compare_clocks())
 
     def _driver_answered(self, event: Completed | Failed) -> None:
-        if not self._desk.talks.answered(event.request, event):
-            self._desk.drop("late driver answer")
+        if not self._context.requests.answered(event.request, event):
+            self._context.drop("late driver answer")
 
     def _leave(self, event: LeaveRing) -> None:
-        if not self._desk.is_leaving:
-            self._desk.is_leaving = True
-            self._desk.talks.begin(self._leave_after_telling(event))
+        if not self._context.is_leaving:
+            self._context.is_leaving = True
+            self._context.requests.begin(self._drain_and_leave(event))
 
-    async def _leave_after_telling(self, event: LeaveRing) -> None:
-        await self.parts.draining.before_leaving()
+    async def _drain_and_leave(self, event: LeaveRing) -> None:
+        await self.parts.node_drain.before_leaving()
         await self.parts.watching.leave()
         await self.schedulers.leave()
-        self._desk.tell_overlay(event)
+        self._context.deliver_to_overlay(event)

@@ -8,8 +8,8 @@ from agiledart_node.wire.change_messages import ChangeMessage
 from agiledart_node.wire.checkpoint_messages import CheckpointMessage
 from agiledart_node.wire.drain_messages import DrainMessage
 from agiledart_node.wire.formation_messages import FormationMessage
+from agiledart_node.wire.quorum_recovery_messages import QuorumRecoveryMessage
 from agiledart_node.wire.recovery_messages import RecoveringMessage
-from agiledart_node.wire.regain_messages import RegainMessage
 from agiledart_node.wire.renewal_messages import RenewalMessage
 from agiledart_node.wire.secret_messages import SecretMessage
 from agiledart_overlay.protocol import OverlayMessage
@@ -28,6 +28,6 @@ NodeMessage = (
     | ChangeMessage
     | DrainMessage
     | CheckpointMessage
-    | RegainMessage
+    | QuorumRecoveryMessage
 )
 NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)

@@ -5,9 +5,9 @@ from collections.abc import Container
 from agiledart_kernel.instants import Duration, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.records.directory import Directory
-from agiledart_overlay.records.records import Record
-from agiledart_overlay.routing.forwarding import Router
+from agiledart_overlay.records.record_directory import RecordDirectory
+from agiledart_overlay.records.record_store import Record
+from agiledart_overlay.routing.router import Router
 from agiledart_overlay.state.view import View
 from agiledart_overlay.tables.arc import Arc
 from agiledart_overlay.tables.coordinates import Coordinate
@@ -22,7 +22,7 @@ class Inspection:
 
     __slots__ = ("_directory", "_received", "_router", "_view")
 
-    def __init__(self, view: View, router: Router, directory: Directory) -> None:
+    def __init__(self, view: View, router: Router, directory: RecordDirectory) -> None:
         self._view, self._router, self._directory = view, router, directory
         self._received: dict[type, int] = {}
 
@@ -52,7 +52,7 @@ class Inspection:
         return agreed.predecessor.peer, agreed.successor.peer
 
     @property
-    def is_settled(self) -> bool:
+    def is_stable(self) -> bool:
         """Whether it is in the ring and nothing is under way between it and its neighbours."""
         agreed = self._view.agreed
         return agreed.confirmed and not agreed.is_pending

@@ -10,7 +10,7 @@ busy with other applications: rows that leave a node to come back to it cross tw
 """
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_placement.ledger import SHARED, STRICT, UNBALANCED, Ledger, no_room
+from agiledart_placement.ledger import SHARED, STRICT, UNBALANCED, Ledger, no_capacity
 from agiledart_placement.request import Obstacle, Placement, PlacementRequest, StageDemand
 
 
@@ -42,7 +42,7 @@ class AlongPath:
         """A place for every instance; see `PlacementStrategy.place`."""
         ledger = Ledger(request)
         ledger.put_pinned()
-        reach = _Reach(request)
+        reach = _Reachability(request)
         for path in sorted(request.paths, key=lambda path: (path[-1], -len(reach.between(path)), path[0])):
             stages = [stage for stage in reach.between(path) if (stage.stage, 0) not in ledger.nodes]
             self._place_path(request, ledger, reach, path, stages)
@@ -55,7 +55,7 @@ class AlongPath:
         self,
         request: PlacementRequest,
         ledger: Ledger,
-        reach: "_Reach",
+        reach: "_Reachability",
         path: tuple[NodeId, ...],
         stages: list[StageDemand],
     ) -> None:
@@ -90,14 +90,14 @@ class AlongPath:
         everybody = (host, *leaves, *neighbours)
         pools = ((STRICT, leaves), (STRICT, neighbours), (SHARED, everybody), (UNBALANCED, everybody))
         for level, pool in pools:
-            with_room = [node for node in pool if ledger.has_room(node, stage, level)]
+            with_room = [node for node in pool if ledger.has_capacity(node, stage, level)]
             if with_room:
                 ledger.relax(level)
                 return min(with_room, key=ledger.operators)  # equal counts: the nearer one, which comes first
-        raise no_room(stage, index, request)
+        raise no_capacity(stage, index, request)
 
 
-class _Reach:
+class _Reachability:
     """Which stages lie between which sources and sinks."""
 
     def __init__(self, request: PlacementRequest) -> None:

@@ -8,10 +8,10 @@ STRICT, SHARED, UNBALANCED = range(3)
 """Levels of relaxation: all rules; several instances of one application on a node; more than the balance rule
 allows."""
 
-RULES_GIVEN_UP = ("", "same application", "balance")
+RELAXED_RULES = ("", "same application", "balance")
 
 
-class NoRoom(OperationFailed):
+class NoCapacity(OperationFailed):
     """No node has room for an instance now.
 
     Attributes:
@@ -55,7 +55,7 @@ class Ledger:
         """Instances that the node holds now."""
         return self._held.get(node, 0)
 
-    def has_room(self, node: NodeId, stage: StageDemand, level: int) -> bool:
+    def has_capacity(self, node: NodeId, stage: StageDemand, level: int) -> bool:
         """Whether the node may take one more instance at this level of relaxation."""
         return self.obstacle(node, stage, level) is None
 
@@ -94,17 +94,17 @@ class Ledger:
     def placement(self) -> Placement:
         """All that was put."""
         return Placement(
-            dict(sorted(self.nodes.items())), RULES_GIVEN_UP[1 : self.relaxed + 1], dict(sorted(self.away.items()))
+            dict(sorted(self.nodes.items())), RELAXED_RULES[1 : self.relaxed + 1], dict(sorted(self.away.items()))
         )
 
 
-def no_room(stage: StageDemand, index: int, request: PlacementRequest) -> NoRoom:
+def no_capacity(stage: StageDemand, index: int, request: PlacementRequest) -> NoCapacity:
     """What a user reads when an instance finds no place."""
     able = [state for state in request.hosts.values() if not state.is_draining and state.unfit is None]
     capacity, held = sum(state.capacity for state in able), sum(state.operators for state in able)
     needs = f" with {', '.join(stage.needs)}" if stage.needs else ""
     wanted = sum(each.parallelism for each in request.stages)
-    return NoRoom(
+    return NoCapacity(
         f"no node{needs} has room for instance {index} of {stage.name}: {len(request.hosts)} nodes asked, "
         f"{held} of {capacity} places taken. Start more agents, give one more room "
         "(agiledart agent --capacity), stop something, or lower the parallelism.",

@@ -3,7 +3,7 @@
 Source: spec of placement, the default scheduler of Storm that the papers compare with.
 """
 
-from agiledart_placement.ledger import UNBALANCED, Ledger, no_room
+from agiledart_placement.ledger import UNBALANCED, Ledger, no_capacity
 from agiledart_placement.request import Placement, PlacementRequest
 
 
@@ -22,10 +22,10 @@ class RoundRobin:
             for index in range(stage.parallelism if stage.pinned is None else 0):
                 for step in range(len(nodes)):
                     node = nodes[(turn + step) % len(nodes)]
-                    if ledger.has_room(node, stage, UNBALANCED):
+                    if ledger.has_capacity(node, stage, UNBALANCED):
                         ledger.put(stage, index, node)
                         turn += step + 1
                         break
                 else:
-                    raise no_room(stage, index, request)
+                    raise no_capacity(stage, index, request)
         return ledger.placement()

@@ -20,16 +20,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from agiledart_scaling.one_pass import Ask, Kind, Proposal, StageMemory, StageState, propose
+from agiledart_scaling.one_pass import Ask, ChangeKind, Proposal, StageMemory, StageState, propose
 
 LONGEST_WAIT = 12
 """Intervals between two requests for what was refused."""
 
-ACTIONS = (Kind.GROW, Kind.SHRINK, Kind.REBALANCE, Kind.STRAGGLER, Kind.MOVE)
+ACTIONS = (ChangeKind.GROW, ChangeKind.SHRINK, ChangeKind.REBALANCE, ChangeKind.STRAGGLER, ChangeKind.MOVE)
 """Kinds that are a change of the run; the others leave it as it is."""
 
 
-class Step(Enum):
+class ControllerState(Enum):
     """See the module."""
 
     WATCHING = "watching"
@@ -51,12 +51,12 @@ class Interval:
 
     stages: Sequence[StageState]
     instances: Mapping[str, int]
-    under_way: str = ""
+    running_change: str = ""
     quota: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StageStatus:
     """How it stands with one stage, for people.
 
     Attributes:
@@ -79,10 +79,10 @@ class Controller:
     """
 
     ask: Ask
-    step: Step = Step.WATCHING
-    standings: dict[str, Standing] = field(default_factory=dict)
+    step: ControllerState = ControllerState.WATCHING
+    statuses: dict[str, StageStatus] = field(default_factory=dict)
     _memories: dict[str, StageMemory] = field(default_factory=dict)
-    _orders: tuple[Proposal, ...] = ()
+    _requested: tuple[Proposal, ...] = ()
     _before: Mapping[str, int] = field(default_factory=dict)
     _wait: int = 0
     _waits_for: str = ""
@@ -90,52 +90,52 @@ class Controller:
 
     def ended(self, interval: Interval) -> tuple[Proposal, ...]:
         """What is to be requested, all of it in one barrier; empty: nothing."""
-        if self.step in (Step.ASKING, Step.CHANGING):
+        if self.step in (ControllerState.ASKING, ControllerState.CHANGING):
             return ()
-        if interval.under_way:
-            self.step = Step.RESTING
-            self._tell_all(interval.under_way)
+        if interval.running_change:
+            self.step = ControllerState.RESTING
+            self._set_obstacle_of_all(interval.running_change)
             return ()
-        if self.step is Step.RESTING:
-            self.step = Step.WATCHING
-            self._tell_all("the interval after a change does not count")
+        if self.step is ControllerState.RESTING:
+            self.step = ControllerState.WATCHING
+            self._set_obstacle_of_all("the interval after a change does not count")
             return ()
         proposals = propose(interval.stages, self._memories, self.ask, dict(interval.instances), interval.quota)
         self._memories = {one.stage: one.memory for one in proposals}
         wanted = tuple(one for one in proposals if one.kind in ACTIONS)
         self._wait = max(0, self._wait - 1)
         hindered = self._waits_for if wanted and self._wait else ""
-        self.standings = {one.stage: Standing(one, hindered if one in wanted else "") for one in proposals}
+        self.statuses = {one.stage: StageStatus(one, hindered if one in wanted else "") for one in proposals}
         if not wanted or self._wait:
             return ()
-        self.step, self._orders, self._before = Step.ASKING, wanted, interval.instances
+        self.step, self._requested, self._before = ControllerState.ASKING, wanted, interval.instances
         return wanted
 
     def taken(self) -> None:
         """What was requested is under way."""
-        self.step = Step.CHANGING
-        self._tell_orders("")
+        self.step = ControllerState.CHANGING
+        self._set_obstacle_of_requested("")
 
-    def refused(self, why: str, *, for_room: bool = False) -> tuple[Proposal, ...]:
+    def refused(self, why: str, *, for_capacity: bool = False) -> tuple[Proposal, ...]:
         """What was requested is not done. Returns what is to be requested instead; empty: nothing, and it waits.
 
         Args:
             for_room: fewer instances might have found room.
         """
-        fewer = self._halved() if for_room else ()
+        fewer = self._halved() if for_capacity else ()
         if fewer:
-            self._orders = fewer
+            self._requested = fewer
             return fewer
-        self.step = Step.WATCHING
-        self._tell_orders(why)
+        self.step = ControllerState.WATCHING
+        self._set_obstacle_of_requested(why)
         self._hold_back(why)
         return ()
 
-    def settled(self, why: str = "") -> None:
+    def finalised(self, why: str = "") -> None:
         """The change is over; `why` it was let go or rolled back, empty when it was done."""
-        self.step = Step.RESTING
+        self.step = ControllerState.RESTING
         if why:
-            self._tell_orders(why)
+            self._set_obstacle_of_requested(why)
             self._hold_back(why)
         else:
             self._wait, self._next_wait, self._waits_for = 0, 1, ""
@@ -143,24 +143,24 @@ class Controller:
     def _halved(self) -> tuple[Proposal, ...]:
         """The same with half of the instances that were to come; those that bring none of their own stay."""
         halved = []
-        for one in self._orders:
+        for one in self._requested:
             more = one.instances - self._before[one.stage]
-            if one.kind is not Kind.GROW:
+            if one.kind is not ChangeKind.GROW:
                 halved.append(one)
             elif more > 1:
                 halved.append(replace(one, instances=self._before[one.stage] + more // 2))
-        growing = sum(one.instances for one in self._orders if one.kind is Kind.GROW)
-        return tuple(halved) if growing and halved != list(self._orders) else ()
+        growing = sum(one.instances for one in self._requested if one.kind is ChangeKind.GROW)
+        return tuple(halved) if growing and halved != list(self._requested) else ()
 
     def _hold_back(self, why: str) -> None:
         self._wait, self._waits_for = self._next_wait + 1, why
         self._next_wait = min(2 * self._next_wait, LONGEST_WAIT)
 
-    def _tell_orders(self, why: str) -> None:
-        ordered = {one.stage for one in self._orders}
-        self.standings |= {
-            name: replace(standing, waits_for=why) for name, standing in self.standings.items() if name in ordered
+    def _set_obstacle_of_requested(self, why: str) -> None:
+        ordered = {one.stage for one in self._requested}
+        self.statuses |= {
+            name: replace(standing, waits_for=why) for name, standing in self.statuses.items() if name in ordered
         }
 
-    def _tell_all(self, why: str) -> None:
-        self.standings = {name: replace(standing, waits_for=why) for name, standing in self.standings.items()}
+    def _set_obstacle_of_all(self, why: str) -> None:
+        self.statuses = {name: replace(standing, waits_for=why) for name, standing in self.statuses.items()}

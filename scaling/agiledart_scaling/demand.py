@@ -12,7 +12,7 @@ LEAST_INTERVALS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class EdgeFlow:
     """What one interval carried.
 
     Attributes:
@@ -25,12 +25,12 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class DemandEdge:
     """From one stage to another; `flows` are the last intervals of it, oldest first."""
 
     source: str
     target: str
-    flows: tuple[Flow, ...]
+    flows: tuple[EdgeFlow, ...]
 
     @property
     def selectivity(self) -> float | None:
@@ -59,7 +59,7 @@ class Demand:
 
 def carried(
     stages: Sequence[str],
-    edges: Sequence[Edge],
+    edges: Sequence[DemandEdge],
     sources: Mapping[str, Demand | None],
     waiting: Mapping[str, Sequence[float]],
 ) -> dict[str, Demand | None]:

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from agiledart_scaling.kinds.bandwidth import SHORT_TERM, Cure, LinkLoad, cure, is_bandwidth_bound
+from agiledart_scaling.kinds.bandwidth import SHORT_TERM_INTERVALS, LinkLoad, Remedy, choose_remedy, is_bandwidth_bound
 from agiledart_scaling.kinds.quota import Growth, within_quota
 from agiledart_scaling.kinds.skew import GroupLoad, GroupMove, balancing_moves, hot_group, hot_text, is_uneven
 from agiledart_scaling.kinds.straggler import slow_intervals, straggler
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures
-from agiledart_scaling.scaling_policy import Decision
+from agiledart_scaling.scaling_policy import ScalingDecision
 
 
-class Kind(Enum):
+class ChangeKind(Enum):
     """What shall be done with a stage."""
 
     NOTHING = "nothing"
@@ -60,7 +60,7 @@ class StageState:
     link: LinkLoad = field(default_factory=LinkLoad)
     has_free_cores: bool = True
     has_state: bool = False
-    is_held: bool = False
+    keeps_number: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Proposal:
     """
 
     stage: str
-    kind: Kind
+    kind: ChangeKind
     instances: int
     why: str
     terms: dict[str, float] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Proposal:
     memory: StageMemory = StageMemory()
 
 
-Ask = Callable[[StageMeasures, Limits, object], Decision]
+Ask = Callable[[StageMeasures, Limits, object], ScalingDecision]
 """A policy's decision: `policy.decide`, or `asking.ask` with all but these bound."""
 
 BUSY_SHARE = 0.8
@@ -140,23 +140,23 @@ def _held_to(wish: Proposal, allowed: int, now: int, quota: int | None) -> Propo
     if allowed >= wish.instances:
         return wish
     why = f"{wish.why}; {wish.instances} wanted, the application's quota of {quota} instances leaves {allowed}"
-    kind = wish.kind if allowed != now else Kind.NOTHING
+    kind = wish.kind if allowed != now else ChangeKind.NOTHING
     return replace(wish, kind=kind, instances=allowed, why=why)
 
 
 def _propose_one(state: StageState, memory: StageMemory, ask: Ask, now: int) -> Proposal:
     measures = state.measures
     if measures is None:
-        return Proposal(state.stage, Kind.NOTHING, now, state.void, wanted=now, memory=memory)
+        return Proposal(state.stage, ChangeKind.NOTHING, now, state.void, wanted=now, memory=memory)
     decision = ask(measures, state.limits, memory.policy)
     is_bound = is_bandwidth_bound(state.link, has_free_cores=state.has_free_cores)
     kept = StageMemory(
         decision.memory, slow_intervals(state.measured, memory.slow), memory.bound + 1 if is_bound else 0
     )
     calm = Proposal(
-        state.stage, Kind.NOTHING, now, decision.why, dict(decision.terms), wanted=decision.wanted, memory=kept
+        state.stage, ChangeKind.NOTHING, now, decision.why, dict(decision.terms), wanted=decision.wanted, memory=kept
     )
-    if state.is_held:
+    if state.keeps_number:
         return replace(calm, why=f"held at {now}; {decision.why}")
     return _kind_of(state, measures, calm, now)
 
@@ -167,7 +167,7 @@ def _kind_of(state: StageState, measures: StageMeasures, calm: Proposal, now: in
     if slow is not None:
         rest = replace(kept, slow=())
         why = f"instance {slow} does {state.measured[slow]:.0f} rows/s, far below its siblings"
-        return replace(calm, kind=Kind.STRAGGLER, why=why, slow_instance=slow, memory=rest)
+        return replace(calm, kind=ChangeKind.STRAGGLER, why=why, slow_instance=slow, memory=rest)
     if state.groups and is_uneven(measures.capacity, measures.balanced_capacity):
         hot = hot_group(state.groups, measures.mean_rate, BUSY_SHARE)
         if hot is not None:
@@ -175,18 +175,18 @@ def _kind_of(state: StageState, measures: StageMeasures, calm: Proposal, now: in
         moves = balancing_moves(state.owners, state.groups, measures.rates) if state.moves_groups else ()
         if moves:
             why = f"uneven keys: full at {measures.capacity / measures.balanced_capacity:.0%} of what all could do"
-            return replace(calm, kind=Kind.REBALANCE, why=why, moves=moves)
+            return replace(calm, kind=ChangeKind.REBALANCE, why=why, moves=moves)
     if kept.bound and wanted > now:
         return _for_links(state, calm, wanted)
     if wanted != now:
-        return replace(calm, kind=Kind.GROW if wanted > now else Kind.SHRINK, instances=wanted)
+        return replace(calm, kind=ChangeKind.GROW if wanted > now else ChangeKind.SHRINK, instances=wanted)
     return calm
 
 
 def _for_links(state: StageState, calm: Proposal, wanted: int) -> Proposal:
     bound = calm.memory.bound
-    remedy = cure(bound, has_state=state.has_state)
-    why = f"a link is full (for {bound} of {SHORT_TERM} intervals): {remedy.value}"
-    if remedy is Cure.OUT:
-        return replace(calm, kind=Kind.GROW, instances=wanted, why=why)
-    return replace(calm, kind=Kind.MOVE if remedy is Cure.MIGRATE else Kind.NEW_PATH, why=why)
+    remedy = choose_remedy(bound, has_state=state.has_state)
+    why = f"a link is full (for {bound} of {SHORT_TERM_INTERVALS} intervals): {remedy.value}"
+    if remedy is Remedy.OUT:
+        return replace(calm, kind=ChangeKind.GROW, instances=wanted, why=why)
+    return replace(calm, kind=ChangeKind.MOVE if remedy is Remedy.MIGRATE else ChangeKind.NEW_PATH, why=why)

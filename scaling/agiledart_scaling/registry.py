@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 
 from agiledart_kernel.errors import ConfigurationError
-from agiledart_scaling.policies.ds2 import AS_TUNED_BY_FLINK, Ds2
+from agiledart_scaling.policies.ds2 import FLINK_SETTINGS, Ds2
 from agiledart_scaling.policies.paper import Paper
 from agiledart_scaling.policies.secant import Secant
 from agiledart_scaling.scaling_policy import ScalingPolicy
@@ -17,7 +17,7 @@ _POLICIES: dict[str, Callable[[], ScalingPolicy]] = {
     "secant": Secant,
     "paper": Paper,
     "ds2": Ds2,
-    "ds2-flink": lambda: Ds2(AS_TUNED_BY_FLINK),
+    "ds2-flink": lambda: Ds2(FLINK_SETTINGS),
 }
 
 POLICIES: tuple[str, ...] = tuple(_POLICIES)

@@ -9,7 +9,7 @@ from agiledart_scaling.measures import StageMeasures
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ScalingDecision:
     """What a policy wants for one stage.
 
     Attributes:
@@ -28,7 +28,7 @@ class Decision:
 class ScalingPolicy(Protocol):
     """Says how many instances a stage should have. Pure: the same arguments give the same decision."""
 
-    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> Decision:
+    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> ScalingDecision:
         """The decision for the interval that has just ended.
 
         Asked once for every interval that counts: not for one in which the stage was changed or restored.

@@ -10,7 +10,7 @@ NOTHING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class ScoredTrial:
     """A number of instances, and the score that it had.
 
     Attributes:
@@ -22,12 +22,12 @@ class Trial:
     score: float
 
 
-ORIGIN = Trial(0.0, 0.0)
+ORIGIN = ScoredTrial(0.0, 0.0)
 """Known without measuring: nothing is done by no instance."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SecantStep:
     """A proposal, not yet rounded or limited, and the rule that made it."""
 
     instances: float
@@ -77,7 +77,7 @@ def need_score(capacity: float, offered: float, backlog: float, drain_s: float, 
     return busy_share * capacity / due if due > NOTHING else None
 
 
-def secant_step(now: Trial, before: Trial, target: float = 1.0) -> Step:
+def secant_step(now: ScoredTrial, before: ScoredTrial, target: float = 1.0) -> SecantStep:
     """Where the line through two trials has the target.
 
     Two trials that say nothing of the slope (one number, one score, or a score that falls as instances are added) leave the line
@@ -88,7 +88,7 @@ def secant_step(now: Trial, before: Trial, target: float = 1.0) -> Step:
     run, rise = now.instances - before.instances, now.score - before.score
     if run and abs(rise) > NEARLY_SAME and run * rise > 0:
         rule = "proportional" if before == ORIGIN else "secant"
-        return Step(now.instances + (target - now.score) * run / rise, rule)
+        return SecantStep(now.instances + (target - now.score) * run / rise, rule)
     if now.score > 0:
-        return Step(now.instances * target / now.score, "proportional")
-    return Step(now.instances + 1, "one more")
+        return SecantStep(now.instances * target / now.score, "proportional")
+    return SecantStep(now.instances + 1, "one more")

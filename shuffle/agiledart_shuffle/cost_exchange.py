@@ -42,16 +42,16 @@ class CostExchange:
 
     def __init__(self, bounds: Mapping[int, Mapping[int, float]], cost_most: float = 256 * COST_MAX) -> None:
         self._bounds = bounds
-        self._heard = {neighbour: dict(costs) for neighbour, costs in bounds.items()}
-        self._told: dict[int, float] = {}
+        self._received = {neighbour: dict(costs) for neighbour, costs in bounds.items()}
+        self._announced: dict[int, float] = {}
         self._cost_most = cost_most
         self.destinations = tuple(dict.fromkeys(each for costs in bounds.values() for each in costs))
 
-    def hear(self, neighbour: int, claims: Iterable[tuple[int, float]]) -> None:
+    def receive(self, neighbour: int, claims: Iterable[tuple[int, float]]) -> None:
         """Take a neighbour's announcement, all of it or nothing; of destinations that nobody asked for it says nothing here."""
         taken = tuple(claims)
-        heard = self._heard.get(neighbour)
-        if heard is None:
+        received_cost = self._received.get(neighbour)
+        if received_cost is None:
             raise RemoteProtocolError("costs to go of a node that is no neighbour")
         if len(taken) > MAX_DESTINATIONS:
             raise RemoteProtocolError(f"costs to go of more than {MAX_DESTINATIONS} destinations")
@@ -60,17 +60,17 @@ class CostExchange:
         for destination, cost in taken:
             least = self._bounds[neighbour].get(destination)
             if least is not None:
-                heard[destination] = UNREACHABLE if cost > self._cost_most else max(cost, least)
+                received_cost[destination] = UNREACHABLE if cost > self._cost_most else max(cost, least)
 
-    def heard(self, neighbour: int, destination: int) -> float:
+    def received_cost(self, neighbour: int, destination: int) -> float:
         """What it costs to go on from a neighbour, as far as is known."""
-        return self._heard[neighbour].get(destination, UNREACHABLE)
+        return self._received[neighbour].get(destination, UNREACHABLE)
 
     def to_go(self, destination: int, links: Mapping[int, float]) -> tuple[float, int | None]:
         """(J, next hop) with these costs of the own links; (unreachable, None) where none leads on."""
         best, hop = UNREACHABLE, None
         for neighbour, cost in links.items():
-            whole = cost + self._heard[neighbour].get(destination, UNREACHABLE)
+            whole = cost + self._received[neighbour].get(destination, UNREACHABLE)
             if whole < best:
                 best, hop = whole, neighbour
         return best, hop
@@ -78,14 +78,14 @@ class CostExchange:
     def is_due(self, links: Mapping[int, float], change: float = CHANGE) -> bool:
         """Has a cost to go moved so far from what was told that neighbours must hear it at once?"""
         return any(
-            _moved(self._told.get(destination), self.to_go(destination, links)[0], change)
+            _moved(self._announced.get(destination), self.to_go(destination, links)[0], change)
             for destination in self.destinations
         )
 
-    def note_told(self, links: Mapping[int, float]) -> None:
+    def mark_announced(self, links: Mapping[int, float]) -> None:
         """All neighbours have been told what holds now."""
         for destination in self.destinations:
-            self._told[destination] = self.to_go(destination, links)[0]
+            self._announced[destination] = self.to_go(destination, links)[0]
 
     def announcement(self, to: int, links: Mapping[int, float]) -> Claims:
         """What to tell a neighbour: of too many destinations those that moved most."""
@@ -96,7 +96,7 @@ class CostExchange:
             for cost, hop in (self.to_go(destination, links),)
         ]
         if len(claims) > MAX_DESTINATIONS:
-            claims.sort(key=lambda claim: _distance(self._told.get(claim[0]), claim[1]), reverse=True)
+            claims.sort(key=lambda claim: _distance(self._announced.get(claim[0]), claim[1]), reverse=True)
         return tuple(claims[:MAX_DESTINATIONS])
 
 

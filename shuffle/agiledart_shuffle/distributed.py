@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.cheapest import cheapest_link
 from agiledart_shuffle.cost_exchange import CHANGE, CostExchange
-from agiledart_shuffle.estimates import STATIONARY, Estimates, Memory
+from agiledart_shuffle.estimates import STATIONARY, EstimateMemory, Estimates
 from agiledart_shuffle.graph import LinkGraph
 from agiledart_shuffle.policy import Journey, LinkIndex
 
@@ -30,7 +30,7 @@ class DistributedPlanner:
         index: LinkIndex,
         random: RandomStream,
         *,
-        memory: Memory = STATIONARY,
+        memory: EstimateMemory = STATIONARY,
         exchange_every: int = 10,
         change: float | None = CHANGE,
         loss: float = 0.0,
@@ -52,7 +52,7 @@ class DistributedPlanner:
             for leaving in graph.leaving
         ]
         for node in range(graph.nodes):
-            self.tables[node].note_told(self._links(node))
+            self.tables[node].mark_announced(self._links(node))
         self._packets = 0
 
     def _links(self, node: int) -> dict[int, float]:
@@ -73,9 +73,9 @@ class DistributedPlanner:
 
     def exchange(self) -> None:
         """Every node tells its neighbours, and who moved by that tells again, until nothing moves."""
-        self._tell(range(self._graph.nodes), 0.0)
+        self._announce_from(range(self._graph.nodes), 0.0)
 
-    def _tell(self, nodes: Iterable[int], change: float) -> None:
+    def _announce_from(self, nodes: Iterable[int], change: float) -> None:
         """These nodes tell who sends through them; who is moved by it tells at once, and so on."""
         waiting = dict.fromkeys(nodes)
         left = (
@@ -88,13 +88,13 @@ class DistributedPlanner:
             if node == self._sink:
                 continue
             links, table = self._links(node), self.tables[node]
-            table.note_told(links)
+            table.mark_announced(links)
             for link in self._graph.entering[node]:
                 tail = self._graph.tails[link]
                 self.announcements += 1
                 if tail == self._sink or (self._loss and self._random.uniform() < self._loss):
                     continue
-                self.tables[tail].hear(node, table.announcement(tail, links))
+                self.tables[tail].receive(node, table.announcement(tail, links))
                 if self.tables[tail].is_due(self._links(tail), change):
                     waiting[tail] = None
 
@@ -104,7 +104,7 @@ class DistributedPlanner:
         leaving = graph.leaving[journey.node]
         self._index.refresh(self.costs, leaving, self.estimates, slot)
         heads = (graph.heads[link] for link in leaving)
-        beyond = {head: 0.0 if head == sink else table.heard(head, sink) for head in heads}
+        beyond = {head: 0.0 if head == sink else table.received_cost(head, sink) for head in heads}
         return cheapest_link(graph, journey, self.costs, beyond, self._random)
 
     def record(self, link: int, attempts: int, *, arrived: bool) -> None:
@@ -112,9 +112,9 @@ class DistributedPlanner:
         self.estimates.record(link, attempts, arrived=arrived)
         tail, head = self._graph.tails[link], self._graph.heads[link]
         if arrived and head != self._sink:
-            self.tables[tail].hear(head, self.tables[head].announcement(tail, self._links(head)))
+            self.tables[tail].receive(head, self.tables[head].announcement(tail, self._links(head)))
         if self._every and self._change is not None and self.tables[tail].is_due(self._links(tail), self._change):
-            self._tell((tail,), self._change)
+            self._announce_from((tail,), self._change)
 
     def end_packet(self) -> None:
         """See `PathPolicy.end_packet`."""

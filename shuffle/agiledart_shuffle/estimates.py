@@ -21,7 +21,7 @@ _RATE_MOST = 0.99
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class EstimateMemory:
     """How long outcomes count.
 
     Attributes:
@@ -53,13 +53,13 @@ class Memory:
         return inf if self.keep == 1.0 else 1.0 + 20.0 / (1.0 - self.keep)
 
 
-STATIONARY = Memory()
+STATIONARY = EstimateMemory()
 """Links stay as they are: what the paper assumes."""
 
-FORGETTING = Memory(keep=0.995, forgets_used=True)
+FORGETTING = EstimateMemory(keep=0.995, forgets_used=True)
 """All links forget alike."""
 
-CHANGING = Memory(keep=0.995, detection=8.0)
+CHANGING = EstimateMemory(keep=0.995, detection=8.0)
 """Links in use are watched, idle ones forgotten."""
 
 
@@ -84,7 +84,7 @@ class Estimates:
         "successes",
     )
 
-    def __init__(self, links: int, memory: Memory = STATIONARY) -> None:
+    def __init__(self, links: int, memory: EstimateMemory = STATIONARY) -> None:
         self.memory = memory
         self.successes = [0.0] * links
         self.attempts = [0.0] * links

@@ -7,7 +7,7 @@ has a loop. Otherwise J may be stale, and the packet's list of visited nodes kee
 
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.cheapest import cheapest_link
-from agiledart_shuffle.estimates import STATIONARY, Estimates, Memory
+from agiledart_shuffle.estimates import STATIONARY, EstimateMemory, Estimates
 from agiledart_shuffle.graph import LinkGraph
 from agiledart_shuffle.policy import Journey, LinkIndex
 
@@ -30,7 +30,7 @@ class PathPlanner:
         index: LinkIndex,
         random: RandomStream,
         *,
-        memory: Memory = STATIONARY,
+        memory: EstimateMemory = STATIONARY,
         exchange_every: int = 1,
         lookahead: int | None = None,
         looks_again: bool = False,

@@ -27,7 +27,7 @@ class Journey:
         self.node = node
         self.visited[node] = None
 
-    def turn_back(self, node: int, link: int) -> None:
+    def backtrack(self, node: int, link: int) -> None:
         """It goes back upstream to a node, since the link that it took from there led nowhere."""
         self.node = node
         self.closed[link] = None

@@ -32,7 +32,7 @@ MAX_CLAIMS: Final = 512
 """Relay and target whose claims are remembered; of more, the oldest go."""
 
 
-def may_lead(me: NodeId, visited: tuple[NodeId, ...]) -> bool:
+def may_relay(me: NodeId, visited: tuple[NodeId, ...]) -> bool:
     """May this relay be asked, when the asker and so many relays have been before? None twice, and not too many."""
     return me not in visited and len(set(visited)) == len(visited) and len(visited) <= MAX_RELAYS
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.randomness import RandomStream
-from agiledart_shuffle.estimates import STATIONARY, Memory
+from agiledart_shuffle.estimates import STATIONARY, EstimateMemory
 from agiledart_shuffle.graph import LinkGraph
 from agiledart_shuffle.planner import PathPlanner
 from agiledart_shuffle.policies.end_to_end import EndToEnd
@@ -37,7 +37,7 @@ class PathTask:
     source: int
     sink: int
     random: RandomStream
-    memory: Memory = STATIONARY
+    memory: EstimateMemory = STATIONARY
     rates: Sequence[float] | None = None
 
 

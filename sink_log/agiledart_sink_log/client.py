@@ -21,7 +21,7 @@ from agiledart_kernel.frames import (
     FrameKind,
     FrameReader,
     Hello,
-    close_reason,
+    decode_close_reason,
     decode_hello,
     encode_hello,
     frame,
@@ -35,7 +35,7 @@ from agiledart_sink_log.protocol import (
     OVERLOADED,
     UNAVAILABLE,
     Ends,
-    EndsAre,
+    EndsReply,
     Fetch,
     Fetched,
     Locate,
@@ -45,9 +45,9 @@ from agiledart_sink_log.protocol import (
     LogRequest,
 )
 from agiledart_transport.certificates import make_credentials
-from agiledart_transport.contexts import client_context
-from agiledart_transport.links import parse_address
-from agiledart_transport.local_judge import LocalJudge
+from agiledart_transport.connecting import parse_address
+from agiledart_transport.local_peer_verifier import LocalPeerVerifier
+from agiledart_transport.tls_contexts import client_context
 
 A = TypeVar("A")
 
@@ -136,9 +136,9 @@ class _Connection:
         try:
             theirs = decode_hello(body)
             negotiate(mine, theirs)
-            judge = LocalJudge(identity.network, time.time)
+            verifier = LocalPeerVerifier(identity.network, time.time)
             certificate = self._socket.getpeercert(binary_form=True) or b""
-            peer = judge.verify(certificate, theirs, "sink_log", serves=True)
+            peer = verifier.verify(certificate, theirs, "sink_log", serves=True)
         except Refused as error:
             raise SinkLogError(f"{address} is no agent of this network ({error}).", NOT_ALLOWED) from None
         except RemoteProtocolError as error:
@@ -157,7 +157,7 @@ class _Connection:
                 raise _Gone(str(error)) from None
             if found is not None:
                 if found[0] == FrameKind.CLOSE:
-                    raise self._turned_away(close_reason(found[1]))
+                    raise self._refusal_error(decode_close_reason(found[1]))
                 return found
             left = deadline - time.monotonic()
             if left <= 0:
@@ -172,7 +172,7 @@ class _Connection:
             self._frames.feed(data)
 
     @staticmethod
-    def _turned_away(reason: str) -> Exception:
+    def _refusal_error(reason: str) -> Exception:
         if reason in ("done", "leaving", "crowded", "full", "lost", "slow", "internal", "descriptors", "timeout"):
             return _Gone(reason)
         return SinkLogError(
@@ -218,7 +218,7 @@ class SinkLogClient:
 
     bootstrap: Sequence[str]
     identity: ClientIdentity
-    patience: float = 30.0
+    agent_timeout_s: float = 30.0
     answer_seconds: float = 20.0
     _number: int = field(default=0, init=False)
     _located: dict[str, Located] = field(default_factory=dict, init=False, repr=False)
@@ -243,18 +243,18 @@ class SinkLogClient:
 
     def locate(self, sink: str) -> Located:
         """Where the log is and what its rows are; asks anew each time."""
-        return self._patiently(lambda: self._locate_once(sink), f"the log {sink} cannot be found")
+        return self._retry_until_timeout(lambda: self._locate_once(sink), f"the log {sink} cannot be found")
 
     def ends(
         self, sink: str, wait_ms: int = 0, after: Mapping[int, int] | None = None, *, uncommitted: bool = False
-    ) -> EndsAre:
+    ) -> EndsReply:
         """First, committed and latest offset of each partition; a long poll with `wait_ms` and `after`."""
 
         def make(number: int) -> LogRequest:
             return Ends(number, sink, wait_ms, dict(after or {}), uncommitted)
 
-        answer = self._at_holder(sink, make, wait_ms)
-        assert isinstance(answer, EndsAre)
+        answer = self._at_log_node(sink, make, wait_ms)
+        assert isinstance(answer, EndsReply)
         return answer
 
     def fetch(
@@ -273,7 +273,7 @@ class SinkLogClient:
         def make(number: int) -> LogRequest:
             return Fetch(number, sink, partition, offset, max_rows, max_bytes, wait_ms, uncommitted)
 
-        answer = self._at_holder(sink, make, wait_ms)
+        answer = self._at_log_node(sink, make, wait_ms)
         assert isinstance(answer, Fetched)
         return answer
 
@@ -293,7 +293,7 @@ class SinkLogClient:
             raise _refusal(answer)
         raise _Gone(f"No agent answers ({'; '.join(reasons) or 'none was named'})")
 
-    def _at_holder(self, sink: str, make: Callable[[int], LogRequest], wait_ms: int) -> LogAnswer:
+    def _at_log_node(self, sink: str, make: Callable[[int], LogRequest], wait_ms: int) -> LogAnswer:
         def ask() -> LogAnswer:
             where = self._located.get(sink) or self._locate_once(sink)
             try:
@@ -309,10 +309,10 @@ class SinkLogClient:
                 raise _refusal(answer)
             return answer
 
-        return self._patiently(ask, f"the agent that has the log {sink} is away")
+        return self._retry_until_timeout(ask, f"the agent that has the log {sink} is away")
 
-    def _patiently(self, ask: Callable[[], A], what: str) -> A:
-        deadline = time.monotonic() + self.patience
+    def _retry_until_timeout(self, ask: Callable[[], A], what: str) -> A:
+        deadline = time.monotonic() + self.agent_timeout_s
         pause = PAUSE_SECONDS
         while True:
             try:

@@ -46,7 +46,7 @@ class Damage(Exception):
         self.position = position
 
 
-class Entry(NamedTuple):
+class EntryHeader(NamedTuple):
     """An entry's header. `end` is the offset after its rows, `length` the bytes of its body."""
 
     kind: int
@@ -92,14 +92,14 @@ def check_segment_header(raw: bytes, log_id: str, partition: int, base: int) -> 
         raise Damage(0, "the beginning of the segment is not what was written")
 
 
-def parse_entry(raw: bytes, start: int, position: int, seed: int) -> Entry:
+def parse_entry(raw: bytes, start: int, position: int, seed: int) -> EntryHeader:
     """The header at `raw[start:]`, which stands at `position` of its file; raises `Damage`."""
     head = raw[start : start + _ENTRY.size]
     (check,) = _CRC.unpack_from(raw, start + _ENTRY.size)
     magic, kind, *rest = _ENTRY.unpack(head)
     if magic != MAGIC or crc32c(head, seed) != check:
         raise Damage(position, "the header of an entry is not what was written")
-    entry = Entry(kind, *rest)
+    entry = EntryHeader(kind, *rest)
     if kind not in (RECORD, COMMIT) or entry.length > MAX_STORED_BYTES:
         raise Damage(position, f"an entry of kind {kind} with {entry.length} bytes")
     return entry
@@ -128,7 +128,7 @@ class SegmentScan:
             self._window_at, inside = start, 0
         return self._window[inside : inside + length]
 
-    def next(self) -> Entry | None:
+    def next(self) -> EntryHeader | None:
         """The header of the next entry, or None when the rest is shorter than an entry: the end, or a torn tail."""
         if self.position + HEADER_BYTES > self._stop:
             return None
@@ -141,7 +141,7 @@ class SegmentScan:
         self.position += HEADER_BYTES + entry.length
         return entry
 
-    def body(self, entry: Entry) -> bytes:
+    def body(self, entry: EntryHeader) -> bytes:
         """The body of the entry that `next` gave last; raises `Damage`."""
         start = self.position - entry.length
         raw = self._bytes(start, entry.length)
@@ -150,7 +150,7 @@ class SegmentScan:
         return raw
 
 
-def entries_behind(descriptor: int, position: int, seed: int) -> Iterator[tuple[int, Entry]]:
+def entries_after(descriptor: int, position: int, seed: int) -> Iterator[tuple[int, EntryHeader]]:
     """(position, header) of everything behind a damaged place that is a good header, wherever it begins: what damage has left over.
 
     Looks through a bounded stretch, a window at a time: who made the file as large as this may have meant harm.

@@ -8,9 +8,9 @@ ever to those who read what is not committed.
 from collections.abc import Sequence
 from pathlib import Path
 
-from agiledart_sink_log.layout import MAX_WHY, logs_in
-from agiledart_sink_log.log import LogOptions, LogWriter
-from agiledart_sink_log.reader import LogReader
+from agiledart_sink_log.layout import MAX_REASON_LENGTH, logs_in
+from agiledart_sink_log.log_reader import LogReader
+from agiledart_sink_log.log_writer import LogOptions, LogWriter
 
 
 def commit_late(root: Path, log_id: str, application: str, version: int, ends: Sequence[int], why: str = "") -> bool:
@@ -28,8 +28,8 @@ def commit_late(root: Path, log_id: str, application: str, version: int, ends: S
             continue
         if len(ends) != found.partitions:
             return False
-        why = why[:MAX_WHY]
-        if found.ended == why and _are(directory, ends):
+        why = why[:MAX_REASON_LENGTH]
+        if found.ended == why and _are_committed(directory, ends):
             return False
         bounds = LogOptions(max_bytes=found.max_bytes, max_age_ms=found.max_age_ms)
         log = LogWriter(
@@ -40,7 +40,7 @@ def commit_late(root: Path, log_id: str, application: str, version: int, ends: S
             found.fields,
             application,
             version,
-            patience=0.0,
+            lock_timeout_s=0.0,
             keep=ends,
             ended=why,
             cuts=False,  # what a run has shown that takes no rows back stays
@@ -50,7 +50,7 @@ def commit_late(root: Path, log_id: str, application: str, version: int, ends: S
     return False
 
 
-def _are(directory: Path, ends: Sequence[int]) -> bool:
+def _are_committed(directory: Path, ends: Sequence[int]) -> bool:
     """Whether each partition ends there, with nothing behind."""
     reader = LogReader(directory)
     found = [reader.ends(number, uncommitted=True) for number in range(reader.description.partitions)]

@@ -43,7 +43,7 @@ _FLOCK = struct.Struct("hhqqi4x")
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-MAX_WHY = 400
+MAX_REASON_LENGTH = 400
 """Characters of the reason why a run has ended."""
 
 
@@ -74,7 +74,7 @@ class Description(msgspec.Struct, frozen=True):
     max_bytes: _Natural
     max_age_ms: _Natural
     owner: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""
-    ended: Annotated[str, msgspec.Meta(max_length=MAX_WHY)] = ""
+    ended: Annotated[str, msgspec.Meta(max_length=MAX_REASON_LENGTH)] = ""
 
     @property
     def schema_id(self) -> int:
@@ -243,14 +243,14 @@ def ownerless_in(root: Path) -> Iterator[str]:
 def segments_of(directory: Path) -> list[Segment]:
     """The segments of a partition, oldest first."""
     try:
-        names = [] if _leads_elsewhere(directory) else os.listdir(directory)
+        names = [] if _is_symlink(directory) else os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
         return []
     stems = sorted(name[: -len(SUFFIX)] for name in names if name.endswith(SUFFIX))
     return [Segment(int(stem), directory / f"{stem}{SUFFIX}") for stem in stems if stem.isascii() and stem.isdecimal()]
 
 
-def _leads_elsewhere(directory: Path) -> bool:
+def _is_symlink(directory: Path) -> bool:
     """Is the folder of a partition a link that somebody put there?"""
     return directory.parent != _DESCRIPTORS and directory.is_symlink()
 
@@ -268,7 +268,7 @@ def committed_bytes(first: int, end: int) -> bytes:
 
 def read_committed(directory: Path) -> tuple[int, int] | None:
     """(first kept offset, committed end) by the `committed` file; None when it is not there or not good."""
-    if _leads_elsewhere(directory):
+    if _is_symlink(directory):
         return None
     for _ in range(3):  # a reader may see one half of a write
         try:

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 
@@ -103,7 +103,7 @@ class PartitionEnds(msgspec.Struct, frozen=True, gc=False, array_like=True):
     latest: int
 
 
-class EndsAre(Message, frozen=True, gc=False, tag=233):
+class EndsReply(Message, frozen=True, gc=False, tag=233):
     """Answer to `Ends`: every partition, in order.
 
     Args:
@@ -186,7 +186,7 @@ class LogRefused(Message, frozen=True, gc=False, tag=236):
 
 
 LogRequest = Locate | Ends | Fetch
-LogAnswer = Located | EndsAre | Fetched | LogRefused
+LogAnswer = Located | EndsReply | Fetched | LogRefused
 LogMessage = LogRequest | LogAnswer
 
 

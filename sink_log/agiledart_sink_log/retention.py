@@ -20,7 +20,7 @@ from agiledart_sink_log.layout import (
     segments_of,
     sync_directory,
 )
-from agiledart_sink_log.reopening import recover
+from agiledart_sink_log.reopened_partition import recover
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_agiledart.batch_reader import BatchReader
-    from pyspark_agiledart.reader_options import Options
+    from pyspark_agiledart.reader_options import ReaderOptions
     from pyspark_agiledart.stream_reader import StreamReader
 
 
@@ -32,7 +32,7 @@ class DefaultSource(DataSource):
         from pyspark_agiledart.types import parse_schema
 
         options = self._options()
-        client = connection.open_client(options, min(options.patience, 10.0))
+        client = connection.open_client(options, min(options.agent_timeout_s, 10.0))
         try:
             return spark_schema(parse_schema(client.locate(options.sink).schema))
         finally:
@@ -50,7 +50,7 @@ class DefaultSource(DataSource):
 
         return StreamReader(self._options(), schema)
 
-    def _options(self) -> "Options":
+    def _options(self) -> "ReaderOptions":
         from pyspark_agiledart.reader_options import parse_options
 
         given: Any = self.options

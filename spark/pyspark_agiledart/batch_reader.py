@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from agiledart_kernel.errors import ConfigurationError
 from pyspark_agiledart import connection
 from pyspark_agiledart.ranges import LogRange, plan_ranges, read_range
-from pyspark_agiledart.reader_options import LATEST, Options
+from pyspark_agiledart.reader_options import LATEST, ReaderOptions
 from pyspark_agiledart.stream_reader import starting_offsets
 
 if TYPE_CHECKING:
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 class BatchReader(DataSourceReader):
     """Reads what is committed (or written, with `read-latest`), one range for each partition of the log."""
 
-    def __init__(self, options: Options, schema: "StructType") -> None:
+    def __init__(self, options: ReaderOptions, schema: "StructType") -> None:
         if options.starting == LATEST:
             raise ConfigurationError("startingOffsets=latest reads nothing in a batch; use earliest, or a stream.")
         self._options, self._schema = options, schema
 
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges that hold rows now; planned anew for each action."""
-        client = connection.open_client(self._options, self._options.patience)
+        client = connection.open_client(self._options, self._options.agent_timeout_s)
         try:
-            there = connection.kept(
+            there = connection.retained_ranges(
                 client.ends(self._options.sink, uncommitted=self._options.latest), self._options.latest
             )
         finally:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from agiledart_kernel.errors import ConfigurationError
-from agiledart_sink_log.protocol import EndsAre, Fetched, Located
-from pyspark_agiledart.read_limits import Kept
-from pyspark_agiledart.reader_options import TOKEN_VARIABLE, Options
+from agiledart_sink_log.protocol import EndsReply, Fetched, Located
+from pyspark_agiledart.read_limits import RetainedRange
+from pyspark_agiledart.reader_options import TOKEN_VARIABLE, ReaderOptions
 
 
 class LogClient(Protocol):
@@ -22,7 +22,7 @@ class LogClient(Protocol):
 
     def ends(
         self, sink: str, wait_ms: int = 0, after: Mapping[int, int] | None = None, *, uncommitted: bool = False
-    ) -> EndsAre:
+    ) -> EndsReply:
         """First and committed offset of each partition."""
         ...
 
@@ -45,7 +45,7 @@ class LogClient(Protocol):
         ...
 
 
-def open_client(options: Options, patience: float) -> LogClient:
+def open_client(options: ReaderOptions, agent_timeout_s: float) -> LogClient:
     """A client for the sink of these options; nothing is dialled yet.
 
     Args:
@@ -72,12 +72,12 @@ def open_client(options: Options, patience: float) -> LogClient:
     bootstrap = options.bootstrap or addresses
     if not bootstrap:
         raise ConfigurationError("The token names no agent; say one with .option('bootstrap', 'HOST:PORT').")
-    return SinkLogClient(bootstrap, identity, patience)
+    return SinkLogClient(bootstrap, identity, agent_timeout_s)
 
 
-def kept(answer: EndsAre, latest: bool = False) -> dict[int, Kept]:
+def retained_ranges(answer: EndsReply, latest: bool = False) -> dict[int, RetainedRange]:
     """What the log holds, by partition; with `latest` what is written counts as committed."""
     return {
-        ends.partition: Kept(ends.first, max(ends.latest, ends.committed) if latest else ends.committed)
+        ends.partition: RetainedRange(ends.first, max(ends.latest, ends.committed) if latest else ends.committed)
         for ends in answer.partitions
     }

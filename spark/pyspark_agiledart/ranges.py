@@ -10,8 +10,8 @@ from pyspark.sql.datasource import InputPartition
 from agiledart_kernel.errors import OperationFailed
 from agiledart_sink_log.protocol import DAMAGED, TRIMMED
 from pyspark_agiledart.arrow_columns import RowReader
-from pyspark_agiledart.read_limits import Kept
-from pyspark_agiledart.reader_options import Options
+from pyspark_agiledart.read_limits import RetainedRange
+from pyspark_agiledart.reader_options import ReaderOptions
 from pyspark_agiledart.types import parse_schema
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class LogRange(InputPartition):
 
 
 def plan_ranges(
-    options: Options, start: Mapping[int, int], end: Mapping[int, int], there: Mapping[int, Kept]
+    options: ReaderOptions, start: Mapping[int, int], end: Mapping[int, int], there: Mapping[int, RetainedRange]
 ) -> list[LogRange]:
     """The ranges from `start` to `end` that have rows, checked against what the log still holds.
 
@@ -61,7 +61,7 @@ def plan_ranges(
     return ranges
 
 
-def read_range(options: Options, schema: "StructType", planned: LogRange) -> Iterator["pyarrow.RecordBatch"]:
+def read_range(options: ReaderOptions, schema: "StructType", planned: LogRange) -> Iterator["pyarrow.RecordBatch"]:
     """The rows of a range as Arrow batches, in order.
 
     An agent that is away is waited for (`patience`); reading goes on after the last row that was handed out. Raises
@@ -70,7 +70,7 @@ def read_range(options: Options, schema: "StructType", planned: LogRange) -> Ite
     from agiledart_sink_log.client import SinkLogError
     from pyspark_agiledart import connection
 
-    client = connection.open_client(options, options.patience)
+    client = connection.open_client(options, options.agent_timeout_s)
     try:
         reader = RowReader(parse_schema(client.locate(options.sink).schema), schema)
         at = planned.start
@@ -93,7 +93,7 @@ def read_range(options: Options, schema: "StructType", planned: LogRange) -> Ite
 
 
 def _fetched(
-    client: "LogClient", options: Options, reader: RowReader, planned: LogRange, at: int
+    client: "LogClient", options: ReaderOptions, reader: RowReader, planned: LogRange, at: int
 ) -> Iterator["pyarrow.RecordBatch"]:
     """What one request brings of a range: stored batches, joined, and cut to the range at both ends."""
     answer = client.fetch(
@@ -111,7 +111,7 @@ def _fetched(
         if stored.offset > position:
             raise OperationFailed(
                 f"The log {options.key(planned.partition)} has no rows {position} to {stored.offset}, which it had when "
-                f"this batch was planned. {_WAY_OUT}"
+                f"this batch was planned. {_REMEDY}"
             )
         skip = position - stored.offset
         keep = min(stored.rows - skip, planned.end - position)
@@ -133,14 +133,14 @@ def _fetched(
     if position == at:
         raise OperationFailed(
             f"The log {options.key(planned.partition)} now ends at row {answer.end}, but rows up to {planned.end} were "
-            f"planned: it was begun anew or cut. {_WAY_OUT}"
+            f"planned: it was begun anew or cut. {_REMEDY}"
         )
 
 
-_WAY_OUT: Final = "Start the query with a new checkpointLocation to read the log as it is now."
+_REMEDY: Final = "Start the query with a new checkpointLocation to read the log as it is now."
 
 
-def _lose(options: Options, partition: int, begin: int, end: int) -> None:
+def _lose(options: ReaderOptions, partition: int, begin: int, end: int) -> None:
     """Rows [begin, end) are gone: an error with the way out, or a line on stderr."""
     what = f"{end - begin:,} rows ({begin} to {end}) of the sink {options.key(partition)}"
     if options.fail_on_loss:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Kept:
+class RetainedRange:
     """What a log holds of one partition: rows from `first`, committed up to `committed` (exclusive)."""
 
     first: int

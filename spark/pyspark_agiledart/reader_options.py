@@ -23,7 +23,7 @@ DEFAULT_WAIT_MS: Final = 500
 """Idle queries ask four times a second at most; the prototype's measurement (187 a second without) chose it."""
 
 MAX_WAIT_MS: Final = 5_000
-DEFAULT_PATIENCE: Final = 60.0
+DEFAULT_AGENT_TIMEOUT_S: Final = 60.0
 _KNOWN: Final = (
     *("sink", "bootstrap", "tokenFile", "identityFile", "startingOffsets", "maxRowsPerBatch"),
     *("maxBytesPerBatch", "failOnDataLoss", "isolation", "waitMs", "patience"),
@@ -45,7 +45,7 @@ _SECRETS: Final = ("token", "grant", "identity", "key", "secret", "password")
 
 
 @dataclass(frozen=True)
-class Options:
+class ReaderOptions:
     """The options of one source.
 
     Attributes:
@@ -70,7 +70,7 @@ class Options:
     max_bytes: int = 0
     fail_on_loss: bool = True
     wait_ms: int = DEFAULT_WAIT_MS
-    patience: float = DEFAULT_PATIENCE
+    agent_timeout_s: float = DEFAULT_AGENT_TIMEOUT_S
     latest: bool = False
 
     def key(self, partition: int) -> str:
@@ -88,7 +88,7 @@ class Options:
         return int(number)
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
+def parse_options(given: Mapping[str, str]) -> ReaderOptions:
     """The options of a source from Spark's, whose names are case-insensitive. Raises `ConfigurationError`."""
     names = {name.lower(): name for name in _KNOWN}
     found: dict[str, str] = {}
@@ -110,7 +110,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         raise ConfigurationError("format('agiledart') needs the name of a sink log: .option('sink', 'clean-trips')")
     if "tokenFile" in found and "identityFile" in found:
         raise ConfigurationError("tokenFile and identityFile both say who reads; give one.")
-    return Options(
+    return ReaderOptions(
         sink=sink,
         bootstrap=_addresses(found.get("bootstrap", "")),
         token_file=found.get("tokenFile", ""),
@@ -121,7 +121,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         fail_on_loss=_flag(found, "failOnDataLoss", True),
         latest=_choice(found, "isolation", READ_COMMITTED, READ_LATEST) == READ_LATEST,
         wait_ms=_whole(found, "waitMs", DEFAULT_WAIT_MS, MAX_WAIT_MS),
-        patience=_span(found, "patience", DEFAULT_PATIENCE),
+        agent_timeout_s=_span(found, "patience", DEFAULT_AGENT_TIMEOUT_S),
     )
 
 

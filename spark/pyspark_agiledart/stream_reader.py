@@ -22,8 +22,8 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.protocol import DAMAGED, MAX_FETCH_BYTES, NOT_ALLOWED, TRIMMED, UNKNOWN_SINK
 from pyspark_agiledart import connection
 from pyspark_agiledart.ranges import LogRange, plan_ranges, read_range
-from pyspark_agiledart.read_limits import Kept, admitted, ends_within
-from pyspark_agiledart.reader_options import LATEST, Options
+from pyspark_agiledart.read_limits import RetainedRange, admitted, ends_within
+from pyspark_agiledart.reader_options import LATEST, ReaderOptions
 
 if TYPE_CHECKING:
     import pyarrow
@@ -42,10 +42,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pause: waits so many seconds; tests hand in one that does not.
     """
 
-    def __init__(self, options: Options, schema: "StructType", pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, options: ReaderOptions, schema: "StructType", pause: Callable[[float], None] = time.sleep
+    ) -> None:
         self._options, self._schema, self._pause = options, schema, pause
         self._client: connection.LogClient | None = None
-        self._ends: dict[int, Kept] = {}
+        self._ends: dict[int, RetainedRange] = {}
         self._target: dict[int, int] | None = None
         self._is_warned = False
         self._refused_since: float | None = None
@@ -57,7 +59,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offsets:  # noqa: N802  Spark's name
         """Where a query without a checkpoint begins; waits for an agent as long as the patience says."""
-        return self._keyed(starting_offsets(self._options, self._look_patiently()))
+        return self._keyed(starting_offsets(self._options, self._look_with_retries()))
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802  Spark's name
         """Where the next batch ends; `start` again when there is nothing new or the agent is away."""
@@ -98,14 +100,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
         """Remember what is committed now; the query ends there."""
-        self._target = {partition: held.committed for partition, held in self._look_patiently().items()}
+        self._target = {partition: held.committed for partition, held in self._look_with_retries().items()}
 
     # ---- planning and reading
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         """The ranges of a batch, checked against what the log still holds."""
         first, last = self._plain(start), self._plain(end)
-        ranges = plan_ranges(self._options, first, last, self._look_patiently())
+        ranges = plan_ranges(self._options, first, last, self._look_with_retries())
         return list[InputPartition](ranges)
 
     def read(self, partition: InputPartition) -> Iterator["pyarrow.RecordBatch"]:
@@ -122,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- inside
 
-    def _look(self, begin: dict[int, int]) -> dict[int, Kept]:
+    def _look(self, begin: dict[int, int]) -> dict[int, RetainedRange]:
         """What is committed; waits at the agent for news of `begin`. Nothing when the agent is away for the moment."""
         from agiledart_sink_log.client import SinkLogError
 
@@ -133,23 +135,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._ends = self._kept(self._client, wait_ms, begin)
         except SinkLogError as error:
             self._hang_up()
-            self._stand_refusal(error.reason in (NOT_ALLOWED, UNKNOWN_SINK), error)
+            self._tolerate_refusal(error.reason in (NOT_ALLOWED, UNKNOWN_SINK), error)
             self._pause(AWAY_SECONDS)
             return {}
         self._refused_since = None
         return self._ends
 
-    def _stand_refusal(self, is_refusal: bool, error: Exception) -> None:
+    def _tolerate_refusal(self, is_refusal: bool, error: Exception) -> None:
         """An agent that comes back may not know its logs at once; one that goes on to refuse has the last word."""
         if not is_refusal:
             return
         now = time.monotonic()
         self._refused_since = self._refused_since or now
-        if now - self._refused_since > self._options.patience:
+        if now - self._refused_since > self._options.agent_timeout_s:
             raise error
 
-    def _look_patiently(self) -> dict[int, Kept]:
-        client = connection.open_client(self._options, self._options.patience)
+    def _look_with_retries(self) -> dict[int, RetainedRange]:
+        client = connection.open_client(self._options, self._options.agent_timeout_s)
         try:
             self._ends = self._kept(client)
         finally:
@@ -158,7 +160,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _kept(
         self, client: connection.LogClient, wait_ms: int = 0, after: dict[int, int] | None = None
-    ) -> dict[int, Kept]:
+    ) -> dict[int, RetainedRange]:
         latest = self._options.latest
         if latest and not self._is_warned:
             sys.stderr.write(
@@ -166,7 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"A recovery may take such rows back: show them, but keep no results of them.\n"
             )
             self._is_warned = True
-        return connection.kept(client.ends(self._options.sink, wait_ms, after, uncommitted=latest), latest)
+        return connection.retained_ranges(client.ends(self._options.sink, wait_ms, after, uncommitted=latest), latest)
 
     def _what_happened(self) -> str:
         anew = "its log was begun anew"
@@ -213,7 +215,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {self._options.partition(key): int(offset) for key, offset in offsets.items()}
 
 
-def starting_offsets(options: Options, there: dict[int, Kept]) -> dict[int, int]:
+def starting_offsets(options: ReaderOptions, there: dict[int, RetainedRange]) -> dict[int, int]:
     """Partition → where reading begins. Raises `ConfigurationError` for partitions that the log has not."""
     if isinstance(options.starting, str):
         latest = options.starting == LATEST

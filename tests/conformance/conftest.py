@@ -30,4 +30,4 @@ def run(request: pytest.FixtureRequest) -> Run:
 @pytest.fixture(autouse=True)
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small inputs, many instances: rows take turns after every second one, or all would go to the first instance."""
-    monkeypatch.setattr(partitioning, "TURN_BITS", 1)
+    monkeypatch.setattr(partitioning, "ROUND_ROBIN_BITS", 1)

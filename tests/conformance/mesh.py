@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.node_id import NodeId, node_id_of_key
 from agiledart_transport.certificates import make_credentials
-from agiledart_transport.contexts import client_context, server_context
-from agiledart_transport.links import Link, LinkHandler, connect
-from agiledart_transport.listener import Listener, Room, serve
-from agiledart_transport.local_judge import LocalJudge
+from agiledart_transport.connecting import Link, LinkHandler, connect
+from agiledart_transport.listener import Listener, ListenerLimits, serve
+from agiledart_transport.local_peer_verifier import LocalPeerVerifier
+from agiledart_transport.tls_contexts import client_context, server_context
 from tests.keys import Authority, Chain, key_of, public_of
 
 NOW = int(time.time())
 NET = Authority(now=NOW)
 TIMEOUT = 10.0
-ROOM = Room(links=100, for_agents=0)
+ROOM = ListenerLimits(links=100, reserved_for_agents=0)
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Node:
     def __post_init__(self) -> None:
         credentials = make_credentials(key_of(self.name), self.network, NOW)
         self.server, self.client = server_context(credentials), client_context(credentials)
-        self.judge = LocalJudge(self.network, self.wall_seconds)
+        self.verifier = LocalPeerVerifier(self.network, self.wall_seconds)
 
     @property
     def node_id(self) -> NodeId:
@@ -52,18 +52,18 @@ class Node:
     def hello(self) -> Hello:
         return Hello(chain=self.chain, incarnation=7, name=self.name, zone="attic")
 
-    async def serve(self, *, timeout: float = TIMEOUT, room: Room = ROOM) -> Listener:
+    async def serve(self, *, timeout: float = TIMEOUT, limits: ListenerLimits = ROOM) -> Listener:
         return await serve(
             "127.0.0.1",
             0,
             context=self.server,
             hello=lambda peer: self.hello,
-            judge=self.judge,
+            verifier=self.verifier,
             services=self.services,
             on_link=self._take,
             on_refused=self._refuse,
             timeout=timeout,
-            room=room,
+            limits=limits,
             wall_seconds=self.wall_seconds,
         )
 
@@ -83,7 +83,7 @@ class Node:
             service=service,
             context=context or self.client,
             hello=hello or self.hello,
-            judge=self.judge,
+            verifier=self.verifier,
             expect=expect,
             on_frame=self._frame,
             on_closed=self._closed,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from agiledart_agent.driver import Driver
-from agiledart_agent.peer_links import PeerLinks
+from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.instants import MILLISECOND, SECOND
@@ -18,18 +18,18 @@ from agiledart_kernel.machine import Effect, Event, LinkLost, Received
 from agiledart_kernel.node_id import NodeId, node_id_of_key
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.overlay_machine import OverlayMachine
 from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_overlay.wire.effects import Delivered, JoinFailed, Left, RecordAnswer
+from agiledart_overlay.wire.effects import Delivered, JoinFailed, LeaveCompleted, RecordAnswer
 from agiledart_overlay.wire.events import JoinRing, LeaveRing, ReadRecord, RouteMessage, StoreRecord
 from agiledart_simulation.world.world import World
 from agiledart_transport.certificates import make_credentials
-from agiledart_transport.contexts import client_context, server_context
-from agiledart_transport.framed import Link, LinkHandler
-from agiledart_transport.links import connect
+from agiledart_transport.connecting import connect
+from agiledart_transport.link import Link, LinkHandler
 from agiledart_transport.listener import serve
-from agiledart_transport.local_judge import LocalJudge
+from agiledart_transport.local_peer_verifier import LocalPeerVerifier
+from agiledart_transport.tls_contexts import client_context, server_context
 from tests.keys import Authority, key_of, public_of
 
 NOW = int(time.time())
@@ -115,7 +115,7 @@ class DirectNode:
         name = f"node{number}"
         credentials = make_credentials(key_of(name), NET.network, NOW)
         self._server, self._client = server_context(credentials), client_context(credentials)
-        self._judge = LocalJudge(NET.network, time.time)
+        self._judge = LocalPeerVerifier(NET.network, time.time)
         self._hello = Hello(service="overlay", chain=NET.member(name), incarnation=incarnation, name=name)
         self._on_effect = on_effect
         self.peer = Peer(id_of(number), incarnation, name)
@@ -127,7 +127,7 @@ class DirectNode:
             0,
             context=self._server,
             hello=lambda _: self._hello,
-            judge=self._judge,
+            verifier=self._judge,
             services=("overlay",),
             on_link=self._accepted,
             on_refused=lambda reason, remote: None,
@@ -145,7 +145,7 @@ class DirectNode:
         self.machine = OverlayMachine(self.peer, OverlayConfig.lan(), random)
         self._links = PeerLinks(Codec(OverlayMessage), self._dial, self._received, self._lost)
         self.driver = Driver(self.machine, lambda effect: self._links.send(effect.to, effect.message))  # type: ignore[arg-type]
-        for kind in (Delivered, JoinFailed, Left, RecordAnswer):
+        for kind in (Delivered, JoinFailed, LeaveCompleted, RecordAnswer):
             self.driver.on(kind, self._on_effect)
 
     async def _dial(self, peer: Peer, directly: bool) -> Link:
@@ -154,7 +154,7 @@ class DirectNode:
             service="overlay",
             context=self._client,
             hello=self._hello,
-            judge=self._judge,
+            verifier=self._judge,
             expect=peer.node,
             on_frame=self._links.frame,
             on_closed=lambda link, reason: self._links.closed(link),

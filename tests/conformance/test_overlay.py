@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from agiledart_kernel.node_id import ID_BITS, NodeId, key_of_name
-from agiledart_overlay.wire.effects import Delivered, Left, RecordAnswer
+from agiledart_overlay.wire.effects import Delivered, LeaveCompleted, RecordAnswer
 from agiledart_simulation.checkers.leaf_sets import leaf_violations, stale_violations
-from agiledart_simulation.checkers.machines import machine_violations
+from agiledart_simulation.checkers.periodic_checks import machine_violations
 from agiledart_simulation.checkers.routing import root_of, route_violations
 from tests.conformance.overlay_beds import Bed, DirectBed, SimulatedBed, id_of, leave, read, route, store
 
@@ -110,7 +110,7 @@ async def keeps_records(bed: Bed) -> object:
 async def a_node_leaves(bed: Bed) -> object:
     await formed(bed)
     leave(bed, 3)
-    assert await bed.until(lambda: any(isinstance(effect, Left) for _, effect in bed.effects), 10)
+    assert await bed.until(lambda: any(isinstance(effect, LeaveCompleted) for _, effect in bed.effects), 10)
     await bed.kill(3)
     await right(bed, 15)
     return leaves(bed)

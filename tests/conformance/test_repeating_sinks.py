@@ -11,24 +11,24 @@ import msgspec
 import pytest
 
 from agiledart import Topology, records
+from agiledart_connectors.catalogue import SINKS
+from agiledart_connectors.files.text_writer import TruncatingTextWriter
+from agiledart_connectors.opening import open_sink
+from agiledart_connectors.sink_guarantees import is_idempotent
+from agiledart_connectors.sink_origin import CommittedOutput, SinkOrigin
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.program import compile_program
-from agiledart_executor import launching
-from agiledart_executor.connectors.catalogue import SINKS
-from agiledart_executor.connectors.log_sink import Kept, SinkOrigin
-from agiledart_executor.connectors.opening import open_sink
-from agiledart_executor.connectors.repeats import has_same_effect
-from agiledart_executor.connectors.text_sink import CutBackWriter
-from agiledart_executor.epochs import ByEpoch
-from agiledart_executor.launching import Launchable
-from agiledart_executor.running_instance import Running
+from agiledart_executor.checkpointing.instance_checkpointer import TransactionalSink
+from agiledart_executor.instances.running_instance import RunningInstance
+from agiledart_executor.programs import launchable
+from agiledart_executor.programs.launchable import Launchable
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.late_commit import commit_late
 from agiledart_sink_log.layout import log_directory
-from agiledart_sink_log.reader import LogReader
+from agiledart_sink_log.log_reader import LogReader
 
 
 class Row(NamedTuple):
@@ -65,10 +65,10 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     return Kind(f"{name}:{path}", lambda: [number(line) for line in path.read_text().splitlines()])
 
 
-def opened(kind: Kind, root: Path, keep: Kept | None, *, shows: bool = True) -> Any:
-    origin = SinkOrigin("app", 1, root, 0.0, by_epoch=True, keep=keep, run=7, step="out", shows_at_once=shows)
+def opened(kind: Kind, root: Path, keep: CommittedOutput | None, *, shows: bool = True) -> Any:
+    origin = SinkOrigin("app", 1, root, 0.0, by_epoch=True, keep=keep, run=7, step="out", emits_at_once=shows)
     writer = open_sink(parse_connector(kind.url), Row, origin=origin)
-    assert isinstance(writer, ByEpoch)
+    assert isinstance(writer, TransactionalSink)
     return writer
 
 
@@ -87,7 +87,7 @@ def test_rows_behind_the_last_epoch_stay_and_come_again(kind: Kind, tmp_path: Pa
         assert kind.seen() == list(range(9))
     first.close()
 
-    second = opened(kind, tmp_path, Kept(ends), shows=shows)
+    second = opened(kind, tmp_path, CommittedOutput(ends), shows=shows)
     assert kind.seen() == (list(range(9)) if shows else [0, 1, 2, 3, 4])
     second.write(rows(5, 12))
     second.flush()
@@ -102,14 +102,14 @@ def test_a_line_that_its_process_could_not_finish_goes(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.write_text("0\n1\n2\n" + "3" * 70_000)
     kind = Kind(f"csv:{path}", list)
-    writer = opened(kind, tmp_path, Kept((2,)))
-    assert isinstance(writer, CutBackWriter)
+    writer = opened(kind, tmp_path, CommittedOutput((2,)))
+    assert isinstance(writer, TruncatingTextWriter)
     writer.write(rows(3, 4))
     writer.prepare()
     assert path.read_text() == "0\n1\n2\n3\n"
     writer.close()
     with pytest.raises(OperationFailed, match="somebody has changed it"):
-        opened(kind, tmp_path, Kept((1_000,)))
+        opened(kind, tmp_path, CommittedOutput((1_000,)))
 
 
 def test_a_run_that_begins_writes_its_file_anew(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_run_that_begins_writes_its_file_anew(tmp_path: Path) -> None:
     assert path.read_text() == ""
 
 
-def launched(tmp_path: Path, url: str, delivery: Delivery, *, moves: bool = False) -> Running:
+def launched(tmp_path: Path, url: str, delivery: Delivery, *, moves: bool = False) -> RunningInstance:
     made = Topology("repeats", delivery=delivery, on_sink_lost="move" if moves else "wait")
     connector = parse_connector(url.format(here=tmp_path))
     made.source("readings", records([Row(1)], row_type=Row)).sink("out", connector)
@@ -131,7 +131,7 @@ def launched(tmp_path: Path, url: str, delivery: Delivery, *, moves: bool = Fals
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launching, "_ROOT", tmp_path)
+    monkeypatch.setattr(launchable, "_ROOT", tmp_path)
 
 
 class Bare:
@@ -150,9 +150,9 @@ class Bare:
 def test_a_sink_that_takes_nothing_back_is_taken_without_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(launching, "open_sink", lambda connector, row_type, origin: Bare())
+    monkeypatch.setattr(launchable, "open_sink", lambda connector, row_type, origin: Bare())
     running = launched(tmp_path, f"{kind}:anywhere", Delivery.AT_LEAST_ONCE)
-    assert running.shown is not None, "what comes again is counted"
+    assert running.emitted_rows is not None, "what comes again is counted"
     running.close()
     with pytest.raises(ConfigurationError, match="cannot take rows back"):
         launched(tmp_path, f"{kind}:anywhere", Delivery.EXACTLY_ONCE)
@@ -173,7 +173,7 @@ def test_rows_are_counted_where_some_may_be_seen_twice(
     tmp_path: Path, url: str, delivery: Delivery, is_counted: bool
 ) -> None:
     running = launched(tmp_path, url, delivery)
-    assert (running.shown is not None) == is_counted
+    assert (running.emitted_rows is not None) == is_counted
     assert running.instance is not None
     running.report()
     running.close()
@@ -181,8 +181,8 @@ def test_rows_are_counted_where_some_may_be_seen_twice(
 
 def test_a_row_that_changes_nothing_when_it_comes_again_is_not_counted() -> None:
     kind = SINKS["sql"].guarantee
-    assert has_same_effect(parse_connector("sql:plant?table=rows&key=number"), kind)
-    assert not has_same_effect(parse_connector("sql:plant?table=rows"), kind)
+    assert is_idempotent(parse_connector("sql:plant?table=rows&key=number"), kind)
+    assert not is_idempotent(parse_connector("sql:plant?table=rows"), kind)
 
 
 def test_a_log_that_may_move_takes_rows_back(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_log_that_may_move_takes_rows_back(tmp_path: Path) -> None:
     running.writer.write(rows(0, 3))
     running.writer.flush()
     assert LogReader(log_directory(tmp_path, "moves")).ends(0).committed == 0
-    assert running.shown is None
+    assert running.emitted_rows is None
     running.close()
 
 

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from agiledart import ReadTime
+from agiledart_connectors.opening import open_sink
+from agiledart_connectors.sink_origin import SinkOrigin
 from agiledart_dataflow.plan.connectors import SinkWriter, parse_connector
-from agiledart_executor.connectors.log_sink import SinkOrigin
-from agiledart_executor.connectors.opening import open_sink
 from agiledart_sink_log.layout import log_directory
-from agiledart_sink_log.reader import LogReader
+from agiledart_sink_log.log_reader import LogReader
 
 
 class Row(NamedTuple):

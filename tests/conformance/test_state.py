@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart_dataflow.data.partitioning import key_group
-from agiledart_dataflow.state.entries import Entry, EntryCodec
+from agiledart_dataflow.state.entries import EntryCodec, KeyEntry
 from agiledart_dataflow.state.plain_codec import FORMAT, StateFormatError
 from agiledart_dataflow.state.store import KeyedStore, MemoryStore
 from agiledart_executor.state.sqlite_store import SqliteStore
@@ -58,9 +58,9 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
         one.close()
 
 
-def entry(rides: int, waiting: int = 0) -> Entry:
+def entry(rides: int, waiting: int = 0) -> KeyEntry:
     """An entry with a state."""
-    made = Entry()
+    made = KeyEntry()
     made.state = Taxi(rides, [("Main Street", rides)])
     made.waiting = waiting
     return made
@@ -192,7 +192,7 @@ def test_ints_of_any_size_are_kept(make: Make) -> None:
     old, new = make(codec()), make(codec())
     wide = Taxi(2**70, [("Main Street", -(2**90)), ("High Street", 2**64 - 1)])
     for key, state in (("t", wide), ("u", Taxi(1, []))):
-        found = Entry()
+        found = KeyEntry()
         found.state, found.waiting = state, 1
         old.save(key, found)
         old.push(((5, 0, 0, 2**62), key, [2**80], ""))

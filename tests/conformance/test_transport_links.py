@@ -8,9 +8,9 @@ from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import HEADER_BYTES, FrameKind
 from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES
 from agiledart_transport.certificates import make_credentials
-from agiledart_transport.contexts import load_credentials
-from agiledart_transport.framed import HIGH_WATER_BYTES, MAX_UNSENT_BYTES, Cork, LinkHandler, NotNow
-from agiledart_transport.links import Link, format_address, parse_address
+from agiledart_transport.connecting import Link, format_address, parse_address
+from agiledart_transport.link import HIGH_WATER_BYTES, MAX_UNSENT_BYTES, Cork, DeferFrame, LinkHandler
+from agiledart_transport.tls_contexts import load_credentials
 from tests.conformance.conftest import Run
 from tests.conformance.mesh import NET, NOW, Node, agent
 from tests.keys import HOUR, key_of, public_of
@@ -34,7 +34,7 @@ def test_both_ends_know_who_is_there(run: Run) -> None:
         assert (at_a.peer.node_id, at_b.peer.node_id) == (b.node_id, a.node_id)
         assert at_a.peer.public_key == public_of("b")
         assert at_a.peer.grant.role == at_b.peer.grant.role == "agent"
-        assert at_a.peer.as_peer().life == (b.node_id, 7)
+        assert at_a.peer.as_peer().incarnation_key == (b.node_id, 7)
         assert at_b.peer.as_peer().zone == "attic"
         assert (at_a.service, at_b.service) == ("overlay", "overlay")
         assert (at_a.dialled, at_b.dialled) == (False, True)
@@ -305,7 +305,7 @@ def test_a_frame_that_is_not_taken_comes_again_and_first_even_from_a_peer_that_w
         def every_second_time(link: Link, kind: int, body: bytes) -> None:
             if body not in refused:
                 refused.append(body)
-                raise NotNow
+                raise DeferFrame
             taken.append(body)
 
         a.on_frame = every_second_time
@@ -338,7 +338,7 @@ def test_what_had_arrived_is_taken_whenever_reading_goes_on_beside_the_loss(run:
         def second_time(link: Link, kind: int, body: bytes) -> None:
             taken.append(body)
             if len(taken) == 1:
-                raise NotNow
+                raise DeferFrame
 
         a.on_frame = second_time
         for body in (b"1", b"2", b"3"):

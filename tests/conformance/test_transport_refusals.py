@@ -17,10 +17,10 @@ from agiledart_kernel.grants import ROLES, Role
 from agiledart_kernel.limits import MAX_HELLO_BYTES
 from agiledart_kernel.services import ROLES_BY_SERVICE
 from agiledart_transport import certificates
-from agiledart_transport.contexts import client_context
-from agiledart_transport.framed import LINK_REASONS
-from agiledart_transport.links import RefusedByPeer, parse_address
-from agiledart_transport.listener import Listener, Room
+from agiledart_transport.connecting import RefusedByPeer, parse_address
+from agiledart_transport.link import LINK_REASONS
+from agiledart_transport.listener import Listener, ListenerLimits
+from agiledart_transport.tls_contexts import client_context
 from tests.conformance.conftest import Run
 from tests.conformance.mesh import NET, NOW, Node, agent, settled
 from tests.keys import HOUR, Authority, key_of, public_of
@@ -289,7 +289,7 @@ def test_every_role_at_every_service_over_the_wire(run: Run, service: str) -> No
 def test_a_banned_key_is_refused(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
-        a.judge.banned = {public_of("b")}
+        a.verifier.banned = {public_of("b")}
         listener = await a.serve()
         with pytest.raises(RefusedByPeer, match="banned"):
             await b.dial(listener)
@@ -413,7 +413,7 @@ def test_a_dialler_that_meets_no_tls_or_nonsense_gives_up(run: Run) -> None:
 def test_of_too_many_silent_callers_the_first_gives_way(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
-        listener = await a.serve(room=Room(at_door=3), timeout=2.0)
+        listener = await a.serve(limits=ListenerLimits(pending=3), timeout=2.0)
         host, port = parse_address(listener.address)
         idle = [await asyncio.open_connection(host, port) for _ in range(3)]
         await settled(lambda: listener.unverified == 3)
@@ -435,7 +435,7 @@ def test_of_too_many_silent_callers_the_first_gives_way(run: Run) -> None:
 def test_more_links_than_allowed_are_closed_at_once(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
-        listener = await a.serve(room=Room(links=1, for_agents=0))
+        listener = await a.serve(limits=ListenerLimits(links=1, reserved_for_agents=0))
         first = await b.dial(listener)
         with pytest.raises(OSError):
             await b.dial(listener)
@@ -475,7 +475,7 @@ def test_a_port_is_taken_once(run: Run) -> None:
 
         with pytest.raises(OSError):
             await serve(
-                host, port, context=a.server, hello=lambda peer: a.hello, judge=a.judge, services=(),
+                host, port, context=a.server, hello=lambda peer: a.hello, verifier=a.verifier, services=(),
                 on_link=a._take, on_refused=a._refuse,
             )  # fmt: skip
         await listener.close()

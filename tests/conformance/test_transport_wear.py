@@ -7,10 +7,10 @@ import pytest
 
 from agiledart_kernel.frames import FRAME_HEADER, FrameKind
 from agiledart_kernel.limits import MAX_LINKS_OF_KEY, MAX_READERS_FRAME_BYTES
-from agiledart_transport import unfinished
-from agiledart_transport.links import Link, RefusedByPeer, parse_address
-from agiledart_transport.listener import Room
-from agiledart_transport.unfinished import UnfinishedFrames
+from agiledart_transport import unfinished_frames
+from agiledart_transport.connecting import Link, RefusedByPeer, parse_address
+from agiledart_transport.listener import ListenerLimits
+from agiledart_transport.unfinished_frames import UnfinishedFrames
 from tests.conformance.conftest import Run
 from tests.conformance.mesh import NET, Node, agent, settled
 
@@ -51,7 +51,7 @@ def test_one_key_has_some_links_to_a_service_and_no_more(run: Run) -> None:
 def test_users_leave_the_places_of_agents_alone(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
-        listener = await a.serve(room=Room(links=4, for_agents=1))
+        listener = await a.serve(limits=ListenerLimits(links=4, reserved_for_agents=1))
         links = [await user("reader", f"r{n}").dial(listener, "control") for n in range(3)]
         with pytest.raises(RefusedByPeer, match="full"):
             await user("admin").dial(listener, "control")
@@ -88,7 +88,7 @@ def test_only_who_may_submit_says_something_long(run: Run, role: str, taken: boo
 def test_the_key_that_holds_most_of_unfinished_frames_gives_way(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         ledger = UnfinishedFrames(max_bytes=300_000)
-        monkeypatch.setitem(unfinished._ledgers, asyncio.get_running_loop(), ledger)
+        monkeypatch.setitem(unfinished_frames._ledgers, asyncio.get_running_loop(), ledger)
         a, honest, greedy = agent("a"), user("submitter", "honest"), user("submitter", "greedy")
         listener = await a.serve()
         slow = await honest.dial(listener, "control")
@@ -116,7 +116,7 @@ def test_the_key_that_holds_most_of_unfinished_frames_gives_way(run: Run, monkey
 def test_a_frame_that_takes_too_long_ends_its_link(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         ledger = UnfinishedFrames(max_seconds=0.2)
-        monkeypatch.setitem(unfinished._ledgers, asyncio.get_running_loop(), ledger)
+        monkeypatch.setitem(unfinished_frames._ledgers, asyncio.get_running_loop(), ledger)
         a, b, c = agent("a"), agent("b"), agent("c")
         listener = await a.serve()
         link, other = await b.dial(listener), await c.dial(listener)
@@ -137,7 +137,7 @@ def test_a_frame_that_takes_too_long_ends_its_link(run: Run, monkeypatch: pytest
 def test_time_does_not_run_while_we_do_not_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         ledger = UnfinishedFrames(max_seconds=0.2)
-        monkeypatch.setitem(unfinished._ledgers, asyncio.get_running_loop(), ledger)
+        monkeypatch.setitem(unfinished_frames._ledgers, asyncio.get_running_loop(), ledger)
         a, b = agent("a"), agent("b")
         a.on_frame = lambda link, kind, body: link.pause_reading() if body == b"stop" else None
         listener = await a.serve()

@@ -7,7 +7,7 @@ from typing import Literal
 
 from agiledart import csv
 from agiledart_examples.debs2015 import frequent_routes, profitable_areas
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 from tests.oracle.debs2015 import Answers, answer, difference
 
 Query = Literal["frequent-routes", "profitable-areas"]

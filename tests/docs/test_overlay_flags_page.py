@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_overlay.state.agreement import Agreement, Side
+from agiledart_overlay.state.agreement import AgreedNeighbour, Agreement
 from agiledart_overlay.state.view import View
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "overlay-flags.md"
 OVERLAY = ROOT / "overlay" / "agiledart_overlay"
 
-CLASSES = {"## `agreed`": Agreement, "## A side": Side, "## `view`": View}
+CLASSES = {"## `agreed`": Agreement, "## A side": AgreedNeighbour, "## `view`": View}
 """Heading of the page's part → the class that it lists."""
 
 _NAMES = {
-    "view": View, "_view": View, "agreed": Agreement, "side": Side, "predecessor": Side, "successor": Side,
+    "view": View, "_view": View, "agreed": Agreement, "side": AgreedNeighbour, "predecessor": AgreedNeighbour, "successor": AgreedNeighbour,
 }  # fmt: skip
 """What the code calls them."""
 

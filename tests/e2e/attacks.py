@@ -17,11 +17,11 @@ from agiledart_agent.identity.identity import Identity
 from agiledart_kernel.codec import encode
 from agiledart_kernel.frames import FrameKind, Hello, encode_hello, frame
 from agiledart_kernel.grants import sign_link
-from agiledart_kernel.orders import sign_order
-from agiledart_node.records.order_checks import terms_of
-from agiledart_node.wire.commands import Command, CreateToken, Leave, Nodes, Request, Stop, Submit, Tap
+from agiledart_kernel.signed_commands import sign_command
+from agiledart_node.records.command_verifier import command_terms
+from agiledart_node.wire.commands import Command, ControlRequest, CreateToken, Nodes, ShutDownAgent, Stop, Submit, Tap
 from agiledart_transport.certificates import make_credentials, public_bytes
-from agiledart_transport.contexts import client_context
+from agiledart_transport.tls_contexts import client_context
 from tests.simulation.mesh import pipeline
 
 Key = ed25519.Ed25519PrivateKey
@@ -298,7 +298,7 @@ async def _ask(
     """One question of somebody with a good grant."""
     reader, writer = await _member(target, key or Key.generate(), role, "control", scope)
     with contextlib.suppress(OSError, TimeoutError):
-        writer.write(frame(FrameKind.CONTROL, CONTROL.encode(Request(1, command, order))))
+        writer.write(frame(FrameKind.CONTROL, CONTROL.encode(ControlRequest(1, command, order))))
         await asyncio.wait_for(reader.read(1 << 16), 8)
     writer.transport.abort()
 
@@ -315,7 +315,7 @@ async def reader_taps(target: Target) -> None:
 
 async def submitter_ends_a_node(target: Target) -> None:
     """A submitter wants a node to leave."""
-    await _ask(target, "submitter", Leave(now=True))
+    await _ask(target, "submitter", ShutDownAgent(now=True))
 
 
 async def stops_out_of_scope(target: Target) -> None:
@@ -353,14 +353,14 @@ async def replaces_the_code(target: Target) -> None:
 
 async def ends_a_node_unsigned(target: Target) -> None:
     """An admin's link without an admin's signature."""
-    await _ask(target, "admin", Leave(now=True))
+    await _ask(target, "admin", ShutDownAgent(now=True))
 
 
 def _order(target: Target, command: Command, key: Key | None = None, role: str = "submitter", scope: str = "") -> bytes:
-    key, terms = key or Key.generate(), terms_of(command)
+    key, terms = key or Key.generate(), command_terms(command)
     assert terms is not None
     wall_ms = time.time_ns() // 1_000_000
-    return sign_order(key.sign, target.chain(key, role, scope=scope), target.network, terms, wall_ms, os.urandom)
+    return sign_command(key.sign, target.chain(key, role, scope=scope), target.network, terms, wall_ms, os.urandom)
 
 
 @contextlib.asynccontextmanager

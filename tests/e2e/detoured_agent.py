@@ -8,15 +8,15 @@ import socket
 
 import msgspec
 
-from agiledart_agent.executors.executor_desk import ExecutorDesk
 from agiledart_agent.executors.executor_pool import ExecutorPool, ExecutorProcess
+from agiledart_agent.executors.executor_service import ExecutorService
 from agiledart_cli.main import main
-from agiledart_executor.messages import ExecutorMessage, Launched
+from agiledart_executor.wire.agent_messages import ExecutorMessage, RequestCompleted
 from agiledart_kernel.node_id import NodeId
 from tests.e2e.detour import RELAYS_GO_STRAIGHT, VARIABLE
 
 _take = ExecutorPool._take
-_place_of = ExecutorDesk.place_of
+_address_of = ExecutorService.address_of
 _round: dict[str, str] = {}
 
 
@@ -29,15 +29,15 @@ def way_round(address: str) -> str:
     return _round[address]
 
 
-def place_of(desk: ExecutorDesk, application: str, executor: NodeId) -> str:
+def address_of(desk: ExecutorService, application: str, executor: NodeId) -> str:
     """As the desk does, with the true address."""
-    told = _place_of(desk, application, executor)
+    told = _address_of(desk, application, executor)
     return next((true for true, shown in _round.items() if shown == told), told)
 
 
 def take(pool: ExecutorPool, executor: ExecutorProcess, message: ExecutorMessage) -> None:
     """As the pool does, with another address."""
-    if isinstance(message, Launched) and message.address:
+    if isinstance(message, RequestCompleted) and message.address:
         address, slash, node = message.address.partition("/")
         message = msgspec.structs.replace(message, address=f"{way_round(address)}{slash}{node}")
     _take(pool, executor, message)
@@ -46,5 +46,5 @@ def take(pool: ExecutorPool, executor: ExecutorProcess, message: ExecutorMessage
 if __name__ == "__main__":
     ExecutorPool._take = take  # type: ignore[method-assign,assignment]
     if os.environ.get(RELAYS_GO_STRAIGHT):
-        ExecutorDesk.place_of = place_of  # type: ignore[method-assign,assignment]
+        ExecutorService.address_of = address_of  # type: ignore[method-assign,assignment]
     main()

@@ -14,10 +14,10 @@ import uvloop
 
 from agiledart_kernel.frames import Hello
 from agiledart_transport.certificates import make_credentials
-from agiledart_transport.contexts import server_context
-from agiledart_transport.links import LinkHandler
+from agiledart_transport.connecting import LinkHandler
 from agiledart_transport.listener import serve
-from agiledart_transport.local_judge import LocalJudge
+from agiledart_transport.local_peer_verifier import LocalPeerVerifier
+from agiledart_transport.tls_contexts import server_context
 from tests.keys import Authority, key_of
 
 
@@ -44,7 +44,7 @@ async def main(name: str, timeout: float) -> None:
         0,
         context=server_context(make_credentials(key_of(name), net.network, now)),
         hello=lambda peer: Hello(chain=net.member(name), name=name),
-        judge=LocalJudge(net.network, time.time),
+        verifier=LocalPeerVerifier(net.network, time.time),
         services=("overlay",),
         on_link=lambda link: LinkHandler(lambda link, kind, body: link.send(kind, body), on_closed),
         on_refused=on_refused,

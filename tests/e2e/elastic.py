@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agiledart_cli.errors import AnsweredNoError, NoAgentError
+from agiledart_cli.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import ExplainScaling, Status
 from tests.e2e.mesh import Mesh, cli, wait_for
 from tests.e2e.plug import FINAL
@@ -124,7 +124,7 @@ class Elastic:
         for agent in self.ring.living():
             try:
                 return dict(agent.ask(Status(self.name)))
-            except (AnsweredNoError, NoAgentError, OSError):
+            except (CommandRefusedError, NoAgentError, OSError):
                 continue
         return {"state": "", "placement": {}}
 

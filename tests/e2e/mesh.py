@@ -15,7 +15,7 @@ from typing import Any
 
 from agiledart_cli.agent_place import find_agent
 from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import AnsweredNoError
+from agiledart_cli.errors import CommandRefusedError
 from agiledart_node.wire.commands import Command, CreateToken, Info, Nodes
 
 COMMAND = [sys.executable, "-m", "agiledart_cli.main"]
@@ -105,7 +105,7 @@ class AgentProcess:
 
     def has_company(self) -> bool:
         """Whether it is in a ring and not alone there; who joins the ring of others is in none for a moment."""
-        with contextlib.suppress(AnsweredNoError):
+        with contextlib.suppress(CommandRefusedError):
             return not self.ask(Nodes())["alone"]
         return False
 
@@ -172,7 +172,7 @@ class Mesh:
         def same() -> bool:
             try:
                 return all(names_seen(agent) == wanted for agent in self.living())
-            except AnsweredNoError:  # one that slept for long looks for its ring again, and says so meanwhile
+            except CommandRefusedError:  # one that slept for long looks for its ring again, and says so meanwhile
                 return False
 
         wait_for(same, seconds, f"everybody knows {sorted(wanted)}")

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from agiledart_cli.errors import AnsweredNoError, NoAgentError
-from agiledart_executor.checked import _MAGIC, _SUM_BYTES
+from agiledart_cli.errors import CommandRefusedError, NoAgentError
+from agiledart_executor.snapshots.checksummed_file import _MAGIC, _SUM_BYTES
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_node.wire.commands import Status
 from agiledart_recovery.wire.effects import VoterFile
-from agiledart_recovery.wire.value import Value
+from agiledart_recovery.wire.register_value import RegisterValue
 from agiledart_sink_log.layout import log_directory
-from agiledart_sink_log.reader import LogReader
+from agiledart_sink_log.log_reader import LogReader
 from tests.e2e.mesh import AgentProcess, Mesh, cli, executors_of, wait_for
 
 CODE = """
@@ -98,7 +98,7 @@ class Job:
         for agent in self.ring.living():
             try:
                 return dict(agent.ask(Status(self.name)))
-            except (AnsweredNoError, NoAgentError, OSError):
+            except (CommandRefusedError, NoAgentError, OSError):
                 continue
         return {"state": ""}
 
@@ -148,7 +148,7 @@ def host_of(job: Job, stage: str) -> AgentProcess:
     return job.ring.agent(name)
 
 
-def register_of(ring: Mesh) -> Value | None:
+def register_of(ring: Mesh) -> RegisterValue | None:
     """What the one register that there is says, as the newest of its files has it, those of dead voters among them."""
     files = [path.read_bytes() for agent in ring.agents for path in agent.state_dir.glob("runs/*/voter")]
     found = [_VOTER.decode(raw.removeprefix(raw[: len(_MAGIC) + _SUM_BYTES])) for raw in files]

@@ -17,7 +17,7 @@ import uvloop
 
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, encode_hello, frame
-from agiledart_transport.links import parse_address
+from agiledart_transport.connecting import parse_address
 from tests.conformance.mesh import NET, Node, agent, settled
 from tests.keys import Authority
 

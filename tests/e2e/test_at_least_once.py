@@ -100,6 +100,6 @@ def test_a_host_of_state_is_killed_and_rows_come_again_at_most(ring: Mesh, expec
         assert 0 <= again[sink] <= summary["repeated"][sink], (sink, again, summary["repeated"])
     assert any(again.values()), "the kill came when rows behind the last epoch had been seen"
     assert told["repeated"] == sum(summary["repeated"].values())
-    assert {life for life, _, _ in summary["repeated_in"]} == {2}
+    assert {attempt for attempt, _, _ in summary["duplicates_by_attempt"]} == {2}
     said = cli("status", job.name, "--agent", str(ring.agents[0].state_dir)).stdout
     assert f"life 2: {summary['repeated']['report']:,} rows shown again at report" in said

@@ -8,7 +8,16 @@ import pytest
 
 from agiledart_agent.control.control_api import CONTROL
 from agiledart_kernel.frames import FrameKind, frame
-from agiledart_node.wire.commands import Ban, Command, CreateToken, Forget, Nodes, Request, Share, Stop
+from agiledart_node.wire.commands import (
+    Command,
+    ControlRequest,
+    CreateToken,
+    Forget,
+    Nodes,
+    SetBan,
+    ShareApplication,
+    Stop,
+)
 from agiledart_transport.certificates import public_bytes
 from tests.e2e.attacks import Key, Target, _member, _order
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for
@@ -23,7 +32,7 @@ USERS = (("admin", ""), ("submitter", ""), ("submitter", "app:x1"), ("reader", "
 
 def what_comes_of_it(role: str, scope: str, command: Command, *, is_signed: bool) -> tuple[bool, str]:
     """By hand: allowed, or why not."""
-    if role == "reader" or (role == "submitter" and isinstance(command, CreateToken | Ban)):
+    if role == "reader" or (role == "submitter" and isinstance(command, CreateToken | SetBan)):
         return False, "role"
     if scope and getattr(command, "name", "") != "x1":
         return False, "scope"
@@ -36,9 +45,13 @@ def orders(count: int) -> list[tuple[Command, bool]]:
     for number in range(count):
         name = f"x{number % 3}"
         kinds.append(
-            (Stop(name), Share(name, "ab" * 32), Forget(name), CreateToken("reader"), Ban(f"{number:064x}", 0))[
-                number % 5
-            ]
+            (
+                Stop(name),
+                ShareApplication(name, "ab" * 32),
+                Forget(name),
+                CreateToken("reader"),
+                SetBan(f"{number:064x}", 0),
+            )[number % 5]
         )
     return [(command, number % 7 != 3) for number, command in enumerate(kinds)]
 
@@ -46,12 +59,12 @@ def orders(count: int) -> list[tuple[Command, bool]]:
 async def give(agent: str, target: Target, role: str, scope: str, count: int) -> Counter[Found]:
     """One user's orders at one agent, one after the other."""
     key = Key.generate()
-    verbs = {Stop: "stop", Share: "share", Forget: "forget", CreateToken: "create token", Ban: "ban"}
+    verbs = {Stop: "stop", ShareApplication: "share", Forget: "forget", CreateToken: "create token", SetBan: "ban"}
     given: Counter[Found] = Counter()
     reader, writer = await _member(target, key, role, "control", scope)
     for number, (command, is_signed) in enumerate(orders(count)):
         order = _order(target, command, key, role, scope) if is_signed else b""
-        writer.write(frame(FrameKind.CONTROL, CONTROL.encode(Request(number, command, order))))
+        writer.write(frame(FrameKind.CONTROL, CONTROL.encode(ControlRequest(number, command, order))))
         await reader.readexactly(int.from_bytes((await reader.readexactly(5))[:4], "big"))
         allowed, why = what_comes_of_it(role, scope, command, is_signed=is_signed)
         given[agent, public_bytes(key).hex(), verbs[type(command)], getattr(command, "name", ""), allowed, why] += 1

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from agiledart_cli.errors import AnsweredNoError, NoAgentError
-from agiledart_node.wire.commands import Bans, Info, Nodes
+from agiledart_cli.errors import CommandRefusedError, NoAgentError
+from agiledart_node.wire.commands import Info, ListBans, Nodes
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, names_seen, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("bans")]
@@ -20,8 +20,8 @@ def ring() -> Iterator[Mesh]:
 
 
 def banned_at(agent: AgentProcess) -> list[str]:
-    with contextlib.suppress(AnsweredNoError, NoAgentError, OSError):
-        return [row["target"] for row in agent.ask(Bans())["bans"] if row["in_force"]]
+    with contextlib.suppress(CommandRefusedError, NoAgentError, OSError):
+        return [row["target"] for row in agent.ask(ListBans())["bans"] if row["in_force"]]
     return []
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent.checkpoints.archive import verify
+from agiledart_agent.checkpoints.checkpoint_file import verify
 from agiledart_node.wire.commands import Checkpoints, Status
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for
 from tests.e2e.plug import FINAL, Job, undisturbed

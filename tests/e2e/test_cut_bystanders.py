@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.errors import AnsweredNoError
+from agiledart_cli.errors import CommandRefusedError
 from agiledart_node.wire.commands import ListApplications, Status
 from tests.e2e.hosts import Hosts, brought_up
 from tests.e2e.mesh import AgentProcess, Mesh, cli, names_seen, wait_for
@@ -81,9 +81,9 @@ def submit(made: Mesh, folder: Path, name: str, speed: int) -> set[str]:
 def states(agent: AgentProcess) -> dict[str, tuple[str, bool]]:
     try:
         rows = agent.ask(ListApplications())["applications"]
-    except AnsweredNoError:
+    except CommandRefusedError:
         return {}
-    return {row["name"]: (row["state"], row["by_hearsay"]) for row in rows}
+    return {row["name"]: (row["state"], row["is_unverified"]) for row in rows}
 
 
 def values(path: Path) -> list[int]:
@@ -114,7 +114,7 @@ def test_bystanders_that_were_cut_off_change_nothing(hosts: Hosts, ring: Mesh, t
     def agreed() -> bool:
         told = [states(agent) for agent in ring.agents]
         return all(one == told[0] and set(one) == {"ended", "during", "after"} for one in told) and not any(
-            by_hearsay for _, by_hearsay in told[0].values()
+            is_unverified for _, is_unverified in told[0].values()
         )
 
     wait_for(agreed, 60.0, f"all say the same; the far side had said {far_saw}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.errors import AnsweredNoError
+from agiledart_cli.errors import CommandRefusedError
 from agiledart_node.wire.commands import Status
 from tests.e2e.detour import RELAYS_GO_STRAIGHT, Detours, detours
 from tests.e2e.mesh import Mesh, cli, executors_of, mesh, wait_for
@@ -83,7 +83,7 @@ class Job:
         """As the first agent sees it."""
         try:
             return dict(self.ring.agents[0].ask(Status(self.name)))
-        except AnsweredNoError:
+        except CommandRefusedError:
             return {"state": "", "stages": []}
 
     def instances(self) -> list[dict[str, Any]]:

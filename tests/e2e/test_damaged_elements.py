@@ -43,8 +43,8 @@ def test_what_only_one_disk_had_is_waited_for_and_named(ring: Mesh, tmp_path: Pa
         agent.kill()
     value = register_of(ring)
     assert value is not None
-    element = next(one for one in value.saved if one.party.stage == "0").chain[-1]
-    (path,) = ring.agents[0].state_dir.rglob(element.digest.hex())
+    snapshot = next(one for one in value.saved if one.instance.stage == "0").chain[-1]
+    (path,) = ring.agents[0].state_dir.rglob(snapshot.digest.hex())
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     for agent in ring.agents:
@@ -52,13 +52,13 @@ def test_what_only_one_disk_had_is_waited_for_and_named(ring: Mesh, tmp_path: Pa
     told = wait_for(lambda: is_waiting(job), 120, "status says what it waits for")
     assert told["waits_for"] == ["a1"]
     assert "what the source readings saved at epoch" in told["reason"]
-    assert element.digest.hex()[:16] in told["reason"]
-    life = told["life"]
+    assert snapshot.digest.hex()[:16] in told["reason"]
+    attempt = told["life"]
     path.write_bytes(whole)
     over = job.until_over()
     assert (over["state"], over["reason"]) == ("finished", "")
     after = register_of(ring)
-    assert after is None or after.life <= life + 3, "it looks once a minute"
+    assert after is None or after.attempt <= attempt + 3, "it looks once a minute"
     assert job.out.read_text() == expected
     assert as_csv(job.logged()) == expected
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.faults.campaign import Campaign, Outcome
+from benchmarks.faults.campaign import DrawOutcome, FaultCampaign
 from benchmarks.faults.draws import CLASSES, LONGEST_SECONDS, drawn
+from benchmarks.faults.invariants import by_window, is_prefix
 from benchmarks.faults.job import expected_folds, expected_sums, read_folds
-from benchmarks.faults.judges import by_window, is_prefix
 from benchmarks.faults.strikes import STRIKES
 
 
@@ -33,7 +33,7 @@ def test_the_judges_of_rows_see_what_is_wrong(tmp_path: Path) -> None:
     assert not is_prefix(read_folds(torn), folds), "a torn row is none"
 
 
-def _nothing_violated(outcomes: list[Outcome]) -> None:
+def _nothing_violated(outcomes: list[DrawOutcome]) -> None:
     found = [(str(outcome.draw), outcome.violations, outcome.draw.again) for outcome in outcomes if outcome.violations]
     assert not found
 
@@ -42,7 +42,7 @@ def _nothing_violated(outcomes: list[Outcome]) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_killed_executor_and_a_stopped_agent_violate_nothing() -> None:
-    campaign = Campaign()
+    campaign = FaultCampaign()
     campaign.run(2, ("kill-executor", "stop"), 2, 10.0, lambda outcome, lab: None)
     assert len(campaign.outcomes) == 2
     _nothing_violated(campaign.outcomes)
@@ -52,6 +52,6 @@ def test_a_killed_executor_and_a_stopped_agent_violate_nothing() -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_fifty_draws_violate_nothing() -> None:
-    campaign = Campaign()
+    campaign = FaultCampaign()
     campaign.run(1, CLASSES, 50, 50.0, lambda outcome, lab: None)
     _nothing_violated(campaign.outcomes)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent.addresses import own_addresses
+from agiledart_agent.host.network_addresses import own_addresses
 from tests.e2e.mesh import COMMAND, Mesh, cli, mesh, wait_for
 
 pytestmark = pytest.mark.e2e

@@ -166,7 +166,7 @@ Types = Callable[..., str]
         (f"{RUN}readings=csv:readings.jsonl", 1, ["looks like JSON, which jsonl: reads", "not one record"]),
         ("agiledart run rooms.py:rooms", 2, ["needs readings, which nothing sets:  --set readings="]),
         ("agiledart run rooms.py:room --set readings=jsonl:x", 2, ["rooms.py has no room. Did you mean rooms?"]),
-        ("agiledart run room.py:rooms --set readings=jsonl:x", 2, ["room.py does not exist"]),
+        ("agiledart run candidate_node.py:rooms --set readings=jsonl:x", 2, ["candidate_node.py does not exist"]),
         (f"{RUN}readings=jsonl:readings.jsonl --set report=sql:plant?table=x", 1, ["no credential 'plant'", "URL", "600"]),
         (f"echo nonsense > bad.jsonl; {RUN}readings=jsonl:bad.jsonl", 1, ["bad.jsonl:1 is no JSON", "not one record"]),
     ],

@@ -99,7 +99,7 @@ def kill_an_executor(ring: Mesh) -> None:
 )
 def test_each_message_is_in_the_file_once(ring: Mesh, tmp_path: Path, count: int, kills: int) -> None:
     needs_kafka()
-    from agiledart_executor.connectors.opening import open_sink
+    from agiledart_connectors.opening import open_sink
 
     out, state_dir = tmp_path / "out.csv", str(ring.agents[0].state_dir)
     (tmp_path / "plant.py").write_text(CODE)

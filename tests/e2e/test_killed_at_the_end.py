@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_cli.errors import AnsweredNoError, NoAgentError
+from agiledart_cli.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import Nodes
 from tests.e2e.mesh import AgentProcess, Mesh, mesh, wait_for
 from tests.e2e.plug import Job, as_csv, host_of, pull_the_plug, undisturbed
@@ -34,7 +34,7 @@ def answers(agent: AgentProcess) -> bool:
     """Whether an agent is in its ring again."""
     try:
         return len(agent.ask(Nodes())["nodes"]) == 3
-    except (AnsweredNoError, NoAgentError, OSError):
+    except (CommandRefusedError, NoAgentError, OSError):
         return False
 
 

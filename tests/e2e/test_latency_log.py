@@ -55,7 +55,7 @@ def two() -> Iterator[Mesh]:
 
 def client(agent: AgentProcess, founder: AgentProcess, scope: str = "") -> SinkLogClient:
     token = str(founder.ask(CreateToken(role="reader", scope=scope))["token"])
-    return SinkLogClient([agent.address], identity_from_token(token)[0], patience=20.0)
+    return SinkLogClient([agent.address], identity_from_token(token)[0], agent_timeout_s=20.0)
 
 
 def submit(agent: AgentProcess, folder: Path, name: str, count: int, speed: float, first: str, second: str) -> None:

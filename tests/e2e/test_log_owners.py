@@ -50,7 +50,7 @@ class Person:
 
     def rows(self, agent: AgentProcess, log: str) -> int | str:
         """How many rows it reads, or the sentence with which it is refused."""
-        with SinkLogClient([agent.address], self.identity, patience=20.0) as client:
+        with SinkLogClient([agent.address], self.identity, agent_timeout_s=20.0) as client:
             try:
                 return sum(one.committed for one in client.ends(log).partitions)
             except SinkLogError as error:

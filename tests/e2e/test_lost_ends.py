@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agiledart_sink_log.layout import log_directory
-from agiledart_sink_log.reader import LogReader
+from agiledart_sink_log.log_reader import LogReader
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 from tests.e2e.plug import Job, as_csv, pull_the_plug
 from tests.e2e.test_sink_log import client, rows_from

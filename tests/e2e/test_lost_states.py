@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent.fragments.fragment_shelf import NoFragment, _read_header
-from agiledart_recovery.wire.value import Value
+from agiledart_agent.fragments.fragment_file_store import FragmentUnavailable, _read_header
+from agiledart_recovery.wire.register_value import RegisterValue
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for
 from tests.e2e.plug import Job, as_csv, pull_the_plug, register_of
 
@@ -74,7 +74,7 @@ class Returning(Job):
         assert told.returncode == 0, told.stderr
 
 
-def rows_shown(value: Value) -> int:
+def rows_shown(value: RegisterValue) -> int:
     """Up to where the log is committed: the stage of the larger number is the file, whose end is in bytes."""
     return min(value.parts, key=lambda end: int(end.stage)).offset
 
@@ -82,13 +82,13 @@ def rows_shown(value: Value) -> int:
 def test_rows_of_the_last_epoch_come_twice_and_none_is_lost(ring: Mesh, expected: str, tmp_path: Path) -> None:
     job, shown = Returning(ring, tmp_path), dict[int, int]()
 
-    def two_epochs() -> Value | None:
+    def two_epochs() -> RegisterValue | None:
         value = register_of(ring)
         if value is None or not value.committed.epoch:
             return None
         is_new = value.committed.epoch not in shown
         shown[value.committed.epoch] = rows_shown(value)
-        known = value.earlier is not None and value.earlier.epoch in shown
+        known = value.fallback_checkpoint is not None and value.fallback_checkpoint.epoch in shown
         return value if is_new and known else None
 
     last = wait_for(two_epochs, 120, "an epoch with another one before it")
@@ -96,15 +96,15 @@ def test_rows_of_the_last_epoch_come_twice_and_none_is_lost(ring: Mesh, expected
         for path in (agent.state_dir / "fragments").glob("*"):
             try:
                 header = _read_header(path)
-            except (OSError, NoFragment):
+            except (OSError, FragmentUnavailable):
                 continue  # of the next epoch, which is being written
-            if header.about.key.snapshot == last.committed:
+            if header.about.key.checkpoint == last.committed:
                 path.unlink()
     host = next(one for one in job.status()["placement"]["sums"] if one not in ("a1", "a2", "a3"))
     pull_the_plug(ring.agent(host))
     told = job.until_over()
     assert told["state"] == "finished", (told["reason"], told["history"])
-    before, epoch = last.earlier.epoch, last.committed.epoch
+    before, epoch = last.fallback_checkpoint.epoch, last.committed.epoch
     assert any(
         f"went back to epoch {before}, for a state of epoch {epoch} is lost with" in entry["text"]
         for entry in told["history"]

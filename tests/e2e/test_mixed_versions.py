@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agiledart_dataflow.plan.specification import FORMAT
-from agiledart_executor.user_code.software import software_version
+from agiledart_executor.user_code.software_version import software_version
 from agiledart_node.wire.commands import Nodes
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 from tests.e2e.test_clocks import CODE

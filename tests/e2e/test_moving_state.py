@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_executor.elements import ElementHeader, read_header
+from agiledart_executor.snapshots.snapshot_file import SnapshotHeader, read_header
 from agiledart_node.wire.commands import ExplainScaling, Status
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for
 
@@ -56,7 +56,7 @@ def written(folder: Path, seconds: int) -> str:
     return "".join(expected)
 
 
-def elements(ring: Mesh) -> list[ElementHeader]:
+def elements(ring: Mesh) -> list[SnapshotHeader]:
     """What lies on the agents' disks of the run."""
     found = []
     for agent in ring.agents:
@@ -92,7 +92,7 @@ def test_a_state_moves_to_another_agent_and_back(tmp_path: Path, monkeypatch: py
             here = told.ask(Status("heavy"))["placement"]["sums+short"][0]
             moved = cli("move", "heavy", "sums.0", "a3" if here == "a2" else "a2", *at_a1, cwd=tmp_path)
             assert moved.returncode == 0, moved.stdout + moved.stderr
-            last = [one for one in elements(ring) if one.stage == 1 and one.term == number]
+            last = [one for one in elements(ring) if one.stage == 1 and one.generation == number]
             assert last, "it lies there until two more epochs are committed"
             assert max(last, key=lambda one: one.epoch).onto, "what was handed over says what has changed"
             changes = wait_for(

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from agiledart_cli.errors import AnsweredNoError
+from agiledart_cli.errors import CommandRefusedError
 from agiledart_node.wire.commands import Info, ListApplications, Status
 from tests.e2e.hosts import Hosts, brought_up
 from tests.e2e.mesh import AgentProcess, Mesh, cli, names_seen, wait_for
@@ -80,16 +80,16 @@ def status(agent: AgentProcess) -> dict[str, Any]:
     """Its words; without state while it is not in the ring, as on a machine that has too much to do."""
     try:
         return dict(agent.ask(Status("twins")))
-    except AnsweredNoError:
+    except CommandRefusedError:
         return {"state": "", "rivals": [], "nodes": [], "run": ""}
 
 
 def listed(agent: AgentProcess) -> dict[str, tuple[int, str, bool]] | None:
     try:
         rows = agent.ask(ListApplications())["applications"]
-    except AnsweredNoError:
+    except CommandRefusedError:
         return None
-    return {row["name"]: (row["version"], row["state"], row["by_hearsay"]) for row in rows}
+    return {row["name"]: (row["version"], row["state"], row["is_unverified"]) for row in rows}
 
 
 def values(path: Path) -> list[int]:

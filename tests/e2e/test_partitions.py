@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.errors import AnsweredNoError, NoAgentError
+from agiledart_cli.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import Status
 from tests.e2e.hosts import Hosts, address, brought_up
 from tests.e2e.mesh import AgentProcess, Mesh, cli, executors_of, wait_for
@@ -56,7 +56,7 @@ def epoch_at(agent: AgentProcess, name: str) -> int:
     """The committed epoch as an agent hears of it; -1: it hears nothing."""
     try:
         told = agent.ask(Status(name))
-    except (AnsweredNoError, NoAgentError, OSError):
+    except (CommandRefusedError, NoAgentError, OSError):
         return -1
     epoch: dict[str, Any] = told.get("epoch") or {}
     return int(epoch.get("committed", -1)) if epoch.get("age_s") is not None else -1
@@ -109,7 +109,7 @@ def seen_by(agent: AgentProcess, name: str) -> dict[str, Any]:
     """What `status` says on one agent; nothing while it does not answer."""
     try:
         return dict(agent.ask(Status(name)))
-    except (AnsweredNoError, NoAgentError, OSError):
+    except (CommandRefusedError, NoAgentError, OSError):
         return {"state": ""}
 
 

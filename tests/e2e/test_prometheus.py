@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_agent.metrics.metrics import METRICS
+from agiledart_agent.metrics.agent_metrics import METRICS
 from agiledart_node.wire.commands import Status
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 from tests.unit.agent.promtool import lint

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.errors import AnsweredNoError, NoAgentError
+from agiledart_cli.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import Checkpoints, Status
 from tests.data import TAXI_SAMPLE, data_path
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
@@ -79,7 +79,7 @@ class Query:
         for agent in self.ring.living():
             try:
                 return dict(agent.ask(Status(self.name)))
-            except (AnsweredNoError, NoAgentError, OSError):
+            except (CommandRefusedError, NoAgentError, OSError):
                 continue
         return {"state": ""}
 

@@ -72,9 +72,9 @@ def test_which_quota_is_reached_and_whose(tmp_path: Path) -> None:
         assert [(row["what"], row["allowed"], row["reason"]) for row in rows] == [("submit", False, "quota")]
 
         guest = tmp_path / "guest.token"
-        made_token = cli("token", "create", "--role", "submitter", "--quota", "applications=1", "--quota", "executors=1",
+        register_token = cli("token", "create", "--role", "submitter", "--quota", "applications=1", "--quota", "executors=1",
                          "--output", str(guest), "--agent", str(first.state_dir))  # fmt: skip
-        assert made_token.returncode == 0, made_token.stderr
+        assert register_token.returncode == 0, register_token.stderr
         assert " quota       applications=1 executors=1" in cli("token", "show", f"@{guest}").stdout
         as_guest = ("--agent", second.address, "--identity", f"@{guest}")
         assert cli("stop", "two", "--now", *at_first).returncode == 0

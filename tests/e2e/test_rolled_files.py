@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from agiledart_agent.run_store import RunStore
+from agiledart_connectors.opening import open_source
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors.opening import open_source
 from agiledart_node.wire.commands import Status
 from agiledart_node.wire.effects import ForgetRun
 from tests.e2e.mesh import Mesh, cli, executors_of, mesh, wait_for
 from tests.e2e.plug import FINAL, pull_the_plug
-from tests.unit.agent.test_ended_files import Ended
+from tests.unit.agent.test_ended_sink_files import Ended
 from tests.unit.connectors.reading import taken
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
@@ -76,14 +76,14 @@ STEP = SECONDS * 1_000 // READINGS + 1
 def submitted(ring: Mesh, tmp_path: Path, sizes: dict[str, str], *verb: str) -> None:
     """Three sinks at a3 that roll by `sizes`, of rows from a2. `verb`: in place of `submit`."""
     state_dir = str(ring.agents[0].state_dir)
-    (tmp_path / "rolled.py").write_text(CODE)
+    (tmp_path / "rolled_files.py").write_text(CODE)
     (tmp_path / "rows.csv").write_text("".join(f"{n * STEP},{n % 101}\n" for n in range(READINGS)))
     sinks = []
     for name, kind in zip(("one", "two", "three"), KINDS, strict=True):
         (tmp_path / kind).mkdir(exist_ok=True)
         sinks += ["--set", f"{name}={kind}:{tmp_path}/{kind}/out.{kind}?{sizes[kind]}@a3"]
     told = cli(
-        *(verb or ("submit",)), "rolled.py:rolled", "--set", f"readings=csv:{tmp_path}/rows.csv?speed=1@a2", *sinks,
+        *(verb or ("submit",)), "rolled_files.py:rolled", "--set", f"readings=csv:{tmp_path}/rows.csv?speed=1@a2", *sinks,
         "--agent", state_dir, cwd=tmp_path,
     )  # fmt: skip
     assert told.returncode == 0, told.stderr

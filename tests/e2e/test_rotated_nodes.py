@@ -48,7 +48,7 @@ def test_a_node_of_a_ring_takes_another_key(ring: Mesh, tmp_path: Path) -> None:
     assert (row["used"], row["state"]) == (1, "used up")
 
     reader = Person(a1, tmp_path, "reader", "reader")
-    with SinkLogClient([a1.address], reader.identity, patience=30.0) as client:
+    with SinkLogClient([a1.address], reader.identity, agent_timeout_s=30.0) as client:
         wait_for(
             lambda: sum(one.committed for one in client.ends("waits").partitions) >= rows, 60, "its rows are there"
         )

@@ -27,7 +27,7 @@ class Reading(NamedTuple):
     value: float
 
 def tells(reading: Reading) -> Reading:
-    from agiledart_executor.connectors.credentials import secret
+    from agiledart_connectors.credentials import secret
     print("the token is", secret("hook"), flush=True)
     if reading.value == 3:
         raise ValueError(f"{secret('hook')} is not accepted")

@@ -12,8 +12,8 @@ import pytest
 from agiledart_agent.identity.reader_identity import identity_from_token
 from agiledart_node.wire.commands import CreateToken
 from agiledart_sink_log.client import NO_AGENT, SinkLogClient, SinkLogError
+from agiledart_sink_log.log_reader import LogReader
 from agiledart_sink_log.protocol import NOT_ALLOWED, TRIMMED, UNKNOWN_SINK
-from agiledart_sink_log.reader import LogReader
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("sink log")]
@@ -28,10 +28,12 @@ def three() -> Iterator[Mesh]:
 
 
 def client(
-    agents: list[AgentProcess], token_from: AgentProcess, *, scope: str = "", patience: float = 20.0
+    agents: list[AgentProcess], token_from: AgentProcess, *, scope: str = "", agent_timeout_s: float = 20.0
 ) -> SinkLogClient:
     token = str(token_from.ask(CreateToken(role="reader", scope=scope))["token"])
-    return SinkLogClient([agent.address for agent in agents], identity_from_token(token)[0], patience=patience)
+    return SinkLogClient(
+        [agent.address for agent in agents], identity_from_token(token)[0], agent_timeout_s=agent_timeout_s
+    )
 
 
 def submit(agent: AgentProcess, name: str, source: str, sink: str) -> None:
@@ -137,7 +139,7 @@ def test_grants_and_names_are_checked_and_said_in_words(three: Mesh) -> None:
             narrow.ends("elsewhere")
         assert unknown.value.reason == UNKNOWN_SINK
     with pytest.raises(SinkLogError, match="No agent answers") as nobody:
-        SinkLogClient(["127.0.0.1:1"], client([a1], a1).identity, patience=0.5).locate("plain")
+        SinkLogClient(["127.0.0.1:1"], client([a1], a1).identity, agent_timeout_s=0.5).locate("plain")
     assert nobody.value.reason == NO_AGENT
 
 
@@ -161,7 +163,7 @@ def test_killed_in_mid_stream_restarted_elsewhere_and_read_on() -> None:
     with mesh(3) as made:
         a1, a2, a3 = made.agents
         submit(a1, "stream", f"{source}@a3", "log:stream@a2")
-        with client([a1, a3], a1, patience=60.0) as reader:
+        with client([a1, a3], a1, agent_timeout_s=60.0) as reader:
             rows: list[Any] = []
             after: dict[int, int] = {}
             while len(rows) < 300:

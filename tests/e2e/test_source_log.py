@@ -63,10 +63,10 @@ class Feeder:
         wait_for(lambda: self.job.read() == self.sent, 60, f"the source has read {self.sent} lines")
 
 
-def is_in_a_later_life(job: Job, life: int, lines: int) -> bool:
+def is_in_a_later_life(job: Job, attempt: int, lines: int) -> bool:
     """Whether it runs, not in that life, and has read so many lines."""
     told = job.status()
-    is_there = told["state"] == "running" and (told.get("epoch") or {"life": 0})["life"] > life
+    is_there = told["state"] == "running" and (told.get("epoch") or {"life": 0})["life"] > attempt
     return is_there and job.read() == lines
 
 
@@ -81,14 +81,14 @@ def test_the_source_of_a_live_stream_is_killed(ring: Mesh, expected: tuple[Path,
     agent = ring.agent("a1")
     for _ in range(2):
         feeder.burst(BURST)
-        life = job.status()["epoch"]["life"]
+        attempt = job.status()["epoch"]["life"]
         if victim == "executor":
             for pid in executors_of(agent):
                 os.kill(pid, signal.SIGKILL)
         else:
             pull_the_plug(agent)
             agent.start()
-        wait_for(partial(is_in_a_later_life, job, life, feeder.sent), 90, "it was read again")
+        wait_for(partial(is_in_a_later_life, job, attempt, feeder.sent), 90, "it was read again")
         feeder.socket.close()
         feeder.socket = feeder.connected()
     feeder.burst(READINGS - feeder.sent)

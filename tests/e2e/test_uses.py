@@ -14,10 +14,10 @@ from agiledart_kernel.frames import Hello
 from agiledart_kernel.grants import decode_link, sign_link
 from agiledart_node.wire.commands import CreateToken, Info
 from agiledart_transport.certificates import make_credentials, public_bytes
-from agiledart_transport.contexts import client_context
-from agiledart_transport.framed import RefusedByPeer
-from agiledart_transport.links import connect
-from agiledart_transport.local_judge import LocalJudge
+from agiledart_transport.connecting import connect
+from agiledart_transport.link import RefusedByPeer
+from agiledart_transport.local_peer_verifier import LocalPeerVerifier
+from agiledart_transport.tls_contexts import client_context
 from tests.e2e.attacks import Key
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, names_seen, wait_for
 
@@ -90,7 +90,7 @@ async def tries_token(address: str, text: str, key: Key) -> str:
             service="overlay",
             context=client_context(make_credentials(key, token.network, int(time.time()))),
             hello=Hello(service="overlay", chain=chain, token=token.signed_record, incarnation=1, name="thief"),
-            judge=LocalJudge(token.network, time.time),
+            verifier=LocalPeerVerifier(token.network, time.time),
             on_frame=lambda link, kind, body: None,
             on_closed=lambda link, reason: None,
         )

@@ -14,9 +14,9 @@ from agiledart_overlay.tables.next_hop import Rule, next_hop
 from agiledart_overlay.tables.routing_table import RoutingTable
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.messages import JoinRows
-from agiledart_overlay.wire.ring_messages import Confirmed
+from agiledart_overlay.wire.ring_messages import AdmissionConfirmed
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.overlay_ring import Ring
+from agiledart_simulation.world.overlay_ring import OverlayRing
 from agiledart_simulation.world.trace import Trace
 
 SMALL = OverlayConfig(id_bits=8, digit_bits=2, leaf_count=4)
@@ -35,7 +35,7 @@ def text4(node: int) -> str:
     return digits
 
 
-class Memory(Trace):
+class EstimateMemory(Trace):
     """Keeps the messages that were received."""
 
     def __init__(self) -> None:
@@ -47,9 +47,9 @@ class Memory(Trace):
         self.messages.append((source, payload))
 
 
-def hand_ring() -> tuple[Ring, Memory]:
-    memory = Memory()
-    ring = Ring(1, SMALL, NetworkConfig(span_ns=0, jitter_ns=0), trace=memory)
+def hand_ring() -> tuple[OverlayRing, EstimateMemory]:
+    memory = EstimateMemory()
+    ring = OverlayRing(1, SMALL, NetworkConfig(span_ns=0, jitter_ns=0), trace=memory)
     ring.assemble([base4(name) for name in HAND_RING.split()])
     return ring, memory
 
@@ -75,7 +75,9 @@ def test_o1_join_by_hand() -> None:
     joiner = base4("2133")
     told = sorted((message.position, source) for source, message in memory.messages if isinstance(message, JoinRows))
     assert [text4(source) for _, source in told if source is not None] == ["0012", "2011", "2130"]
-    assert all(source == base4("2130") for source, message in memory.messages if isinstance(message, Confirmed))
+    assert all(
+        source == base4("2130") for source, message in memory.messages if isinstance(message, AdmissionConfirmed)
+    )
     machine = ring.machine(joiner)
     assert machine.joined
     assert [text4(peer.node) for peer in machine.leaf_set.counterclockwise] == ["2130", "2011"]

@@ -8,7 +8,7 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.liveness.hearsay import Hearsay
+from agiledart_overlay.liveness.peer_gossip import PeerGossip
 from agiledart_overlay.state.distances import forwarding_cost, hops_between, median
 from agiledart_overlay.state.view import View
 from agiledart_overlay.tables.coordinates import Coordinate
@@ -62,7 +62,7 @@ def met(view: View, number: int, rtt_ns: int, zone: str = "x", load_permille: in
 def test_section_3_a_slot_orders_its_candidates_by_cost_the_first_is_primary() -> None:
     view = view_of()
     far, near, middle = met(view, 0x51, 9_000_000), met(view, 0x52, 1_000_000), met(view, 0x53, 4_000_000)
-    view.tidy()
+    view.collect_garbage()
     assert view.routing_table.candidates(0, 5) == (near, middle, far)
     dearest = met(view, 0x54, 20_000_000)
     assert dearest.node not in view.routing_table
@@ -73,12 +73,12 @@ def test_section_3_another_zone_and_load_count_against_a_peer() -> None:
     view = view_of()
     local, foreign = met(view, 0x51, 4_000_000), met(view, 0x52, 4_000_000, zone="y")
     busy = met(view, 0x53, 4_000_000, load_permille=1_000)
-    view.tidy()
+    view.collect_garbage()
     assert view.routing_table.candidates(0, 5) == (local, foreign, busy)
     assert view.distances.cost(foreign) - view.distances.cost(local) == pytest.approx(0.25 + 0.1)
     assert view.distances.cost(busy) - view.distances.cost(local) == pytest.approx(0.5)
     view.book.alive[local.node].congestion_permille = 1_000
-    view.tidy()
+    view.collect_garbage()
     assert view.routing_table.candidates(0, 5) == (foreign, busy, local), (
         "a link in full use costs one median round trip"
     )
@@ -97,15 +97,15 @@ def test_section_5_hearsay_is_contacted_only_where_it_would_be_clearly_cheaper()
     view.distances.vitals = Vitals(Coordinate(error=100_000))
     met(view, 0x51, 10_000_000)
     met(view, 0x61, 1_000_000)
-    view.tidy()
+    view.collect_garbage()
     view.distances.vitals = Vitals(Coordinate(error=100_000))
     effects = len(view.effects)
     same = Sighting(Peer(NodeId(0x52 << 120), 1, zone="x"), 0, Coordinate(x=9_900, error=100_000))
     unsure = Sighting(Peer(NodeId(0x53 << 120), 1, zone="x"), 0, Coordinate(x=3_000, error=900_000))
     nearer = Sighting(Peer(NodeId(0x54 << 120), 1, zone="x"), 0, Coordinate(x=3_000, error=100_000))
-    hearsay = Hearsay(view)
+    peer_gossip = PeerGossip(view)
     for sighting, is_wanted in ((same, False), (unsure, False), (nearer, True)):
-        assert hearsay.would_improve(sighting) == is_wanted
-    assert hearsay.contact(nearer)
+        assert peer_gossip.would_improve(sighting) == is_wanted
+    assert peer_gossip.contact(nearer)
     assert len(view.effects) == effects + 1
-    assert not hearsay.contact(nearer), "it was asked just now"
+    assert not peer_gossip.contact(nearer), "it was asked just now"

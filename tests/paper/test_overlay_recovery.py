@@ -9,25 +9,25 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_simulation.checkers.leaf_sets import leaf_violations
-from agiledart_simulation.checkers.machines import machine_violations
-from agiledart_simulation.checkers.owners import ring_violations
-from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
+from agiledart_simulation.checkers.ownership_checker import ring_violations
+from agiledart_simulation.checkers.periodic_checks import machine_violations
+from agiledart_simulation.world.overlay_ring import OverlayRing, simulated_ids
 from tests.simulation.bench import lookups
 
 
-def built(count: int, seed: int = 1) -> Ring:
-    ring = Ring(seed, OverlayConfig.simulation(count))
+def built(count: int, seed: int = 1) -> OverlayRing:
+    ring = OverlayRing(seed, OverlayConfig.simulation(count))
     assert ring.build(simulated_ids(seed, count), 5 * MILLISECOND)
     ring.world.run_for(5 * SECOND)
     return ring
 
 
-def lose_power(ring: Ring, nodes: list[NodeId]) -> None:
+def lose_power(ring: OverlayRing, nodes: list[NodeId]) -> None:
     for node in nodes:
         ring.world.crash(node, silent=True)
 
 
-def recovers(ring: Ring, limit_s: int) -> None:
+def recovers(ring: OverlayRing, limit_s: int) -> None:
     """I1 to I4 and I6 hold again: leaf sets of all are right, tables are well formed, each key has an owner, look-ups end there.
 
     Leaf sets are right some seconds after the deaths, owners only when the promises to the dead have ended; these are long in rings
@@ -43,13 +43,13 @@ def recovers(ring: Ring, limit_s: int) -> None:
     assert lookups(ring, 200, wait_s=15) == []
 
 
-def adjacent(ring: Ring, count: int) -> list[NodeId]:
+def adjacent(ring: OverlayRing, count: int) -> list[NodeId]:
     ids = ring.members
     first = RandomStream(ring.world.seed, "victims").index(len(ids))
     return [ids[(first + step) % len(ids)] for step in range(count)]
 
 
-def at_random(ring: Ring, count: int) -> list[NodeId]:
+def at_random(ring: OverlayRing, count: int) -> list[NodeId]:
     ids = ring.members
     RandomStream(ring.world.seed, "victims").shuffle(ids)
     return ids[:count]

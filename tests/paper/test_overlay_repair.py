@@ -7,9 +7,9 @@ from agiledart_kernel.machine import Effect, LinkLost, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.liveness.hearsay import Hearsay
+from agiledart_overlay.liveness.peer_gossip import PeerGossip
 from agiledart_overlay.routing.repair import Repair
-from agiledart_overlay.routing.slot_search import SlotSearches
+from agiledart_overlay.routing.slot_searches import SlotSearches
 from agiledart_overlay.state.view import View
 from agiledart_overlay.tables.coordinates import Coordinate
 from agiledart_overlay.wire import messages as wire
@@ -33,7 +33,7 @@ def view_of(*numbers: int, config: OverlayConfig = LAN) -> View:
     view.now = Instant(1_000 * SECOND)
     for place, number in enumerate(numbers, start=1):
         view.meet(named(number), 0, Vitals(Coordinate(error=100_000)), Instant(view.now - place * 1_000_000))
-    view.tidy()
+    view.collect_garbage()
     view.effects = []
     view.gone.clear()
     view.leaves_changed = False
@@ -54,22 +54,22 @@ def kill(view: View, number: int) -> Peer:
 def test_a_failure_is_remembered_for_15_minutes_and_a_higher_incarnation_may_return_at_any_time() -> None:
     view = view_of(0x21, 0x31)
     dead = kill(view, 0x21)
-    Hearsay(view).hear_of((Sighting(dead),))
+    PeerGossip(view).receive_sightings((Sighting(dead),))
     assert view.effects == [], "stale gossip cannot reinsert it"
-    Hearsay(view).hear_of((Sighting(named(0x21, 2)),))
-    assert asked(view.effects, wire.Probe) == [dead.node]
+    PeerGossip(view).receive_sightings((Sighting(named(0x21, 2)),))
+    assert asked(view.effects, wire.PeerProbe) == [dead.node]
     view.now = Instant(view.now + 900 * SECOND)
-    view.tidy()
+    view.collect_garbage()
     assert view.book.is_dead(dead, 0), "15 minutes are not over"
     view.now = Instant(view.now + 1)
-    view.tidy()
+    view.collect_garbage()
     assert not view.book.is_dead(dead, 0)
 
 
 def test_leaf_set_repair_asks_the_live_leaf_with_the_largest_index_on_each_side() -> None:
     view = view_of(0x12, 0x13, 0x14, 0x0E, 0x0F, 0x10, config=replace(LAN, leaf_count=4))
     dead = kill(view, 0x12)
-    Repair(view, Hearsay(view)).on_gone([dead])
+    Repair(view, PeerGossip(view)).on_gone([dead])
     requested = asked(view.effects, wire.LeafRequest)
     assert named(0x14).node in requested, "known from the table, it has moved up"
     assert named(0x0F).node in requested
@@ -78,11 +78,11 @@ def test_leaf_set_repair_asks_the_live_leaf_with_the_largest_index_on_each_side(
 def test_leaf_set_repair_verifies_every_new_node_by_contact() -> None:
     view = view_of(0x12, 0x13, 0x0F, 0x10, config=replace(LAN, leaf_count=4))
     kill(view, 0x12)
-    Repair(view, Hearsay(view)).on_leaf_state(
+    Repair(view, PeerGossip(view)).on_leaf_state(
         named(0x13), wire.LeafState(1, 0, joined=True, sightings=(Sighting(named(0x14)),))
     )
     assert named(0x14).node not in view.leaf_set
-    assert asked(view.effects, wire.Probe) == [named(0x14).node]
+    assert asked(view.effects, wire.PeerProbe) == [named(0x14).node]
     view.meet(named(0x14), 0)
     assert named(0x14).node in view.leaf_set
 
@@ -138,7 +138,7 @@ def test_each_row_is_exchanged_with_a_random_member_of_it_now_and_then_and_the_n
     None
 ):
     view = view_of(0x21, 0x31, 0x1A, 0x1B)
-    repair = Repair(view, Hearsay(view))
+    repair = Repair(view, PeerGossip(view))
     repair.on_exchange(())
     rows = [
         each.message for each in view.effects if isinstance(each, Send) and isinstance(each.message, wire.RowRequest)
@@ -152,12 +152,12 @@ def test_neighbourhood_repair_asks_a_neighbour_for_its_own_and_fills_by_contact(
     view = view_of(0x21, 0x31, 0x41, config=replace(LAN, neighbour_count=2))
     assert [peer.node for peer in view.neighbourhood.nearest] == [named(0x21).node, named(0x31).node]
     dead = kill(view, 0x21)
-    repair = Repair(view, Hearsay(view))
+    repair = Repair(view, PeerGossip(view))
     repair.on_gone([dead])
     assert asked(view.effects, wire.NeighbourRequest) == [named(0x31).node]
     view.effects = []
     repair.on_row_state(named(0x31), wire.RowState((Sighting(named(0x51)), Sighting(dead))))
-    assert asked(view.effects, wire.Probe) == [named(0x51).node]
+    assert asked(view.effects, wire.PeerProbe) == [named(0x51).node]
 
 
 def test_presets_of_section_6() -> None:
@@ -166,7 +166,7 @@ def test_presets_of_section_6() -> None:
     assert (lan.suspicion_min_ns, lan.suspicion_max_ns, lan.leaf_exchange_ns) == (1 * SECOND, 2 * SECOND, 2 * SECOND)
     assert (wan.probe_interval_ns, wan.suspicion_max_ns) == (2 * SECOND, 5 * SECOND)
     assert (paper.probe_interval_ns, paper.leaf_exchange_ns) == (5 * SECOND, 10 * SECOND)
-    assert lan.grave_ns == wan.grave_ns == paper.grave_ns == 900 * SECOND
+    assert lan.tombstone_ns == wan.tombstone_ns == paper.tombstone_ns == 900 * SECOND
     assert lan.hop_timeout_ns == SECOND // 20, "at least 50 ms"
     for nodes in (10, 100, 1_000, 10_000):
         OverlayConfig.simulation(nodes).validate()
@@ -175,4 +175,4 @@ def test_presets_of_section_6() -> None:
 def test_a_refused_connection_starts_the_indirect_probes_at_once() -> None:
     bench = Bench(1).adopt(*(peer(number) for number in (2, 3, 4, 5)))
     effects = bench.give(LinkLost(peer(2).node))
-    assert len(sent(effects, wire.ProbeForMe)) == 3
+    assert len(sent(effects, wire.IndirectProbe)) == 3

@@ -6,7 +6,7 @@ from math import comb
 
 import pytest
 
-from agiledart_agent.fragments.erasure import cut, joined
+from agiledart_agent.fragments.erasure_code import cut, joined
 
 
 @pytest.mark.parametrize(("m", "k"), [(1, 1), (2, 2), (3, 2), (4, 2), (6, 3), (10, 4)])

@@ -100,19 +100,19 @@ def test_r8_any_k_holders_may_die(m: int, k: int) -> None:
     peers = [Peer(NodeId(number), 1, host=f"machine-{number}") for number in range(1, m + k + 3)]
     where = spread(peers[0], peers, 1 << 30, m, k)
     assert where.survives == k
-    assert peers[0].node not in where.holders
-    for dead in combinations(where.holders, k):
-        assert sum(holder not in dead for holder in where.holders) == m
+    assert peers[0].node not in where.replica_nodes
+    for dead in combinations(where.replica_nodes, k):
+        assert sum(replica_node not in dead for replica_node in where.replica_nodes) == m
         # Where there are hosts left, what died is made again elsewhere.
-        others = replacements(peers[0], where.holders, dead, peers)
-        assert all(holder not in (*where.holders, peers[0].node) for holder in others.values())
+        others = replacements(peers[0], where.replica_nodes, dead, peers)
+        assert all(replica_node not in (*where.replica_nodes, peers[0].node) for replica_node in others.values())
 
 
 def test_holders_are_on_distinct_physical_machines() -> None:
     """§2 "n distinct physical nodes …, none of them the owner's host"; fewer hosts reduce k first, then m."""
     peers = [Peer(NodeId(number), 1, host=f"machine-{number % 4}") for number in range(1, 13)]
     where = spread(peers[0], peers, 1 << 30, 4, 2)
-    assert len(where.holders) == 3
+    assert len(where.replica_nodes) == 3
     assert (where.m, where.survives, where.wanted) == (2, 1, 6)
 
 

@@ -11,7 +11,7 @@ from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures
 from agiledart_scaling.policies.ds2 import Ds2, Ds2Settings
 from agiledart_scaling.policies.paper import Paper, PaperSettings, least_with_score, trials_of_phase
-from agiledart_scaling.score import ORIGIN, Trial, need_score, paper_score, secant_step
+from agiledart_scaling.score import ORIGIN, ScoredTrial, need_score, paper_score, secant_step
 
 ROWS = [
     (30, 10, 600, 100, 0.5, 0.75, 13.333333, 14),
@@ -65,28 +65,30 @@ def test_iv_c_an_idle_stage_has_no_score() -> None:
 def test_iv_c_one_secant_step_from_any_two_points_is_exact(row: tuple[float, ...]) -> None:
     """x₂ = x₁ + (1 - f₁)·(x₁ - x₀)/(f₁ - f₀)."""
     for first, second in ((0, 10), (4, 10), (4, 6), (6, 4), (10, 50)):
-        step = secant_step(Trial(second, score(second, row)), Trial(first, score(first, row) if first else 0.0))
+        step = secant_step(
+            ScoredTrial(second, score(second, row)), ScoredTrial(first, score(first, row) if first else 0.0)
+        )
         assert step.instances == pytest.approx(row[6], abs=1e-5)
         assert round_up(step.instances) == row[7]
 
 
 @pytest.mark.parametrize("row", ROWS)
 def test_iv_c_without_a_slope_it_is_the_proportional_rule(row: tuple[float, ...]) -> None:
-    now = Trial(10, score(10, row))
-    for before in (now, ORIGIN, Trial(9, now.score), Trial(11, now.score / 2)):
+    now = ScoredTrial(10, score(10, row))
+    for before in (now, ORIGIN, ScoredTrial(9, now.score), ScoredTrial(11, now.score / 2)):
         step = secant_step(now, before)
         assert step.rule == "proportional"
         assert step.instances == pytest.approx(row[6], abs=1e-5)
 
 
 def test_iv_c_a_score_of_nothing_asks_for_one_more() -> None:
-    assert secant_step(Trial(3, 0.0), ORIGIN).instances == 4
+    assert secant_step(ScoredTrial(3, 0.0), ORIGIN).instances == 4
 
 
 def test_iv_c_the_target_may_be_below_one() -> None:
-    assert secant_step(Trial(10, 0.5), ORIGIN, 0.8).instances == pytest.approx(16)
-    assert secant_step(Trial(10, 0.5), Trial(4, 0.2), 0.8).instances == pytest.approx(16)
-    assert secant_step(Trial(10, 0.5), Trial(10, 0.5), 0.8).instances == pytest.approx(16)
+    assert secant_step(ScoredTrial(10, 0.5), ORIGIN, 0.8).instances == pytest.approx(16)
+    assert secant_step(ScoredTrial(10, 0.5), ScoredTrial(4, 0.2), 0.8).instances == pytest.approx(16)
+    assert secant_step(ScoredTrial(10, 0.5), ScoredTrial(10, 0.5), 0.8).instances == pytest.approx(16)
 
 
 @pytest.mark.parametrize("row", NEEDS)
@@ -96,7 +98,7 @@ def test_7_4_the_needs_are_added(row: tuple[float, ...]) -> None:
     found = need_score(10 * rate, offered, backlog, 5, 1)
     assert found is not None
     assert found == pytest.approx(f, abs=1e-6)
-    step = secant_step(Trial(10, found), ORIGIN)
+    step = secant_step(ScoredTrial(10, found), ORIGIN)
     assert step.instances == pytest.approx(best, abs=1e-4)
     assert round_up(step.instances) == instances
     assert need_score(10 * rate, offered, backlog, 5, 0.8) == pytest.approx(0.8 * f, abs=1e-6)
@@ -106,7 +108,7 @@ def test_6_the_floor_keeps_a_stage_with_a_small_backlog_from_starving() -> None:
     """r = 30, q = 10, R = 300, Q = 10: the score alone wants 2 instances, which do 60 of 300 rows/s."""
     wanted = {}
     for floor in ("none", "rate", "drain"):
-        settings = PaperSettings(floor=floor, backlog_each=10, max_factor=100, down_patience=1, cooldown=0)
+        settings = PaperSettings(floor=floor, backlog_each=10, max_factor=100, down_intervals=1, cooldown=0)
         wanted[floor] = Paper(settings).decide(stage(12, 30, 300, 10), Limits(1, 64), None).wanted
     assert wanted == {"none": 2, "rate": 10, "drain": 10}
 
@@ -119,13 +121,13 @@ def test_6_and_7_4_the_fluid_queue_to_the_digit(name: str) -> None:
 
 def test_6_the_fluid_queue_with_small_capacities_for_backlogs() -> None:
     """q = 10: without a floor the backlog peaks at 1,950 and 19 instances are too many; with `drain` it peaks at 1,200."""
-    settings = PaperSettings(floor="none", backlog_each=10, smoothing=1, down_patience=1, cooldown=0, new_phase=0)
+    settings = PaperSettings(floor="none", backlog_each=10, smoothing=1, down_intervals=1, cooldown=0, new_phase=0)
     trace = fluid_run(Paper(settings), 20)
     assert max(queue for _, queue in trace) == 1950
     assert max(instances for instances, _ in trace) == 19
     assert trace[-1] == (10, 0.0)
     drained = fluid_run(
-        Paper(PaperSettings(backlog_each=10, smoothing=1, down_patience=1, cooldown=0, new_phase=0)), 20
+        Paper(PaperSettings(backlog_each=10, smoothing=1, down_intervals=1, cooldown=0, new_phase=0)), 20
     )
     assert max(queue for _, queue in drained) == 1200
     assert drained[-1] == (10, 0.0)

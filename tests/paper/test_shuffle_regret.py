@@ -10,7 +10,7 @@ import pytest
 
 from agiledart_experiments.paths.figures import mean, regrets, trial_of
 from agiledart_experiments.paths.networks import PathNetwork, grid_of_nodes
-from agiledart_experiments.paths.trial import Trial
+from agiledart_experiments.paths.trial import PathTrial
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.graph import LinkGraph
 from agiledart_shuffle.planner import PathPlanner
@@ -34,7 +34,7 @@ def kl_regret(exploration: float, nodes: int, networks: int, *, per_slot: bool =
         network = grid_of_nodes(nodes, SEED, number)
         index, ties = KlIndex(exploration), RandomStream(SEED, "ties", number)
         planner = PathPlanner(network.graph, network.sink, index, ties, looks_again=per_slot)
-        trial = Trial(network, planner, RandomStream(SEED, "luck", number), decides_per_slot=per_slot)
+        trial = PathTrial(network, planner, RandomStream(SEED, "luck", number), decides_per_slot=per_slot)
         trial.send(1000)
         totals.append(sum(trial.regret))
     return mean(totals)
@@ -108,7 +108,7 @@ def test_t8_links_of_other_qualities() -> None:
     assert by_policy["planned"] < by_policy["paper"] < by_policy["next-hop"]
 
 
-def of_every_policy(network: PathNetwork) -> list[Trial]:
+def of_every_policy(network: PathNetwork) -> list[PathTrial]:
     return [trial_of(policy, network, SEED, 0) for policy in (*POLICIES, "lookahead-2")]
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from agiledart_dataflow.data.position import END, final_mark
+from agiledart_dataflow.data.position import END, final_watermark
 from agiledart_dataflow.plan.stage_plan import StagePlan, index_of
+from agiledart_dataflow.runtime.alignment import Alignment
 from agiledart_dataflow.runtime.arrivals import Arrivals
-from agiledart_dataflow.runtime.barriers import Alignment
-from agiledart_dataflow.runtime.handover import Joining, Successor
+from agiledart_dataflow.runtime.generation_handover import GenerationHandover, Successor
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.merge import Merge
 from agiledart_dataflow.runtime.outbox import Outbox
@@ -62,7 +62,7 @@ def closed_counts_as_ended(patch: pytest.MonkeyPatch) -> None:
     def offered(self: Any, edge: int, source: int, batch: Any) -> None:
         offer_barrier(self, edge, source, batch)
         if isinstance(self._inbox, Merge) and self._ends_at(batch.barrier):
-            self._inbox._inputs[edge, source].mark = (END, END)
+            self._inbox._inputs[edge, source].watermark = (END, END)
 
     patch.setattr(Instance, "offer_barrier", offered)
 
@@ -91,8 +91,8 @@ def restored_frontier_falls(patch: pytest.MonkeyPatch) -> None:
 
 
 def has_inputs(patch: pytest.MonkeyPatch, change: Callable[[Any, Any], tuple[Any, Any]]) -> None:
-    inputs = Joining._inputs
-    patch.setattr(Joining, "_inputs", lambda self: change(*inputs(self)))
+    inputs = GenerationHandover._inputs
+    patch.setattr(GenerationHandover, "_inputs", lambda self: change(*inputs(self)))
 
 
 def takes_in_wrongly(patch: pytest.MonkeyPatch, what: Callable[[Any, Any], None]) -> None:
@@ -115,7 +115,7 @@ def no_cut(inbox: Any, taken: Any) -> None:
 
 
 def too_high(_: Any, taken: Any) -> None:
-    taken[1].mark = final_mark(None)
+    taken[1].watermark = final_watermark(None)
 
 
 def at_once(inbox: Any, taken: Any) -> None:
@@ -151,8 +151,8 @@ def term_not_fenced(patch: pytest.MonkeyPatch) -> None:
 
 def no_timers(patch: pytest.MonkeyPatch) -> None:
     """Timers stay."""
-    give = MemoryStore.give_group
-    patch.setattr(MemoryStore, "give_group", lambda self, group: (give(self, group)[0], []))
+    give = MemoryStore.hand_over_group
+    patch.setattr(MemoryStore, "hand_over_group", lambda self, group: (give(self, group)[0], []))
     encode = EntryCodec.encode_group
     patch.setattr(EntryCodec, "encode_group", lambda self, entries, timers: encode(self, entries, []))
 
@@ -197,17 +197,20 @@ def shared(patch: pytest.MonkeyPatch) -> None:
     def kept(self: Any, group: int) -> Any:
         return {key: self._entries[key] for key in self._by_group().get(group, {})}, []
 
-    patch.setattr(MemoryStore, "give_group", kept)
+    patch.setattr(MemoryStore, "hand_over_group", kept)
 
 
 MUTANTS: dict[str, tuple[Plant, bool]] = {
     "a sender switches early": (switches_early, False),
     "a sender switches late": (switches_late, False),
     "a closed input counts as ended": (closed_counts_as_ended, False),
-    "one stops before its frontier": (lambda p: p.setattr(Instance, "_works_off", lambda self, barrier: False), False),
-    "queued rows stay": (lambda p: p.setattr(Joining, "_queues", lambda self: {}), False),
+    "one stops before its frontier": (
+        lambda p: p.setattr(Instance, "_is_draining_before", lambda self, barrier: False),
+        False,
+    ),
+    "queued rows stay": (lambda p: p.setattr(GenerationHandover, "_queues", lambda self: {}), False),
     "timers stay": (no_timers, False),
-    "groups stay": (lambda p: p.setattr(Joining, "state_into", lambda self, state: None), False),
+    "groups stay": (lambda p: p.setattr(GenerationHandover, "state_into", lambda self, state: None), False),
     "both hold a group": (shared, False),
     "one begins at the first": (begins_at_first, False),
     "what is left counts twice": (taken_twice, False),

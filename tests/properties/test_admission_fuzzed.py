@@ -13,49 +13,64 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
-from agiledart_agent.admitting.members import ROW_BYTES, Members
+from agiledart_agent.admission.members import ROW_BYTES, RegisteredKeys
 from agiledart_agent.circuits.relay_messages import (
-    AskCircuit,
-    AskPlace,
+    AddressAnswer,
     CircuitBooked,
     CircuitRefused,
-    PlaceIs,
     RelayMessage,
+    RequestAddress,
+    RequestCircuit,
 )
 from agiledart_agent.control.control_api import CONTROL
 from agiledart_agent.identity.identity import Issuer
 from agiledart_agent.identity.tokens import create_token, parse_token
 from agiledart_dataflow.plan.deployment import DeploymentPart
-from agiledart_kernel.bans import read_ban
+from agiledart_kernel.bans import parse_ban
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, Refused, RemoteProtocolError
 from agiledart_kernel.frames import Hello, decode_hello, encode_hello
 from agiledart_kernel.grants import Quota, decode_link, verify_chain
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.orders import order_giver, quota_of_giver, read_order, scope_of_giver, sign_order, verify_order
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.registrations import (
-    Receipt,
+    RegistrationReceipt,
     TokenRecord,
     sign_receipt,
     sign_token_record,
     verify_receipt,
     verify_token_record,
 )
+from agiledart_kernel.signed_commands import (
+    parse_signed_command,
+    quota_of_signer,
+    scope_of_signer,
+    sign_command,
+    signer_of,
+    verify_command,
+)
 from agiledart_node.protocol import NODE_CODEC
 from agiledart_node.records.application import RECORD_CODEC, ApplicationRecord, application_key
-from agiledart_node.records.deeds import judged, merged_deeds
-from agiledart_node.records.kinds import merge_of
+from agiledart_node.records.command_verifier import command_terms
 from agiledart_node.records.merged_applications import APPLICATIONS
-from agiledart_node.records.order_checks import terms_of
-from agiledart_node.records.sinks import SINK_CODEC, SINKS, SinkRecord, sink_key
-from agiledart_node.registering.uses import TOKENS, USES, USES_CODEC, Use, Uses, decoded_uses, uses_key
-from agiledart_node.wire.audit_messages import AskAudit, Wanted
+from agiledart_node.records.record_kind import merge_of
+from agiledart_node.records.signed_entries import merged_signed_entries, without_unproven_rights
+from agiledart_node.records.sink_directory import SINK_CODEC, SINKS, SinkRecord, sink_key
+from agiledart_node.registering.token_uses import TOKENS, USES, USES_CODEC, TokenUse, TokenUses, decoded_uses, uses_key
+from agiledart_node.wire.audit_messages import AuditFilter, QueryAudit
 from agiledart_node.wire.ban_messages import BanDigest, BanNews
-from agiledart_node.wire.commands import Ban, Command, Renew, Request, SetSecret, Share, Stop
-from agiledart_node.wire.formation_messages import AskStop
-from agiledart_node.wire.renewal_messages import AskRenewal, RenewalIs
-from agiledart_node.wire.secret_messages import AskSecrets, SecretStored, StoreSecret
+from agiledart_node.wire.commands import (
+    Command,
+    ControlRequest,
+    RenewUserMembership,
+    SetBan,
+    SetSecret,
+    ShareApplication,
+    Stop,
+)
+from agiledart_node.wire.formation_messages import RequestStop
+from agiledart_node.wire.renewal_messages import RenewalReply, RequestRenewal
+from agiledart_node.wire.secret_messages import QuerySecrets, SecretStored, StoreSecret
 from agiledart_transport.certificates import check_signature
 from agiledart_transport.circuits import preface, ticket_of
 from agiledart_transport.sealing import seal, unseal
@@ -73,17 +88,17 @@ QUOTA = NET.link("authority", (), "sue", "act", "submitter", quota=Quota(applica
 ME = Peer(NodeId(7), 1, "a1", "10.0.0.1:1", "z", "h")
 
 
-def order(command: Command, holder: str = "ann", role: Any = "submitter", at: int = 0) -> bytes:
-    terms = terms_of(command)
+def signed_command(command: Command, holder: str = "ann", role: Any = "submitter", at: int = 0) -> bytes:
+    terms = command_terms(command)
     assert terms is not None
     wall_ms = NOW * 1_000 + at
-    return sign_order(key_of(holder).sign, NET.member(holder, role), NET.network, terms, wall_ms, bytes)
+    return sign_command(key_of(holder).sign, NET.member(holder, role), NET.network, terms, wall_ms, bytes)
 
 
-STOP, SHARE = Stop("x", now=True), Share("x", public_of("bob").hex())
-BAN = Ban(public_of("eve").hex(), NOW + HOUR, "stolen")
-ORDERS = [order(STOP), order(SHARE), order(BAN, "root", "admin")]
-RECEIPT = Receipt(NET.network, TOKEN, public_of("pi"), 7, NOW)
+STOP, SHARE = Stop("x", now=True), ShareApplication("x", public_of("bob").hex())
+BAN = SetBan(public_of("eve").hex(), NOW + HOUR, "stolen")
+ORDERS = [signed_command(STOP), signed_command(SHARE), signed_command(BAN, "root", "admin")]
+RECEIPT = RegistrationReceipt(NET.network, TOKEN, public_of("pi"), 7, NOW)
 RECORD = TokenRecord(TOKEN, 20, NOW + HOUR, HOUR)
 SIGNED_RECEIPT = sign_receipt(key_of("pi2").sign, NET.member("pi2"), RECEIPT)
 SIGNED_RECORD = sign_token_record(key_of("authority").sign, RECORD)
@@ -91,10 +106,10 @@ HELLO = Hello(
     service="control", chain=ANN, name="pi", token=SIGNED_RECORD, receipt=SIGNED_RECEIPT, welcome=SIGNED_RECEIPT
 )
 APPLICATION = ApplicationRecord(
-    "x", 1, 1, 1, "stopped", ME, owner_key=public_of("ann"), order=order(STOP), deeds=(order(STOP, at=1), order(SHARE)),
+    "x", 1, 1, 1, "stopped", ME, owner_key=public_of("ann"), signed_command=signed_command(STOP), signed_entries=(signed_command(STOP, at=1), signed_command(SHARE)),
 )  # fmt: skip
-USED = Uses(TOKEN, 20, NOW, "agent", "", (Use(public_of("pi"), NOW),))
-LOG = SinkRecord("log", "x", 1, ME, NOW, "id", b"{}", 1, public_of("ann"), order(STOP))
+USED = TokenUses(TOKEN, 20, NOW, "agent", "", (TokenUse(public_of("pi"), NOW),))
+LOG = SinkRecord("log", "x", 1, ME, NOW, "id", b"{}", 1, public_of("ann"), signed_command(STOP))
 PART = DeploymentPart(
     "x",
     1,
@@ -109,9 +124,9 @@ PART = DeploymentPart(
     (),
     ME,
     ME,
-    order=order(STOP),
+    signed_command=signed_command(STOP),
     owner=public_of("ann"),
-    deeds=(order(SHARE),),
+    signed_entries=(signed_command(SHARE),),
 )
 RELAYED: Codec[RelayMessage] = Codec(RelayMessage)
 PARTS: Codec[DeploymentPart] = Codec(DeploymentPart)
@@ -123,7 +138,7 @@ SEALED = seal(public_of("pi"), b"x", b"a password")
 
 def believed(raw: bytes) -> Any:
     try:
-        return verify_order(NET.network, raw, check_signature)
+        return verify_command(NET.network, raw, check_signature)
     except Refused:
         return None
 
@@ -142,14 +157,14 @@ def a_chain(raw: bytes) -> None:
 
 
 def an_order(raw: bytes) -> None:
-    read_order(raw), order_giver(raw), quota_of_giver(raw), scope_of_giver(raw)
-    merged_deeds((raw,), tuple(ORDERS))
-    found = verify_order(NET.network, raw, check_signature)
-    assert (found.order, found.grant) in [(one.order, one.grant) for one in map(believed, ORDERS)]
+    parse_signed_command(raw), signer_of(raw), quota_of_signer(raw), scope_of_signer(raw)
+    merged_signed_entries((raw,), tuple(ORDERS))
+    found = verify_command(NET.network, raw, check_signature)
+    assert (found.signed_command, found.grant) in [(one.signed_command, one.grant) for one in map(believed, ORDERS)]
 
 
 def a_ban(raw: bytes) -> None:
-    ban = read_ban(raw, verify_order(NET.network, raw, check_signature))
+    ban = parse_ban(raw, verify_command(NET.network, raw, check_signature))
     assert (ban.target, ban.until, ban.reason) == (public_of("eve"), NOW + HOUR, "stolen")
 
 
@@ -170,8 +185,8 @@ def a_token(raw: bytes) -> None:
 
 
 def a_request(raw: bytes) -> None:
-    if isinstance(asked := CONTROL.decode(raw), Request):
-        terms_of(asked.command)
+    if isinstance(asked := CONTROL.decode(raw), ControlRequest):
+        command_terms(asked.command)
 
 
 def a_message(raw: bytes) -> None:
@@ -191,9 +206,9 @@ def a_secret(raw: bytes) -> None:
 
 
 def a_member(raw: bytes) -> None:
-    members = Members()
+    members = RegisteredKeys()
     members.read([raw[at : at + ROW_BYTES] for at in range(0, len(raw), ROW_BYTES)])
-    again = Members()
+    again = RegisteredKeys()
     again.read(members.rows())
     assert again.rows() == members.rows()
 
@@ -202,10 +217,10 @@ def an_application(raw: bytes) -> None:
     MERGE(application_key("x"), RECORD_CODEC.encode(APPLICATION), raw)
     record = RECORD_CODEC.decode(raw)
     if record.is_consistent():
-        seen = judged(record, believed, believed)
+        seen = without_unproven_rights(record, believed, believed)
         assert seen.owner_key in (b"", public_of("ann"))
         assert set(seen.shared_keys) <= {public_of("bob")}
-        assert judged(seen, believed, believed).owner_key == seen.owner_key
+        assert without_unproven_rights(seen, believed, believed).owner_key == seen.owner_key
 
 
 def a_log(raw: bytes) -> None:
@@ -223,13 +238,13 @@ def a_part(raw: bytes) -> None:
 
 
 MESSAGES = [
-    AskRenewal(1, ANN, SIGNED_RECORD), RenewalIs(1, ANN, ""), BanNews((ORDERS[2],)), BanDigest(bytes(64)),
-    StoreSecret(1, SetSecret("x", ME.node.hex, "s", SEALED), ORDERS[0]), SecretStored(1, ""), AskSecrets(1),
-    AskAudit(1, Wanted(), 0, 10, True), AskStop(1, "x", 1, True, "ann", ORDERS[0]),
+    RequestRenewal(1, ANN, SIGNED_RECORD), RenewalReply(1, ANN, ""), BanNews((ORDERS[2],)), BanDigest(bytes(64)),
+    StoreSecret(1, SetSecret("x", ME.node.hex, "s", SEALED), ORDERS[0]), SecretStored(1, ""), QuerySecrets(1),
+    QueryAudit(1, AuditFilter(), 0, 10, True), RequestStop(1, "x", 1, True, "ann", ORDERS[0]),
 ]  # fmt: skip
 RELAYS: list[RelayMessage] = [
-    AskCircuit(1, NodeId(9), "x", NodeId(5), (NodeId(7),)), CircuitBooked(1, b"k" * 16, 3), CircuitRefused(1, "no way"),
-    AskPlace(1, "x", NodeId(5)), PlaceIs(1, "10.0.0.1:7400"),
+    RequestCircuit(1, NodeId(9), "x", NodeId(5), (NodeId(7),)), CircuitBooked(1, b"k" * 16, 3), CircuitRefused(1, "no way"),
+    RequestAddress(1, "x", NodeId(5)), AddressAnswer(1, "10.0.0.1:7400"),
 ]  # fmt: skip
 SAMPLES: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "links": (a_link, [*ANN, *QUOTA]),
@@ -240,7 +255,7 @@ SAMPLES: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "records of tokens": (a_record_of_a_token, [SIGNED_RECORD]),
     "hellos": (a_hello, [encode_hello(HELLO)]),
     "tokens": (a_token, [TOKEN_TEXT.encode()]),
-    "requests": (a_request, [CONTROL.encode(Request(1, one, ORDERS[0])) for one in (STOP, SHARE, BAN, Renew(ANN, SIGNED_RECORD))]),
+    "requests": (a_request, [CONTROL.encode(ControlRequest(1, one, ORDERS[0])) for one in (STOP, SHARE, BAN, RenewUserMembership(ANN, SIGNED_RECORD))]),
     "messages": (a_message, [NODE_CODEC.encode(one) for one in MESSAGES]),  # type: ignore[arg-type]
     "relays": (a_relays, [RELAYED.encode(one) for one in RELAYS]),
     "tickets": (a_ticket, [preface(b"k" * 16)]),

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_executor.connectors.codecs import ambiguity
-from agiledart_executor.connectors.codecs.ambiguity import Ambiguity
+from agiledart_connectors.codecs import ambiguity
+from agiledart_connectors.codecs.ambiguity import Ambiguity
 
 SPACE = re.compile(rb"^ |[,\n] | [,\n]|[\"\t\r]", re.DOTALL)
 HEXADECIMAL = re.compile(rb"(?:^|[,\n+-])0[xX]", re.DOTALL)
@@ -26,18 +26,18 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_it_finds_what_a_plain_look_finds(data: bytes, ints: bool) -> None:
     plainly = SPACE.search(data) or (ints and HEXADECIMAL.search(data))
-    assert Ambiguity(ints=ints).is_in(data) is bool(plainly)
+    assert Ambiguity(ints=ints).has_ambiguous_bytes(data) is bool(plainly)
 
 
 @pytest.mark.parametrize("place", range(9))
 @pytest.mark.parametrize("odd", [b" ,", b", ", b" \n", b"\n ", b'"', b",0x", b"\n0X", b"-0x"])
 def test_it_finds_one_wherever_it_lies(place: int, odd: bytes) -> None:
     looks = Ambiguity(ints=True)
-    assert looks.is_in(b"1" * place + odd + b"2\n")
-    assert not looks.is_in(b"1" * place + b"2 3\n")
+    assert looks.has_ambiguous_bytes(b"1" * place + odd + b"2\n")
+    assert not looks.has_ambiguous_bytes(b"1" * place + b"2 3\n")
 
 
 @pytest.mark.parametrize("place", range(9))
 @pytest.mark.parametrize("text", [b"Bronx", b"x", b"X0", b"10x", b"a0x1"])
 def test_a_name_with_an_x_is_none(place: int, text: bytes) -> None:
-    assert not Ambiguity(ints=True).is_in(b"a" * place + text + b",1\n")
+    assert not Ambiguity(ints=True).has_ambiguous_bytes(b"a" * place + text + b",1\n")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agiledart import Stream, Topology, UserCodeError, collect, records
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy
-from agiledart_executor.local import LocalRun, run_topology
+from agiledart_executor.local_runs.local_run import LocalRun, run_topology
 from agiledart_kernel.errors import TopologyError
 from tests.properties.test_columnar_steps import Trip, results
 from tests.properties.test_resizing_batches import batches, copies, in_order, in_windows, plain, tables, with_arrays

@@ -26,8 +26,8 @@ from agiledart import (
     sum_of,
     tumbling,
 )
-from agiledart_dataflow.aggregation.aggregators import Extreme, RemovableExtreme, Sum, Together, with_remove
-from agiledart_executor.local import run_topology
+from agiledart_dataflow.aggregation.aggregators import CompositeAggregator, Extreme, RemovableExtreme, Sum, with_remove
+from agiledart_executor.local_runs.local_run import run_topology
 
 
 class Row(NamedTuple):
@@ -175,8 +175,8 @@ def test_a_least_value_is_all_that_is_kept_where_no_row_leaves() -> None:
 
 def test_only_what_can_remove_in_all_its_parts_keeps_values_for_that() -> None:
     able, unable = with_remove(all_of(min_of(key), count_of())), with_remove(all_of(min_of(key), Latest()))
-    assert isinstance(able, Together)
-    assert isinstance(unable, Together)
+    assert isinstance(able, CompositeAggregator)
+    assert isinstance(unable, CompositeAggregator)
     assert (able.can_remove, type(able.parts[0])) == (True, RemovableExtreme)
     assert (unable.can_remove, type(unable.parts[0])) == (False, Extreme)
 

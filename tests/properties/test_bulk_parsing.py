@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agiledart_executor.connectors.codecs.line_block import LineBlock
-from agiledart_executor.connectors.codecs.parsing import RowParser
-from agiledart_executor.connectors.files.lines import PLAIN
+from agiledart_connectors.codecs.line_block import LineBlock
+from agiledart_connectors.codecs.lines import PLAIN
+from agiledart_connectors.codecs.row_parser import RowParser
 
 
 class Measured(NamedTuple):
@@ -54,7 +54,7 @@ def one_by_one(lines: list[str]) -> tuple[str, dict[str, int]]:
     rows: list[Any] = []
     malformed: dict[str, int] = {}
     for line in lines:
-        PARSER._judge(line, 0, rows.append, malformed)
+        PARSER._parse_carefully(line, 0, rows.append, malformed)
     return repr(rows), malformed
 
 

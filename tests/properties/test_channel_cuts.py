@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from agiledart_dataflow.runtime.channels import ReceivingChannel
 from agiledart_dataflow.runtime.resending import Unacknowledged
-from agiledart_executor.data_links import DataPort, Sender, _Route
-from agiledart_executor.running_instance import InputEnd
+from agiledart_executor.channels.data_links import ChannelSender, DataPort, _IncomingChannel
+from agiledart_executor.instances.running_instance import InputEnd
 from agiledart_kernel.frames import BARRIER, PUNCTUATION_ONLY, DataHeader
 from agiledart_kernel.limits import KEPT_BYTES
 from agiledart_kernel.randomness import RandomStream
-from agiledart_transport.framed import Link
+from agiledart_transport.link import Link
 from tests.reference.cut_channel import ACTIONS, CutChannel
 
 SEEDS = 100
@@ -48,35 +48,35 @@ def test_many_seeds_reach_what_can_happen() -> None:
 class TakesDoubles(DataPort):
     """A frame that has come before is taken as the next one."""
 
-    def _out_of_turn(self, route: _Route, link: Link, number: int, body: bytes) -> None:
+    def _out_of_order(self, route: _IncomingChannel, link: Link, number: int, body: bytes) -> None:
         header, came = DataHeader.unpack(body), route.end.channel
         if number < came.expected:
             barrier = header.epoch if header.flags == BARRIER else 0
             self._take(route, link, came.expected, came.rows, header.rows, barrier, body)
         else:
-            super()._out_of_turn(route, link, number, body)
+            super()._out_of_order(route, link, number, body)
 
 
 class TakesBarriersTwice(DataPort):
     """A barrier that has come before counts again."""
 
-    def _out_of_turn(self, route: _Route, link: Link, number: int, body: bytes) -> None:
+    def _out_of_order(self, route: _IncomingChannel, link: Link, number: int, body: bytes) -> None:
         header, came = DataHeader.unpack(body), route.end.channel
         if number < came.expected and header.flags == BARRIER:
             self._take(route, link, came.expected, came.rows, 0, header.epoch, body)
         else:
-            super()._out_of_turn(route, link, number, body)
+            super()._out_of_order(route, link, number, body)
 
 
 class HurriesMarks(DataPort):
     """A mark has no rows, so it need not wait for its turn."""
 
-    def _out_of_turn(self, route: _Route, link: Link, number: int, body: bytes) -> None:
+    def _out_of_order(self, route: _IncomingChannel, link: Link, number: int, body: bytes) -> None:
         header, came = DataHeader.unpack(body), route.end.channel
         if number > came.expected and header.flags == PUNCTUATION_ONLY:
             self._take(route, link, came.expected, came.rows, 0, 0, body)
         else:
-            super()._out_of_turn(route, link, number, body)
+            super()._out_of_order(route, link, number, body)
 
 
 def complaint(port: type[DataPort] = DataPort) -> tuple[int, str] | None:
@@ -98,12 +98,12 @@ def told_before_it_is_taken(self: InputEnd, batches: int, *, finished: bool) -> 
     """Frames are acknowledged when they have come."""
     while self.batches_taken < batches:
         self.batches_taken += 1
-        self.rows_or_mark.popleft()
+        self.rows_or_watermark.popleft()
     if self.acknowledge is not None and (due := self.channel.due(self.channel.frames, all_of_it=True)):
         self.acknowledge(*due)
 
 
-def moved_without_the_window(self: Sender, link: Link) -> None:
+def moved_without_the_window(self: ChannelSender, link: Link) -> None:
     """Only what is new goes over the new link."""
     self.link = link
     self.ready()
@@ -118,7 +118,7 @@ def told_once(self: InputEnd) -> None:
     """An acknowledgement is never repeated."""
 
 
-def not_released(self: Unacknowledged, frames: int, marks: int) -> None:
+def not_released(self: Unacknowledged, frames: int, watermarks: int) -> None:
     """What was acknowledged is kept all the same."""
 
 
@@ -130,9 +130,9 @@ def told_by_halves_of_a_window(self: ReceivingChannel) -> None:
     ("owner", "name", "wrong"),
     [
         (InputEnd, "taken", told_before_it_is_taken),
-        (Sender, "move", moved_without_the_window),
+        (ChannelSender, "move", moved_without_the_window),
         (Unacknowledged, "sends", kept_till_it_was_sent),
-        (InputEnd, "tell_again", told_once),
+        (InputEnd, "repeat_acknowledgement", told_once),
         (Unacknowledged, "acknowledge", not_released),
         (ReceivingChannel, "acknowledge_next", told_by_halves_of_a_window),
     ],

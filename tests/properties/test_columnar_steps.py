@@ -17,8 +17,8 @@ from agiledart import Topology, UserCodeError, col, collect, count, hopping, max
 from agiledart_dataflow.aggregation import vector_panes
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.plan.connectors import Reading
-from agiledart_executor import local
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs import local_run
+from agiledart_executor.local_runs.local_run import run_topology
 
 
 class Trip(NamedTuple):
@@ -121,7 +121,7 @@ def windowed(name: str, every: int, key: Any) -> Topology:
 def results(topology: Topology, rows: list[Trip], sizes: list[tuple[int, bool]], **how: Any) -> list[Any]:
     """What comes out when the source gives these batches."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "open_source", lambda *_, **__: Batches(rows, sizes))
+        patch.setattr(local_run, "open_source", lambda *_, **__: Batches(rows, sizes))
         patch.setattr("agiledart_dataflow.operators.segments.FEW_ROWS", 2)
         return list(run_topology(topology, **how).collected["out"])
 
@@ -179,7 +179,7 @@ def test_windows_with_named_results(
     keys = KEYS[key]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vector_panes, "FOLD_AT", fold_at)
-        patch.setattr(vector_panes.Open, "__init__", opened(fold_at))
+        patch.setattr(vector_panes.OpenVectorWindow, "__init__", opened(fold_at))
         got = results(windowed("mixed", every, keys), rows, sizes)
     wanted = results(windowed("rows", every, keys), rows, ROWS)
     assert len(got) == len(wanted)
@@ -270,6 +270,6 @@ def test_ints_beyond_64_bits_take_the_window_back_to_rows() -> None:
         .sink("out", collect)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "_TRIED_BATCHES", 0)
+        patch.setattr(local_run, "_TRIED_BATCHES", 0)
         (row,) = results(topology, rows, [(10, True), (3, False)])
     assert (row.total, row.fourfold, row.mean) == (25 * 2**62 + 10, 2**64, (25 * 2**62 + 10) / 30)

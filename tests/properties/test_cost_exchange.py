@@ -71,7 +71,7 @@ def test_no_packet_comes_to_a_node_twice_however_stale_the_costs(
     random = RandomStream(seed, "claims")
     for node in range(NODES):
         for link in graph.leaving[node]:  # whatever they say of themselves
-            one.tables[node].hear(graph.heads[link], [(NODES - 1, random.choice([0.0, 3.0, 1e300, UNREACHABLE]))])
+            one.tables[node].receive(graph.heads[link], [(NODES - 1, random.choice([0.0, 3.0, 1e300, UNREACHABLE]))])
     one.costs[:] = costs[: graph.links]
     journey, path = Journey(0), [0]
     while journey.node != NODES - 1 and (taken := one.next_link(journey, 10)) is not None:
@@ -93,16 +93,16 @@ def test_no_packet_comes_to_a_node_twice_however_stale_the_costs(
 def test_what_no_honest_node_sends_is_refused_whole(neighbour: int, claims: list[tuple[int, float]]) -> None:
     table = CostExchange({1: {5: 2.0}})
     with pytest.raises(RemoteProtocolError):
-        table.hear(neighbour, [(5, 7.0), *claims][-MAX_DESTINATIONS - 1 :])
+        table.receive(neighbour, [(5, 7.0), *claims][-MAX_DESTINATIONS - 1 :])
     assert table.to_go(5, {1: 1.0}) == (3.0, 1)
 
 
 def test_a_claim_below_what_hops_cost_and_one_beyond_all_bounds() -> None:
     table = CostExchange({1: {5: 2.0}, 2: {5: 4.0}})
-    table.hear(1, [(5, 0.0), (77, 1.0)])
-    assert table.heard(1, 5) == 2.0
-    assert table.heard(1, 77) == UNREACHABLE
-    table.hear(1, [(5, 1e300)])
+    table.receive(1, [(5, 0.0), (77, 1.0)])
+    assert table.received_cost(1, 5) == 2.0
+    assert table.received_cost(1, 77) == UNREACHABLE
+    table.receive(1, [(5, 1e300)])
     assert table.to_go(5, {1: 1.0, 2: 1.0}) == (5.0, 2)
 
 
@@ -115,8 +115,8 @@ def test_the_next_hop_hears_that_nothing_leads_back_through_it() -> None:
 def test_a_tenth_is_told_at_once_and_less_is_not() -> None:
     table = CostExchange({1: {5: 9.0}})
     assert table.is_due({1: 1.0})
-    table.note_told({1: 1.0})
+    table.mark_announced({1: 1.0})
     assert not table.is_due({1: 1.9})
     assert table.is_due({1: 2.2})
-    table.hear(1, [(5, UNREACHABLE)])
+    table.receive(1, [(5, UNREACHABLE)])
     assert table.is_due({1: 1.0})

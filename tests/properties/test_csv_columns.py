@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import ReadTime
+from agiledart_connectors.codecs import csv_columns_reader
+from agiledart_connectors.codecs.csv_columns_reader import CsvColumnsReader, supports_columns
+from agiledart_connectors.codecs.lines import FileLines
+from agiledart_connectors.files.line_reader import CsvReader
 from agiledart_dataflow.data.batch import as_rows
-from agiledart_executor.connectors.codecs import csv_columns
-from agiledart_executor.connectors.codecs.csv_columns import CsvColumnsReader, reads_columns
-from agiledart_executor.connectors.files.lines import FileLines
-from agiledart_executor.connectors.line_source import CsvReader
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 
@@ -102,11 +102,11 @@ def check(text: str, wanted: frozenset[str] | None, end: str, header: bool) -> b
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_columns, "_FEW_LINES", 1)
-    monkeypatch.setattr(csv_columns, "ROWS_AT_ONCE", 5)
-    monkeypatch.setattr(csv_columns, "BLOCK_BYTES", 200)
-    monkeypatch.setattr(csv_columns, "_BYTES_AT_ONCE", 1_500)
-    monkeypatch.setattr(csv_columns, "_PARSED_BYTES", 256)
+    monkeypatch.setattr(csv_columns_reader, "_FEW_LINES", 1)
+    monkeypatch.setattr(csv_columns_reader, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(csv_columns_reader, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(csv_columns_reader, "_BYTES_AT_ONCE", 1_500)
+    monkeypatch.setattr(csv_columns_reader, "_PARSED_BYTES", 256)
 
 
 @settings(deadline=None, max_examples=200)
@@ -141,7 +141,7 @@ def test_bytes_that_are_no_text_are_replaced_when_they_are_asked_for() -> None:
 
 
 def test_lines_that_are_too_long_are_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_columns, "BLOCK_BYTES", 3 * MAX_LINE_BYTES)
+    monkeypatch.setattr(csv_columns_reader, "BLOCK_BYTES", 3 * MAX_LINE_BYTES)
     good = "a,1,1.5,,2013-01-01 00:00:00,,,1\n"
     check(good * 20 + "a" * (MAX_LINE_BYTES + 7) + good + good * 20, frozenset(), "", header=False)
 
@@ -206,6 +206,6 @@ def test_empty_lines_where_everything_may_be_missing(row_type: Any, kinds: list[
 
 
 def test_which_rows_can_come_as_columns() -> None:
-    assert reads_columns(Wide)
-    assert not reads_columns(int)
-    assert not reads_columns(tuple[int, str])
+    assert supports_columns(Wide)
+    assert not supports_columns(int)
+    assert not supports_columns(tuple[int, str])

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agiledart_executor.connectors.codecs.parsing import RowParser
-from agiledart_executor.connectors.files.lines import PLAIN
+from agiledart_connectors.codecs.lines import PLAIN
+from agiledart_connectors.codecs.row_parser import RowParser
 
 
 class Wide(NamedTuple):
@@ -81,7 +81,7 @@ def outcome(parser: RowParser, line: str, *, careful: bool) -> tuple[list[Any], 
     malformed: dict[str, int] = {}
     if careful:
         rows: list[Any] = []
-        parser._judge(line, 99, rows.append, malformed)
+        parser._parse_carefully(line, 99, rows.append, malformed)
         return rows, malformed
     assert not line.encode().translate(None, PLAIN)
     return parser.parse([line], 99, malformed, plain=True), malformed

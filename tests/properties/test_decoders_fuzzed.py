@@ -16,17 +16,17 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from agiledart_connectors.codecs.decoder import Decoder, decoded
+from agiledart_connectors.codecs.dict_lines import DictLines
+from agiledart_connectors.codecs.formats import open_decoder
+from agiledart_connectors.codecs.line_block import LineBlock
+from agiledart_connectors.codecs.malformed_examples import MalformedExamples
+from agiledart_connectors.codecs.record_block import RecordBlock
+from agiledart_connectors.codecs.row_parser import RowParser
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.position import START
 from agiledart_dataflow.data.schema import Alias, ReadTime
-from agiledart_executor.connectors.codecs.decoding import Decoder, decoded
-from agiledart_executor.connectors.codecs.dict_rows import DictLines
-from agiledart_executor.connectors.codecs.faults import Examples
-from agiledart_executor.connectors.codecs.formats import open_decoder
-from agiledart_executor.connectors.codecs.line_block import LineBlock
-from agiledart_executor.connectors.codecs.parsing import RowParser
-from agiledart_executor.connectors.codecs.record_block import RecordBlock
 from tests.properties.damage import TEXT, damaged
 
 SECONDS: Final = 2.0
@@ -89,7 +89,7 @@ DECODERS: dict[str, tuple[Callable[[], Decoder], Any, list[bytes]]] = {
 def judge(decoder: Decoder, row_type: Any, payload: bytes) -> None:
     """Rows or one malformed record; each row is what its type says and can travel."""
     malformed: dict[str, int] = {}
-    examples = Examples()
+    examples = MalformedExamples()
     rows = decoded(decoder, [payload], 1_000, malformed, examples, lambda _: "here")
     assert sum(malformed.values()) <= 1
     assert not (rows and malformed)
@@ -149,13 +149,13 @@ def lines_test(kind: str) -> Callable[..., None]:
         data = b"\n".join(line.replace(b"\n", b" ").replace(b"\r", b" ") for line in lines)
         block: Any
         if kind == "csv":
-            block = LineBlock(RowParser(Flat), Examples(), "x")
+            block = LineBlock(RowParser(Flat), MalformedExamples(), "x")
         elif kind == "csv dicts":
             dicts = DictLines()
             dicts.takes_header("at,room,celsius,number,is_open")
-            block = RecordBlock(dicts, Examples(), "x")
+            block = RecordBlock(dicts, MalformedExamples(), "x")
         else:
-            block = RecordBlock(open_decoder("json", Row), Examples(), "x")
+            block = RecordBlock(open_decoder("json", Row), MalformedExamples(), "x")
         block.fill(data)
         malformed: dict[str, int] = {}
         rows = turns = 0
@@ -220,6 +220,6 @@ def test_a_hundred_megabytes_are_refused_or_read_in_bounded_memory() -> None:
     payload = b'{"room":"' + b"x" * (100 * MB) + b'"}'
     malformed: dict[str, int] = {}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    decoded(open_decoder("json", Row), [payload], 0, malformed, Examples(), lambda _: "here")
+    decoded(open_decoder("json", Row), [payload], 0, malformed, MalformedExamples(), lambda _: "here")
     assert sum(malformed.values()) == 1
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < 700 * MB

@@ -27,7 +27,7 @@ from agiledart import (
     tumbling,
 )
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 
 
 class Row(NamedTuple):

@@ -12,7 +12,7 @@ from agiledart_kernel.frames import (
     FrameReader,
     Hello,
     channel_of,
-    close_reason,
+    decode_close_reason,
     decode_hello,
     encode_hello,
     frame,
@@ -96,7 +96,7 @@ def test_a_hello_survives_the_wire_and_its_damage_is_noticed_or_harmless(hello: 
 
 u16, u32, u64 = st.integers(0, 2**16 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 headers = st.builds(
-    DataHeader, application=u64, life=u32, edge=u16, source=u16, source_term=u16, target=u16, target_term=u16, epoch=u32,
+    DataHeader, application=u64, attempt=u32, edge=u16, source=u16, source_generation=u16, target=u16, target_generation=u16, epoch=u32,
     frame=u64, sequence=u64, rows=st.integers(1, 2**16), schema=u32, flags=st.just(0),
 )  # fmt: skip
 
@@ -145,4 +145,4 @@ def test_a_garbage_data_header_is_refused_or_valid(raw: bytes) -> None:
 @settings(max_examples=50)
 @given(st.binary(max_size=600))
 def test_a_close_reason_is_printable(raw: bytes) -> None:
-    assert close_reason(raw).isprintable()
+    assert decode_close_reason(raw).isprintable()

@@ -12,8 +12,8 @@ from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.runtime.fused_path import FusedPath
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy
-from agiledart_executor import local
-from agiledart_executor.local import LocalRun, run_topology
+from agiledart_executor.local_runs import local_run
+from agiledart_executor.local_runs.local_run import LocalRun, run_topology
 from agiledart_kernel.errors import OperationFailed
 
 
@@ -96,7 +96,7 @@ def test_one_loop_is_as_good_as_instances(
     logs: tuple[list[str], list[str]] = ([], [])
     with pytest.MonkeyPatch.context() as patch:
         found = outcome(built(steps, count, timed, fused), fused, logs[0], batch_rows=batch_rows)
-        patch.setattr(local, "fused_path", lambda *_: None)
+        patch.setattr(local_run, "fused_path", lambda *_: None)
         expected = outcome(built(steps, count, timed, usual), usual, logs[1], batch_rows=batch_rows)
     assert found == expected
     assert len(logs[0]) == len(logs[1])

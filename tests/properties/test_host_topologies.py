@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agiledart import Pane, Topology, collect, count, records, sum_of, tumbling
+from agiledart_connectors.opening import open_sink, open_source
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.plan.stages import plan_stages
@@ -21,13 +22,12 @@ from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.ledger import audit
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
-from agiledart_executor.connectors.opening import open_sink, open_source
-from agiledart_executor.host import InstanceHost
-from agiledart_executor.local import run_topology
-from agiledart_executor.local_channel import local_output
-from agiledart_executor.running_instance import InputEnd, OutputEnd, Running
+from agiledart_executor.channels.local_channel import local_output
+from agiledart_executor.instances.instance_host import InstanceHost
+from agiledart_executor.instances.running_instance import InputEnd, OutputEnd, RunningInstance
+from agiledart_executor.local_runs.local_run import run_topology
 from agiledart_kernel.randomness import RandomStream
-from tests.properties.test_pass_through import Row, is_kept, moved
+from tests.properties.test_pass_through import Row, is_stored, moved
 
 WINDOW = tumbling(timedelta(milliseconds=9))
 
@@ -56,7 +56,7 @@ def topology(seed: int, rows: int) -> Topology:
         stream, name, kind = random.choice(streams), f"n{number}", random.index(6)
         others = [one for one in streams if one is not stream]
         if kind == 0:
-            stream = stream.filter(is_kept, name=name)
+            stream = stream.filter(is_stored, name=name)
         elif kind == 1:
             stream = stream.flat_map(repeated, name=name)
         elif kind == 2:
@@ -80,14 +80,16 @@ def topology(seed: int, rows: int) -> Topology:
 class _DelayedLink:
     """A channel between two instances whose frames and acknowledgements wait until somebody lets them through."""
 
-    def __init__(self, host: InstanceHost, up: Running, down: Running, way: tuple[int, int], window: int) -> None:
+    def __init__(
+        self, host: InstanceHost, up: RunningInstance, down: RunningInstance, way: tuple[int, int], window: int
+    ) -> None:
         self._host, self._up, self._down, self._way = host, up, down, way
         self.open = True
         self._frames: list[tuple[int, int, Batch]] = []
         self._acknowledgements: list[tuple[int, int]] = []
         end = down.inputs[way[0], up.index]
         end.channel = ReceivingChannel(window)
-        end.acknowledge = lambda frames, marks: self._acknowledgements.append((frames, marks))
+        end.acknowledge = lambda frames, watermarks: self._acknowledgements.append((frames, watermarks))
 
     def deliver(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
         self._frames.append((channel.last_number, first_row, batch))
@@ -101,13 +103,13 @@ class _DelayedLink:
             self._host.gather()
             for left, (number, first_row, batch) in zip(range(count - 1, -1, -1), some, strict=True):
                 self._host.receive(self._down, edge, self._up.index, number, first_row, batch, is_last=not left)
-            self._host.turn()
+            self._host.run_woken()
         if self._acknowledgements and random.index(3):
             some_acknowledgements, self._acknowledgements = self._acknowledgements, []
             self._host.gather()
-            for frames, marks in some_acknowledgements:
-                self._host.acknowledged(self._up, edge, target, frames, marks)
-            self._host.turn()
+            for frames, watermarks in some_acknowledgements:
+                self._host.acknowledged(self._up, edge, target, frames, watermarks)
+            self._host.run_woken()
         if not random.index(10):
             self.open = not self.open
             if self.open:
@@ -136,9 +138,9 @@ class _Mesh:
         for running in self.running.values():
             self._host.add(running)
 
-    def _made(self, stage: int, index: int) -> Running:
+    def _made(self, stage: int, index: int) -> RunningInstance:
         plan, program = self.program.plan, self.program
-        running = Running(stage, index, f"{plan.stages[stage].name}#{index}")
+        running = RunningInstance(stage, index, f"{plan.stages[stage].name}#{index}")
         endpoint = None if plan.stages[stage].kind == "operator" else program.endpoint(stage)
         if plan.stages[stage].kind == "source" and endpoint is not None:
             running.source = SourceInstance(program, stage, open_source(endpoint.connector, endpoint.row_type))
@@ -149,21 +151,21 @@ class _Mesh:
         running.inputs.update({channel: InputEnd() for channel in plan.inputs(stage, index)})
         return running
 
-    def _joined(self, edge: int, target: int, up: Running, down: Running) -> OutputEnd:
-        lazy = self.program.plan.edges[edge].lazy_marks
+    def _joined(self, edge: int, target: int, up: RunningInstance, down: RunningInstance) -> OutputEnd:
+        lazy = self.program.plan.edges[edge].lazy_watermarks
         if self._random.index(5) < 3:
-            return local_output(self._host, up, down, (edge, target), self.program.codec(edge), lazy_marks=lazy)
+            return local_output(self._host, up, down, (edge, target), self.program.codec(edge), lazy_watermarks=lazy)
         window = self._random.choice((1, 2, 4, 16))
         link = _DelayedLink(self._host, up, down, (edge, target), window)
         self._links.append(link)
-        return OutputEnd(SendingChannel(window, lazy_marks=lazy), link.deliver, lambda: link.open)
+        return OutputEnd(SendingChannel(window, lazy_watermarks=lazy), link.deliver, lambda: link.open)
 
-    def _has_finished(self, _: Running) -> None:
+    def _has_finished(self, _: RunningInstance) -> None:
         self._finished += 1
         if self._finished == len(self.running):
             self.done.set()
 
-    def _broke(self, _: Running, message: str) -> None:
+    def _broke(self, _: RunningInstance, message: str) -> None:
         self.broken.append(message)
         self.done.set()
 
@@ -177,7 +179,7 @@ class _Mesh:
                 link.move(self._random)
             if not self._random.index(50):
                 for running in self.running.values():
-                    running.release_marks()
+                    running.release_watermarks()
         raise AssertionError(f"it hangs: {[one.name for one in self.running.values() if not one.reported]}")
 
     def collected(self) -> dict[str, list[Any]]:

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from agiledart_connectors.http.http_address import http_address
+from agiledart_connectors.http.http_client import HttpResponse
+from agiledart_connectors.http.http_poller import HttpPoller
+from agiledart_connectors.remote.payload_queue import PayloadQueue
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors.http.caller import Answer
-from agiledart_executor.connectors.http.http_address import http_address
-from agiledart_executor.connectors.http.polling import Poll
-from agiledart_executor.connectors.incoming import Incoming
 from agiledart_kernel.errors import AgileDartError
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
@@ -66,8 +66,8 @@ def _toml(tables: dict[str, dict[str, Any]]) -> str:
 @LENGTHS
 def test_register_maps(seconds: float, tmp_path: Path) -> None:
     pytest.importorskip("pymodbus")
-    from agiledart_executor.connectors.industry.modbus import value_of
-    from agiledart_executor.connectors.industry.register_map import MOST_BITS, MOST_REGISTERS, read_map
+    from agiledart_connectors.modbus.modbus_poller import value_of
+    from agiledart_connectors.modbus.register_map import MOST_BITS, MOST_REGISTERS, read_map
 
     class Given:
         def __init__(self, words: list[int]) -> None:
@@ -94,10 +94,10 @@ def test_register_maps(seconds: float, tmp_path: Path) -> None:
 @LENGTHS
 def test_serial_bytes(seconds: float) -> None:
     pytest.importorskip("serial")
-    from agiledart_executor.connectors.industry.serial_lines import LineCutter
+    from agiledart_connectors.serial_line.serial_listener import SerialLineSplitter
 
     def check(pieces: list[bytes], long: int) -> None:
-        cutter = LineCutter()
+        cutter = SerialLineSplitter()
         pieces = [*pieces, b"\n", *[b"x" * 65_536] * long, b"\nend\n"]
         found = [line for piece in pieces for line in cutter.lines(piece)]
         whole = b"".join(pieces).split(b"\n")[:-1]
@@ -116,11 +116,11 @@ def test_answers_of_servers(seconds: float) -> None:
 
     def check(body: bytes, kind: str, option: str) -> None:
         connector = parse_connector(f"http://h/rows{option}")
-        poll, incoming = Poll(connector, http_address(connector)), Incoming("h")
+        poll, incoming = HttpPoller(connector, http_address(connector)), PayloadQueue("h")
         headers = http.client.HTTPMessage()
         headers["Content-Type"] = kind
         try:
-            found = poll._payloads(Answer(200, "OK", headers, body), "GET /rows", incoming)
+            found = poll._payloads(HttpResponse(200, "OK", headers, body), "GET /rows", incoming)
             assert sum(len(data) for data, _ in found) <= len(body)
             path = poll._path()
             assert path.isascii()

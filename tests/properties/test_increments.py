@@ -10,24 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart_dataflow.aggregation import panes
-from agiledart_dataflow.aggregation.sliding import SlidingWindow, _OpenSliding
+from agiledart_dataflow.aggregation.sliding import SlidingWindow, _SlidingSnapshot
 from agiledart_dataflow.data.partitioning import key_group
 from agiledart_dataflow.operators.base import Operator
-from agiledart_dataflow.operators.top import Top, _OpenRanking
+from agiledart_dataflow.operators.top import Top, _RankingSnapshot
 from agiledart_dataflow.runtime import increments
 from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.program import Program
-from agiledart_dataflow.state import open_groups, open_parted
-from agiledart_dataflow.state.entries import Entry, EntryCodec
-from agiledart_dataflow.state.groups import Division, Saved, put_back, saved
-from agiledart_dataflow.state.notes import Changes, Increment, Notes
-from agiledart_dataflow.state.open_element import OpenElement, OpenState
-from agiledart_dataflow.state.open_groups import ChangedGroups, WholeGroups
-from agiledart_dataflow.state.open_parted import OpenParted, all_of
+from agiledart_dataflow.state import async_snapshot, indexed_state_snapshot
+from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapshot, AsyncStateSnapshot
+from agiledart_dataflow.state.async_snapshot import ChangedEntriesSnapshot, FullEntriesSnapshot
+from agiledart_dataflow.state.dirty_keys import DirtyKeyTracker, Increment, StateChanges
+from agiledart_dataflow.state.entries import EntryCodec, KeyEntry
+from agiledart_dataflow.state.indexed_state_snapshot import IndexedStateSnapshot, all_of
+from agiledart_dataflow.state.key_groups import Division, StateSnapshot, restore_state, snapshot_of
 from agiledart_dataflow.state.open_windows import OpenWindows, common_of
 from agiledart_dataflow.state.plain_codec import _PLAIN, FORMAT
 from agiledart_dataflow.state.store import MemoryStore
-from agiledart_executor.state import open_file
+from agiledart_executor.state import sqlite_snapshot
 from agiledart_executor.state.sqlite_store import SqliteStore
 from agiledart_kernel.randomness import RandomStream
 from tests.conformance.operator_cases import Case
@@ -47,18 +47,18 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(panes, "COMPACT_EVERY", 3)
     monkeypatch.setattr(panes, "LONG", 2)
     for name in ("STEP_KEYS", "STEP_TIMERS", "STEP_FREED"):
-        monkeypatch.setattr(open_groups, name, 1)
-    monkeypatch.setattr(open_file, "STEP_TIMERS", 1)
+        monkeypatch.setattr(async_snapshot, name, 1)
+    monkeypatch.setattr(sqlite_snapshot, "STEP_TIMERS", 1)
     monkeypatch.setattr("agiledart_executor.state.timer_file.TimerFile.__init__.__defaults__", (2,))
-    for name in ("STEP_PARTED", "STEP_LISTED"):
-        monkeypatch.setattr(open_parted, name, 2)
+    for name in ("STEP_INDEXED", "STEP_LISTED"):
+        monkeypatch.setattr(indexed_state_snapshot, name, 2)
 
 
 def restored(state: Operator, whole: bytes, behind: list[bytes]) -> None:
     """As `Instance.restore` does."""
-    before = msgspec.msgpack.decode(whole, type=Saved)
+    before = msgspec.msgpack.decode(whole, type=StateSnapshot)
     changes = [msgspec.msgpack.decode(raw, type=Increment) for raw in behind]
-    put_back(state, Saved(before.groups, changes[-1].rest if changes else before.rest))
+    restore_state(state, StateSnapshot(before.groups, changes[-1].rest if changes else before.rest))
     for one in changes:
         state.apply(one.changes)
 
@@ -77,11 +77,11 @@ class Kept:
         name, self.open = b"%d" % barrier, None
         made = self.increments.at(barrier)
         onto = self.increments.onto(barrier)
-        self.at[barrier] = name, msgspec.msgpack.encode(saved(state)), calls
-        if not isinstance(made, OpenState):
+        self.at[barrier] = name, msgspec.msgpack.encode(snapshot_of(state)), calls
+        if not isinstance(made, AsyncStateSnapshot):
             self._whole(barrier, onto, msgspec.msgpack.encode(made))
             return
-        element = OpenElement(1, b"", made, b"")
+        element = AsyncInstanceSnapshot(1, b"", made, b"")
         pieces: list[bytes] = []
 
         def go_on() -> bool:
@@ -105,7 +105,7 @@ class Kept:
         self.elements[name] = onto, raw
         self.increments.written(barrier, name)
         if not onto:
-            made, wanted = (msgspec.msgpack.decode(data, type=Saved) for data in (raw, self.at[barrier][1]))
+            made, wanted = (msgspec.msgpack.decode(data, type=StateSnapshot) for data in (raw, self.at[barrier][1]))
             empty = [(group, [_PLAIN, FORMAT, [[], []]]) for group, _ in made.groups]
             groups, rest = told(made)
             groups = [one for one in groups if one not in empty]  # the file may still have keys that are gone
@@ -123,10 +123,10 @@ class Kept:
 
 def same(one: Operator, other: Operator) -> None:
     """They remember the same; in which order a group says its keys is nobody's business."""
-    assert told(saved(one)) == told(saved(other))
+    assert told(snapshot_of(one)) == told(snapshot_of(other))
 
 
-def told(state: Saved) -> Any:
+def told(state: StateSnapshot) -> Any:
     groups = [(group, _sorted(msgspec.msgpack.decode(data, strict=False))) for group, data in state.groups]
     return groups, state.rest
 
@@ -228,15 +228,17 @@ def deletes_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Keys that are gone are not said."""
     encode = EntryCodec.encode_changes
     patch.setattr(EntryCodec, "encode_changes", lambda self, entries, gone, timers: encode(self, entries, [], timers))
-    take = ChangedGroups._take
-    patch.setattr(ChangedGroups, "_take", lambda self, keys: take(self, [key for key in keys if key in self._entries]))
+    take = ChangedEntriesSnapshot._take
+    patch.setattr(
+        ChangedEntriesSnapshot, "_take", lambda self, keys: take(self, [key for key in keys if key in self._entries])
+    )
 
 
 def timers_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Entries come without their timers."""
     encode = EntryCodec.encode_changes
     patch.setattr(EntryCodec, "encode_changes", lambda self, entries, gone, timers: encode(self, entries, gone, []))
-    patch.setattr(ChangedGroups, "_timer_steps", lambda self, part, timers: iter(()))
+    patch.setattr(ChangedEntriesSnapshot, "_timer_steps", lambda self, part, timers: iter(()))
 
 
 def closed_windows_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -281,9 +283,9 @@ def rows_that_left_forgotten(patch: pytest.MonkeyPatch) -> None:
     leave = SlidingWindow._leave
 
     def unnoted(self: Any, *given: Any) -> None:
-        kept, self.notes.is_kept = self.notes.is_kept, False
+        kept, self.dirty_tracker.is_tracking = self.dirty_tracker.is_tracking, False
         leave(self, *given)
-        self.notes.is_kept = kept
+        self.dirty_tracker.is_tracking = kept
 
     patch.setattr(SlidingWindow, "_leave", unnoted)
 
@@ -294,24 +296,24 @@ def notes_lost_in_silence(patch: pytest.MonkeyPatch) -> None:
     def taken(self: Any) -> Any:
         keys = self.keys.copy()
         self.keys.clear()
-        first, self.is_kept = not self.is_kept, True
+        first, self.is_tracking = not self.is_tracking, True
         if first and not getattr(self, "was_asked", False):
             self.was_asked = True
             return None
         return keys
 
-    def swapped(self: Any) -> Any:
+    def swap(self: Any) -> Any:
         keys = taken(self)
         self.keys = {}
         return keys
 
-    patch.setattr(Notes, "taken", taken)
-    patch.setattr(Notes, "swapped", swapped)
+    patch.setattr(DirtyKeyTracker, "taken", taken)
+    patch.setattr(DirtyKeyTracker, "swap", swap)
     drop, on_disk = MemoryStore.drop, SqliteStore.drop
 
     def dropped(self: Any, key: Any) -> None:
         drop(self, key) if isinstance(self, MemoryStore) else on_disk(self, key)
-        self._notes.lose()
+        self._dirty_tracker.invalidate()
 
     patch.setattr(MemoryStore, "drop", dropped)
     patch.setattr(SqliteStore, "drop", dropped)
@@ -319,19 +321,19 @@ def notes_lost_in_silence(patch: pytest.MonkeyPatch) -> None:
 
 def nothing_is_encoded_first(patch: pytest.MonkeyPatch) -> None:
     """A key that changes while a snapshot is open is left to whoever comes to it."""
-    for kind in (WholeGroups, ChangedGroups):
+    for kind in (FullEntriesSnapshot, ChangedEntriesSnapshot):
         patch.setattr(kind, "keep", lambda self, key: None)
 
 
 def nothing_is_kept(patch: pytest.MonkeyPatch) -> None:
     """The same, of windows."""
-    patch.setattr(OpenParted, "keep", lambda self, key: None)
+    patch.setattr(IndexedStateSnapshot, "keep", lambda self, key: None)
 
 
 def kept_without_its_rows(patch: pytest.MonkeyPatch) -> None:
     """Rows of a key that changes are those that it has then."""
-    frozen = _OpenSliding._frozen
-    patch.setattr(_OpenSliding, "_frozen", lambda self, plain: (frozen(self, plain)[0], []))
+    frozen = _SlidingSnapshot._frozen
+    patch.setattr(_SlidingSnapshot, "_frozen", lambda self, plain: (frozen(self, plain)[0], []))
 
 
 def keys_that_left_the_ranking_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -348,30 +350,30 @@ def keys_that_left_the_ranking_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def ranked_as_it_is_then(patch: pytest.MonkeyPatch) -> None:
     """What comes behind the barrier is taken for what was there."""
-    patch.setattr(_OpenRanking, "keep", lambda self, key: None)
+    patch.setattr(_RankingSnapshot, "keep", lambda self, key: None)
 
 
 def encoded_as_it_is_then(patch: pytest.MonkeyPatch) -> None:
     """The same, and what came since the barrier is not left out."""
-    begin = WholeGroups.__init__
+    begin = FullEntriesSnapshot.__init__
     nothing_is_encoded_first(patch)
 
     def untouched(self: Any, codec: Any, entries: Any, touched: Any, *others: Any, **named: Any) -> None:
         begin(self, codec, entries, (), *others, **named)
 
-    patch.setattr(WholeGroups, "__init__", untouched)
+    patch.setattr(FullEntriesSnapshot, "__init__", untouched)
 
 
 def timers_as_they_are_then(patch: pytest.MonkeyPatch) -> None:
     """Timers are not copied at the barrier."""
-    steps = WholeGroups._timer_steps
+    steps = FullEntriesSnapshot._timer_steps
 
     def late(self: Any, part: Any, timers: Any) -> Any:
         (group,) = (one for one, each in self._parts.items() if each is part)
         near = self._closed.__self__.near
         return steps(self, part, [timer for timer in near if key_group(timer[1]) == group])
 
-    patch.setattr(WholeGroups, "_timer_steps", late)
+    patch.setattr(FullEntriesSnapshot, "_timer_steps", late)
 
 
 MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
@@ -419,12 +421,12 @@ class OneGroup:
     division = "by group"
 
     def __init__(self) -> None:
-        self.notes, self.entries = Notes(), dict[str, int]()
+        self.dirty_tracker, self.entries = DirtyKeyTracker(), dict[str, int]()
 
     def put(self, key: str) -> None:
         """An entry comes."""
         self.entries[key] = 1
-        self.notes.note([key])
+        self.dirty_tracker.note([key])
 
     def groups(self) -> list[int]:
         return [0]
@@ -435,14 +437,14 @@ class OneGroup:
     def snapshot_rest(self) -> bytes:
         return b""
 
-    def noted(self) -> Any:
-        return self.notes.taken()
+    def dirty_keys(self) -> Any:
+        return self.dirty_tracker.taken()
 
-    def open_groups(self, lists: Any, waste: Any) -> None:
+    def async_snapshot(self, lists: Any, waste: Any) -> None:
         """It cannot."""
 
-    def changes(self, keys: Any) -> Changes:
-        return Changes([(0, repr({key: self.entries[key] for key in keys}).encode())])
+    def changes(self, keys: Any) -> StateChanges:
+        return StateChanges([(0, repr({key: self.entries[key] for key in keys}).encode())])
 
 
 def test_nothing_rests_on_an_element_whose_commit_came_after_its_changes_were_lost_count_of() -> None:
@@ -455,13 +457,13 @@ def test_nothing_rests_on_an_element_whose_commit_came_after_its_changes_were_lo
         if barrier < 3:
             increments.committed(barrier)
     state.put("between 3 and 4")
-    state.notes.lose()
-    assert type(increments.at(4)) is Saved
+    state.dirty_tracker.invalidate()
+    assert type(increments.at(4)) is StateSnapshot
     increments.written(4, b"4")
     increments.committed(3)  # late; the epoch of 4 is never committed
     state.put("behind 4")
     made = increments.at(5)
-    assert type(made) is Saved, "it rests on 3, and lacks what came between 3 and 4"
+    assert type(made) is StateSnapshot, "it rests on 3, and lacks what came between 3 and 4"
     increments.written(5, b"5")
     increments.committed(5)
     state.put("behind 5")
@@ -475,11 +477,11 @@ def test_of_a_state_on_disk_no_keys_are_held_that_a_commit_has_made_needless(tmp
     kept, links = Increments(store, 0), set[bool]()
     for barrier in range(1, 9):
         for key in range(50):
-            (entry := Entry()).state = key
+            (entry := KeyEntry()).state = key
             store.get(key)
             store.save(key, entry)
         made = kept.at(barrier)
-        assert isinstance(made, OpenState)
+        assert isinstance(made, AsyncStateSnapshot)
         links.add(made.is_whole)
         all_of(made.groups)
         made.encoded()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agiledart import hopping, null, tumbling
 from agiledart_dataflow.aggregation import panes
-from agiledart_dataflow.aggregation.operator_making import MakeStore
+from agiledart_dataflow.aggregation.make_operator import MakeStore
 from agiledart_dataflow.data.batch import listed
 from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.data.partitioning import key_group
@@ -22,7 +22,7 @@ from agiledart_dataflow.plan.step import Step
 from agiledart_dataflow.plan.step_kinds import STEP_KINDS
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.state.entries import EntryCodec
-from agiledart_dataflow.state.groups import Division, put_back, saved
+from agiledart_dataflow.state.key_groups import Division, restore_state, snapshot_of
 from agiledart_dataflow.state.store import KeyedStore
 from agiledart_executor.state.sqlite_store import SqliteStore
 from agiledart_kernel.errors import LocalProtocolError
@@ -55,7 +55,7 @@ class Input(NamedTuple):
 
     rows: list[Any]
     positions: list[Any]
-    mark: Position
+    watermark: Position
 
 
 class Recorder:
@@ -68,11 +68,11 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._operator, name)
 
-    def run(self, rows: list[Any], positions: list[Any], mark: Position) -> Any:
+    def run(self, rows: list[Any], positions: list[Any], watermark: Position) -> Any:
         """As the operator does."""
-        order = list(listed(positions)) if positions is not None else [(mark[0], n) for n in range(len(rows))]
-        self.inputs.append(Input(list(rows), order, mark))
-        return self._operator.run(rows, positions, mark)
+        order = list(listed(positions)) if positions is not None else [(watermark[0], n) for n in range(len(rows))]
+        self.inputs.append(Input(list(rows), order, watermark))
+        return self._operator.run(rows, positions, watermark)
 
 
 def recorded(
@@ -117,7 +117,7 @@ def operator_of(program: Program, stage: int, make_store: MakeStore | None = Non
 
 def fed(operator: Operator, given: Input) -> list[Line]:
     """What an operator puts out for one input, its side outputs too."""
-    out, at = operator.run(list(given.rows), list(given.positions), given.mark)
+    out, at = operator.run(list(given.rows), list(given.positions), given.watermark)
     lines = [(position, "", row) for position, row in zip(at or (), out, strict=True)]
     sides: dict[str, tuple[list[Any], list[Position]]] = getattr(operator, "sides", {})
     for tag, (rows, places) in sides.items():
@@ -137,7 +137,7 @@ def part_of(given: Input, step: Step, groups: frozenset[int]) -> Input:
         return key_group(key_of(row)) in groups
 
     kept = [number for number, (row, at) in enumerate(zip(given.rows, given.positions, strict=True)) if is_in(row, at)]
-    return Input([given.rows[n] for n in kept], [given.positions[n] for n in kept], given.mark)
+    return Input([given.rows[n] for n in kept], [given.positions[n] for n in kept], given.watermark)
 
 
 def in_order(lines: list[Line]) -> list[Line]:
@@ -239,7 +239,7 @@ def test_all_groups_in_another_operator_are_what_was_there(case: Case, rows: lis
         for group in sorted(before.groups(), key=lambda group: random.uniform()):
             after.restore_group(group, before.snapshot_group(group))
         after.restore_rest(before.snapshot_rest())
-        assert saved(after) == saved(before)
+        assert snapshot_of(after) == snapshot_of(before)
         lines += [line for call in calls[cut:] for line in fed(after, call)]
         assert lines == [line for call in calls for line in fed(whole, call)]
 
@@ -291,11 +291,11 @@ def test_a_state_that_is_put_back_is_what_it_was(case: Case) -> None:
             operator, other = operator_of(program, stage), operator_of(program, stage)
             for call in calls[:cut]:
                 fed(operator, call)
-            before = saved(operator)
+            before = snapshot_of(operator)
             for call in calls[cut:]:
                 fed(operator, call)
             for one in (operator, other):
-                put_back(one, before)
-                assert saved(one) == before
+                restore_state(one, before)
+                assert snapshot_of(one) == before
             remembered += len(before.groups)
         assert remembered

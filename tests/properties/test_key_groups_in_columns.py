@@ -13,9 +13,9 @@ from agiledart_dataflow.aggregation import named_panes, panes, vector_panes
 from agiledart_dataflow.aggregation.named_panes import NamedPanes
 from agiledart_dataflow.data.batch import as_rows, listed
 from agiledart_dataflow.data.partitioning import key_group
-from agiledart_dataflow.data.position import final_mark
+from agiledart_dataflow.data.position import final_watermark
 from agiledart_dataflow.runtime.program import Program
-from agiledart_dataflow.state.groups import saved
+from agiledart_dataflow.state.key_groups import snapshot_of
 from agiledart_kernel.limits import KEY_GROUPS
 from agiledart_kernel.randomness import RandomStream
 from tests.properties.test_columnar_steps import Trip, fresh, opened
@@ -42,7 +42,7 @@ def short_lists() -> Iterator[None]:
         patch.setattr(panes, "LONG", 2)
         patch.setattr(named_panes, "_WORTH_COLUMNS", 4)
         patch.setattr(vector_panes, "FOLD_AT", 5)
-        patch.setattr(vector_panes.Open, "__init__", opened(5))
+        patch.setattr(vector_panes.OpenVectorWindow, "__init__", opened(5))
         yield
 
 
@@ -54,14 +54,14 @@ def window_of(program: Program) -> NamedPanes:
     return operator
 
 
-def fed(operator: NamedPanes, rows: list[Trip], part: Part, mark: int | None) -> list[tuple[int, str]]:
+def fed(operator: NamedPanes, rows: list[Trip], part: Part, watermark: int | None) -> list[tuple[int, str]]:
     """(time, row) of what comes out when rows come, and the mark; None: the end of the input."""
     times = [row.at for row in rows]
     held: Any = fresh(rows) if part.in_columns and rows else rows
     order: Any = np.array(times, np.int64) if part.in_columns and rows else times
-    out, at = operator.run_batch(held, order, final_mark(None) if mark is None else (mark,))
+    out, at = operator.run_batch(held, order, final_watermark(None) if watermark is None else (watermark,))
     if part.is_asked:
-        saved(operator)
+        snapshot_of(operator)
     return [(time, repr(row)) for time, row in zip(listed(at) or [], as_rows(out), strict=True)]
 
 
@@ -101,13 +101,13 @@ def test_groups_go_on_elsewhere_in_either_form(
     for group in sorted(before.groups(), key=lambda group: random.uniform()):
         for other in (again, two[owners[group]]):
             other.restore_group(group, before.snapshot_group(group))
-    assert saved(again) == saved(before)
+    assert snapshot_of(again) == snapshot_of(before)
     key_of = program.steps(1)[0].key_functions[0]
-    for number, (some, part, mark) in enumerate(calls[cut:]):
-        one_by_one += fed(again, some, part, mark)
+    for number, (some, part, watermark) in enumerate(calls[cut:]):
+        one_by_one += fed(again, some, part, watermark)
         for index, other in enumerate(two):
             own = [row for row in some if owners[key_group(key_of(row))] == index]
-            divided += fed(other, own, part._replace(in_columns=(number + index) % 3 > 0), mark)
+            divided += fed(other, own, part._replace(in_columns=(number + index) % 3 > 0), watermark)
         for group in [group for other in two for group in other.groups() if not random.index(3)]:
             origin, owners[group] = two[owners[group]], 1 - owners[group]
             two[owners[group]].restore_group(group, origin.snapshot_group(group))

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import tcp
+from agiledart_connectors.codecs import column_block, csv_columns_reader
+from agiledart_connectors.opening import open_source
 from agiledart_dataflow.data.batch import as_rows
-from agiledart_dataflow.data.lazy import at_once
-from agiledart_executor.connectors.codecs import column_block, csv_columns
-from agiledart_executor.connectors.opening import open_source
+from agiledart_dataflow.data.lazy_module import at_once
 
 
 class Wide(NamedTuple):
@@ -48,10 +48,10 @@ ODD = st.sampled_from(
     ]
 )  # fmt: skip
 
-Came = tuple[list[Any], int, dict[str, int], bool]
+DirtyRows = tuple[list[Any], int, dict[str, int], bool]
 
 
-def read(pieces: list[bytes], row_type: Any, *, columns: bool, may_begin: Callable[[], bool] = at_once) -> Came:
+def read(pieces: list[bytes], row_type: Any, *, columns: bool, may_begin: Callable[[], bool] = at_once) -> DirtyRows:
     """(rows, lines, malformed, whether columns came) of a connection that sends these pieces, each read before the next."""
     rows: list[Any] = []
     lines, malformed, came, exhausted = 0, dict[str, int](), False, False
@@ -85,7 +85,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_columns, "_FEW_LINES", 2)
+    monkeypatch.setattr(csv_columns_reader, "_FEW_LINES", 2)
     monkeypatch.setattr(column_block, "MAX_COLUMN_BATCH_ROWS", 5)
 
 

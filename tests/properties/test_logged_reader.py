@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agiledart_dataflow.data.batch import as_rows
 from agiledart_dataflow.plan.connectors import Reading
-from agiledart_executor.going_back import Resumed
+from agiledart_executor.checkpointing.source_rewind import FastForwardedReader
 from agiledart_executor.spool.logged_reader import LoggedReader
 from agiledart_executor.spool.source_log import SourceLog
 
@@ -51,8 +51,8 @@ def opened(folder: Path, *, seekable: bool, fresh: bool) -> LoggedReader:
     log = SourceLog(folder, 8 * MIB, fresh=fresh)
     lines = SeekableLines() if seekable else Lines()
 
-    def resume(reader: Any, passed: int) -> Resumed:
-        return Resumed(reader, passed, lambda: 0)
+    def resume(reader: Any, passed: int) -> FastForwardedReader:
+        return FastForwardedReader(reader, passed, lambda: 0)
 
     return LoggedReader(lines, log, Row, reads_ahead=True, resume=resume)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.runtime.channels import SendingChannel
-from agiledart_executor.running_instance import OutputEnd
+from agiledart_executor.instances.running_instance import OutputEnd
 
 Step = tuple[str, int]
 STEPS = st.lists(
@@ -24,21 +24,23 @@ class _Way:
     def __init__(self, window: int, *, lazy: bool) -> None:
         self.open = True
         self.frames: list[tuple[int, list[Any], Any, int]] = []
-        self.channel = SendingChannel(window, max_rows=3, lazy_marks=lazy)
+        self.channel = SendingChannel(window, max_rows=3, lazy_watermarks=lazy)
         self.end = OutputEnd(self.channel, self._deliver, lambda: self.open)
 
     def _deliver(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
         assert self.open
         assert channel is self.channel
-        self.frames.append((first_row, list(batch.held), batch.mark, batch.barrier))
+        self.frames.append((first_row, list(batch.held), batch.watermark, batch.barrier))
 
     def acknowledge(self) -> None:
-        self.channel.acknowledge(self.channel.frames_sent, self.channel.marks_sent)
+        self.channel.acknowledge(self.channel.frames_sent, self.channel.watermarks_sent)
 
     def story(self) -> list[Any]:
         """Rows, and barriers in their places."""
         assert [first for first, rows, _, _ in self.frames if rows] == _starts(self.frames)
-        assert [mark for _, _, mark, _ in self.frames] == sorted(mark for _, _, mark, _ in self.frames)
+        assert [watermark for _, _, watermark, _ in self.frames] == sorted(
+            watermark for _, _, watermark, _ in self.frames
+        )
         return [one for _, rows, _, barrier in self.frames for one in (rows or ([-barrier] if barrier else []))]
 
 
@@ -78,7 +80,7 @@ def test_rows_marks_and_barriers_leave_as_through_the_queue(steps: list[Step], w
                 way.channel.put(batch)
             way.end.flush()
     for way in (at_once, queued):
-        way.channel.release_mark()
+        way.channel.release_watermark()
         while way.channel.has_more:
             way.acknowledge()
             way.end.flush()

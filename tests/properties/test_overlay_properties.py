@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.count import MAX_COUNT
+from agiledart_kernel.counts import MAX_COUNT
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import LinkLost, Received, Send, SetTimer, TimerFired
 from agiledart_kernel.node_id import NodeId, digit, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.overlay_machine import OverlayMachine
 from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.scribe import messages as scribe_wire
 from agiledart_overlay.tables.coordinates import Coordinate
@@ -29,8 +29,8 @@ from agiledart_overlay.wire.events import (
     ReadRecord,
     RouteMessage,
     StoreRecord,
-    Unwatch,
-    Watch,
+    UnwatchPeer,
+    WatchPeer,
 )
 
 BITS, DIGIT_BITS = 8, 2
@@ -112,7 +112,7 @@ def test_neighbourhood_is_the_nearest(offers: list[tuple[NodeId, int]], size: in
         slow[node] = rtt
         slow = dict(sorted(slow.items(), key=lambda entry: (entry[1], entry[0]))[:size])
         assert [peer.node for peer in near.nearest] == list(slow)
-        assert near.has_room == (len(slow) < size)
+        assert near.has_free_slot == (len(slow) < size)
     for node in removed:
         assert near.remove(node) == (slow.pop(node, None) is not None)
     assert {peer.node for peer in near} == set(slow)
@@ -175,7 +175,7 @@ flags = st.booleans()
 instants = st.integers(0, 3_000_000_000)
 tickets = st.one_of(st.tuples(st.just(NodeId(100)), st.just(3), small), st.tuples(ids8, small, small))
 names = st.tuples(small, ids8)
-calls = st.lists(st.builds(ring.JoinCall, peers, small, small), max_size=3).map(tuple)
+queued_joins = st.lists(st.builds(ring.QueuedJoin, peers, small, small), max_size=3).map(tuple)
 
 ways = st.lists(ids8, max_size=3).map(tuple)
 
@@ -190,80 +190,82 @@ MESSAGES: dict[type, st.SearchStrategy[Any]] = {
     wire.LeafDigest: st.builds(wire.LeafDigest, small, small, digests),
     wire.NeighbourRequest: st.builds(wire.NeighbourRequest),
     wire.Accused: st.builds(wire.Accused, small, small),
-    wire.Probe: st.builds(wire.Probe, small, small, flags, vitals),
+    wire.PeerProbe: st.builds(wire.PeerProbe, small, small, flags, vitals),
     wire.ProbeAck: st.builds(
         wire.ProbeAck, small, small, flags, vitals, st.integers(-1, 9_000), st.none() | peers, st.integers(0, 9_000)
     ),
-    wire.ProbeForMe: st.builds(wire.ProbeForMe, small, peers),
-    wire.ProbedForYou: st.builds(wire.ProbedForYou, small, ids8, small),
+    wire.IndirectProbe: st.builds(wire.IndirectProbe, small, peers),
+    wire.IndirectProbeAck: st.builds(wire.IndirectProbeAck, small, ids8, small),
     wire.Suspect: st.builds(wire.Suspect, peers, small),
-    wire.Confirm: st.builds(wire.Confirm, ids8, small, small),
+    wire.ConfirmSuspicion: st.builds(wire.ConfirmSuspicion, ids8, small, small),
     wire.Refute: st.builds(wire.Refute, small),
     wire.DeclaredFailed: st.builds(wire.DeclaredFailed, peers, small),
-    wire.Leave: st.builds(wire.Leave),
+    wire.Departing: st.builds(wire.Departing),
     wire.RowRequest: st.builds(wire.RowRequest, st.integers(-1, 9), st.integers(-1, 9)),
     wire.RowState: st.builds(wire.RowState, sightings, st.integers(-1, 9), st.integers(-1, 9)),
-    wire.Route: st.builds(wire.Route, small, ids8, values, paths),
+    wire.RouteHop: st.builds(wire.RouteHop, small, ids8, values, paths),
     wire.RouteAck: st.builds(wire.RouteAck, small, vitals),
-    wire.RecordStore: st.builds(wire.RecordStore, peers, small, small, ids8, small, values),
+    wire.RecordWrite: st.builds(wire.RecordWrite, peers, small, small, ids8, small, values),
     wire.RecordRead: st.builds(wire.RecordRead, peers, small, small, ids8),
     wire.RecordReply: st.builds(wire.RecordReply, small, flags, small, values, st.just("")),
     wire.RecordCopy: st.builds(wire.RecordCopy, ids8, small, values, st.tuples(ids8, small, small)),
-    wire.RecordKept: st.builds(wire.RecordKept, ids8, small, digests),
+    wire.RecordHeld: st.builds(wire.RecordHeld, ids8, small, digests),
     wire.RecordFetch: st.builds(wire.RecordFetch, ids8, small, digests),
     wire.RecordOffer: st.builds(
         wire.RecordOffer, st.lists(st.builds(wire.Offer, ids8, small, digests), max_size=4).map(tuple)
     ),
-    ring.Queued: st.builds(ring.Queued, small),
-    ring.Call: st.builds(ring.Call, tickets, small, sightings),
-    ring.Here: st.builds(ring.Here, tickets),
-    ring.Busy: st.builds(ring.Busy, tickets),
-    ring.Yield: st.builds(ring.Yield, tickets, peers),
-    ring.Place: st.builds(ring.Place, tickets, small, sightings),
-    ring.Taken: st.builds(ring.Taken, tickets, instants, small),
-    ring.Confirmed: st.builds(ring.Confirmed, tickets, instants, names, calls, st.lists(peers, max_size=3).map(tuple)),
-    ring.TooLate: st.builds(ring.TooLate, tickets),
-    ring.Unyield: st.builds(ring.Unyield, tickets),
-    ring.Unyielded: st.builds(ring.Unyielded, tickets),
-    ring.WhatOfYield: st.builds(ring.WhatOfYield, tickets, peers),
-    ring.Renew: st.builds(ring.Renew, flags, instants, small, names),
-    ring.Lease: st.builds(ring.Lease, flags, instants, names),
+    ring.JoinQueued: st.builds(ring.JoinQueued, small),
+    ring.InviteJoiner: st.builds(ring.InviteJoiner, tickets, small, sightings),
+    ring.JoinerReady: st.builds(ring.JoinerReady, tickets),
+    ring.JoinerBusy: st.builds(ring.JoinerBusy, tickets),
+    ring.TransferRange: st.builds(ring.TransferRange, tickets, peers),
+    ring.OfferRange: st.builds(ring.OfferRange, tickets, small, sightings),
+    ring.RangeTaken: st.builds(ring.RangeTaken, tickets, instants, small),
+    ring.AdmissionConfirmed: st.builds(
+        ring.AdmissionConfirmed, tickets, instants, names, queued_joins, st.lists(peers, max_size=3).map(tuple)
+    ),
+    ring.AdmissionExpired: st.builds(ring.AdmissionExpired, tickets),
+    ring.RevokeTransfer: st.builds(ring.RevokeTransfer, tickets),
+    ring.TransferRevoked: st.builds(ring.TransferRevoked, tickets),
+    ring.QueryTransfer: st.builds(ring.QueryTransfer, tickets, peers),
+    ring.RenewLease: st.builds(ring.RenewLease, flags, instants, small, names),
+    ring.LeaseGranted: st.builds(ring.LeaseGranted, flags, instants, names),
     ring.NotNeighbour: st.builds(ring.NotNeighbour, flags, instants),
-    ring.Outside: st.builds(ring.Outside, instants),
-    ring.Close: st.builds(ring.Close, tickets, instants, small, names),
-    ring.Closed: st.builds(ring.Closed, tickets, instants, instants, small),
-    ring.CloseElsewhere: st.builds(ring.CloseElsewhere, tickets, peers),
-    ring.CloseWait: st.builds(ring.CloseWait, tickets),
-    ring.CloseRefused: st.builds(ring.CloseRefused, tickets, flags),
-    ring.Seek: st.builds(ring.Seek, small),
-    ring.StillIn: st.builds(ring.StillIn, instants),
-    ring.Verdict: st.builds(ring.Verdict, instants, flags),
+    ring.NotInRing: st.builds(ring.NotInRing, instants),
+    ring.ProposeNeighbour: st.builds(ring.ProposeNeighbour, tickets, instants, small, names),
+    ring.NeighbourAccepted: st.builds(ring.NeighbourAccepted, tickets, instants, instants, small),
+    ring.NeighbourElsewhere: st.builds(ring.NeighbourElsewhere, tickets, peers),
+    ring.NeighbourNotReady: st.builds(ring.NeighbourNotReady, tickets),
+    ring.NeighbourRefused: st.builds(ring.NeighbourRefused, tickets, flags),
+    ring.SeekPredecessor: st.builds(ring.SeekPredecessor, small),
+    ring.QueryMembership: st.builds(ring.QueryMembership, instants),
+    ring.MembershipReply: st.builds(ring.MembershipReply, instants, flags),
     ring.RingProbe: st.builds(ring.RingProbe, small, names, small),
     ring.RingState: st.builds(ring.RingState, small, names, small),
-    ring.MayFound: st.builds(ring.MayFound, small),
-    ring.Assent: st.builds(ring.Assent, small, flags, st.integers(-1, 9_000)),
-    ring.JoinBounced: st.builds(ring.JoinBounced, st.builds(ring.JoinCall, peers, small, small), paths, flags),
+    ring.RequestRingCreation: st.builds(ring.RequestRingCreation, small),
+    ring.RingCreationReply: st.builds(ring.RingCreationReply, small, flags, st.integers(-1, 9_000)),
+    ring.JoinBounced: st.builds(ring.JoinBounced, st.builds(ring.QueuedJoin, peers, small, small), paths, flags),
     scribe_wire.Subscribe: st.builds(scribe_wire.Subscribe, ids8, small),
     scribe_wire.Subscribed: st.builds(scribe_wire.Subscribed, ids8, small, ways),
     scribe_wire.SubscribeRefused: st.builds(scribe_wire.SubscribeRefused, ids8, small),
     scribe_wire.Unsubscribe: st.builds(scribe_wire.Unsubscribe, ids8),
-    scribe_wire.Beat: st.builds(
-        scribe_wire.Beat, st.lists(st.builds(scribe_wire.BeatLine, ids8, ways), max_size=3).map(tuple)
+    scribe_wire.Heartbeat: st.builds(
+        scribe_wire.Heartbeat, st.lists(st.builds(scribe_wire.HeartbeatEntry, ids8, ways), max_size=3).map(tuple)
     ),
-    scribe_wire.BeatAck: st.builds(scribe_wire.BeatAck, st.lists(ids8, max_size=3).map(tuple)),
+    scribe_wire.HeartbeatAck: st.builds(scribe_wire.HeartbeatAck, st.lists(ids8, max_size=3).map(tuple)),
     scribe_wire.Publish: st.builds(scribe_wire.Publish, ids8, peers, small, small, values),
     scribe_wire.Published: st.builds(scribe_wire.Published, ids8, small),
     scribe_wire.Multicast: st.builds(scribe_wire.Multicast, ids8, peers, small, values),
-    scribe_wire.Dropped: st.builds(
-        scribe_wire.Dropped, ids8, st.lists(st.builds(scribe_wire.Sibling, peers, small), max_size=3).map(tuple)
+    scribe_wire.ChildDropped: st.builds(
+        scribe_wire.ChildDropped, ids8, st.lists(st.builds(scribe_wire.Sibling, peers, small), max_size=3).map(tuple)
     ),
     scribe_wire.SiblingProbe: st.builds(scribe_wire.SiblingProbe, small),
     scribe_wire.SiblingAck: st.builds(scribe_wire.SiblingAck, small),
     scribe_wire.Anycast: st.builds(scribe_wire.Anycast, ids8, peers, small, values, ways, paths, small),
     scribe_wire.AnycastEnd: st.builds(scribe_wire.AnycastEnd, small, flags, small),
     scribe_wire.RootCopy: st.builds(scribe_wire.RootCopy, ids8, small, st.none() | peers, values),
-    scribe_wire.RootKept: st.builds(scribe_wire.RootKept, ids8, small),
-    scribe_wire.TopicAsk: st.builds(scribe_wire.TopicAsk, ids8, peers, small, small, st.none() | values),
+    scribe_wire.RootStateHeld: st.builds(scribe_wire.RootStateHeld, ids8, small),
+    scribe_wire.TopicRequest: st.builds(scribe_wire.TopicRequest, ids8, peers, small, small, st.none() | values),
     scribe_wire.TopicReply: st.builds(scribe_wire.TopicReply, small, flags, st.none() | peers, values),
 }
 
@@ -280,8 +282,8 @@ events = st.one_of(
     st.builds(RouteMessage, ids8, values),
     st.builds(StoreRecord, small, ids8, small, values),
     st.builds(ReadRecord, small, ids8),
-    st.builds(Watch, peers),
-    st.builds(Unwatch, ids8),
+    st.builds(WatchPeer, peers),
+    st.builds(UnwatchPeer, ids8),
     st.builds(LinkLost, ids8),
     st.builds(TimerFired, st.sampled_from([("overlay", "round"), ("overlay", "none"), "x", ("other", "y")])),
     st.none(),

@@ -12,7 +12,7 @@ from agiledart_dataflow.state.owner_table import (
     moved_groups,
     next_owners,
     owners_by_key,
-    owners_by_turn,
+    owners_round_robin,
 )
 from agiledart_kernel.limits import KEY_GROUPS
 
@@ -39,7 +39,7 @@ def changes(draw: st.DrawFn) -> list[tuple[list[int], int]]:
 @given(changes(), st.booleans())
 def test_no_fewer_groups_could_move(made: list[tuple[list[int], int]], by_key: bool) -> None:
     (_, number), *rest = made
-    owners = owners_by_key(number) if by_key else owners_by_turn(number)
+    owners = owners_by_key(number) if by_key else owners_round_robin(number)
     for kept, instances in rest:
         after = next_owners(owners, kept, instances)
         assert are_owners(after, instances)
@@ -57,14 +57,14 @@ def test_no_fewer_groups_could_move(made: list[tuple[list[int], int]], by_key: b
 
 @given(st.integers(1, 128))
 def test_today_s_number_moves_nothing(number: int) -> None:
-    for owners in (owners_by_key(number), owners_by_turn(number)):
+    for owners in (owners_by_key(number), owners_round_robin(number)):
         assert next_owners(owners, range(number), number) == owners
 
 
 @given(st.integers(1, 64))
 def test_a_new_instance_takes_its_turns_far_apart(number: int) -> None:
     """Rows that follow each other have neighbouring groups: who owned many in a row would get all rows of some seconds."""
-    after = next_owners(owners_by_turn(number), range(number), number + 1)
+    after = next_owners(owners_round_robin(number), range(number), number + 1)
     mine = groups_of(after, number)
     if len(mine) > 2:
         gaps = [later - earlier for earlier, later in pairwise(mine)]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from agiledart import Aggregator, all_of, count_of, hopping, max_of, mean_of, min_of, sum_of
 from agiledart_dataflow.aggregation.panes import PaneWindow
-from agiledart_dataflow.data.position import covering, final_mark
+from agiledart_dataflow.data.position import covering, final_watermark
 from agiledart_dataflow.data.rows import Pane
-from agiledart_dataflow.state.groups import put_back, saved
+from agiledart_dataflow.state.key_groups import restore_state, snapshot_of
 from agiledart_dataflow.state.open_windows import window_entry_type
 from agiledart_dataflow.state.plain_codec import PlainCodec
 
@@ -106,10 +106,10 @@ def test_panes_are_those_of_slow_arithmetic(
         if compacts:
             with mock.patch("agiledart_dataflow.aggregation.panes.LONG", 1):
                 made._compact()  # at any time it must change nothing
-        before = saved(made)
+        before = snapshot_of(made)
         made = PaneWindow("panes", lambda row: row.key, window, aggregator, CODEC, positions=positions)
-        put_back(made, before)
-    got = made.run([], [], final_mark(rows[-1].at if rows else None))
+        restore_state(made, before)
+    got = made.run([], [], final_watermark(rows[-1].at if rows else None))
     out += got[0]
     at += got[1]
     assert repr(out) == repr(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agiledart import Topology, col, collect, count, records, sum_of, tumbling
 from agiledart_dataflow.data.batch import Batch, listed
 from agiledart_dataflow.data.carries import Carries
-from agiledart_dataflow.data.position import END, Position, covering, final_mark
+from agiledart_dataflow.data.position import END, Position, covering, final_watermark
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
@@ -24,7 +24,7 @@ class Row(NamedTuple):
     key: int
 
 
-def is_kept(row: Row) -> bool:
+def is_stored(row: Row) -> bool:
     return row.key != 1
 
 
@@ -42,7 +42,7 @@ def program(kind: str, at_least: Carries) -> Program:
     rows = topology.source("rows", records([], row_type=Row), event_time=lambda row: row.at)
     made: Any
     if kind == "loop":
-        made = rows.filter(is_kept).map(moved)
+        made = rows.filter(is_stored).map(moved)
     elif kind == "many":
         made = rows.flat_map(repeated)
     elif kind == "running":
@@ -66,13 +66,13 @@ class Played:
         self.channel = self.instance.inputs[0]
         self.instance.on_barrier = lambda number, snapshot, _: self.story.append((number, snapshot))
         self.story: list[Any] = []
-        self.marks: list[Position] = []
+        self.watermarks: list[Position] = []
 
     def emit(self, edge: int, target: int, batch: Batch) -> None:
         assert not batch.order or len(batch.order) == len(batch.held)
         order = listed(batch.order) or [None] * len(batch.held)
         self.story += [("barrier", batch.barrier)] if batch.barrier else list(zip(batch.rows, order, strict=True))
-        self.marks.append(batch.mark)
+        self.watermarks.append(batch.watermark)
 
     def passes(self, batch: Batch) -> bool:
         return self.instance.pass_through(*self.channel, batch, self.emit)
@@ -84,13 +84,13 @@ class Played:
 
     def end(self, at: int) -> None:
         for edge, source in self.instance.inputs:
-            self.instance.offer(edge, source, Batch([], None, final_mark(at)))
+            self.instance.offer(edge, source, Batch([], None, final_watermark(at)))
         while self.instance.work(self.emit):
             pass
 
     def figures(self) -> Any:
-        assert self.marks == sorted(self.marks)
-        return self.story, self.marks[-1:], self.instance.statistics()
+        assert self.watermarks == sorted(self.watermarks)
+        return self.story, self.watermarks[-1:], self.instance.statistics()
 
 
 Move = tuple[str, int, int]
@@ -106,22 +106,22 @@ MOVES = st.lists(
 def batches(moves: list[Move], carries: Carries) -> list[tuple[Batch, int]]:
     found: list[tuple[Batch, int]] = []
     number = barrier = 0
-    mark: Position = (0, 0, END)
+    watermark: Position = (0, 0, END)
     for what, much, budget in moves:
         if what == "rows":
             positions = [(n // 2, 1, 0, n) for n in range(number, number + much)]
             rows = [Row(n // 2, n % 3) for n in range(number, number + much)]
             number += much
-            mark = covering(positions[-1])
+            watermark = covering(positions[-1])
             order = {"positions": positions, "times": [row.at for row in rows], "rows": None}[carries]
-            found.append((Batch(rows, order, mark), budget))
+            found.append((Batch(rows, order, watermark), budget))
         elif what == "mark":
             number += 2 * much
-            mark = ((number - 1) // 2, 1, 0, number - 1, END)
-            found.append((Batch([], None, mark), budget))
+            watermark = ((number - 1) // 2, 1, 0, number - 1, END)
+            found.append((Batch([], None, watermark), budget))
         else:
             barrier += 1
-            found.append((Batch([], None, mark, barrier), budget))
+            found.append((Batch([], None, watermark, barrier), budget))
     return found
 
 

@@ -132,7 +132,7 @@ def test_what_is_returned_wrongly_is_told() -> None:
 
 
 def test_what_is_left_out_is_counted() -> None:
-    from agiledart_executor.local import run_topology
+    from agiledart_executor.local_runs.local_run import run_topology
 
     topology = Topology("counted")
     rows = [Trip(at, "a", at % 3, 1.0, None) for at in range(9)]

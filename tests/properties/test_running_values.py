@@ -16,12 +16,12 @@ from agiledart_dataflow.expressions.row_expression import KeyExpression, RowExpr
 from agiledart_dataflow.graph.graph import Rows
 from agiledart_dataflow.graph.streams import Stream
 from agiledart_dataflow.state.entries import EntryCodec
-from agiledart_dataflow.state.groups import put_back, saved
+from agiledart_dataflow.state.key_groups import restore_state, snapshot_of
 from agiledart_dataflow.state.store import MemoryStore
 from agiledart_dataflow.user_code.callsite import call_site
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy
-from agiledart_executor import local
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs import local_run
+from agiledart_executor.local_runs.local_run import run_topology
 from tests.properties.test_columnar_steps import Batches, Trip, cuts, fresh, results, same, tables
 from tests.reference.inline_host import InlineHost
 
@@ -59,7 +59,7 @@ def run(topology: Topology, rows: list[Trip], sizes: list[tuple[int, bool]], **h
     """`results` with columns from the second row on."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running_values, "FEW_ROWS", 2)
-        patch.setattr(local, "_TRIED_BATCHES", 0)
+        patch.setattr(local_run, "_TRIED_BATCHES", 0)
         return results(topology, rows, sizes, **how)
 
 
@@ -221,7 +221,7 @@ def test_the_run_counts_every_row(in_columns: bool) -> None:
     topology = topology_of("counted", [col("zone")], "skip", ratios=(100 // (col("vehicle") % 3)).sum())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running_values, "FEW_ROWS", 2)
-        patch.setattr(local, "open_source", lambda *_, **__: Batches(rows, [(10, in_columns)]))
+        patch.setattr(local_run, "open_source", lambda *_, **__: Batches(rows, [(10, in_columns)]))
         counts = run_topology(topology).summary.steps["x"]
     assert (counts.rows_in, counts.rows_out, counts.taken, counts.skipped) == (30, 20, 20, 10)
 
@@ -252,7 +252,7 @@ def test_sums_of_ints_with_names_of_their_own_go_on_elsewhere() -> None:
     before, after, whole = (RunningValues("x", key, named, MemoryStore(codec)) for _ in range(3))
     wanted, _ = whole.run(rows, None, (0,))
     made, _ = before.run(rows[:7], None, (0,))
-    put_back(after, saved(before))
+    restore_state(after, snapshot_of(before))
     assert made + after.run(rows[7:], None, (0,))[0] == wanted
 
 
@@ -265,6 +265,6 @@ def test_a_bool_where_the_type_says_int_is_kept_as_an_int() -> None:
     key = KeyExpression((RowExpression(col("name").node, Stamped, where),))
     before, after = (RunningValues("x", key, named, MemoryStore(codec)) for _ in range(2))
     made, _ = before.run(rows[:2], None, (0,))
-    put_back(after, saved(before))
+    restore_state(after, snapshot_of(before))
     made += after.run(rows[2:], None, (0,))[0]
     assert [(type(row.least), row.least, row.most) for row in made] == [(int, 0, 0), (int, 0, 1), (int, 0, 3)]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_scaling.asking import ask
+from agiledart_scaling.ask_policy import ask
+from agiledart_scaling.kinds.candidate_node import CandidateNode, leaving, places_for
 from agiledart_scaling.kinds.quota import Growth, within_quota
-from agiledart_scaling.kinds.room import NodeRoom, leaving, places_for
 from agiledart_scaling.kinds.skew import GroupLoad, balancing_moves
 from agiledart_scaling.limits import MOST_INSTANCES, Limits
 from agiledart_scaling.measures import StageMeasures
@@ -125,7 +125,7 @@ def test_quota(pairs: list[tuple[int, int]], others: int, most: int | None) -> N
     st.integers(0, 200),
     st.lists(
         st.builds(
-            NodeRoom,
+            CandidateNode,
             st.text("abc", min_size=1, max_size=3),
             st.integers(1, 16),
             st.floats(0, 1),
@@ -137,14 +137,14 @@ def test_quota(pairs: list[tuple[int, int]], others: int, most: int | None) -> N
         unique_by=lambda node: node.node,
     ),
 )
-def test_places_are_no_more_than_asked_and_no_more_than_room(more: int, nodes: list[NodeRoom]) -> None:
-    room = {node.node: node for node in nodes}
+def test_places_are_no_more_than_asked_and_no_more_than_room(more: int, nodes: list[CandidateNode]) -> None:
+    free_instances = {node.node: node for node in nodes}
     arrivals = places_for(more, nodes)
     assert sum(one.instances for one in arrivals) <= more
     assert len({one.node for one in arrivals}) == len(arrivals)
     for one in arrivals:
-        node = room[one.node]
-        assert 0 < one.instances <= node.room
+        node = free_instances[one.node]
+        assert 0 < one.instances <= node.free_instances
         assert node.busy_cores < 0.8
         assert one.instances <= max(1, math.ceil(node.cores * (1 - node.busy_cores)))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.divergence import COST_MAX, divergence, optimistic_cost, upper_exponent, upper_rate
 from agiledart_shuffle.draws import beta
-from agiledart_shuffle.estimates import Estimates, Memory
+from agiledart_shuffle.estimates import EstimateMemory, Estimates
 from agiledart_shuffle.graph import UNREACHABLE, LinkGraph
 from agiledart_shuffle.simple_paths import SimplePaths
 
@@ -152,7 +152,7 @@ OUTCOMES = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9), st.booleans(
 def test_counts_are_those_of_a_plain_sum_that_forgets(
     outcomes: list[tuple[int, int, bool, bool]], keep: float, forgets_used: bool
 ) -> None:
-    estimates = Estimates(3, Memory(keep, forgets_used))
+    estimates = Estimates(3, EstimateMemory(keep, forgets_used))
     plain = [[0.0, 0.0] for _ in range(3)]
     used: dict[int, None] = {}
     for link, attempts, arrived, ends in outcomes:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from agiledart_kernel.errors import LocalProtocolError
 from agiledart_sink_log.layout import segments_of
-from agiledart_sink_log.log import LogOptions, LogWriter
-from agiledart_sink_log.reader import DamagedError, LogReader, TrimmedError
+from agiledart_sink_log.log_reader import DamagedError, LogReader, TrimmedError
+from agiledart_sink_log.log_writer import LogOptions, LogWriter
 
 FIELDS: list[dict[str, object]] = [{"name": "value", "type": "int", "nullable": False}]
 ROOMY = LogOptions(partitions=1, max_bytes=1 << 30, segment_bytes=4 << 10)

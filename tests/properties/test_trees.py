@@ -23,7 +23,7 @@ from agiledart_overlay.scribe.events import (
 from agiledart_overlay.scribe.messages import topic_id
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_simulation.checkers.trees import tree_violations
-from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import OverlayRing, simulated_ids
 
 TOPIC = topic_id("news", "everybody")
 NODES = 14
@@ -45,7 +45,7 @@ class Garden:
 
     def __init__(self, seed: int) -> None:
         self.ids = simulated_ids(seed, NODES)
-        self.ring = Ring(seed, CONFIG)
+        self.ring = OverlayRing(seed, CONFIG)
         self.ring.listeners.append(self.note)
         self.wanted: dict[NodeId, bool] = {}
         self.got: dict[bytes, list[NodeId]] = {}

@@ -12,7 +12,7 @@ from agiledart import Topology, UserCodeError, col, collect, count, hopping, rec
 from agiledart_dataflow.aggregation import named_panes, panes, vector_panes
 from agiledart_dataflow.aggregation.pane_values import LONG
 from agiledart_dataflow.data.batch import Batch
-from agiledart_dataflow.data.position import final_mark
+from agiledart_dataflow.data.position import final_watermark
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
@@ -89,7 +89,7 @@ def outcome(program: Program, rows: list[Trip], parts: list[Part]) -> tuple[list
             instance.restore(saved)
             assert instance.snapshot() == saved
         place, turn = place + size, turn + 1
-    work(instance, Batch([], None, final_mark(rows[-1].at if rows else None)), out)
+    work(instance, Batch([], None, final_watermark(rows[-1].at if rows else None)), out)
     return out, instance
 
 
@@ -134,7 +134,7 @@ def test_any_mixture_gives_what_rows_give(
     wanted = told(program, rows, BY_ROWS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(named_panes, "_WORTH_COLUMNS", worth_columns)
-        patch.setattr(vector_panes.Open, "__init__", opened(few))
+        patch.setattr(vector_panes.OpenVectorWindow, "__init__", opened(few))
         patch.setattr(vector_panes, "FOLD_AT", few)
         patch.setattr(panes, "COMPACT_EVERY", few)
         patch.setattr(panes, "LONG", min(few, LONG))

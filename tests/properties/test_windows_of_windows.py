@@ -12,10 +12,10 @@ from agiledart import Pane, Topology, collect, count_of, hopping, records, sum_o
 from agiledart_dataflow.aggregation.panes import PaneWindow
 from agiledart_dataflow.data.position import END
 from agiledart_dataflow.event_time.windows import Panes
-from agiledart_dataflow.state.groups import put_back, saved
+from agiledart_dataflow.state.key_groups import restore_state, snapshot_of
 from agiledart_dataflow.state.open_windows import window_entry_type
 from agiledart_dataflow.state.plain_codec import PlainCodec
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 
 
 class Row(NamedTuple):
@@ -98,14 +98,14 @@ def filled(window: PaneWindow) -> PaneWindow:
 def test_a_pane_leaves_when_the_mark_passes_its_position(is_saved: bool) -> None:
     window = filled(a_window())
     seen: list[Any] = []
-    for mark in ((9, 0, 0, 9, END), (9, 0, 0, 11, END), (9, 0, 0, 12), (9, 0, END)):
-        panes, at = window.run([], [], mark)
-        assert all(position <= mark for position in at)
+    for watermark in ((9, 0, 0, 9, END), (9, 0, 0, 11, END), (9, 0, 0, 12), (9, 0, END)):
+        panes, at = window.run([], [], watermark)
+        assert all(position <= watermark for position in at)
         seen += [(pane.key, pane.value) for pane in panes]
         if is_saved:
-            before, window = saved(window), a_window()
-            put_back(window, before)
-        if mark == (9, 0, 0, 11, END):
+            before, window = snapshot_of(window), a_window()
+            restore_state(window, before)
+        if watermark == (9, 0, 0, 11, END):
             assert [key for key, _ in seen] == [3, 1]
     assert seen == [(key, 1) for key in KEYS]
     assert window.state_keys == 0

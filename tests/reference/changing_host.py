@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from agiledart_connectors.memory import MemoryReader
 from agiledart_dataflow.data.batch import as_rows
 from agiledart_dataflow.graph.topology import Topology
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_dataflow.plan.stage_plan import Stage, StagePlan, index_of, term_of
-from agiledart_dataflow.runtime.handover import Left, Successor
+from agiledart_dataflow.plan.stage_plan import Stage, StagePlan, generation_of, index_of
+from agiledart_dataflow.runtime.generation_handover import SnapshotParts, Successor
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.state.owner_table import are_owners
-from agiledart_executor.connectors.memory import MemoryReader
 from agiledart_kernel.limits import KEY_GROUPS
 from tests.reference.inline_host import InlineHost, _Channel
 
@@ -97,7 +97,7 @@ class ChangingHost(InlineHost):
         self._ended: dict[Name, bytes] = {}
         self._passed = [committed.epoch] * len(self.sources)
         self._waiting: dict[Name, tuple[Instance, Successor]] = {}
-        self._left: list[tuple[Name, Left, bytes]] = []
+        self._left: list[tuple[Name, SnapshotParts, bytes]] = []
 
     def _roll_back(self) -> None:
         """Everybody begins anew from what is committed."""
@@ -112,12 +112,12 @@ class ChangingHost(InlineHost):
             if writer.rows is not None:
                 writer.rows[:] = saved.get(sink, [])
         for number, source in enumerate(self.sources):
-            fresh = type(source)(self.program, source.stage, source._judge._reader)
+            fresh = type(source)(self.program, source.stage, source._validator._reader)
             if (source.stage, 0) in saved:
                 fresh.restore(saved[source.stage, 0])
             counts = fresh.statistics().source
             assert counts is not None
-            fresh._judge._reader = MemoryReader(Connector("list", payload=self._rows[number][counts.lines :]))
+            fresh._validator._reader = MemoryReader(Connector("list", payload=self._rows[number][counts.lines :]))
             self.sources[number] = fresh
         for stage in plan.stages:
             if stage.kind == "source":
@@ -128,7 +128,9 @@ class ChangingHost(InlineHost):
                 if (stage.index, member) in before:
                     instance.restore(before[stage.index, member])
                 elif before:
-                    instance.take_over([instance.left_in(index_of(name[1]), data) for name, data in before.items()])
+                    instance.take_over(
+                        [instance.snapshot_parts_in(index_of(name[1]), data) for name, data in before.items()]
+                    )
 
     def _made(self, stage: int, member: int, program: Program | None = None) -> Instance:
         program = program or self.program
@@ -183,7 +185,9 @@ class ChangingHost(InlineHost):
             }
         if self._after:
             self.done += 1
-            self.moved += sum(a.term != b.term for a, b in zip(plan.stages, self._wanted.stages, strict=True))
+            self.moved += sum(
+                a.generation != b.generation for a, b in zip(plan.stages, self._wanted.stages, strict=True)
+            )
             self.program = self.programs[self._after]
             for stage, index in [
                 name for name in self._waiting if all((name[0], m) in ended for m in plan.members(name[0]))
@@ -216,7 +220,7 @@ class ChangingHost(InlineHost):
         self.begun += 1
         self._left = []
         name = b"plan %d" % self.begun
-        self._wanted = after = plan.next_terms({stage.name: self._number(plan, stage) for stage in chosen})
+        self._wanted = after = plan.next_generations({stage.name: self._number(plan, stage) for stage in chosen})
         stages = list(after.stages)
         for stage in chosen:
             new = stages[stage.index]
@@ -255,7 +259,7 @@ class ChangingHost(InlineHost):
         if stage != name[0]:
             return False
         if self._random.index(2):
-            left = instance.left_in(left.which, data)
+            left = instance.snapshot_parts_in(left.which, data)
         if not successor.hand(left):
             return False
         self.queued += instance.queued_rows
@@ -310,7 +314,7 @@ class ChangingHost(InlineHost):
             return False
         channel = self._channels[name]
         if not instance.takes_in(edge, source):
-            if term_of(source) < self._wanted.stages[self.program.plan.edges[edge].source].term:
+            if generation_of(source) < self._wanted.stages[self.program.plan.edges[edge].source].generation:
                 self._end(name, instance)
             return False  # no barrier has told of it
         news = channel.acknowledge(instance.consumed(edge, source))
@@ -341,13 +345,13 @@ class ChangingHost(InlineHost):
         instance = self.instances[name]
         if self._blocked(stage, member):
             return False
-        before = instance.mark
+        before = instance.watermark
         instance.work(self._emitter(member), 1 + self._random.index(8))
         if instance.left is not None:
             self._left.append((name, instance.left, self._prepared[name]))
             del self.instances[name]
             return True
-        return instance.mark != before
+        return instance.watermark != before
 
 
 def _ways(plan: StagePlan, stage: int) -> list[str]:

@@ -8,14 +8,14 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
+from agiledart_connectors.codecs.columns_import import ColumnsImport
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.position import START
 from agiledart_dataflow.runtime.channels import PUNCTUATION_WINDOW, ReceivingChannel, SendingChannel
-from agiledart_executor.connectors.codecs.columns_import import ColumnsImport
-from agiledart_executor.data_links import DataPort, LinkEnd, Sender, take_acknowledgement
-from agiledart_executor.running_instance import InputEnd
+from agiledart_executor.channels.data_links import ChannelSender, DataPort, LinkEnd, take_acknowledgement
+from agiledart_executor.instances.running_instance import InputEnd
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import DataHeader, FrameKind
 from agiledart_kernel.limits import KEPT_BYTES, MAX_DATA_FRAME_BYTES, REORDER_FRAMES
@@ -69,7 +69,7 @@ class CutChannel:
         self.link = CutLink(0)
         self.links = [self.link]
         header = DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0)
-        self.end = LinkEnd(Sender(cast(Any, self.link), header, self.codec, "grow"), lazy_marks=False)
+        self.end = LinkEnd(ChannelSender(cast(Any, self.link), header, self.codec, "grow"), lazy_watermarks=False)
         self.end.channel = SendingChannel(window, max_rows=4)
         self.input = InputEnd(channel=ReceivingChannel(window))
         self.window = window
@@ -78,8 +78,8 @@ class CutChannel:
         self.wanted: list[object] = []
         self.came: list[object] = []
         self.is_settling = False
-        self.marks = self.most_early = self.most_kept = 0
-        self.mark = self.last_mark = START
+        self.watermarks = self.most_early = self.most_kept = 0
+        self.watermark = self.last_mark = START
         running = SimpleNamespace(name="shrink", inputs={(0, 0): self.input}, broken=False)
         host = SimpleNamespace(running={(1, 0): running}, receive=self._receive, fail=self._fail)
         imported = ColumnsImport(lambda: None)
@@ -90,7 +90,7 @@ class CutChannel:
         )
         self._upstream = SimpleNamespace(
             running={(0, 0): SimpleNamespace(outputs={(0, 0): None})},
-            acknowledged=lambda _, __, ___, frames, marks, ____=0: self._acknowledged(frames, marks),
+            acknowledged=lambda _, __, ___, frames, watermarks, ____=0: self._acknowledged(frames, watermarks),
         )
 
     # ---- the receiving end
@@ -101,16 +101,16 @@ class CutChannel:
     def _receive(self, _: Any, edge: int, source: int, number: int, first_row: int, batch: Batch, **_more: Any) -> None:
         self.input.channel.accept(number, first_row, len(batch), barrier=batch.barrier != 0)
         self.waiting.append(batch)
-        self.input.rows_or_mark.append(len(batch) > 0 or batch.barrier != 0)
+        self.input.rows_or_watermark.append(len(batch) > 0 or batch.barrier != 0)
         rows = [row.number for row in batch.rows]
         self.came.extend(rows)
         if batch.barrier:
             self.came.append(f"barrier {batch.barrier}")
         here = sum(isinstance(one, int) for one in self.came)
-        assert batch.mark[0] <= here, f"a mark says that {batch.mark[0]} rows have come, {here} have"
-        if batch.mark != START:  # of a part of a batch: it promises nothing
-            assert batch.mark >= self.mark, "marks do not go back"
-            self.mark = batch.mark
+        assert batch.watermark[0] <= here, f"a mark says that {batch.watermark[0]} rows have come, {here} have"
+        if batch.watermark != START:  # of a part of a batch: it promises nothing
+            assert batch.watermark >= self.watermark, "marks do not go back"
+            self.watermark = batch.watermark
 
     def take(self, count: int = 1) -> None:
         """The operator takes batches."""
@@ -123,8 +123,8 @@ class CutChannel:
 
     # ---- the sending end
 
-    def _acknowledged(self, frames: int, marks: int) -> None:
-        self.end.acknowledged(frames, marks)
+    def _acknowledged(self, frames: int, watermarks: int) -> None:
+        self.end.acknowledged(frames, watermarks)
         assert frames <= self.frames_taken, "a frame is acknowledged before it is taken"
         self.end.flush()
 
@@ -133,7 +133,7 @@ class CutChannel:
             return
         if batch.barrier:
             self.wanted.append(f"barrier {batch.barrier}")
-        self.last_mark = max(self.last_mark, batch.mark)
+        self.last_mark = max(self.last_mark, batch.watermark)
         self.wanted.extend(row.number for row in batch.rows)
         self.put += len(batch)
         self.end.emit(0, 0, batch)
@@ -174,18 +174,18 @@ class CutChannel:
     def _produce(self, action: str, argument: int) -> None:
         """The operator upstream puts something out."""
         if action == "mark":
-            self.marks += 1
-            self._put(Batch([], None, (self.put, self.marks)))
+            self.watermarks += 1
+            self._put(Batch([], None, (self.put, self.watermarks)))
         elif action == "barrier":
             if not self.end.channel.blocked:
                 self.barriers += 1
-                self._put(Batch([], None, (self.put, self.marks), self.barriers))
+                self._put(Batch([], None, (self.put, self.watermarks), self.barriers))
         elif action == "columns":
             columns = Columns.from_rows(self._rows(1 + argument % 9), Row)
-            self._put(Batch(columns, None, (self.put + len(columns), self.marks)))
+            self._put(Batch(columns, None, (self.put + len(columns), self.watermarks)))
         else:
             rows = self._rows(1 + argument % 7) if action == "rows" else self._rows(1 + argument % 2, HUGE_BYTES)
-            self._put(Batch(rows, None, (self.put + len(rows), self.marks)))
+            self._put(Batch(rows, None, (self.put + len(rows), self.watermarks)))
 
     def _come(self, link: CutLink, body: bytes) -> None:
         if link.closed:
@@ -217,7 +217,7 @@ class CutChannel:
         channel, kept = self.end.channel, self.end.sender.kept
         assert channel.in_flight <= self.window + 2, "a huge batch is cut into at most two frames"
         assert kept.kept_bytes <= KEPT_BYTES + 2 * MAX_DATA_FRAME_BYTES
-        assert len(kept._marks) <= PUNCTUATION_WINDOW
+        assert len(kept._watermarks) <= PUNCTUATION_WINDOW
 
     def settle(self) -> None:
         """One good link from now on, and what the operator has taken at the end is acknowledged to the last frame."""
@@ -241,8 +241,8 @@ class CutChannel:
         """All that was put has come, in order and once, and both ends have counted the same."""
         assert self.came == self.wanted
         sent, came = self.end.channel, self.input.channel
-        assert (sent.frames_sent, sent.marks_sent, sent.rows_sent) == (came.frames, came.marks, came.rows)
+        assert (sent.frames_sent, sent.watermarks_sent, sent.rows_sent) == (came.frames, came.watermarks, came.rows)
         assert came.rows == self.put
-        assert self.mark == self.last_mark
+        assert self.watermark == self.last_mark
         assert self.end.sender.kept.kept_bytes == 0
         assert not self.input.early.frames

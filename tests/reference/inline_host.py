@@ -7,18 +7,18 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from agiledart_connectors.memory import MemoryReader
+from agiledart_connectors.opening import open_sink, open_source
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.graph.topology import Topology
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_dataflow.plan.instances_asked import Asked
+from agiledart_dataflow.plan.parallelism_request import RequestedParallelism
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
-from agiledart_executor.connectors.memory import MemoryReader
-from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_kernel.randomness import RandomStream
 
 _PATIENCE = 10_000
@@ -37,7 +37,7 @@ class _Channel:
     def offered(self, frame: Batch) -> None:
         """A frame has come to the receiver."""
         came = self.receiving
-        came.accept(came.frames + came.marks, came.rows, len(frame), barrier=bool(frame.barrier))
+        came.accept(came.frames + came.watermarks, came.rows, len(frame), barrier=bool(frame.barrier))
         self._offered.append(bool(len(frame) or frame.barrier))
 
     def acknowledge(self, consumed: int) -> bool:
@@ -73,7 +73,7 @@ class InlineHost:
         self,
         topology: Topology,
         *,
-        parallelism: int | Mapping[str, Asked],
+        parallelism: int | Mapping[str, RequestedParallelism],
         seed: int,
         window: int = 1,
         restarts: float = 0.0,
@@ -136,7 +136,7 @@ class InlineHost:
             source.restore(snapshots[source.stage, 0])
             statistics = source.statistics().source
             assert statistics is not None
-            source._judge._reader = MemoryReader(Connector("list", payload=rows[statistics.lines :]))
+            source._validator._reader = MemoryReader(Connector("list", payload=rows[statistics.lines :]))
         for sink, writer in self.writers.items():
             if writer.rows is not None:
                 writer.rows[:] = snapshots[sink]
@@ -164,7 +164,7 @@ class InlineHost:
         """Let a source read from here."""
         for one in self.sources:
             if self.program.steps(one.stage)[0].name == source:
-                one._judge._reader = reader
+                one._validator._reader = reader
 
     def rows(self, sink: str) -> list[Any]:
         """What a sink has written so far."""
@@ -217,9 +217,9 @@ class InlineHost:
             self._watch(name, fresh)
         if self._blocked(stage, index):
             return False
-        before = instance.mark
+        before = instance.watermark
         instance.work(self._emitter(index), 1 + self._random.index(8))
-        return instance.mark != before
+        return instance.watermark != before
 
     def _blocked(self, stage: int, index: int) -> bool:
         plan = self.program.plan
@@ -237,4 +237,4 @@ class InlineHost:
         return emit
 
     def _state(self) -> str:
-        return ", ".join(f"{stage}.{index} at {one.mark}" for (stage, index), one in self.instances.items())
+        return ", ".join(f"{stage}.{index} at {one.watermark}" for (stage, index), one in self.instances.items())

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.ring.admitting import Guardian
-from agiledart_overlay.ring.joiner import Handshake
-from agiledart_overlay.ring.lapse import Lapse
-from agiledart_overlay.state.agreement import FOREVER, Agreement, Stage
-from agiledart_overlay.wire.ring_messages import Call, Here, Place
+from agiledart_overlay.ring.handshake import Handshake
+from agiledart_overlay.ring.lease_expiry import LeaseExpiry
+from agiledart_overlay.ring.range_owner import RangeOwner
+from agiledart_overlay.state.agreement import FOREVER, AdmissionStage, Agreement
+from agiledart_overlay.wire.ring_messages import InviteJoiner, JoinerReady, OfferRange
 
 Replace = Callable[[type, str, Any], None]
 
@@ -30,16 +30,16 @@ def neighbour_keeps(replace: Replace) -> None:
 
 def early_take_back(replace: Replace) -> None:
     """The guardian takes the keys back after an eighth of the time."""
-    right = Guardian.on_here
+    right = RangeOwner.on_joiner_ready
 
-    def on_here(self: Guardian, sender: Peer, message: Here) -> None:
+    def on_joiner_ready(self: RangeOwner, sender: Peer, message: JoinerReady) -> None:
         right(self, sender, message)
         view = self._view
         admitting = view.agreed.admitting
-        if admitting is not None and admitting.stage is Stage.YIELDING:
+        if admitting is not None and admitting.stage is AdmissionStage.TRANSFERRING:
             admitting.until = view.now + view.config.admission_ns // 8
 
-    replace(Guardian, "on_here", on_here)
+    replace(RangeOwner, "on_joiner_ready", on_joiner_ready)
 
 
 def leases_only_for_the_join(replace: Replace) -> None:
@@ -66,45 +66,45 @@ def joiner_overstays(replace: Replace) -> None:
 
 
 def lease_from_the_place(replace: Replace) -> None:
-    """The joiner counts from the offer of its place, not from its own `Here`."""
-    right = Handshake.on_place
+    """The joiner counts from the offer of its place, not from its own `JoinerReady`."""
+    right = Handshake.on_offer_range
 
-    def on_place(self: Handshake, sender: Peer, message: Place) -> None:
+    def on_offer_range(self: Handshake, sender: Peer, message: OfferRange) -> None:
         was_active = self._view.agreed.active
-        if self._turn is not None and self._turn.ticket == message.ticket and not was_active:
-            self._turn.began = self._view.now
+        if self._invitation is not None and self._invitation.ticket == message.ticket and not was_active:
+            self._invitation.began = self._view.now
         right(self, sender, message)
 
-    replace(Handshake, "on_place", on_place)
+    replace(Handshake, "on_offer_range", on_offer_range)
 
 
 def repeated_call_renews(replace: Replace) -> None:
-    """The joiner counts from its last `Here`, not from its first."""
-    right = Handshake.on_call
+    """The joiner counts from its last `JoinerReady`, not from its first."""
+    right = Handshake.on_invite_joiner
 
-    def on_call(self: Handshake, sender: Peer, message: Call) -> None:
-        if self._turn is not None and self._turn.ticket == message.ticket and not self._view.agreed.active:
-            self._turn.began = self._view.now
+    def on_invite_joiner(self: Handshake, sender: Peer, message: InviteJoiner) -> None:
+        if self._invitation is not None and self._invitation.ticket == message.ticket and not self._view.agreed.active:
+            self._invitation.began = self._view.now
         right(self, sender, message)
 
-    replace(Handshake, "on_call", on_call)
+    replace(Handshake, "on_invite_joiner", on_invite_joiner)
 
 
 def no_check_after_a_lapse(replace: Replace) -> None:
     """A node whose leases are over grants, admits and closes as before."""
-    replace(Lapse, "on_round", lambda self: None)
+    replace(LeaseExpiry, "on_round", lambda self: None)
     replace(Agreement, "is_fit", lambda self, now: self.confirmed)
 
 
 def joiner_answers_early(replace: Replace) -> None:
     """A joiner delivers as soon as it is called."""
-    right = Handshake.on_call
+    right = Handshake.on_invite_joiner
 
-    def on_call(self: Handshake, sender: Peer, message: Call) -> None:
+    def on_invite_joiner(self: Handshake, sender: Peer, message: InviteJoiner) -> None:
         right(self, sender, message)
-        self.on_place(sender, Place(message.ticket, 0, ()))
+        self.on_offer_range(sender, OfferRange(message.ticket, 0, ()))
 
-    replace(Handshake, "on_call", on_call)
+    replace(Handshake, "on_invite_joiner", on_invite_joiner)
 
 
 MUTANTS: dict[str, Callable[[Replace], None]] = {

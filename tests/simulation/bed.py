@@ -8,9 +8,9 @@ from agiledart_kernel.peer import Peer
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.events import JoinRing
 from agiledart_simulation.checkers.leaf_sets import leaf_violations
-from agiledart_simulation.checkers.owners import Owners, ring_violations
+from agiledart_simulation.checkers.ownership_checker import OwnershipChecker, ring_violations
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.overlay_ring import Ring
+from agiledart_simulation.world.overlay_ring import OverlayRing
 from tests.machine_checks import look_at
 
 LINKS = NetworkConfig(base_ns=5 * MILLISECOND, span_ns=70 * MILLISECOND, jitter_ns=25 * MILLISECOND)
@@ -34,9 +34,9 @@ class Bed:
         is_judged: bool = True,
     ) -> None:
         self.config = config or OverlayConfig.lan()
-        self.ring = Ring(seed, self.config, network or LINKS)
+        self.ring = OverlayRing(seed, self.config, network or LINKS)
         self.world = self.ring.world
-        self.owners = Owners(self.world, self.config.id_bits)
+        self.owners = OwnershipChecker(self.world, self.config.id_bits)
         if is_judged:
             look_at(self.world, every=31)
 
@@ -50,14 +50,14 @@ class Bed:
         """A node that has left ends its process."""
         for peer in self.ring.left:
             life = self.world.nodes[peer.node]
-            if life.is_up and life.peer.life == peer.life:
+            if life.is_up and life.peer.incarnation_key == peer.incarnation_key:
                 self.world.crash(peer.node)
         self.ring.left.clear()
 
     @property
     def is_right(self) -> bool:
         """Everybody is in, agreed neighbours and leaf sets are the true ones, and every key has exactly one owner."""
-        self.owners.look_at_all()
+        self.owners.check_all()
         return bool(self.ring.machines) and not self._faults() and self.owners.is_complete
 
     def _faults(self) -> list[str]:

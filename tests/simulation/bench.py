@@ -4,22 +4,22 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import ID_BITS, NodeId
 from agiledart_kernel.randomness import RandomStream
 from agiledart_simulation.checkers.leaf_sets import leaf_violations, stale_violations
-from agiledart_simulation.checkers.machines import machine_violations
+from agiledart_simulation.checkers.periodic_checks import machine_violations
 from agiledart_simulation.checkers.routing import root_of, route_violations
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import OverlayRing, simulated_ids
 from tests.machine_checks import look_at
 
 
 def built_ring(
     count: int, seed: int = 1, network: NetworkConfig | None = None, settle_s: int = 3, is_judged: bool = True
-) -> tuple[Ring, list[NodeId]]:
+) -> tuple[OverlayRing, list[NodeId]]:
     """A ring made by real joins, each message encoded and decoded on its way, and its ids in the order of joining.
 
     Args:
         is_judged: machines are asked now and then what does not hold of them; not where a mistake was planted in them.
     """
-    ring = Ring(seed, network=network, checks_wire=True)
+    ring = OverlayRing(seed, network=network, checks_wire=True)
     if is_judged:
         look_at(ring.world, every=31)
     ids = simulated_ids(seed, count)
@@ -28,7 +28,7 @@ def built_ring(
     return ring, ids
 
 
-def all_violations(ring: Ring, routes: int = 100) -> list[str]:
+def all_violations(ring: OverlayRing, routes: int = 100) -> list[str]:
     """Everything that must hold of a quiet ring."""
     config, machines = ring.config, ring.machines
     random = RandomStream(ring.world.seed, "checks")
@@ -43,7 +43,7 @@ def all_violations(ring: Ring, routes: int = 100) -> list[str]:
     ]
 
 
-def lookups(ring: Ring, count: int, wait_s: int = 3) -> list[str]:
+def lookups(ring: OverlayRing, count: int, wait_s: int = 3) -> list[str]:
     """Send messages to random keys from random members; what did not arrive once at the closest member."""
     random = RandomStream(ring.world.seed, "lookups", len(ring.delivered))
     members = ring.members

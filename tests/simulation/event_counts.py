@@ -6,7 +6,7 @@ commit why the ring now says more, or less.
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import OverlayRing, simulated_ids
 
 EXPECTED = {"join": (11873, 10633), "idle": (17924, 14924)}
 """Scenario → (events, messages)."""
@@ -14,7 +14,7 @@ EXPECTED = {"join": (11873, 10633), "idle": (17924, 14924)}
 
 def counts() -> dict[str, tuple[int, int]]:
     """Sixty nodes join one after the other; then they are idle for twenty seconds."""
-    ring = Ring(1, OverlayConfig.lan())
+    ring = OverlayRing(1, OverlayConfig.lan())
     assert ring.build(simulated_ids(1, 60), 50 * MILLISECOND)
     ring.world.run_for(5 * SECOND)
     joined = ring.world.events, ring.world.messages_sent

@@ -10,12 +10,12 @@ from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.permissions import Asker
-from agiledart_node.desk.config import NodeConfig
-from agiledart_node.wire.bodies import BODIES
+from agiledart_kernel.permissions import Principal
+from agiledart_node.context.config import NodeConfig
 from agiledart_node.wire.commands import Command, ListApplications, Status, Submit
 from agiledart_node.wire.effects import RefusedRequest, Replied, StartInstances
 from agiledart_node.wire.events import InstanceFinished, InstanceReported
+from agiledart_node.wire.responses import RESPONSES
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.node_ring import TESTER, WALL_MS, NodeRing
@@ -84,8 +84,8 @@ class Mesh(NodeRing):
 
     # ---- users
 
-    def ask(self, name: str, command: Command, delay_ns: int = 0, asker: Asker = TESTER) -> int:
-        request = super().ask(name, command, delay_ns, asker)
+    def ask(self, name: str, command: Command, delay_ns: int = 0, principal: Principal = TESTER) -> int:
+        request = super().ask(name, command, delay_ns, principal)
         self.commands[request] = command
         return request
 
@@ -153,9 +153,9 @@ def check_body(command: Command, body: dict[str, Any]) -> None:
         name = "submit-dry-run" if command.dry_run else "submit"
     else:
         name = type(command).__name__.lower().replace("listapplications", "list")
-    msgspec.convert(body, BODIES[name])
+    msgspec.convert(body, RESPONSES[name])
     if body.get("summary"):
-        msgspec.convert(body["summary"], BODIES["summary"])
+        msgspec.convert(body["summary"], RESPONSES["summary"])
 
 
 def statistics_report(stage: int, index: int, waiting: int = 0) -> dict[str, Any]:

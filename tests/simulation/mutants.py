@@ -13,25 +13,25 @@ import pytest
 
 from agiledart_kernel.node_id import NodeId, clockwise_distance, digit, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
-from agiledart_node.scheduling.claims import CLAIM_CODEC, Claim, Claims, office_key
-from agiledart_node.scheduling.messages import Office
-from agiledart_node.scheduling.serving import Serving
-from agiledart_overlay.join.arrival import Arrival
+from agiledart_node.scheduling.claims import CLAIM_CODEC, Claim, Claims, scheduler_slot_key
+from agiledart_node.scheduling.messages import SchedulerSlot
+from agiledart_node.scheduling.scheduler_endpoint import SchedulerEndpoint
 from agiledart_overlay.join.membership import Membership
+from agiledart_overlay.join.node_arrival import NodeArrival
 from agiledart_overlay.liveness.checks import Checks
-from agiledart_overlay.liveness.hearsay import Hearsay
-from agiledart_overlay.liveness.liveness import Liveness
-from agiledart_overlay.records.directory import Directory
-from agiledart_overlay.records.records import Merge, Record
-from agiledart_overlay.ring.joiner import Handshake
-from agiledart_overlay.routing.forwarding import Router
+from agiledart_overlay.liveness.failure_detector import FailureDetector
+from agiledart_overlay.liveness.peer_gossip import PeerGossip
+from agiledart_overlay.records.record_directory import RecordDirectory
+from agiledart_overlay.records.record_store import Merge, Record
+from agiledart_overlay.ring.handshake import Handshake
 from agiledart_overlay.routing.repair import Repair
+from agiledart_overlay.routing.router import Router
 from agiledart_overlay.state.agreement import FOREVER, Agreement
 from agiledart_overlay.state.peer_book import PeerBook
 from agiledart_overlay.tables.leaf_set import LeafSet
 from agiledart_overlay.tables.routing_table import RoutingTable
-from agiledart_overlay.wire.messages import Route, RouteAck, Sighting
-from agiledart_overlay.wire.ring_messages import Call, Place
+from agiledart_overlay.wire.messages import RouteAck, RouteHop, Sighting
+from agiledart_overlay.wire.ring_messages import InviteJoiner, OfferRange
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -100,17 +100,17 @@ def one_side_is_not_repaired(patch: pytest.MonkeyPatch) -> None:
 
 def gossip_raises_the_dead(patch: pytest.MonkeyPatch) -> None:
     """What others say of a peer is believed without looking, and without asking the graves."""
-    hear_of = Hearsay.hear_of
+    receive_sightings = PeerGossip.receive_sightings
 
-    def believing(self: Hearsay, sightings: Any) -> None:
+    def believing(self: PeerGossip, sightings: Any) -> None:
         told, view = tuple(sightings), self._view
         for sighting in told:
             node = sighting.peer.node
             if view.joined and node != view.me.node and node not in view.book and view.leaf_set.fits(node):
                 view.place(view.book.meet(sighting.peer, sighting.refutations, view.now))
-        hear_of(self, told)
+        receive_sightings(self, told)
 
-    patch.setattr(Hearsay, "hear_of", believing)
+    patch.setattr(PeerGossip, "receive_sightings", believing)
 
 
 def rows_of_another_prefix(patch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def rows_of_another_prefix(patch: pytest.MonkeyPatch) -> None:
 
 def records_stay_where_they_are(patch: pytest.MonkeyPatch) -> None:
     """The new root of a key does not take its record over."""
-    patch.setattr(Directory, "on_leaves_changed", nothing)
+    patch.setattr(RecordDirectory, "on_leaves_changed", nothing)
 
 
 def equal_versions_are_not_ordered(patch: pytest.MonkeyPatch) -> None:
@@ -134,25 +134,25 @@ def equal_versions_are_not_ordered(patch: pytest.MonkeyPatch) -> None:
     def first(one: Record, other: Record, merge: Merge) -> Record:
         return other if other.version > one.version else one
 
-    patch.setattr("agiledart_overlay.records.records.merged", first)
+    patch.setattr("agiledart_overlay.records.record_store.merged", first)
     patch.setattr(Record, "rank", property(lambda self: (self.version, b"")))
 
 
 def suspicion_is_final(patch: pytest.MonkeyPatch) -> None:
     """Neither a sign of life nor a refutation ends a suspicion."""
-    heard = Checks.heard
+    note_alive = Checks.note_alive
 
     def deaf(self: Checks, node: NodeId) -> None:
         if not self.is_suspect(node):
-            heard(self, node)
+            note_alive(self, node)
 
-    patch.setattr(Checks, "heard", deaf)
-    patch.setattr(Liveness, "refute", nothing)
+    patch.setattr(Checks, "note_alive", deaf)
+    patch.setattr(FailureDetector, "refute", nothing)
 
 
 def the_accused_keep_quiet(patch: pytest.MonkeyPatch) -> None:
     """Who is told that it is held for dead does not object."""
-    patch.setattr(Arrival, "on_accused", nothing)
+    patch.setattr(NodeArrival, "on_accused", nothing)
     patch.setattr(Membership, "on_accused", nothing)
 
 
@@ -160,7 +160,7 @@ def doubles_are_not_removed(patch: pytest.MonkeyPatch) -> None:
     """A look-up that arrives twice over one hop is passed on twice."""
     on_route = Router.on_route
 
-    def forgetful(self: Router, sender: Peer, message: Route) -> None:
+    def forgetful(self: Router, sender: Peer, message: RouteHop) -> None:
         self._seen.clear()
         on_route(self, sender, message)
 
@@ -172,7 +172,7 @@ def numbers_start_again(patch: pytest.MonkeyPatch) -> None:
     on_route, pass_on = Router.on_route, Router._pass_on
     numbers: dict[int, int] = {}
 
-    def blind(self: Router, sender: Peer, message: Route) -> None:
+    def blind(self: Router, sender: Peer, message: RouteHop) -> None:
         path = (*message.path[:-1], msgspec.structs.replace(message.path[-1], incarnation=0))
         on_route(self, path[-1], msgspec.structs.replace(message, path=path))
 
@@ -191,7 +191,7 @@ def acknowledged_and_dropped(patch: pytest.MonkeyPatch) -> None:
     """One of sixteen hops is acknowledged and not taken over."""
     on_route = Router.on_route
 
-    def careless(self: Router, sender: Peer, message: Route) -> None:
+    def careless(self: Router, sender: Peer, message: RouteHop) -> None:
         if message.number % 16 == 7:
             self._view.send(sender, RouteAck(message.number))
         else:
@@ -203,17 +203,17 @@ def acknowledged_and_dropped(patch: pytest.MonkeyPatch) -> None:
 def no_tombstones(patch: pytest.MonkeyPatch) -> None:
     """The dead are forgotten at once, so what they said before they died and what comes late brings them back."""
     patch.setattr(PeerBook, "is_dead", lambda self, peer, refutations: False)
-    patch.setattr(PeerBook, "grave", lambda self, node: None)
+    patch.setattr(PeerBook, "tombstone", lambda self, node: None)
 
 
 def helpers_are_not_heard(patch: pytest.MonkeyPatch) -> None:
     """What indirect probes find out is ignored."""
-    patch.setattr(Liveness, "on_probed_for_you", nothing)
+    patch.setattr(FailureDetector, "on_indirect_probe_ack", nothing)
 
 
 def news_is_ignored(patch: pytest.MonkeyPatch) -> None:
     """Two that join at once on both sides of a member never learn of each other."""
-    patch.setattr(Hearsay, "hear_of", nothing)
+    patch.setattr(PeerGossip, "receive_sightings", nothing)
 
 
 def lost_leaves_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:
@@ -224,16 +224,16 @@ def lost_leaves_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:
 
 def a_joiner_answers_early(patch: pytest.MonkeyPatch) -> None:
     """Called by its guardian, a joiner takes its place at once, before the node on the other side has stopped for it."""
-    on_call = Handshake.on_call
+    on_invite_joiner = Handshake.on_invite_joiner
 
-    def eager(self: Handshake, sender: Peer, message: Call) -> None:
-        on_call(self, sender, message)
+    def eager(self: Handshake, sender: Peer, message: InviteJoiner) -> None:
+        on_invite_joiner(self, sender, message)
         view = self._view
         after = [each for each in message.sightings if each.peer.node != view.me.node] or [Sighting(sender)]
         first = min(after, key=lambda each: clockwise_distance(view.me.node, each.peer.node, view.config.id_bits))
-        self.on_place(first.peer, Place(message.ticket, first.refutations, message.sightings))
+        self.on_offer_range(first.peer, OfferRange(message.ticket, first.refutations, message.sightings))
 
-    patch.setattr(Handshake, "on_call", eager)
+    patch.setattr(Handshake, "on_invite_joiner", eager)
 
 
 def a_guardian_keeps_delivering(patch: pytest.MonkeyPatch) -> None:
@@ -256,21 +256,21 @@ def two_schedulers_for_one_office(patch: pytest.MonkeyPatch) -> None:
 
     async def claim(self: Claims, domain: str, index: int, winner: Peer, seen: tuple[int, Claim | None]) -> Claim:
         version, before = seen
-        made = Claim(Office(domain, index, before.office.term + 1 if before is not None else 1), winner)
-        await self._records.store(office_key(domain, index), version, CLAIM_CODEC.encode(made))
+        made = Claim(SchedulerSlot(domain, index, before.scheduler_slot.term + 1 if before is not None else 1), winner)
+        await self._records.store(scheduler_slot_key(domain, index), version, CLAIM_CODEC.encode(made))
         return made
 
-    async def look(self: Serving, office: Office) -> None:
-        if self._role.office is None and not self._desk.is_leaving:
-            self._role.take_office(office)
-            self._go_on_duty()
+    async def look(self: SchedulerEndpoint, scheduler_slot: SchedulerSlot) -> None:
+        if self._role.scheduler_slot is None and not self._context.is_leaving:
+            self._role.take_scheduler_slot(scheduler_slot)
+            self._start_upkeep()
         self._is_looking = False
         waiting, self._waiting = self._waiting, []
         for sender, message in waiting:
             self._answer(sender, message)
 
     patch.setattr(Claims, "claim", claim)
-    patch.setattr(Serving, "_look", look)
+    patch.setattr(SchedulerEndpoint, "_look", look)
 
 
 MUTANTS = [

@@ -8,28 +8,28 @@ import pytest
 
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Event
-from agiledart_recovery.fragments.shelf import Shelf
-from agiledart_recovery.lives.committing import Committing
-from agiledart_recovery.lives.coordinator import Coordinator
-from agiledart_recovery.lives.epochs import Epochs
-from agiledart_recovery.lives.eras import Eras
-from agiledart_recovery.lives.participant import Participant, Phase
-from agiledart_recovery.register import ballots, regaining
+from agiledart_recovery.attempts.commit_protocol import CommitProtocol
+from agiledart_recovery.attempts.configurations import Configurations
+from agiledart_recovery.attempts.coordinator import Coordinator
+from agiledart_recovery.attempts.epoch_tracker import EpochTracker
+from agiledart_recovery.attempts.participant import Participant, Phase
+from agiledart_recovery.fragments.fragment_store import FragmentStore
+from agiledart_recovery.register import quorum_recovery, quorums
 from agiledart_recovery.register.proposer import Phase as Hold
 from agiledart_recovery.register.proposer import Proposer
-from agiledart_recovery.register.voter import VoterSeat
+from agiledart_recovery.register.voter_slot import VoterSlot
 from agiledart_recovery.wire import messages as wire
-from agiledart_recovery.wire.effects import FragmentKey, KeepLife, KeepVoter
-from agiledart_recovery.wire.events import PartyPrepared
-from agiledart_recovery.wire.names import Ballot, Party, Snapshot
-from agiledart_recovery.wire.value import Element, Plan, Role, Saved, Value
-from agiledart_simulation.pipeline import virtual_host
-from agiledart_simulation.pipeline.chains import Chains
-from agiledart_simulation.pipeline.engine import Engine
-from agiledart_simulation.pipeline.parties import Stage
-from agiledart_simulation.pipeline.pipeline_messages import END, Frame, Memory
-from agiledart_simulation.pipeline.virtual_host import RecoveryHost
-from agiledart_simulation.runs import forsaking
+from agiledart_recovery.wire.effects import FragmentKey, StoreAttempt, StoreVoter
+from agiledart_recovery.wire.events import PinnedInstancePrepared
+from agiledart_recovery.wire.names import Ballot, CheckpointId, InstanceId
+from agiledart_recovery.wire.register_value import InstanceRole, InstanceSnapshot, Plan, RegisterValue, SavedState
+from agiledart_simulation.pipeline import recovery_host
+from agiledart_simulation.pipeline.instances import VirtualStage
+from agiledart_simulation.pipeline.pipeline_engine import PipelineEngine
+from agiledart_simulation.pipeline.pipeline_messages import END, InstanceState, PipelineFrame
+from agiledart_simulation.pipeline.recovery_host import RecoveryHost
+from agiledart_simulation.pipeline.snapshot_chains import SnapshotChains
+from agiledart_simulation.runs import quorum_loss
 from agiledart_simulation.runs.recovery_run import RecoveryRun
 from tests.simulation.mutants import Mutant, nothing
 
@@ -45,60 +45,60 @@ RIVALS = {"kinds": ("rival", "partition", "heal", "restart", "pause"), "steps": 
 
 def any_life_is_taken(patch: pytest.MonkeyPatch) -> None:
     """Frames of an older life that come over a link that was kept are counted as the next of the new one."""
-    on_frame = Engine.on_frame
+    on_frame = PipelineEngine.on_frame
 
-    def kept(self: Engine, sender: Any, frame: Frame) -> None:
-        if frame.life < self.life:
+    def kept(self: PipelineEngine, sender: Any, frame: PipelineFrame) -> None:
+        if frame.attempt < self.attempt:
             number = self._taken.get((frame.source, frame.target), 0) + 1
-            frame = msgspec.structs.replace(frame, life=self.life, number=number)
+            frame = msgspec.structs.replace(frame, attempt=self.attempt, number=number)
         on_frame(self, sender, frame)
 
-    patch.setattr(Engine, "on_frame", kept)
+    patch.setattr(PipelineEngine, "on_frame", kept)
 
 
 def answers_of_any_life_count(patch: pytest.MonkeyPatch) -> None:
     """PREPARED of an epoch counts, whatever life it is of."""
-    take, prepared = Epochs.take, Participant._takes
+    take, prepared = EpochTracker.take, Participant._takes
 
-    def careless(self: Epochs, answer: wire.Prepared, parties: Any) -> bool:
-        return take(self, msgspec.structs.replace(answer, life=self.life), parties)
+    def careless(self: EpochTracker, answer: wire.Prepared, instances: Any) -> bool:
+        return take(self, msgspec.structs.replace(answer, attempt=self.attempt), instances)
 
-    def keeping(self: Participant, sender: Any, value: Value) -> None:
+    def keeping(self: Participant, sender: Any, value: RegisterValue) -> None:
         kept = dict(self._prepared), dict(self._ended)
         enter(self, sender, value)
         self._prepared, self._ended = kept
 
     enter = Participant._enter
-    patch.setattr(Epochs, "take", careless)
+    patch.setattr(EpochTracker, "take", careless)
     patch.setattr(Participant, "_enter", keeping)
     patch.setattr(Participant, "_takes", prepared)
 
 
 def snapshots_by_epoch_alone(patch: pytest.MonkeyPatch) -> None:
     """An element is found by party and epoch: a late write of an older life has replaced the newer one."""
-    write = RecoveryHost.keep_element
+    write = RecoveryHost.store_snapshot
 
     def first_stays(
-        self: RecoveryHost, engine: Any, stage: Any, snapshot: Any, raw: bytes, *rest: Any, **more: Any
+        self: RecoveryHost, engine: Any, stage: Any, checkpoint: Any, raw: bytes, *rest: Any, **more: Any
     ) -> None:
         states = vars(self.disk).setdefault("states", {})  # they outlive the process, as elements do
         older = [
             each
-            for (party, other), each in states.items()
-            if party == stage.party and other.epoch == snapshot.epoch and other.life < snapshot.life
+            for (instance, other), each in states.items()
+            if instance == stage.instance and other.epoch == checkpoint.epoch and other.attempt < checkpoint.attempt
         ]
-        states[stage.party, snapshot] = raw
-        write(self, engine, stage, snapshot, older[0] if older else raw, *rest, **more)
+        states[stage.instance, checkpoint] = raw
+        write(self, engine, stage, checkpoint, older[0] if older else raw, *rest, **more)
 
-    patch.setattr(RecoveryHost, "keep_element", first_stays)
+    patch.setattr(RecoveryHost, "store_snapshot", first_stays)
 
 
 def committed_before_the_register(patch: pytest.MonkeyPatch) -> None:
     """COMMITTED is told when all have prepared, then the register."""
 
     def hasty(self: Coordinator) -> None:
-        if self.proposer.phase is Hold.LEADING and (value := self.committing.next_value(self.value)) is not None:
-            self.committing.tell(value)
+        if self.proposer.phase is Hold.LEADING and (value := self.commit_protocol.next_value(self.value)) is not None:
+            self.commit_protocol.send_committed(value)
             self.proposer.write(value)
 
     patch.setattr(Coordinator, "_commit", hasty)
@@ -107,12 +107,12 @@ def committed_before_the_register(patch: pytest.MonkeyPatch) -> None:
 def ballots_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     """A commit looks at the epoch only: a voter takes what an overtaken coordinator writes."""
 
-    def blind(self: VoterSeat, sender: Any, message: wire.Accept) -> None:
+    def blind(self: VoterSlot, sender: Any, message: wire.Accept) -> None:
         self.accepted, self.value = message.stamp, message.value
         self.promised = max(self.promised, message.stamp.ballot)
-        self._answer(sender, wire.Accepted(self.run, message.stamp, self.seat))
+        self._answer(sender, wire.Accepted(self.run, message.stamp, self.voter_slot))
 
-    patch.setattr(VoterSeat, "on_accept", blind)
+    patch.setattr(VoterSlot, "on_accept", blind)
 
 
 def prepared_before_the_disk(patch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def prepared_before_the_disk(patch: pytest.MonkeyPatch) -> None:
     write = RecoveryRun.write
 
     def early(self: RecoveryRun, host: Any, action: Any, event: Event | None) -> None:
-        if isinstance(event, PartyPrepared):
+        if isinstance(event, PinnedInstancePrepared):
             write(self, host, lambda: None, event)
             self.world.call(SECOND, lambda: write(self, host, action, None))
         else:
@@ -137,16 +137,16 @@ def cut_at_the_last_known_commit(patch: pytest.MonkeyPatch) -> None:
 
 def one_cut_for_all_parts(patch: pytest.MonkeyPatch) -> None:
     """The register names an end for the sink, not for each node that holds a part of it."""
-    next_value = Committing.next_value
+    next_value = CommitProtocol.next_value
 
-    def only(self: Committing, value: Value) -> Value | None:
+    def only(self: CommitProtocol, value: RegisterValue) -> RegisterValue | None:
         made = next_value(self, value)
         if made is None:
             return None
-        hosts = [each.host.node for each in self.epochs.plan.of(Role.SINK)]
+        hosts = [each.host.node for each in self.epochs.plan.of(InstanceRole.SINK)]
         return msgspec.structs.replace(made, parts=tuple(end for end in made.parts if end.host in hosts))
 
-    patch.setattr(Committing, "next_value", only)
+    patch.setattr(CommitProtocol, "next_value", only)
 
 
 def closing_commits(patch: pytest.MonkeyPatch) -> None:
@@ -163,9 +163,9 @@ def an_entered_life_is_not_stored(patch: pytest.MonkeyPatch) -> None:
     carry_out = RecoveryHost._carry_out
 
     def forget(self: RecoveryHost, effect: Any) -> None:
-        if isinstance(effect, KeepLife):
-            life = effect.file.life
-            effect = msgspec.structs.replace(effect, file=msgspec.structs.replace(effect.file, life=life - 1))
+        if isinstance(effect, StoreAttempt):
+            attempt = effect.file.attempt
+            effect = msgspec.structs.replace(effect, file=msgspec.structs.replace(effect.file, attempt=attempt - 1))
         carry_out(self, effect)
 
     patch.setattr(RecoveryHost, "_carry_out", forget)
@@ -177,7 +177,7 @@ def restart_inside_a_life(patch: pytest.MonkeyPatch) -> None:
     on_reset = Participant.on_reset
 
     def again(self: Participant, sender: Any, message: wire.Reset) -> None:
-        if message.value.life == self.life and self.phase is Phase.OUT:
+        if message.value.attempt == self.attempt and self.phase is Phase.OUT:
             self._enter(sender, message.value)
         else:
             on_reset(self, sender, message)
@@ -188,14 +188,14 @@ def restart_inside_a_life(patch: pytest.MonkeyPatch) -> None:
 def ballots_without_number(patch: pytest.MonkeyPatch) -> None:
     """Under one ballot a late ACCEPT puts an old value back."""
 
-    def late(self: VoterSeat, sender: Any, message: wire.Accept) -> None:
+    def late(self: VoterSlot, sender: Any, message: wire.Accept) -> None:
         if message.stamp.ballot < self.promised:
             self.refuse(sender, message.stamp.ballot)
             return
         self._take(message.stamp, message.value)
-        self._answer(sender, wire.Accepted(self.run, message.stamp, self.seat))
+        self._answer(sender, wire.Accepted(self.run, message.stamp, self.voter_slot))
 
-    patch.setattr(VoterSeat, "on_accept", late)
+    patch.setattr(VoterSlot, "on_accept", late)
 
 
 def a_voter_forgets(patch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def a_voter_forgets(patch: pytest.MonkeyPatch) -> None:
     carry_out = RecoveryHost._carry_out
 
     def forget(self: RecoveryHost, effect: Any) -> None:
-        if isinstance(effect, KeepVoter) and effect.file.run in self.disk.voters:
+        if isinstance(effect, StoreVoter) and effect.file.run in self.disk.voters:
             effect = msgspec.structs.replace(effect, file=self.disk.voters[effect.file.run])
         carry_out(self, effect)
 
@@ -223,47 +223,49 @@ def no_read_before_writing(patch: pytest.MonkeyPatch) -> None:
 def one_less_than_a_majority(patch: pytest.MonkeyPatch) -> None:
     """One voter of three decides."""
     patch.setattr(
-        ballots, "is_majority", lambda voters, who: 2 * sum(each.chair in who for each in voters) >= len(voters) - 1
+        quorums, "is_majority", lambda voters, who: 2 * sum(each.voter_id in who for each in voters) >= len(voters) - 1
     )
 
 
 def commit_without_sync(patch: pytest.MonkeyPatch) -> None:
     """An epoch is committed although logs hold rows in memory whose effects are in a merge's snapshot."""
-    patch.setattr(Committing, "_must_sync", nothing)
+    patch.setattr(CommitProtocol, "_must_sync", nothing)
 
 
 def lateness_is_judged_again(patch: pytest.MonkeyPatch) -> None:
     """A row that comes again from a log says what the clock says now."""
     read = RecoveryHost.read
 
-    def judge(self: RecoveryHost, mine: Any, number: int) -> Any:
+    def decide_row(self: RecoveryHost, mine: Any, number: int) -> Any:
         row = read(self, mine, number)
         if mine.has_log and row is not None and row != END:
-            row = self.disk.logs[mine.party].rows[number] = self.judge(mine.party.index, number)
+            row = self.disk.logs[mine.instance].rows[number] = self.decide_row(mine.instance.index, number)
         return row
 
-    patch.setattr(RecoveryHost, "read", judge)
+    patch.setattr(RecoveryHost, "read", decide_row)
 
 
 def fragments_go_too_early(patch: pytest.MonkeyPatch) -> None:
     """Holders let go of everything up to the committed epoch."""
 
-    def eager(self: Shelf, value: Value) -> tuple[FragmentKey, ...]:
-        gone = tuple(key for key in self._held if key.snapshot.epoch <= value.committed.epoch)
+    def eager(self: FragmentStore, value: RegisterValue) -> tuple[FragmentKey, ...]:
+        gone = tuple(key for key in self._held if key.checkpoint.epoch <= value.committed.epoch)
         for key in gone:
             del self._held[key]
         return gone
 
-    patch.setattr(Shelf, "release", eager)
+    patch.setattr(FragmentStore, "release", eager)
 
 
 def links_go_too_early(patch: pytest.MonkeyPatch) -> None:
     """Only the last element of each chain is thought to be needed."""
 
-    def last(self: Value) -> dict[tuple[Party, Snapshot], Element]:
-        return {(saved.party, saved.snapshot): saved.chain[-1] for saved in (*self.before, *self.saved) if saved.chain}
+    def last(self: RegisterValue) -> dict[tuple[InstanceId, CheckpointId], InstanceSnapshot]:
+        return {
+            (saved.instance, saved.checkpoint): saved.chain[-1] for saved in (*self.before, *self.saved) if saved.chain
+        }
 
-    patch.setattr(Value, "needed", property(last))
+    patch.setattr(RegisterValue, "needed", property(last))
 
 
 def a_chain_is_not_said(patch: pytest.MonkeyPatch) -> None:
@@ -273,72 +275,74 @@ def a_chain_is_not_said(patch: pytest.MonkeyPatch) -> None:
 
 def rests_on_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
     """An element rests on the last one that was written, whose epoch may be passed over."""
-    saved = Chains.saved
+    saved = SnapshotChains.saved
 
     def hasty(
-        self: Chains, party: Party, snapshot: Snapshot, state: bytes, *, is_last: bool = False
+        self: SnapshotChains, instance: InstanceId, checkpoint: CheckpointId, state: bytes, *, is_last: bool = False
     ) -> tuple[bytes, bytes]:
-        base = self._bases.get(party)
-        found = saved(self, party, snapshot, state, is_last=is_last)
+        base = self._bases.get(instance)
+        found = saved(self, instance, checkpoint, state, is_last=is_last)
         if base is not None:
             base.state = state  # the next one is taken from this one, and says that it rests on the committed one
         return found
 
-    patch.setattr(Chains, "saved", hasty)
+    patch.setattr(SnapshotChains, "saved", hasty)
 
 
 def queued_rows_stay(patch: pytest.MonkeyPatch) -> None:
     """Rows that wait in the old merge are not handed over."""
-    handed = Stage.handed
-    patch.setattr(Stage, "handed", lambda self: msgspec.structs.replace(handed(self), held=()))
+    previous_state = VirtualStage.previous_state
+    patch.setattr(VirtualStage, "previous_state", lambda self: msgspec.structs.replace(previous_state(self), held=()))
 
 
 def new_channels_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     """Downstream of a stage that moves, and in its new place, inputs stand too high: rows below are dropped."""
-    take = Stage.take
+    take = VirtualStage.take
 
-    def high(self: Stage, source: Any, body: Any) -> None:
+    def high(self: VirtualStage, source: Any, body: Any) -> None:
         known = list(self.inputs)
         take(self, source, body)
-        for party in self.inputs:
-            if party not in known:
-                self.inputs[party].mark = END
+        for instance in self.inputs:
+            if instance not in known:
+                self.inputs[instance].watermark = END
 
-    patch.setattr(Stage, "take", high)
+    patch.setattr(VirtualStage, "take", high)
 
 
 def state_is_not_handed_over(patch: pytest.MonkeyPatch) -> None:
     """The new place begins because it was asked, from nothing."""
-    take_over = Engine.take_over
+    take_over = PipelineEngine.take_over
 
-    def empty(self: Engine, effect: Any, memory: Memory) -> None:
+    def empty(self: PipelineEngine, effect: Any, memory: InstanceState) -> None:
         take_over(self, effect, msgspec.structs.replace(memory, counts={}))
 
-    patch.setattr(Engine, "take_over", empty)
+    patch.setattr(PipelineEngine, "take_over", empty)
 
 
 def a_sender_switches_late(patch: pytest.MonkeyPatch) -> None:
     """Behind the barrier a sender goes on to the old place."""
-    send = Engine.send
+    send = PipelineEngine.send
 
-    def late(self: Engine, source: Any, target: Any, body: Any) -> None:
+    def late(self: PipelineEngine, source: Any, target: Any, body: Any) -> None:
         old = [
-            to for (who, to) in self._outlets if who == source and to.stage == target.stage and to.term < target.term
+            to
+            for (who, to) in self._outlets
+            if who == source and to.stage == target.stage and to.generation < target.generation
         ]
         send(self, source, old[0] if old else target, body)
 
-    patch.setattr(Engine, "send", late)
+    patch.setattr(PipelineEngine, "send", late)
 
 
 def epoch_without_its_plan(patch: pytest.MonkeyPatch) -> None:
     """Who commits looks at the epoch only: the plan in the register stays."""
-    next_value = Committing.next_value
+    next_value = CommitProtocol.next_value
 
-    def stay(self: Committing, value: Value) -> Value | None:
+    def stay(self: CommitProtocol, value: RegisterValue) -> RegisterValue | None:
         made = next_value(self, value)
         return None if made is None else msgspec.structs.replace(made, plan=value.plan)
 
-    patch.setattr(Committing, "next_value", stay)
+    patch.setattr(CommitProtocol, "next_value", stay)
 
 
 def plan_before_its_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -346,7 +350,7 @@ def plan_before_its_epoch(patch: pytest.MonkeyPatch) -> None:
 
     def at_once(self: Coordinator, plan: Plan) -> str:
         if self.proposer.phase is Hold.LEADING and self.phase.value == "running":
-            self.proposer.write(msgspec.structs.replace(self.value, plan=plan, outgoing=()))
+            self.proposer.write(msgspec.structs.replace(self.value, plan=plan, old_voters=()))
         return ""
 
     patch.setattr(Coordinator, "on_change", at_once)
@@ -354,29 +358,31 @@ def plan_before_its_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def a_majority_is_not_asked(patch: pytest.MonkeyPatch) -> None:
     """An admin has a run go on without voters that are there."""
-    judged = regaining.judged
-    patch.setattr(forsaking, "judged", lambda *about: replace(judged(*about), refusal=""))
+    check_quorum_recovery = quorum_recovery.check_quorum_recovery
+    patch.setattr(
+        quorum_loss, "check_quorum_recovery", lambda *about: replace(check_quorum_recovery(*about), refusal="")
+    )
 
 
 def no_era_begins(patch: pytest.MonkeyPatch) -> None:
     """An admin's life is the next one, and so are his ballots: those that were only cut off begin some, too."""
-    made = regaining.regained
+    made = quorum_recovery.recovered_value
 
-    def next_life(found: regaining.Finding, *about: Any) -> tuple[Value, Ballot]:
+    def next_attempt(found: quorum_recovery.QuorumRecoveryCheck, *about: Any) -> tuple[RegisterValue, Ballot]:
         value, _ = made(found, *about)
         assert found.value is not None
-        return msgspec.structs.replace(value, life=found.value.life + 1), Ballot(1)
+        return msgspec.structs.replace(value, attempt=found.value.attempt + 1), Ballot(1)
 
-    patch.setattr(forsaking, "regained", next_life)
+    patch.setattr(quorum_loss, "recovered_value", next_attempt)
 
 
 def an_older_generation_is_taken(patch: pytest.MonkeyPatch) -> None:
     """Who hears of a later era goes on with its own, and voters take its values."""
-    patch.setattr(Eras, "is_later", lambda self, sender, ballot, order, known: False)
-    patch.setattr(Eras, "is_left", lambda self, known: False)
-    patch.setattr(Eras, "refuses", lambda self, sender, ballot: False)
-    patch.setattr(VoterSeat, "_is_of_before", lambda self, value: False)
-    patch.setattr(VoterSeat, "_is_unproven", lambda self, ballot, value: False)
+    patch.setattr(Configurations, "is_later", lambda self, sender, ballot, order, known: False)
+    patch.setattr(Configurations, "is_superseded", lambda self, known: False)
+    patch.setattr(Configurations, "refuse_superseded", lambda self, sender, ballot: False)
+    patch.setattr(VoterSlot, "_is_of_before", lambda self, value: False)
+    patch.setattr(VoterSlot, "_is_unproven", lambda self, ballot, value: False)
 
 
 def a_seat_is_given_and_kept(patch: pytest.MonkeyPatch) -> None:
@@ -386,35 +392,35 @@ def a_seat_is_given_and_kept(patch: pytest.MonkeyPatch) -> None:
 
 def sources_do_not_go_back(patch: pytest.MonkeyPatch) -> None:
     """A state is lost: stages go back to the epoch before, sources read on from where they stood at the committed one."""
-    other = Value.gone_to_the_other.fget  # type: ignore[attr-defined]
+    other = RegisterValue.switched_checkpoint.fget  # type: ignore[attr-defined]
 
-    def half(self: Value) -> Value:
-        sources = {each.party: None for each in self.plan.of(Role.SOURCE)}
-        stay = {saved.party: saved for saved in self.saved if saved.party in sources}
-        made: Value = other(self)
-        return msgspec.structs.replace(made, saved=tuple(stay.get(one.party, one) for one in made.saved))
+    def half(self: RegisterValue) -> RegisterValue:
+        sources = {each.instance: None for each in self.plan.of(InstanceRole.SOURCE)}
+        stay = {saved.instance: saved for saved in self.saved if saved.instance in sources}
+        made: RegisterValue = other(self)
+        return msgspec.structs.replace(made, saved=tuple(stay.get(one.instance, one) for one in made.saved))
 
-    patch.setattr(Value, "gone_to_the_other", property(half))
+    patch.setattr(RegisterValue, "switched_checkpoint", property(half))
 
 
 def rows_are_taken_back(patch: pytest.MonkeyPatch) -> None:
     """A state is lost: what was committed behind the epoch before is committed no more."""
-    other = Value.gone_to_the_other.fget  # type: ignore[attr-defined]
+    other = RegisterValue.switched_checkpoint.fget  # type: ignore[attr-defined]
 
-    def uncommitted(self: Value) -> Value:
-        made: Value = other(self)
+    def uncommitted(self: RegisterValue) -> RegisterValue:
+        made: RegisterValue = other(self)
         return msgspec.structs.replace(made, committed=made.at)
 
-    patch.setattr(Value, "gone_to_the_other", property(uncommitted))
+    patch.setattr(RegisterValue, "switched_checkpoint", property(uncommitted))
 
 
 def logs_are_cut_at_the_committed_epoch(patch: pytest.MonkeyPatch) -> None:
     """As where no run goes back: rows of the epoch before are in no log any more."""
 
-    def committed(value: Value, saved: Saved) -> bytes:
+    def committed(value: RegisterValue, saved: SavedState) -> bytes:
         return saved.position
 
-    patch.setattr(virtual_host, "_read_again_from", committed)
+    patch.setattr(recovery_host, "_read_again_from", committed)
 
 
 GIVEN = {"kinds": ("resign", "heal"), "steps": 8, "step_ms": 3_000}

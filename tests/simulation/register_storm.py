@@ -13,20 +13,20 @@ import msgspec
 
 from agiledart_kernel.machine import Message, Send
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.observe import Observation
+from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_recovery.config import RecoveryConfig
-from agiledart_recovery.desk import Desk
-from agiledart_recovery.register.proposer import Outcome, Phase, Proposer
-from agiledart_recovery.register.voter import VoterSeat
+from agiledart_recovery.recovery_config import RecoveryConfig
+from agiledart_recovery.recovery_context import RecoveryContext
+from agiledart_recovery.register.proposer import Phase, Proposer, RegisterOutcome
+from agiledart_recovery.register.voter_slot import VoterSlot
 from agiledart_recovery.wire import messages as wire
-from agiledart_recovery.wire.effects import KeepVoter, VoterFile
-from agiledart_recovery.wire.names import NOTHING_SAVED, Run, Voter
+from agiledart_recovery.wire.effects import StoreVoter, VoterFile
+from agiledart_recovery.wire.names import INITIAL_CHECKPOINT, RunId, Voter
 from agiledart_recovery.wire.observations import ValueAcknowledged
-from agiledart_recovery.wire.value import Plan, Value
+from agiledart_recovery.wire.register_value import Plan, RegisterValue
 
-RUN = Run("app", 1)
+RUN = RunId("app", 1)
 _CONFIG = RecoveryConfig()
 
 
@@ -34,8 +34,8 @@ def voter(number: int) -> Voter:
     return Voter(Peer(NodeId(number), 1), number)
 
 
-def first(*voters: int) -> Value:
-    return Value(RUN, 1, 0, Plan(()), NOTHING_SAVED, tuple(voter(number) for number in voters))
+def first(*voters: int) -> RegisterValue:
+    return RegisterValue(RUN, 1, 0, Plan(()), INITIAL_CHECKPOINT, tuple(voter(number) for number in voters))
 
 
 class Register:
@@ -46,18 +46,18 @@ class Register:
         self.forgets = forgets
         self.acknowledged: dict[str, None] = {}
         self.messages: dict[tuple[int, int, Message], None] = {}
-        self.desks = {number: self._desk(number) for number in (*range(1, voters + 1), *range(101, 101 + proposers))}
-        self.seats = {n: VoterSeat(self.desks[n], VoterFile(RUN, n)) for n in range(1, voters + 1)}
+        self.desks = {number: self._context(number) for number in (*range(1, voters + 1), *range(101, 101 + proposers))}
+        self.voter_slots = {n: VoterSlot(self.desks[n], VoterFile(RUN, n)) for n in range(1, voters + 1)}
         self.proposers = {n: Proposer(self.desks[n], RUN) for n in range(101, 101 + proposers)}
         self.changed = 0
 
-    def _desk(self, number: int) -> Desk:
-        return Desk(Peer(NodeId(number), 1), _CONFIG, RandomStream(1, number), self._observe)
+    def _context(self, number: int) -> RecoveryContext:
+        return RecoveryContext(Peer(NodeId(number), 1), _CONFIG, RandomStream(1, number), self._observe)
 
     def _observe(self, observation: Observation) -> None:
         if isinstance(observation, ValueAcknowledged):
             self.acknowledged[observation.value.reason] = None
-            self.changed += bool(observation.value.outgoing)
+            self.changed += bool(observation.value.old_voters)
 
     def wrong(self) -> str:
         """Two acknowledged histories of which neither begins with the other."""
@@ -71,27 +71,27 @@ class Register:
 
     def collect(self, number: int) -> None:
         """What a node wants said is in the network from now on."""
-        desk = self.desks[number]
-        while desk.effects:
-            effects, desk.effects = desk.effects, []
+        context = self.desks[number]
+        while context.effects:
+            effects, context.effects = context.effects, []
             for effect in effects:
                 if isinstance(effect, Send):
                     self.messages[int(effect.to.node), number, effect.message] = None
-                elif isinstance(effect, KeepVoter):
-                    desk.answered(effect.request, None, "")
+                elif isinstance(effect, StoreVoter):
+                    context.answered(effect.request, None, "")
 
-    def deliver(self, to: int, sender: int, message: Message) -> Outcome | None:
+    def deliver(self, to: int, sender: int, message: Message) -> RegisterOutcome | None:
         """A message arrives."""
         peer, outcome = Peer(NodeId(sender), 1), None
         if isinstance(message, wire.Prepare):
-            self.seats[to].on_prepare(peer, message)
+            self.voter_slots[to].on_prepare(peer, message)
         elif isinstance(message, wire.Accept):
-            self.seats[to].on_accept(peer, message)
+            self.voter_slots[to].on_accept(peer, message)
         elif isinstance(message, wire.Promise):
             self.proposers[to].on_promise(peer, message)
         elif isinstance(message, wire.Accepted):
             outcome = self.proposers[to].on_accepted(peer, message)
-        elif isinstance(message, wire.Refused):
+        elif isinstance(message, wire.BallotRefused):
             outcome = self.proposers[to].on_refused(peer, message)
         self.collect(to)
         return outcome
@@ -114,7 +114,7 @@ class Register:
                 value,
                 reason=f"{value.reason} {word}".strip(),
                 voters=voters if voters is not None else value.voters,
-                outgoing=value.voters if changes else (),
+                old_voters=value.voters if changes else (),
             )
         )
         self.collect(number)
@@ -142,8 +142,8 @@ def walk(seed: int, steps: int = 220, *, forgets: bool = False) -> tuple[str, Re
             value = register.proposers[move[1]].value
             assert value is not None
             voters = list(value.voters)
-            if not value.outgoing and random.uniform() < 0.45:
-                outside = [n for n in register.seats if n not in [each.seat for each in voters]]
+            if not value.old_voters and random.uniform() < 0.45:
+                outside = [n for n in register.voter_slots if n not in [each.voter_slot for each in voters]]
                 voters[random.index(3)] = voter(random.choice(outside))
             words += 1
             register.change(move[1], str(words), tuple(voters))
@@ -151,8 +151,8 @@ def walk(seed: int, steps: int = 220, *, forgets: bool = False) -> tuple[str, Re
             delivered[move] = None
             register.deliver(*move)
             if forgets and random.uniform() < 0.05:
-                seat = register.seats[1 + random.index(5)]
-                seat.__init__(register.desks[seat.seat], VoterFile(RUN, seat.seat))
+                voter_slot = register.voter_slots[1 + random.index(5)]
+                voter_slot.__init__(register.desks[voter_slot.voter_slot], VoterFile(RUN, voter_slot.voter_slot))
         if wrong := register.wrong():
             return wrong, register
     return "", register
@@ -175,11 +175,13 @@ _PROPOSER = (
 
 
 def _save(register: Register) -> tuple[Any, ...]:
-    seats = tuple(tuple(getattr(seat, name) for name in _SEAT) for seat in register.seats.values())
+    voter_slots = tuple(
+        tuple(getattr(voter_slot, name) for name in _SEAT) for voter_slot in register.voter_slots.values()
+    )
     proposers = tuple(
         tuple(_frozen(getattr(each, name, None)) for name in _PROPOSER) for each in register.proposers.values()
     )
-    return seats, proposers, tuple(register.messages), tuple(register.acknowledged)
+    return voter_slots, proposers, tuple(register.messages), tuple(register.acknowledged)
 
 
 def _frozen(value: Any) -> Any:
@@ -187,10 +189,10 @@ def _frozen(value: Any) -> Any:
 
 
 def _restore(register: Register, state: tuple[Any, ...]) -> None:
-    seats, proposers, messages, acknowledged = state
-    for seat, fields in zip(register.seats.values(), seats, strict=True):
+    voter_slots, proposers, messages, acknowledged = state
+    for voter_slot, fields in zip(register.voter_slots.values(), voter_slots, strict=True):
         for name, value in zip(_SEAT, fields, strict=True):
-            setattr(seat, name, value)
+            setattr(voter_slot, name, value)
     for proposer, fields in zip(register.proposers.values(), proposers, strict=True):
         for name, value in zip(_PROPOSER, fields, strict=True):
             is_dict = isinstance(value, tuple) and value and value[0] == "dict"
@@ -208,7 +210,7 @@ def search(most: int) -> tuple[str, int, int]:
     """
     register = Register(4, 2)
     register.begin(101)
-    _settle(register)
+    _propagate_changes(register)
     start = (_save(register), False, ())
     seen, both = {_key(start)}, 0
     queue: deque[Any] = deque([start])
@@ -244,8 +246,8 @@ def search(most: int) -> tuple[str, int, int]:
 
 
 def _key(state: Any) -> str:
-    seats, proposers, messages, acknowledged = state[0]
-    return repr((seats, proposers, sorted(map(repr, messages)), acknowledged, state[1:]))
+    voter_slots, proposers, messages, acknowledged = state[0]
+    return repr((voter_slots, proposers, sorted(map(repr, messages)), acknowledged, state[1:]))
 
 
 def _ask(register: Register, to: int, sender: int, message: Message, heard: bool) -> None:
@@ -259,6 +261,6 @@ def _ask(register: Register, to: int, sender: int, message: Message, heard: bool
             register.deliver(*answer)
 
 
-def _settle(register: Register) -> None:
+def _propagate_changes(register: Register) -> None:
     while register.messages:
         _ask(register, *next(iter(register.messages)), True)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from agiledart_dataflow.runtime.resending import Unacknowledged
-from agiledart_executor.data_links import DataPort, Sender, _Route
-from agiledart_executor.routes.choosing import Choosing, State
+from agiledart_executor.channels.data_links import ChannelSender, DataPort, _IncomingChannel
+from agiledart_executor.instances.running_instance import InputEnd
 from agiledart_executor.routes.circuit_costs import Circuit
-from agiledart_executor.running_instance import InputEnd
+from agiledart_executor.routes.circuit_selector import CircuitSelector, CircuitState
 from agiledart_kernel.frames import BARRIER, PUNCTUATION_ONLY, DataHeader, FrameKind
 from agiledart_kernel.node_id import NodeId
 from agiledart_shuffle import proposals
@@ -18,8 +18,8 @@ from agiledart_shuffle.cost_exchange import CostExchange
 from agiledart_simulation.paths import relaying_agents
 from agiledart_simulation.paths.channel_ends import ChannelEnds
 from agiledart_simulation.runs.routes_run import RoutesRun
-from agiledart_transport.framed import Link
-from agiledart_transport.tickets import Booking, Tickets
+from agiledart_transport.circuit_tickets import Booking, CircuitTickets
+from agiledart_transport.link import Link
 from tests.simulation.mutants import Mutant
 
 BREAKS = {"kinds": ("cut", "loss", "reset", "cut-back"), "steps": 30, "step_ms": 1_000, "quiet_s": 60}
@@ -32,21 +32,21 @@ STALE = {
 }
 HELD = {"kinds": ("hold-receiver", "no-direct"), "steps": 20, "step_ms": 8_000}
 SLOW = {"kinds": ("slow-operator",), "steps": 20, "step_ms": 4_000}
-_out_of_turn = DataPort._out_of_turn
+_out_of_order = DataPort._out_of_order
 
 
 def doubles_are_taken(patch: pytest.MonkeyPatch) -> None:
     """A frame that has come before is taken as the next one."""
 
-    def wrong(self: DataPort, route: _Route, link: Link, number: int, body: bytes) -> None:
+    def wrong(self: DataPort, route: _IncomingChannel, link: Link, number: int, body: bytes) -> None:
         header, came = DataHeader.unpack(body), route.end.channel
         if number >= came.expected:
-            _out_of_turn(self, route, link, number, body)
+            _out_of_order(self, route, link, number, body)
             return
         barrier = header.epoch if header.flags == BARRIER else 0
         self._take(route, link, came.expected, came.rows, header.rows, barrier, body)
 
-    patch.setattr(DataPort, "_out_of_turn", wrong)
+    patch.setattr(DataPort, "_out_of_order", wrong)
 
 
 def told_before_it_is_taken(patch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def told_before_it_is_taken(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: InputEnd, batches: int, *, finished: bool) -> None:
         while self.batches_taken < batches:
             self.batches_taken += 1
-            self.rows_or_mark.popleft()
+            self.rows_or_watermark.popleft()
         if self.acknowledge is not None and (due := self.channel.due(self.channel.frames, all_of_it=True)):
             self.acknowledge(*due)
 
@@ -65,43 +65,43 @@ def told_before_it_is_taken(patch: pytest.MonkeyPatch) -> None:
 def the_window_stays_behind(patch: pytest.MonkeyPatch) -> None:
     """Only what is new goes over the new link."""
 
-    def wrong(self: Sender, link: Link) -> None:
+    def wrong(self: ChannelSender, link: Link) -> None:
         self.link = link
         self.ready()
 
-    patch.setattr(Sender, "move", wrong)
+    patch.setattr(ChannelSender, "move", wrong)
 
 
 def marks_overtake(patch: pytest.MonkeyPatch) -> None:
     """Marks have no rows: they go first over another link, and need not wait for their turn."""
 
     def first(self: Unacknowledged) -> None:
-        self.line = deque([*self._marks, *self._frames])
+        self.line = deque([*self._watermarks, *self._frames])
         self._line_bytes = self._bytes
 
     patch.setattr(Unacknowledged, "begin_again", first)
 
-    def wrong(self: DataPort, route: _Route, link: Link, number: int, body: bytes) -> None:
+    def wrong(self: DataPort, route: _IncomingChannel, link: Link, number: int, body: bytes) -> None:
         header, came = DataHeader.unpack(body), route.end.channel
         if number > came.expected and header.flags == PUNCTUATION_ONLY:
             self._take(route, link, came.expected, came.rows, 0, 0, body)
         else:
-            _out_of_turn(self, route, link, number, body)
+            _out_of_order(self, route, link, number, body)
 
-    patch.setattr(DataPort, "_out_of_turn", wrong)
+    patch.setattr(DataPort, "_out_of_order", wrong)
 
 
 def barriers_count_twice(patch: pytest.MonkeyPatch) -> None:
     """A barrier that has come before counts again."""
 
-    def wrong(self: DataPort, route: _Route, link: Link, number: int, body: bytes) -> None:
+    def wrong(self: DataPort, route: _IncomingChannel, link: Link, number: int, body: bytes) -> None:
         header, came = DataHeader.unpack(body), route.end.channel
         if number < came.expected and header.flags == BARRIER:
             self._take(route, link, came.expected, came.rows, 0, header.epoch, body)
         else:
-            _out_of_turn(self, route, link, number, body)
+            _out_of_order(self, route, link, number, body)
 
-    patch.setattr(DataPort, "_out_of_turn", wrong)
+    patch.setattr(DataPort, "_out_of_order", wrong)
 
 
 def visited_is_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -112,51 +112,51 @@ def visited_is_ignored(patch: pytest.MonkeyPatch) -> None:
         return ranked(self, relays, target, now)
 
     patch.setattr(proposals.Proposals, "ranked", wrong)
-    patch.setattr(relaying_agents, "may_lead", lambda me, visited: len(visited) <= proposals.MAX_RELAYS)
+    patch.setattr(relaying_agents, "may_relay", lambda me, visited: len(visited) <= proposals.MAX_RELAYS)
 
 
 def unreachable_for_ever(patch: pytest.MonkeyPatch) -> None:
     """An infinite cost to go is believed, whatever the same neighbour says afterwards."""
-    hear = CostExchange.hear
+    receive = CostExchange.receive
 
     def wrong(self: CostExchange, neighbour: int, claims: Iterable[tuple[int, float]]) -> None:
-        before = dict(self._heard[neighbour])
-        hear(self, neighbour, claims)
-        self._heard[neighbour].update({where: cost for where, cost in before.items() if cost == float("inf")})
+        before = dict(self._received[neighbour])
+        receive(self, neighbour, claims)
+        self._received[neighbour].update({where: cost for where, cost in before.items() if cost == float("inf")})
 
-    patch.setattr(CostExchange, "hear", wrong)
+    patch.setattr(CostExchange, "receive", wrong)
 
 
 def tickets_are_good_twice(patch: pytest.MonkeyPatch) -> None:
     """A ticket stays after it was taken."""
-    redeem = Tickets.redeem
+    redeem = CircuitTickets.redeem
 
-    def wrong(self: Tickets, ticket: bytes, from_host: str, now: int) -> Booking:
+    def wrong(self: CircuitTickets, ticket: bytes, from_host: str, now: int) -> Booking:
         booked = self._booked.get(ticket)
         found = redeem(self, ticket, from_host, now)
         if booked is not None:
             self._booked[ticket] = booked
         return found
 
-    patch.setattr(Tickets, "redeem", wrong)
+    patch.setattr(CircuitTickets, "redeem", wrong)
 
 
 def silence_moves_rows(patch: pytest.MonkeyPatch) -> None:
     """Rows leave a way that does not answer, though no other has answered since."""
-    choose = Choosing._choose
+    choose = CircuitSelector._choose
 
-    def wrong(self: Choosing, state: State, now: int) -> Any:
+    def wrong(self: CircuitSelector, state: CircuitState, now: int) -> Any:
         others = [one for one in self.circuits.values() if one is not self.used]
-        if state is State.SILENT and others:
+        if state is CircuitState.SILENT and others:
             return self._move(others[0], "silent", now)
         return choose(self, state, now)
 
-    patch.setattr(Choosing, "_choose", wrong)
+    patch.setattr(CircuitSelector, "_choose", wrong)
 
 
 def the_operator_echoes(patch: pytest.MonkeyPatch) -> None:
     """A probe is answered when the operator has taken all that came before it."""
-    work, come = ChannelEnds.work, ChannelEnds.come
+    work, receive_frame = ChannelEnds.work, ChannelEnds.receive_frame
     waiting: dict[int, list[tuple[int, Any, bytes]]] = {}
     seen: dict[int, int] = {}
 
@@ -176,7 +176,7 @@ def the_operator_echoes(patch: pytest.MonkeyPatch) -> None:
             waiting[id(ends)] = left
 
     def counted(self: ChannelEnds, face: Any, body: bytes) -> None:
-        come(self, face, body)
+        receive_frame(self, face, body)
         seen[id(self)] = self.taken + len(self.waiting)
 
     def worked(self: ChannelEnds, *, is_last: bool) -> None:
@@ -186,7 +186,7 @@ def the_operator_echoes(patch: pytest.MonkeyPatch) -> None:
     # Also where the kernel tells that the other end has the probe: what it says is not looked at.
     patch.setattr(Circuit, "is_late", lambda self, now: self.asked is not None and now - self.asked > self.usual_ns)
     patch.setattr(RoutesRun, "answer_probe", later)
-    patch.setattr(ChannelEnds, "come", counted)
+    patch.setattr(ChannelEnds, "receive_frame", counted)
     patch.setattr(ChannelEnds, "work", worked)
 
 

@@ -9,19 +9,19 @@ import msgspec
 import pytest
 
 from agiledart_kernel.machine import Completed
-from agiledart_recovery.lives.changing import Changing, Step
-from agiledart_recovery.lives.coordinator import Coordinator
-from agiledart_recovery.lives.epochs import Epochs
-from agiledart_recovery.lives.readying import Readying
+from agiledart_recovery.attempts.coordinator import Coordinator
+from agiledart_recovery.attempts.epoch_tracker import EpochTracker
+from agiledart_recovery.attempts.generation_change import ChangeStep, GenerationChange
+from agiledart_recovery.attempts.generation_preparation import GenerationPreparation
 from agiledart_recovery.register.proposer import Proposer
 from agiledart_recovery.wire import messages as wire
-from agiledart_recovery.wire.names import Party
-from agiledart_recovery.wire.value import Plan, Value
-from agiledart_simulation.pipeline.engine import Engine, Waiting
-from agiledart_simulation.pipeline.parties import Source, Stage, joined
-from agiledart_simulation.pipeline.pipeline_messages import END, START, Inlet, Memory, Row
+from agiledart_recovery.wire.names import InstanceId
+from agiledart_recovery.wire.register_value import Plan, RegisterValue
+from agiledart_simulation.pipeline.instances import VirtualSource, VirtualStage, joined
+from agiledart_simulation.pipeline.pipeline_engine import PipelineEngine, PreparedGeneration
+from agiledart_simulation.pipeline.pipeline_messages import END, START, InputPosition, InstanceState, PipelineRow
+from agiledart_simulation.pipeline.recovery_host import RecoveryHost
 from agiledart_simulation.pipeline.tables import SHARED, owner_of, sources_of
-from agiledart_simulation.pipeline.virtual_host import RecoveryHost
 from tests.simulation.mutants import Mutant
 
 CHANGES = ("grow", "shrink", "rebalance", "both")
@@ -32,179 +32,179 @@ DEATHS = {"kinds": (*CHANGES, "strike", "kill", "restart", "heal"), "steps": 25,
 
 def begins_at_the_first_handed(patch: pytest.MonkeyPatch) -> None:
     """A new instance does not wait for the other owners of its groups."""
-    take_over = Engine.take_over
+    take_over = PipelineEngine.take_over
 
-    def hasty(self: Engine, effect: Any, memory: Memory) -> None:
+    def hasty(self: PipelineEngine, effect: Any, memory: InstanceState) -> None:
         waiting = self.waiting.get(effect.digest)
         if waiting is not None:
-            for each in waiting.before.stage(effect.saved.party.stage):
-                if each.party not in waiting.handed:
-                    waiting.handed[each.party] = msgspec.structs.replace(memory, counts={}, held=())
-            waiting.handed[effect.saved.party] = memory
+            for each in waiting.before.stage(effect.saved.instance.stage):
+                if each.instance not in waiting.previous_state:
+                    waiting.previous_state[each.instance] = msgspec.structs.replace(memory, counts={}, held=())
+            waiting.previous_state[effect.saved.instance] = memory
         take_over(self, effect, memory)
 
-    patch.setattr(Engine, "take_over", hasty)
+    patch.setattr(PipelineEngine, "take_over", hasty)
 
 
 def begins_by_request(patch: pytest.MonkeyPatch) -> None:
     """A new instance begins when it hears of the change."""
-    make_ready = Engine.make_ready
+    make_ready = PipelineEngine.make_ready
 
-    def at_once(self: Engine, effect: Any) -> None:
+    def at_once(self: PipelineEngine, effect: Any) -> None:
         make_ready(self, effect)
-        waiting: Waiting = self.waiting[effect.after.digest]
-        for mine in list(waiting.parties.values()):
-            sources = sources_of(effect.after, mine.party.stage)
-            inlets = tuple(Inlet(source, START, 0, False) for source in sources)
-            self._begin(waiting, mine, Memory({}, START, (), inlets))
+        waiting: PreparedGeneration = self.waiting[effect.after.digest]
+        for mine in list(waiting.instances.values()):
+            sources = sources_of(effect.after, mine.instance.stage)
+            inlets = tuple(InputPosition(source, START, 0, False) for source in sources)
+            self._begin(waiting, mine, InstanceState({}, START, (), inlets))
 
-    patch.setattr(Engine, "make_ready", at_once)
+    patch.setattr(PipelineEngine, "make_ready", at_once)
 
 
 def rows_of_a_new_channel_are_in_the_snapshot(patch: pytest.MonkeyPatch) -> None:
     """Downstream's element at the change's barrier holds rows that came over a new channel."""
-    end_channel = Stage._end_channel
+    end_channel = VirtualStage._end_channel
 
-    def open_cut(self: Stage, source: Party, barrier: Any, after: Plan) -> None:
+    def open_cut(self: VirtualStage, source: InstanceId, barrier: Any, after: Plan) -> None:
         known = list(self.inputs)
         end_channel(self, source, barrier, after)
-        for party, inlet in self.inputs.items():
-            if party not in known:
+        for instance, inlet in self.inputs.items():
+            if instance not in known:
                 inlet.cuts = {}
 
-    patch.setattr(Stage, "_end_channel", open_cut)
+    patch.setattr(VirtualStage, "_end_channel", open_cut)
 
 
 def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
     """A new instance does not hear which of its inputs have ended."""
-    handed = Stage.handed
+    previous_state = VirtualStage.previous_state
 
-    def forgetful(self: Stage) -> Memory:
-        memory = handed(self)
+    def forgetful(self: VirtualStage) -> InstanceState:
+        memory = previous_state(self)
         inlets = tuple(msgspec.structs.replace(inlet, ended=False) for inlet in memory.inlets)
         return msgspec.structs.replace(memory, inlets=inlets)
 
-    patch.setattr(Stage, "handed", forgetful)
+    patch.setattr(VirtualStage, "previous_state", forgetful)
 
 
 def ended_counts_for_what_it_passed(patch: pytest.MonkeyPatch) -> None:
     """A party that has ended counts for barriers that it passed, with its end."""
 
-    def any_end(self: Epochs, party: Party, epoch: int) -> wire.Prepared | None:
-        return self._ended.get(party) or self._prepared.get(epoch, {}).get(party)
+    def any_end(self: EpochTracker, instance: InstanceId, epoch: int) -> wire.Prepared | None:
+        return self._ended.get(instance) or self._prepared.get(epoch, {}).get(instance)
 
-    patch.setattr(Epochs, "answer", any_end)
+    patch.setattr(EpochTracker, "answer", any_end)
 
 
 def a_closed_input_counts_as_ended(patch: pytest.MonkeyPatch) -> None:
     """An old instance goes beyond the first barrier, because the marks of its other inputs advance."""
-    work = Stage.work
+    work = VirtualStage.work
 
-    def run_ahead(self: Stage) -> None:
-        marks = {party: each.mark for party, each in self.inputs.items() if each.closed}
-        if len(marks) < len(self.inputs):
-            for party in marks:
-                self.inputs[party].mark = END
+    def run_ahead(self: VirtualStage) -> None:
+        watermarks = {instance: each.watermark for instance, each in self.inputs.items() if each.closed}
+        if len(watermarks) < len(self.inputs):
+            for instance in watermarks:
+                self.inputs[instance].watermark = END
         work(self)
-        for party, mark in marks.items():
-            self.inputs[party].mark = mark
+        for instance, watermark in watermarks.items():
+            self.inputs[instance].watermark = watermark
 
-    patch.setattr(Stage, "work", run_ahead)
+    patch.setattr(VirtualStage, "work", run_ahead)
 
 
 def a_sender_switches_early(patch: pytest.MonkeyPatch) -> None:
     """A row before the barrier goes by the new table."""
-    barrier = Source.barrier
+    barrier = VirtualSource.barrier
 
-    def early(self: Source, epoch: int, after: Plan | None) -> None:
+    def early(self: VirtualSource, epoch: int, after: Plan | None) -> None:
         if after is not None and not self.has_ended and epoch > self.passed:
             before, self.plan = self.plan, after
             self.pump()
             self.plan = before
         barrier(self, epoch, after)
 
-    patch.setattr(Source, "barrier", early)
+    patch.setattr(VirtualSource, "barrier", early)
 
 
 def a_sender_uses_the_old_table(patch: pytest.MonkeyPatch) -> None:
     """Behind the barrier the new instances get rows by the old owners."""
     first: dict[str, Any] = {}
 
-    def old(plan: Plan, tables: Any, stage: str, row: Row) -> Party:
+    def old(plan: Plan, tables: Any, stage: str, row: PipelineRow) -> InstanceId:
         known = first.setdefault(stage, tables.get(stage))
         number = len(plan.stage(stage))
         kept = known if known is not None and max(known) < number else tables.get(stage)
         return owner_of(plan, {**tables, stage: kept} if kept is not None else tables, stage, row)
 
-    patch.setattr("agiledart_simulation.pipeline.parties.owner_of", old)
+    patch.setattr("agiledart_simulation.pipeline.instances.owner_of", old)
 
 
 def an_uncommitted_plan_survives(patch: pytest.MonkeyPatch) -> None:
     """A roll-back goes on with the plan whose barrier was sent."""
-    begin_life = Coordinator._begin_life
+    begin_life = Coordinator._begin_attempt
     write = Proposer.write
 
     def keep(self: Coordinator, reason: str, kind: str = "broken") -> None:
-        changing = self.committing.changing
-        plan = changing.plan if changing.step is Step.CARRIED else None
+        generation_change = self.commit_protocol.generation_change
+        plan = generation_change.plan if generation_change.step is ChangeStep.CARRIED else None
 
-        def with_plan(proposer: Proposer, value: Value) -> None:
+        def with_plan(proposer: Proposer, value: RegisterValue) -> None:
             write(proposer, msgspec.structs.replace(value, plan=plan) if plan is not None else value)
 
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(Proposer, "write", with_plan)
             begin_life(self, reason, kind)
 
-    patch.setattr(Coordinator, "_begin_life", keep)
+    patch.setattr(Coordinator, "_begin_attempt", keep)
 
 
 def two_changes_at_once(patch: pytest.MonkeyPatch) -> None:
     """Who comes second is not told, and takes the first one's place."""
-    want = Changing.want
+    want = GenerationChange.want
 
-    def also(self: Changing, value: Value, plan: Plan) -> str:
-        self.step = Step.IDLE
+    def also(self: GenerationChange, value: RegisterValue, plan: Plan) -> str:
+        self.step = ChangeStep.IDLE
         return want(self, msgspec.structs.replace(value, changes=()), plan)
 
-    patch.setattr(Changing, "want", also)
+    patch.setattr(GenerationChange, "want", also)
 
 
 def what_is_let_go_stays(patch: pytest.MonkeyPatch) -> None:
     """A host is not told that a change was let go, and does not ask itself."""
-    patch.setattr(Readying, "drop", lambda self: self.forget())
+    patch.setattr(GenerationPreparation, "drop", lambda self: self.forget())
 
 
 def shared_state_stays(patch: pytest.MonkeyPatch) -> None:
     """What rows of a broadcast edge said is not handed over."""
-    handed = Stage.handed
+    previous_state = VirtualStage.previous_state
 
-    def without(self: Stage) -> Memory:
-        memory = handed(self)
+    def without(self: VirtualStage) -> InstanceState:
+        memory = previous_state(self)
         others = {group: count for group, count in memory.others.items() if group != SHARED}
         return msgspec.structs.replace(memory, others=others)
 
-    patch.setattr(Stage, "handed", without)
+    patch.setattr(VirtualStage, "previous_state", without)
 
 
 def the_other_side_of_a_join_stays(patch: pytest.MonkeyPatch) -> None:
     """A group is handed over without what the other side of a join has said for it."""
-    handed = Stage.handed
+    previous_state = VirtualStage.previous_state
 
-    def without(self: Stage) -> Memory:
-        memory = handed(self)
+    def without(self: VirtualStage) -> InstanceState:
+        memory = previous_state(self)
         others = {group: count for group, count in memory.others.items() if group == SHARED}
         return msgspec.structs.replace(memory, others=others)
 
-    patch.setattr(Stage, "handed", without)
+    patch.setattr(VirtualStage, "previous_state", without)
 
 
 def queued_rows_for_all_go_with_their_groups(patch: pytest.MonkeyPatch) -> None:
     """Rows of a broadcast edge that wait come to the new owner of their group only."""
 
-    def by_group(*given: Any, shares: bool = False) -> Memory:
+    def by_group(*given: Any, shares: bool = False) -> InstanceState:
         return joined(*given)
 
-    patch.setattr("agiledart_simulation.pipeline.engine.joined", by_group)
+    patch.setattr("agiledart_simulation.pipeline.pipeline_engine.joined", by_group)
 
 
 def on_whatever_is_built(patch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def on_whatever_is_built(patch: pytest.MonkeyPatch) -> None:
 def a_change_lies_on_another_base(patch: pytest.MonkeyPatch) -> None:
     """A new owner builds once, and puts what is handed over on that."""
     on_whatever_is_built(patch)
-    build_ahead = RecoveryHost._build_ahead
+    build_ahead = RecoveryHost._preload_state
 
     def once(self: RecoveryHost, effect: Any) -> None:
         waiting = None if self.engine is None else self.engine.waiting.get(effect.after.digest)
@@ -225,20 +225,20 @@ def a_change_lies_on_another_base(patch: pytest.MonkeyPatch) -> None:
         for after in self.machine.step(Completed(effect.request), self.now):
             self._carry_out(after)
 
-    patch.setattr(RecoveryHost, "_build_ahead", once)
+    patch.setattr(RecoveryHost, "_preload_state", once)
 
 
 def a_link_of_an_extra_epoch_is_missed(patch: pytest.MonkeyPatch) -> None:
     """A host says that it is ready as of an epoch whose elements it has not built."""
     on_whatever_is_built(patch)
-    build = Readying._build
+    build = GenerationPreparation._build
 
-    def hasty(self: Readying) -> None:
+    def hasty(self: GenerationPreparation) -> None:
         if self._built is not None and self._part.value is not None:
             self._built = self._part.value.committed.epoch
         build(self)
 
-    patch.setattr(Readying, "_build", hasty)
+    patch.setattr(GenerationPreparation, "_build", hasty)
 
 
 SCALING_MUTANTS = [

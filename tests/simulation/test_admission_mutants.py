@@ -6,7 +6,7 @@ import pytest
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
-from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.overlay_machine import OverlayMachine
 from agiledart_simulation.runs.campaign import play
 from agiledart_simulation.runs.scenario import draw
 from agiledart_simulation.world.network import NetworkConfig

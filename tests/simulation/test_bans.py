@@ -8,14 +8,14 @@ import pytest
 from agiledart_kernel.bans import ban_terms
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.orders import Verified, sign_order, verify_order
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.permissions import Asker
+from agiledart_kernel.permissions import Principal
 from agiledart_kernel.randomness import RandomStream
+from agiledart_kernel.signed_commands import VerifiedCommand, sign_command, verify_command
 from agiledart_node.node import Node
-from agiledart_node.wire.commands import Ban
+from agiledart_node.wire.commands import SetBan
 from agiledart_node.wire.effects import BansChanged, RefusedRequest, Replied
-from agiledart_node.wire.events import Asked
+from agiledart_node.wire.events import UserRequest
 from agiledart_simulation.world.network import NetworkConfig
 from agiledart_transport.certificates import check_signature
 from tests.keys import HOUR, Authority, key_of, public_of
@@ -32,16 +32,16 @@ class Banning(Mesh):
     def __init__(self, seed: int, count: int, **more: Any) -> None:
         self.in_force_at: dict[NodeId, dict[bytes, int]] = {}
         self.draw = random.Random(seed).randbytes
-        self.checked: dict[bytes, Verified] = {}
+        self.checked: dict[bytes, VerifiedCommand] = {}
         super().__init__(seed, count, **more)
 
     def _make(self, peer: Peer, random: RandomStream) -> Node:
         return Node(peer, self.config, random, verify=self._verified)
 
-    def _verified(self, raw: bytes) -> Verified:
+    def _verified(self, raw: bytes) -> VerifiedCommand:
         """Checked once in all, for a thousand nodes share this processor."""
         if raw not in self.checked:
-            self.checked[raw] = verify_order(NET.network, raw, check_signature)
+            self.checked[raw] = verify_command(NET.network, raw, check_signature)
         return self.checked[raw]
 
     def _on_effect(self, peer: Peer, effect: Any) -> None:
@@ -52,19 +52,21 @@ class Banning(Mesh):
             return
         super()._on_effect(peer, effect)
 
-    def order(self, target: bytes, until: int, holder: str = "root", chain: tuple[bytes, ...] = ADMIN) -> bytes:
+    def signed_command(
+        self, target: bytes, until: int, holder: str = "root", chain: tuple[bytes, ...] = ADMIN
+    ) -> bytes:
         wall_ms = WALL_MS + self.world.now // MILLISECOND
-        return sign_order(key_of(holder).sign, chain, NET.network, ban_terms(target, until, ""), wall_ms, self.draw)
+        return sign_command(key_of(holder).sign, chain, NET.network, ban_terms(target, until, ""), wall_ms, self.draw)
 
     def ban(self, at: str, target: bytes = THIEF, hours: int = 1) -> None:
         until = NET.now + hours * HOUR if hours else 0
-        answer = self.outcome(at, Ban(target.hex(), until), self.order(target, until))
+        answer = self.outcome(at, SetBan(target.hex(), until), self.signed_command(target, until))
         assert isinstance(answer, Replied), answer
 
-    def outcome(self, at: str, command: Ban, order: bytes, who: str = "root") -> Replied | RefusedRequest:
+    def outcome(self, at: str, command: SetBan, signed_command: bytes, who: str = "root") -> Replied | RefusedRequest:
         self._request += 1
-        request, asker = self._request, Asker("admin", "", public_of(who))
-        self.world.inject(self.by_name[at], Asked(request, command, "", asker, order))
+        request, principal = self._request, Principal("admin", "", public_of(who))
+        self.world.inject(self.by_name[at], UserRequest(request, command, "", principal, signed_command))
         assert self.world.run_until(lambda: request in self.answers, 20 * SECOND, MILLISECOND)
         return self.answers[request]
 
@@ -116,15 +118,15 @@ def test_only_an_admin_bans_and_never_himself() -> None:
         ("ann", NET.member("ann", "submitter"), THIEF, "Only an admin bans"),
         ("root", ADMIN, public_of("root"), "must stay able to take it back"),
     ):
-        order = mesh.order(target, until, holder, chain)
-        answer = mesh.outcome("a1", Ban(target.hex(), until), order, holder)
+        signed_command = mesh.signed_command(target, until, holder, chain)
+        answer = mesh.outcome("a1", SetBan(target.hex(), until), signed_command, holder)
         assert isinstance(answer, RefusedRequest)
         assert why in answer.text
         assert answer.reason == "order"
-    answer = mesh.outcome("a1", Ban(THIEF.hex(), until), mesh.order(public_of("friend"), until))
+    answer = mesh.outcome("a1", SetBan(THIEF.hex(), until), mesh.signed_command(public_of("friend"), until))
     assert isinstance(answer, RefusedRequest)
     assert "for something else" in answer.text
-    answer = mesh.outcome("a1", Ban("thief", until), mesh.order(THIEF, until))
+    answer = mesh.outcome("a1", SetBan("thief", until), mesh.signed_command(THIEF, until))
     assert isinstance(answer, RefusedRequest)
     assert "64 hex digits" in answer.text
     assert mesh.knowing() == 0

@@ -16,7 +16,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.records.application import application_key
 from agiledart_node.wire.commands import ListApplications, Stop
 from agiledart_node.wire.effects import Replied
-from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.overlay_machine import OverlayMachine
 from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from agiledart_simulation.world.faults import Partition, apply
 from tests.simulation.mesh import Mesh, pipeline
@@ -77,9 +77,9 @@ class Cut:
             if not isinstance(answer, Replied):
                 continue
             rows = answer.body["applications"]
-            said[at] = {row["name"]: (row["state"], row["by_hearsay"]) for row in rows}
-            for name, (state, by_hearsay) in said[at].items():
-                if state in ("finished", "failed", "stopped") and not by_hearsay:
+            said[at] = {row["name"]: (row["state"], row["is_unverified"]) for row in rows}
+            for name, (state, is_unverified) in said[at].items():
+                if state in ("finished", "failed", "stopped") and not is_unverified:
                     self.finals.setdefault(name, {})[state] = None
         return said
 

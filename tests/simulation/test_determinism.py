@@ -4,11 +4,11 @@ import os
 import subprocess
 import sys
 
-from agiledart_simulation.runs.runner import Run, run_seed
+from agiledart_simulation.runs.ring_run import RingRun, run_seed
 from agiledart_simulation.runs.scenario import draw
 
 _PROGRAM = """
-from agiledart_simulation.runs.runner import Run
+from agiledart_simulation.runs.ring_run import Run
 from agiledart_simulation.runs.scenario import draw
 print([(queue, Run(draw(seed, 12, fixed={"queue": queue})).run().digest) for seed in (2, 7) for queue in ("heap", "wheel")])
 """
@@ -31,7 +31,7 @@ def test_twice_in_one_process() -> None:
 
 def test_another_seed_or_queue_is_another_run() -> None:
     runs = [draw(7), draw(2), draw(7, fixed={"queue": "wheel" if draw(7).queue == "heap" else "heap"})]
-    assert len({Run(scenario).run().digest for scenario in runs}) == 3
+    assert len({RingRun(scenario).run().digest for scenario in runs}) == 3
 
 
 def test_a_fixed_option_shifts_nothing_and_all_of_them_replay_the_run() -> None:

@@ -5,14 +5,14 @@ import pytest
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_overlay.wire.effects import PeerLeft
-from agiledart_overlay.wire.events import LeaveRing, Watch
+from agiledart_overlay.wire.events import LeaveRing, WatchPeer
 from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.overlay_ring import Ring
+from agiledart_simulation.world.overlay_ring import OverlayRing
 from tests.simulation.bench import all_violations, built_ring, lookups
 
 
-def declared(ring: Ring, node: NodeId, since: int) -> list[float]:
+def declared(ring: OverlayRing, node: NodeId, since: int) -> list[float]:
     """Seconds after which each other member declared a node dead."""
     return sorted((at - since) / SECOND for at, _, effect in ring.failures if effect.peer.node == node)
 
@@ -184,7 +184,7 @@ def test_a_watched_stranger_is_declared_dead() -> None:
     members = ring.members
     watcher, watched = members[0], members[20]
     assert watched not in ring.machine(watcher).leaf_set
-    ring.world.inject(watcher, Watch(ring.world.nodes[watched].peer))
+    ring.world.inject(watcher, WatchPeer(ring.world.nodes[watched].peer))
     ring.world.run_for(2 * SECOND)
     since = ring.world.now
     ring.world.crash(watched, silent=True)

@@ -4,12 +4,12 @@ import pytest
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import OverlayRing, simulated_ids
 
 
 @pytest.mark.parametrize("config", [OverlayConfig.lan(), OverlayConfig.paper(), OverlayConfig.simulation(1_600)])
 def test_once_it_is_built_every_key_has_an_owner_all_the_time(config: OverlayConfig) -> None:
-    ring = Ring(1, config)
+    ring = OverlayRing(1, config)
     assert ring.build(simulated_ids(1, 12), 100 * MILLISECOND)
     ring.world.run_for(SECOND // 2)
     for _ in range(100):

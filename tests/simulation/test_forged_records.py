@@ -12,17 +12,17 @@ import pytest
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.orders import sign_order
 from agiledart_kernel.peer import Peer
-from agiledart_node.answering.users import Users
-from agiledart_node.forming import planning
-from agiledart_node.hosting import watching
+from agiledart_kernel.signed_commands import sign_command
+from agiledart_node.forming import planner
+from agiledart_node.handlers.command_handlers import CommandHandlers
+from agiledart_node.hosting import application_watcher
 from agiledart_node.records.application import FAILED, STOPPED, ApplicationRecord
-from agiledart_node.records.deeds import deeds_for, merged_deeds, with_deed
-from agiledart_node.records.order_checks import terms_of
-from agiledart_node.records.sinks import FindSink, NoteSink, SinkFound, SinkRecord
-from agiledart_node.wire.bodies import ShareBody
-from agiledart_node.wire.commands import Command, Forget, Share, Stop
+from agiledart_node.records.command_verifier import command_terms
+from agiledart_node.records.signed_entries import merged_signed_entries, signed_entries_for, with_signed_entry
+from agiledart_node.records.sink_directory import FindSink, RegisterSink, SinkFound, SinkRecord
+from agiledart_node.wire.commands import Command, Forget, ShareApplication, Stop
+from agiledart_node.wire.responses import ShareResponse
 from tests.keys import key_of, public_of
 from tests.simulation.mesh import WALL_MS, pipeline, submission
 from tests.simulation.test_signed_orders import NET, Signed
@@ -36,7 +36,7 @@ Changed = Callable[[ApplicationRecord], ApplicationRecord]
 def a_mesh(seed: int) -> Signed:
     """Ann's application runs, coordinated by one that does not lie."""
     mesh = Signed(seed, ("a1",))
-    assert mesh.outcome("a3", JOB, mesh.order(JOB)) == ""
+    assert mesh.outcome("a3", JOB, mesh.signed_command(JOB)) == ""
     return mesh
 
 
@@ -46,11 +46,15 @@ def forge(mesh: Signed, monkeypatch: pytest.MonkeyPatch, changed: Changed, versi
     async def write(liar: Any, request: int) -> None:
         record = await liar._records.change("mine", version, changed)
         assert record is not None
-        liar._desk.reply(request, ShareBody(record.name, record.version, record.owner, record.shared))
+        liar._context.reply(request, ShareResponse(record.name, record.version, record.owner, record.shared))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Users, "_conversation", lambda users, event: write(users._orders[Share].__self__, event.request))
-        assert mesh.outcome("a1", Share("mine", "00"), b"") == ""
+        patch.setattr(
+            CommandHandlers,
+            "_handling",
+            lambda users, event: write(users._admin_commands[ShareApplication].__self__, event.request),
+        )
+        assert mesh.outcome("a1", ShareApplication("mine", "00"), b"") == ""
 
 
 def said(**fields: Any) -> Changed:
@@ -59,12 +63,12 @@ def said(**fields: Any) -> Changed:
 
 def given(mesh: Signed, command: Command, holder: str, role: str = "submitter") -> Changed:
     """Writes an order of this user among the deeds, as if it were one that counts."""
-    raw = mesh.order(command, holder, role)
-    return lambda record: msgspec.structs.replace(record, deeds=with_deed(record.deeds, raw))
+    raw = mesh.signed_command(command, holder, role)
+    return lambda record: msgspec.structs.replace(record, signed_entries=with_signed_entry(record.signed_entries, raw))
 
 
 def refusal(mesh: Signed, command: Command, holder: str, at: str = "a4") -> str:
-    return mesh.outcome(at, command, mesh.order(command, holder), holder)
+    return mesh.outcome(at, command, mesh.signed_command(command, holder), holder)
 
 
 def test_an_owner_that_nobody_has_signed_owns_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +76,7 @@ def test_an_owner_that_nobody_has_signed_owns_nothing(monkeypatch: pytest.Monkey
     forge(mesh, monkeypatch, said(owner_key=BOB))
     assert mesh.status("a2", "mine")["owner"] == ""
     assert "mine belongs to no key that is known" in refusal(mesh, STOP, "bob")
-    share = Share("mine", public_of("eve").hex())
+    share = ShareApplication("mine", public_of("eve").hex())
     assert "mine belongs to no key that is known" in refusal(mesh, share, "bob")
     forge(mesh, monkeypatch, said(owner_key=public_of("ann")))
     assert refusal(mesh, STOP, "ann") == ""
@@ -81,7 +85,7 @@ def test_an_owner_that_nobody_has_signed_owns_nothing(monkeypatch: pytest.Monkey
 def test_an_order_for_something_else_makes_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = a_mesh(82)
     other = submission(pipeline("other", source_at="a2", sink_at="a5"))
-    for command in (other, Share("mine", BOB.hex()), STOP):
+    for command in (other, ShareApplication("mine", BOB.hex()), STOP):
         forge(mesh, monkeypatch, given(mesh, command, "bob"))
     forge(mesh, monkeypatch, said(owner_key=BOB))
     assert mesh.status("a2", "mine")["owner"] == ""
@@ -91,13 +95,13 @@ def test_a_share_that_its_owner_has_not_signed_is_none(monkeypatch: pytest.Monke
     mesh = a_mesh(83)
     forge(mesh, monkeypatch, said(shared_keys=(BOB,)))
     assert "mine belongs to the key" in refusal(mesh, STOP, "bob")
-    forge(mesh, monkeypatch, given(mesh, Share("mine", BOB.hex()), "bob"))  # he gives it to himself
-    forge(mesh, monkeypatch, given(mesh, Share("other", BOB.hex()), "ann"))
+    forge(mesh, monkeypatch, given(mesh, ShareApplication("mine", BOB.hex()), "bob"))  # he gives it to himself
+    forge(mesh, monkeypatch, given(mesh, ShareApplication("other", BOB.hex()), "ann"))
     assert mesh.status("a2", "mine")["shared"] == []
     assert "mine belongs to the key" in refusal(mesh, STOP, "bob")
-    assert refusal(mesh, Share("mine", BOB.hex()), "ann", "a3") == ""
+    assert refusal(mesh, ShareApplication("mine", BOB.hex()), "ann", "a3") == ""
     forge(
-        mesh, monkeypatch, given(mesh, Share("mine", BOB.hex(), revoke=True), "eve")
+        mesh, monkeypatch, given(mesh, ShareApplication("mine", BOB.hex(), revoke=True), "eve")
     )  # nor does a stranger take it back
     forge(mesh, monkeypatch, said(shared_keys=()))
     assert mesh.status("a2", "mine")["shared"] == [BOB.hex()]
@@ -106,7 +110,7 @@ def test_a_share_that_its_owner_has_not_signed_is_none(monkeypatch: pytest.Monke
 
 def test_a_share_lasts_until_it_is_taken_back_also_over_versions() -> None:
     mesh = a_mesh(84)
-    bobs = Share("mine", BOB.hex())
+    bobs = ShareApplication("mine", BOB.hex())
     assert refusal(mesh, bobs, "ann") == ""
     assert refusal(mesh, STOP, "ann") == ""
     assert refusal(mesh, JOB, "bob") == ""  # the second version is his, and the application hers
@@ -114,7 +118,7 @@ def test_a_share_lasts_until_it_is_taken_back_also_over_versions() -> None:
     assert (told["version"], told["owner"], told["shared"]) == (2, public_of("ann").hex(), [BOB.hex()])
     assert told["submitter"].endswith(BOB.hex()[:16])
     mesh.world.run_for(SECOND)
-    assert refusal(mesh, Share("mine", BOB.hex(), revoke=True), "ann") == ""
+    assert refusal(mesh, ShareApplication("mine", BOB.hex(), revoke=True), "ann") == ""
     assert "mine belongs to the key" in refusal(mesh, STOP, "bob")
     assert refusal(mesh, STOP, "ann") == ""
     assert refusal(mesh, Forget("mine"), "ann") == ""
@@ -126,14 +130,17 @@ def test_a_share_lasts_until_it_is_taken_back_also_over_versions() -> None:
 @pytest.mark.parametrize("by", ["nobody", "a stranger", "a share that is none", "an order from before"])
 def test_what_no_user_has_stopped_runs_on(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     mesh = a_mesh(85)
-    deeds: tuple[bytes, ...] = ()
+    signed_entries: tuple[bytes, ...] = ()
     if by == "a stranger":
-        deeds = (mesh.order(STOP, "bob"),)
+        signed_entries = (mesh.signed_command(STOP, "bob"),)
     elif by == "a share that is none":
-        deeds = (mesh.order(STOP, "bob"), mesh.order(Share("mine", BOB.hex()), "bob"))
+        signed_entries = (
+            mesh.signed_command(STOP, "bob"),
+            mesh.signed_command(ShareApplication("mine", BOB.hex()), "bob"),
+        )
     elif by == "an order from before":
-        deeds = (mesh.order(STOP, ago=200),)
-    forge(mesh, monkeypatch, said(state=STOPPED, reason="stopped by ann", stopping=True, deeds=deeds))
+        signed_entries = (mesh.signed_command(STOP, ago=200),)
+    forge(mesh, monkeypatch, said(state=STOPPED, reason="stopped by ann", stopping=True, signed_entries=signed_entries))
     mesh.world.run_for(30 * SECOND)
     assert mesh.status("a4", "mine")["state"] == "running"
     assert {"a2", "a5"} <= set(mesh.hosts("mine"))
@@ -142,7 +149,7 @@ def test_what_no_user_has_stopped_runs_on(monkeypatch: pytest.MonkeyPatch, by: s
     mesh.world.run_for(5 * SECOND)
     assert mesh.hosts("mine") == []
     told = mesh.status("a4", "mine")
-    assert (told["state"], told["by_hearsay"]) == ("stopped", False)
+    assert (told["state"], told["is_unverified"]) == ("stopped", False)
 
 
 def test_a_wish_that_nobody_has_signed_drains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,10 +163,10 @@ def test_a_wish_that_nobody_has_signed_drains_nothing(monkeypatch: pytest.Monkey
 
 def test_a_stop_by_way_of_an_older_coordinator_is_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = a_mesh(89)
-    monkeypatch.setattr(watching, "with_stop", lambda record, raw: record)  # it keeps no order
+    monkeypatch.setattr(application_watcher, "with_stop", lambda record, raw: record)  # it keeps no order
     assert refusal(mesh, STOP, "ann") == ""
     told = mesh.status("a2", "mine")
-    assert (told["state"], told["by_hearsay"]) == ("stopped", False)
+    assert (told["state"], told["is_unverified"]) == ("stopped", False)
 
 
 def test_what_an_agent_has_seen_needs_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,33 +182,33 @@ def test_a_scheduler_gives_a_run_to_nobody_else(monkeypatch: pytest.MonkeyPatch)
         mesh = a_mesh(seed)
         if mesh.scheduler == "a1":
             break
-    hers = mesh.order(JOB)
+    hers = mesh.signed_command(JOB)
     bobs = submission(pipeline("mine2", source_at="a2", sink_at="a5"))
-    old = mesh.order(submission(pipeline("mine2", source_at="a3", sink_at="a5")))
-    whole = planning.Planning.deployment
-    for deeds, text in (
+    old = mesh.signed_command(submission(pipeline("mine2", source_at="a3", sink_at="a5")))
+    whole = planner.Planner.deployment
+    for signed_entries, text in (
         ((), "nobody has signed that mine2 belongs to the key"),
         ((hers,), "nobody has signed that mine2 belongs to the key"),
         ((old,), "mine2 belongs to the key"),  # it was hers once, and she has not shared it
-        ((old, mesh.order(Share("mine2", BOB.hex()), "bob")), "mine2 belongs to the key"),
+        ((old, mesh.signed_command(ShareApplication("mine2", BOB.hex()), "bob")), "mine2 belongs to the key"),
     ):
 
-        def lying(self: Any, *about: Any, deeds: tuple[bytes, ...] = deeds) -> Any:
+        def runs_on_disk(self: Any, *about: Any, signed_entries: tuple[bytes, ...] = signed_entries) -> Any:
             made = whole(self, *about)
-            made.owner, made.deeds = public_of("ann"), deeds
+            made.owner, made.signed_entries = public_of("ann"), signed_entries
             return made
 
         with monkeypatch.context() as patch:
-            patch.setattr(planning.Planning, "deployment", lying)
+            patch.setattr(planner.Planner, "deployment", runs_on_disk)
             assert text in refusal(mesh, bobs, "bob", "a1")
         assert [app for _, app, _ in mesh.running if app == "mine2"] == []
-    good = (old, mesh.order(Share("mine2", BOB.hex())))
-    monkeypatch.setattr(planning.Planning, "deployment", lambda self, *about: _owned(whole(self, *about), good))
+    good = (old, mesh.signed_command(ShareApplication("mine2", BOB.hex())))
+    monkeypatch.setattr(planner.Planner, "deployment", lambda self, *about: _owned(whole(self, *about), good))
     assert refusal(mesh, bobs, "bob", "a1") == ""
 
 
-def _owned(made: Any, deeds: tuple[bytes, ...]) -> Any:
-    made.owner, made.deeds = public_of("ann"), deeds
+def _owned(made: Any, signed_entries: tuple[bytes, ...]) -> Any:
+    made.owner, made.signed_entries = public_of("ann"), signed_entries
     return made
 
 
@@ -215,18 +222,18 @@ def test_a_logs_owner_is_signed_by_the_owner() -> None:
             super()._on_effect(peer, effect)
 
     mesh = Watched(111)
-    for number, (title, is_signed) in enumerate(
+    for number, (ownership_proof, is_signed) in enumerate(
         [
-            (mesh.order(JOB), True),
-            (mesh.order(JOB, "bob"), False),
-            (mesh.order(STOP), False),
+            (mesh.signed_command(JOB), True),
+            (mesh.signed_command(JOB, "bob"), False),
+            (mesh.signed_command(STOP), False),
             (b"", False),
             (b"x", False),
         ]
     ):
         name, me = f"log{number}", mesh.machine("a1").me
-        record = SinkRecord(name, "mine", 1, me, 1, "", b"", 1, public_of("ann"), title)
-        mesh.world.inject(me.node, NoteSink(record))
+        record = SinkRecord(name, "mine", 1, me, 1, "", b"", 1, public_of("ann"), ownership_proof)
+        mesh.world.inject(me.node, RegisterSink(record))
         mesh.world.run_for(2 * SECOND)
         mesh.world.inject(mesh.by_name["a3"], FindSink(number, name))
         assert mesh.world.run_until(lambda number=number: number in found, 10 * SECOND)
@@ -236,40 +243,45 @@ def test_a_logs_owner_is_signed_by_the_owner() -> None:
 # ---- what is kept, without a mesh
 
 
-def order(command: Command, holder: str, at: int = 0) -> bytes:
-    terms = terms_of(command)
+def signed_command(command: Command, holder: str, at: int = 0) -> bytes:
+    terms = command_terms(command)
     assert terms is not None
-    return sign_order(key_of(holder).sign, NET.member(holder, "submitter"), NET.network, terms, WALL_MS + at, bytes)
+    return sign_command(key_of(holder).sign, NET.member(holder, "submitter"), NET.network, terms, WALL_MS + at, bytes)
 
 
 def test_of_deeds_of_one_kind_the_latest_is_kept() -> None:
-    first, taken, again = (order(Share("mine", BOB.hex(), revoke=at == 1), "ann", at) for at in range(3))
-    eves = order(Share("mine", BOB.hex(), revoke=True), "eve", 9)
-    assert with_deed(with_deed((), first), taken) == (taken,)
-    assert with_deed(with_deed((), taken), first) == (taken,)
-    assert set(merged_deeds((first, eves), (taken, again))) == {again, eves}
-    assert merged_deeds((again, eves), (eves, taken)) == merged_deeds((eves, taken), (again, eves))
-    assert with_deed((b"no order",), again) == (again,)
+    first, taken, again = (
+        signed_command(ShareApplication("mine", BOB.hex(), revoke=at == 1), "ann", at) for at in range(3)
+    )
+    eves = signed_command(ShareApplication("mine", BOB.hex(), revoke=True), "eve", 9)
+    assert with_signed_entry(with_signed_entry((), first), taken) == (taken,)
+    assert with_signed_entry(with_signed_entry((), taken), first) == (taken,)
+    assert set(merged_signed_entries((first, eves), (taken, again))) == {again, eves}
+    assert merged_signed_entries((again, eves), (eves, taken)) == merged_signed_entries((eves, taken), (again, eves))
+    assert with_signed_entry((b"no order",), again) == (again,)
 
 
 def test_deeds_are_bounded_and_titles_stay() -> None:
-    title = order(JOB, "ann")
-    deeds: tuple[bytes, ...] = (title,)
+    ownership_proof = signed_command(JOB, "ann")
+    signed_entries: tuple[bytes, ...] = (ownership_proof,)
     for number in range(60):
-        deeds = with_deed(deeds, order(Share("mine", f"{number:064x}", revoke=number % 2 == 0), "ann", number))
-    assert len(deeds) == 48
-    assert title in deeds
+        signed_entries = with_signed_entry(
+            signed_entries,
+            signed_command(ShareApplication("mine", f"{number:064x}", revoke=number % 2 == 0), "ann", number),
+        )
+    assert len(signed_entries) == 48
+    assert ownership_proof in signed_entries
 
 
 def test_an_owners_own_run_needs_no_deed() -> None:
-    record = a_record(order(JOB, "ann"))
-    assert deeds_for(record, public_of("ann")) == ()
-    share = order(Share("mine", BOB.hex()), "ann", 1)
-    shared = msgspec.structs.replace(record, deeds=(share,))
-    assert deeds_for(shared, BOB) == (record.order, share)
-    assert deeds_for(shared, public_of("eve")) == (record.order,)
+    record = a_record(signed_command(JOB, "ann"))
+    assert signed_entries_for(record, public_of("ann")) == ()
+    share = signed_command(ShareApplication("mine", BOB.hex()), "ann", 1)
+    shared = msgspec.structs.replace(record, signed_entries=(share,))
+    assert signed_entries_for(shared, BOB) == (record.signed_command, share)
+    assert signed_entries_for(shared, public_of("eve")) == (record.signed_command,)
 
 
 def a_record(raw: bytes) -> ApplicationRecord:
     me = Peer(NodeId(1), 1, "a1")
-    return ApplicationRecord("mine", 1, 1, 1, "running", me, owner_key=public_of("ann"), order=raw)
+    return ApplicationRecord("mine", 1, 1, 1, "running", me, owner_key=public_of("ann"), signed_command=raw)

@@ -5,15 +5,15 @@ from typing import Self
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.permissions import Asker
+from agiledart_kernel.permissions import Principal
 from agiledart_node.records.application import KEPT_MS
 from agiledart_node.wire.commands import Forget, ListApplications, Status
 from agiledart_node.wire.effects import ForgetRun
 from agiledart_node.wire.events import ClockRead, RunsFound
 from tests.simulation.mesh import WALL_MS, Mesh, pipeline, submission
 
-OWNER = Asker("submitter", "", b"\x11" * 32)
-OTHER = Asker("submitter", "", b"\x22" * 32)
+OWNER = Principal("submitter", "", b"\x11" * 32)
+OTHER = Principal("submitter", "", b"\x22" * 32)
 
 
 class Forgetting(Mesh):
@@ -31,7 +31,7 @@ class Forgetting(Mesh):
 
 def ended() -> Forgetting:
     mesh = Forgetting(3, 5).build()
-    mesh.answer(mesh.ask("a1", submission(pipeline("taxi")), asker=OWNER))
+    mesh.answer(mesh.ask("a1", submission(pipeline("taxi")), principal=OWNER))
     mesh.finish("taxi", 1)
     mesh.world.run_for(2 * SECOND)
     return mesh
@@ -39,21 +39,21 @@ def ended() -> Forgetting:
 
 def test_what_is_forgotten_is_listed_nowhere_and_its_name_is_free() -> None:
     mesh = ended()
-    assert mesh.answer(mesh.ask("a4", Forget("taxi"), asker=OWNER)) == {"name": "taxi", "version": 1}
+    assert mesh.answer(mesh.ask("a4", Forget("taxi"), principal=OWNER)) == {"name": "taxi", "version": 1}
     assert set(mesh.state_everywhere("taxi").values()) == {"unknown"}
     assert "No application 'taxi'" in mesh.refusal(mesh.ask("a2", Status("taxi")))
-    body = mesh.answer(mesh.ask("a3", submission(pipeline("taxi")), asker=OTHER))
+    body = mesh.answer(mesh.ask("a3", submission(pipeline("taxi")), principal=OTHER))
     assert (body["version"], body["state"]) == (2, "running"), "versions go on: hosts remember what they closed"
     assert mesh.status("a5", "taxi")["owner"] == OTHER.key.hex()
 
 
 def test_what_runs_is_not_and_who_may_not_does_not() -> None:
     mesh = Mesh(4, 3).build()
-    mesh.answer(mesh.ask("a1", submission(pipeline("taxi")), asker=OWNER))
-    assert "Stop it first" in mesh.refusal(mesh.ask("a2", Forget("taxi"), asker=OWNER))
+    mesh.answer(mesh.ask("a1", submission(pipeline("taxi")), principal=OWNER))
+    assert "Stop it first" in mesh.refusal(mesh.ask("a2", Forget("taxi"), principal=OWNER))
     mesh.finish("taxi", 1)
     mesh.world.run_for(2 * SECOND)
-    assert "belongs to the key" in mesh.refusal(mesh.ask("a2", Forget("taxi"), asker=OTHER))
+    assert "belongs to the key" in mesh.refusal(mesh.ask("a2", Forget("taxi"), principal=OTHER))
     assert set(mesh.state_everywhere("taxi").values()) == {"finished"}
 
 

@@ -10,12 +10,12 @@ from agiledart_kernel.instants import MILLISECOND, SECOND, Duration
 from agiledart_kernel.node_id import ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
 from agiledart_node.forming.formation import junctions
-from agiledart_node.hosting.watching import Watching
+from agiledart_node.hosting.application_watcher import ApplicationWatcher
 from agiledart_node.records.application import ApplicationRecord, application_key
 from agiledart_node.records.records import Records
-from agiledart_node.wire.commands import Info, ListApplications, Logs, Nodes, Route, Status, Stop, Submit, Tap
+from agiledart_node.wire.commands import Info, ListApplications, Logs, Nodes, Status, Stop, Submit, Tap, TraceRoute
 from agiledart_node.wire.effects import RefusedRequest, Replied
-from agiledart_node.wire.formation_messages import AskStop
+from agiledart_node.wire.formation_messages import RequestStop
 from agiledart_simulation.world.network import NetworkConfig
 from tests.simulation.mesh import WALL_MS, Mesh, pipeline, submission
 
@@ -139,18 +139,18 @@ def test_stop_drains_the_sources_and_waits_for_the_end() -> None:
 @pytest.mark.parametrize("now", [False, True])
 def test_a_stop_that_comes_while_the_record_is_looked_at_is_done(now: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every ten seconds its coordinator looks at the record; an order of that moment was acknowledged and not carried out."""
-    ask_stop, read = Watching.ask_stop, Records.application
+    ask_stop, read = ApplicationWatcher.ask_stop, Records.application
 
     async def read_slowly(self: Records, name: str, *more: Any) -> tuple[int, ApplicationRecord | None]:
-        await self._desk.talks.pause(Duration(50 * MILLISECOND))
+        await self._context.requests.pause(Duration(50 * MILLISECOND))
         return await read(self, name, *more)
 
-    def after_a_patrol(self: Watching, sender: Peer, message: AskStop) -> None:
+    def after_a_patrol(self: ApplicationWatcher, sender: Peer, message: RequestStop) -> None:
         self.patrol()
         ask_stop(self, sender, message)
 
     monkeypatch.setattr(Records, "application", read_slowly)
-    monkeypatch.setattr(Watching, "ask_stop", after_a_patrol)
+    monkeypatch.setattr(ApplicationWatcher, "ask_stop", after_a_patrol)
     mesh, name = Mesh(3, 3).build(), "looked-at"
     mesh.submit("a1", pipeline(name, source_at="a2", sink_at="a3"))
     request = mesh.ask("a1", Stop(name, now=now))
@@ -246,7 +246,7 @@ def test_refusals_are_in_the_users_words() -> None:
     assert "Did you mean count?" in mesh.refusal(mesh.ask("a1", wrong))
     upside_down = submission(pipeline("step"), parallelism={"count": (8, 1)})
     assert "Limits 8..1 are not possible" in mesh.refusal(mesh.ask("a1", upside_down))
-    assert "key" in mesh.refusal(mesh.ask("a1", Route("not a key")))
+    assert "key" in mesh.refusal(mesh.ask("a1", TraceRoute("not a key")))
 
 
 def pipeline_bytes_out_of_order() -> bytes:
@@ -274,10 +274,10 @@ def test_answers_about_nodes_routes_logs_and_itself() -> None:
     assert all(row["answers"] for row in nodes["nodes"])
     assert [row["name"] for row in nodes["nodes"] if row["is_this_node"]] == ["a1"]
     assert all(row["rtt_ms"] > 0 for row in nodes["nodes"] if not row["is_this_node"])
-    route = mesh.answer(mesh.ask("a1", Route("a4")))
+    route = mesh.answer(mesh.ask("a1", TraceRoute("a4")))
     assert [hop["name"] for hop in route["path"]] == ["a1", "a4"]
     assert route["hops"] == 1
-    own = mesh.answer(mesh.ask("a1", Route("a1")))
+    own = mesh.answer(mesh.ask("a1", TraceRoute("a1")))
     assert own["hops"] == 0
     mesh.submit("a1", pipeline("prints", source_at="a2", sink_at="a4"))
     logs = mesh.answer(mesh.ask("a5", Logs("prints")))
@@ -305,7 +305,7 @@ def test_a_tap_asks_only_the_nodes_that_run_the_step() -> None:
 
 def test_a_route_of_several_hops_is_traced_on_40_nodes() -> None:
     mesh = Mesh(7, 40).build()
-    routes = [mesh.answer(mesh.ask("a1", Route(f"name:thing-{i}"))) for i in range(20)]
+    routes = [mesh.answer(mesh.ask("a1", TraceRoute(f"name:thing-{i}"))) for i in range(20)]
     assert max(route["hops"] for route in routes) >= 2
     for route in routes:
         assert route["path"][0]["name"] == "a1"

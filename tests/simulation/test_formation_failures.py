@@ -7,7 +7,7 @@ from agiledart_kernel.node_id import ring_distance
 from agiledart_node.records.application import application_key
 from agiledart_node.wire.effects import RefusedRequest
 from agiledart_node.wire.events import InstanceFailed
-from agiledart_overlay.wire.effects import Left
+from agiledart_overlay.wire.effects import LeaveCompleted
 from agiledart_overlay.wire.events import LeaveRing
 from agiledart_simulation.world.network import NetworkConfig
 from tests.simulation.mesh import Mesh, pipeline, submission
@@ -220,7 +220,7 @@ def test_a_leaving_host_says_so_before_it_goes() -> None:
     carried_out = mesh.world._on_effect
 
     def listen(peer, effect) -> None:  # type: ignore[no-untyped-def]
-        if isinstance(effect, Left):
+        if isinstance(effect, LeaveCompleted):
             left.append(peer.name)
         carried_out(peer, effect)
 

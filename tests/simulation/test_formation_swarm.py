@@ -107,7 +107,7 @@ def test_everything_adds_up_when_the_storm_is_over(seed: int) -> None:
             for node in mesh.world.live
             for (app, _), one in node.machine.parts.hosting.table.items()
             # A guard doubts for minutes what it knows by hearsay only; it runs nothing meanwhile.
-            if app == name and (one.instances or not one.doubted_looks)
+            if app == name and (one.instances or not one.unverified_checks)
         }
         if state != "running":
             assert mesh.hosts(name) == [], f"{name} is {state}"
@@ -119,7 +119,7 @@ def test_everything_adds_up_when_the_storm_is_over(seed: int) -> None:
             assert mesh.hosts(name) == wanted
             sources = [mesh.names[node] for node, app, _ in mesh.flowing if app == name]
             assert set(status["placement"]["trips"]) <= set(sources), "its source never began to read"
-    assert all(node.machine.parts.desk.talks.count == 0 for node in mesh.world.live), "a conversation never ended"
+    assert all(node.machine.parts.context.requests.count == 0 for node in mesh.world.live), "a conversation never ended"
 
 
 def mesh_state(mesh: Mesh, at: str, name: str) -> str:
@@ -131,6 +131,6 @@ def mesh_state(mesh: Mesh, at: str, name: str) -> str:
 
 def test_a_planted_bug_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody minds dead hosts: the judgement above must notice."""
-    monkeypatch.setattr("agiledart_node.hosting.watching.Watching.peer_gone", lambda self, peer, how: None)
+    monkeypatch.setattr("agiledart_node.hosting.application_watcher.ApplicationWatcher.peer_gone", lambda self, peer, how: None)
     with pytest.raises(AssertionError):
         test_everything_adds_up_when_the_storm_is_over(2)

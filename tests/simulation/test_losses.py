@@ -2,7 +2,7 @@
 
 import pytest
 
-from agiledart_recovery.wire.value import State
+from agiledart_recovery.wire.register_value import RunState
 from agiledart_simulation.runs.campaign import Campaign, play
 from agiledart_simulation.runs.recovery_run import RecoveryRun
 from agiledart_simulation.runs.scenario import OF_LOSSES, draw
@@ -48,7 +48,7 @@ def test_rows_between_two_epochs_come_twice_and_none_is_left_out() -> None:
         courses, repeated = run.ledger.courses()
         value = run.ledger.newest
         assert value is not None
-        assert value.state is State.FINISHED
+        assert value.state is RunState.FINISHED
         if repeated:
             assert dict(report.reached)["went back"]
             rows = run.ledger.committed_rows()

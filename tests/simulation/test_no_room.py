@@ -4,7 +4,7 @@ from typing import Any
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.observe import Observation
+from agiledart_kernel.observation import Observation
 from agiledart_node.scheduling.observations import ApplicationWaits
 from agiledart_node.wire.commands import Stop
 from tests.simulation.mesh import Mesh, pipeline, submission
@@ -84,7 +84,7 @@ def test_stop_ends_the_wait() -> None:
 
 
 def test_the_line_is_bounded() -> None:
-    mesh = Full(3, max_waiting=1)
+    mesh = Full(3, max_pending=1)
     mesh.fill()
     mesh.send("third")
     mesh.wait_until_waiting("third")
@@ -95,13 +95,13 @@ def test_the_line_is_bounded() -> None:
 
 
 def test_without_a_line_it_is_refused_at_once() -> None:
-    mesh = Full(4, max_waiting=0)
+    mesh = Full(4, max_pending=0)
     mesh.fill()
     assert mesh.refusal(mesh.send("third"), 5 * SECOND).startswith("no node has room")
 
 
 def test_the_wait_has_an_end() -> None:
-    mesh = Full(5, room_timeout_ns=12 * SECOND)
+    mesh = Full(5, pending_timeout_ns=12 * SECOND)
     mesh.fill()
     request = mesh.send("third")
     mesh.wait_until_waiting("third")
@@ -135,7 +135,7 @@ def test_whoever_waits_survives_its_scheduler() -> None:
     """It is submitted once more through another one; the applications on the dead node have failed and left room."""
     mesh = Full(8)
     mesh.fill()
-    (scheduler,) = [node.me.name for node in mesh.live if node.schedulers.role.office is not None]
+    (scheduler,) = [node.me.name for node in mesh.live if node.schedulers.role.scheduler_slot is not None]
     asked = next(name for name in ("a1", "a2", "a3") if name != scheduler)
     request = mesh.send("third", asked=asked)
     mesh.wait_until_waiting("third")

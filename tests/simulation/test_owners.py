@@ -3,18 +3,18 @@
 import pytest
 
 from agiledart_kernel.instants import SECOND
-from agiledart_kernel.permissions import Asker
-from agiledart_node.wire.commands import Command, ListApplications, Logs, Share, Status, Stop, Submit, Tap
+from agiledart_kernel.permissions import Principal
+from agiledart_node.wire.commands import Command, ListApplications, Logs, ShareApplication, Status, Stop, Submit, Tap
 from agiledart_node.wire.effects import RefusedRequest, Replied
 from tests.simulation.mesh import Mesh, pipeline, submission
 
-OWNER = Asker("submitter", "", b"\x11" * 32)
-OTHER = Asker("submitter", "", b"\x22" * 32)
-FRIEND = Asker("submitter", "", b"\x33" * 32)
-SCOPED = Asker("submitter", "app:mine", b"\x44" * 32)
-ELSEWHERE = Asker("submitter", "app:else", b"\x55" * 32)
-READER = Asker("reader", "app:mine", b"\x66" * 32)
-ADMIN = Asker("admin", "", b"\x77" * 32)
+OWNER = Principal("submitter", "", b"\x11" * 32)
+OTHER = Principal("submitter", "", b"\x22" * 32)
+FRIEND = Principal("submitter", "", b"\x33" * 32)
+SCOPED = Principal("submitter", "app:mine", b"\x44" * 32)
+ELSEWHERE = Principal("submitter", "app:else", b"\x55" * 32)
+READER = Principal("reader", "app:mine", b"\x66" * 32)
+ADMIN = Principal("admin", "", b"\x77" * 32)
 
 
 class Owned(Mesh):
@@ -23,14 +23,14 @@ class Owned(Mesh):
     def __init__(self, seed: int) -> None:
         super().__init__(seed, 5)
         self.build()
-        self.answer(self.ask("a1", self.again(), asker=OWNER))
+        self.answer(self.ask("a1", self.again(), principal=OWNER))
 
     def again(self) -> Submit:
         return submission(pipeline("mine"))
 
-    def outcome(self, at: str, command: Command, asker: Asker) -> str:
+    def outcome(self, at: str, command: Command, principal: Principal) -> str:
         """Empty: it was done or could be; else the word for why this asker may not."""
-        request = self.ask(at, command, asker=asker)
+        request = self.ask(at, command, principal=principal)
         assert self.world.run_until(lambda: self.is_answered(request), 60 * SECOND)
         answer = self.answers[request]
         if isinstance(answer, RefusedRequest):
@@ -50,7 +50,7 @@ def mesh() -> Owned:
     [
         (Stop("mine", now=True), {OTHER: "owner", FRIEND: "owner", ELSEWHERE: "scope", READER: "role"}),
         (Tap("mine", "busiest"), {OTHER: "owner", ELSEWHERE: "scope", READER: "role"}),
-        (Share("mine", "22" * 32), {OTHER: "owner", SCOPED: "owner", ELSEWHERE: "scope", READER: "role"}),
+        (ShareApplication("mine", "22" * 32), {OTHER: "owner", SCOPED: "owner", ELSEWHERE: "scope", READER: "role"}),
         (submission(pipeline("mine")), {OTHER: "owner", ELSEWHERE: "scope", READER: "role"}),
         (Status("mine"), {ELSEWHERE: "scope"}),
         (Logs("mine"), {ELSEWHERE: "scope"}),
@@ -58,36 +58,40 @@ def mesh() -> Owned:
     ids=lambda value: type(value).__name__,
 )
 def test_who_may_not_is_refused_at_every_agent(
-    mesh: Owned, at: str, command: Command, refused: dict[Asker, str]
+    mesh: Owned, at: str, command: Command, refused: dict[Principal, str]
 ) -> None:
-    for asker, reason in refused.items():
-        assert mesh.outcome(at, command, asker) == reason, asker
-    assert mesh.answer(mesh.ask(at, Status("mine"), asker=OWNER))["state"] == "running"
+    for principal, reason in refused.items():
+        assert mesh.outcome(at, command, principal) == reason, principal
+    assert mesh.answer(mesh.ask(at, Status("mine"), principal=OWNER))["state"] == "running"
 
 
 def test_a_list_shows_what_is_in_the_scope(mesh: Owned) -> None:
     shown = {
-        asker: [row["name"] for row in mesh.answer(mesh.ask("a3", ListApplications(), asker=asker))["applications"]]
-        for asker in (OWNER, OTHER, READER, ELSEWHERE)
+        principal: [
+            row["name"] for row in mesh.answer(mesh.ask("a3", ListApplications(), principal=principal))["applications"]
+        ]
+        for principal in (OWNER, OTHER, READER, ELSEWHERE)
     }
     assert shown == {OWNER: ["mine"], OTHER: ["mine"], READER: ["mine"], ELSEWHERE: []}
 
 
 def test_who_has_another_scope_learns_no_names(mesh: Owned) -> None:
-    text = mesh.refusal(mesh.ask("a2", Status("else"), asker=ELSEWHERE))
+    text = mesh.refusal(mesh.ask("a2", Status("else"), principal=ELSEWHERE))
     assert text == "No application 'else'."
 
 
 def test_a_share_holds_until_it_is_taken_back_and_goes_on_with_the_next_version() -> None:
     mesh = Owned(6)
-    shared = mesh.answer(mesh.ask("a2", Share("mine", FRIEND.key.hex()), asker=OWNER))
+    shared = mesh.answer(mesh.ask("a2", ShareApplication("mine", FRIEND.key.hex()), principal=OWNER))
     assert (shared["owner"], shared["shared"]) == (OWNER.key.hex(), [FRIEND.key.hex()])
-    assert mesh.outcome("a5", Share("mine", OTHER.key.hex()), FRIEND) == "owner"  # what one was lent, one does not lend
+    assert (
+        mesh.outcome("a5", ShareApplication("mine", OTHER.key.hex()), FRIEND) == "owner"
+    )  # what one was lent, one does not lend
     assert mesh.outcome("a5", Stop("mine", now=True), FRIEND) == ""
-    mesh.answer(mesh.ask("a4", mesh.again(), asker=FRIEND))
-    row = mesh.answer(mesh.ask("a3", Status("mine"), asker=OWNER))
+    mesh.answer(mesh.ask("a4", mesh.again(), principal=FRIEND))
+    row = mesh.answer(mesh.ask("a3", Status("mine"), principal=OWNER))
     assert (row["version"], row["owner"], row["shared"]) == (2, OWNER.key.hex(), [FRIEND.key.hex()])
-    mesh.answer(mesh.ask("a1", Share("mine", FRIEND.key.hex(), revoke=True), asker=ADMIN))
+    mesh.answer(mesh.ask("a1", ShareApplication("mine", FRIEND.key.hex(), revoke=True), principal=ADMIN))
     assert mesh.outcome("a5", Stop("mine", now=True), FRIEND) == "owner"
     assert mesh.outcome("a5", Stop("mine", now=True), OWNER) == ""
 
@@ -97,23 +101,23 @@ def test_the_name_of_an_ended_application_stays_its_owners() -> None:
     assert mesh.outcome("a2", Stop("mine", now=True), SCOPED) == ""
     assert mesh.outcome("a2", mesh.again(), OTHER) == "owner"
     assert mesh.outcome("a2", mesh.again(), SCOPED) == ""
-    assert mesh.answer(mesh.ask("a1", Status("mine"), asker=OWNER))["owner"] == OWNER.key.hex()
+    assert mesh.answer(mesh.ask("a1", Status("mine"), principal=OWNER))["owner"] == OWNER.key.hex()
 
 
 def test_of_two_who_submit_one_name_at_once_one_owns_it() -> None:
     for seed in range(4):
         mesh = Mesh(30 + seed, 5).build()
         requests = {
-            asker: mesh.ask(at, submission(pipeline("race")), asker=asker)
-            for at, asker in (("a1", OWNER), ("a4", OTHER))
+            principal: mesh.ask(at, submission(pipeline("race")), principal=principal)
+            for at, principal in (("a1", OWNER), ("a4", OTHER))
         }
         for request in requests.values():
             assert mesh.world.run_until(lambda number=request, of=mesh: of.is_answered(number), 60 * SECOND)
-        done = [asker for asker, request in requests.items() if isinstance(mesh.answers[request], Replied)]
+        done = [principal for principal, request in requests.items() if isinstance(mesh.answers[request], Replied)]
         assert len(done) == 1
-        assert mesh.answer(mesh.ask("a2", Status("race"), asker=ADMIN))["owner"] == done[0].key.hex()
+        assert mesh.answer(mesh.ask("a2", Status("race"), principal=ADMIN))["owner"] == done[0].key.hex()
 
 
 def test_a_share_with_what_is_no_key_says_what_one_looks_like(mesh: Owned) -> None:
     for text in ("", "friend", "00" * 32, "22" * 31):
-        assert "64 hex digits" in mesh.refusal(mesh.ask("a1", Share("mine", text), asker=OWNER))
+        assert "64 hex digits" in mesh.refusal(mesh.ask("a1", ShareApplication("mine", text), principal=OWNER))

@@ -6,13 +6,13 @@ import pytest
 
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import ID_BITS, key_of_name, ring_distance
-from agiledart_overlay.liveness.hearsay import Hearsay
-from agiledart_overlay.liveness.liveness import Liveness
-from agiledart_overlay.records.directory import Directory
+from agiledart_overlay.liveness.failure_detector import FailureDetector
+from agiledart_overlay.liveness.peer_gossip import PeerGossip
+from agiledart_overlay.records.record_directory import RecordDirectory
 from agiledart_overlay.tables.leaf_set import LeafSet
 from agiledart_simulation.checkers.leaf_sets import leaf_violations
-from agiledart_simulation.checkers.records import RecordLedger
-from agiledart_simulation.runs.runner import run_seed
+from agiledart_simulation.checkers.record_ledger import RecordLedger
+from agiledart_simulation.runs.ring_run import run_seed
 from tests.simulation.bench import all_violations, built_ring, lookups
 
 
@@ -29,13 +29,13 @@ def test_the_leaf_set_never_decides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_news_of_peers_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two that join at once on both sides of a member never learn of each other."""
-    monkeypatch.setattr(Hearsay, "hear_of", nothing)
+    monkeypatch.setattr(PeerGossip, "receive_sightings", nothing)
     violations = [run_seed(seed).violations for seed in (7, 9)]
     assert any(line.startswith("I2") for lines in violations for line in lines)
 
 
 def test_copies_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Directory, "on_leaves_changed", nothing)
+    monkeypatch.setattr(RecordDirectory, "on_leaves_changed", nothing)
     ring, ids = built_ring(12, 8, is_judged=False)
     key = key_of_name("app", "taxi")
     assert ring.store(ids[0], key, 0, b"gold").ok
@@ -49,7 +49,7 @@ def test_copies_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_helpers_are_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test of the broken link in `test_failures` fails without indirect probes."""
-    monkeypatch.setattr(Liveness, "on_probed_for_you", nothing)
+    monkeypatch.setattr(FailureDetector, "on_indirect_probe_ack", nothing)
     ring, _ = built_ring(6, is_judged=False)
     members = ring.members
     ring.world.network.clog(members[0], members[1])
@@ -59,7 +59,7 @@ def test_helpers_are_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nobody_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Liveness, "on_round", nothing)
+    monkeypatch.setattr(FailureDetector, "on_round", nothing)
     ring, ids = built_ring(8, is_judged=False)
     ring.world.crash(ids[2], silent=True)
     ring.world.run_for(10 * SECOND)

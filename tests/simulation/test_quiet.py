@@ -2,14 +2,14 @@
 
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
-from agiledart_simulation.runs.runner import Run
+from agiledart_simulation.runs.ring_run import RingRun
 from agiledart_simulation.runs.scenario import draw
-from agiledart_simulation.world.faults import Clog, Hold
+from agiledart_simulation.world.faults import Clog, HoldMessages
 
 
-def run_of(nodes: int) -> Run:
+def run_of(nodes: int) -> RingRun:
     options = {"nodes": nodes, "id_bits": 128, "leaf_count": 8, "kinds": ("swizzle",), "zones": 0, "permanent": "none"}
-    run = Run(draw(1, name="partitions", fixed=options))
+    run = RingRun(draw(1, name="partitions", fixed=options))
     run._build()
     run.ring.world.run_for(3 * SECOND)
     return run
@@ -21,10 +21,10 @@ def test_a_member_without_a_lease_among_neighbours_that_are_not_its_own_is_not_q
     assert run._is_quiet()
     before, lost, after, _ = run.ring.machines
     now, long = run.ring.world.now, run.ring.world.now + 60 * SECOND
-    before._view.agreed.successor.settle(after.me, now, long, long)
-    after._view.agreed.predecessor.settle(before.me, now, long, long)
+    before._view.agreed.successor.confirm_neighbour(after.me, now, long, long)
+    after._view.agreed.predecessor.confirm_neighbour(before.me, now, long, long)
     lost._view.agreed.predecessor.lease = lost._view.agreed.successor.lease = 0
-    run.owners.look_at_all()
+    run.owners.check_all()
     assert run.owners.is_complete
     assert any(line.startswith("ring: ") for line in run._ring_faults())
 
@@ -33,11 +33,11 @@ def test_links_that_are_held_one_by_one_part_the_members() -> None:
     """Two that hear nothing of each other for longer than a lease are a ring each (swarm, seed 278)."""
     run = run_of(3)
     one, *others = run.hostile.ids
-    run.hostile.do(Hold(one, others[0], 5 * SECOND))
+    run.hostile.do(HoldMessages(one, others[0], 5 * SECOND))
     assert run.owners.is_whole
-    run.hostile.do(Hold(others[1], one, SECOND))
+    run.hostile.do(HoldMessages(others[1], one, SECOND))
     assert run.owners.is_whole, "it is let go before a lease ends"
-    run.hostile.do(Hold(others[1], one, 5 * SECOND))
+    run.hostile.do(HoldMessages(others[1], one, 5 * SECOND))
     assert not run.owners.is_whole
 
 

@@ -5,17 +5,17 @@ import pytest
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import ID_BITS, NodeId, key_of_name, ring_distance
 from agiledart_overlay.wire.events import LeaveRing, StoreRecord
-from agiledart_simulation.checkers.records import RecordLedger
+from agiledart_simulation.checkers.record_ledger import RecordLedger
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import OverlayRing, simulated_ids
 from tests.simulation.bench import all_violations, built_ring
 
 
-def by_distance(ring: Ring, key: NodeId) -> list[NodeId]:
+def by_distance(ring: OverlayRing, key: NodeId) -> list[NodeId]:
     return sorted(ring.members, key=lambda node: (ring_distance(node, key), node))
 
 
-def holders(ring: Ring, key: NodeId) -> list[NodeId]:
+def holders(ring: OverlayRing, key: NodeId) -> list[NodeId]:
     return [machine.me.node for machine in ring.machines if any(record.key == key for record in machine.records)]
 
 

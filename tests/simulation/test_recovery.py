@@ -12,8 +12,8 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_recovery.wire.events import FragmentDamaged
-from agiledart_recovery.wire.names import Party
-from agiledart_recovery.wire.value import Element, Value
+from agiledart_recovery.wire.names import InstanceId
+from agiledart_recovery.wire.register_value import InstanceSnapshot, RegisterValue
 from agiledart_simulation.runs.campaign import Campaign, play
 from agiledart_simulation.runs.recovery_faults import RUN
 from agiledart_simulation.runs.recovery_run import REACHED, RecoveryRun
@@ -89,7 +89,7 @@ def test_a_run_without_faults_needs_one_life() -> None:
     value = run.ledger.newest
     assert report.violations == ()
     assert value is not None
-    assert value.life == 1
+    assert value.attempt == 1
     assert len(run.ledger.committed_rows()) == 2 * run.rows
 
 
@@ -98,34 +98,34 @@ class Rests(RecoveryRun):
 
     def __init__(self, seed: int) -> None:
         super().__init__(draw(seed, name="recovery", fixed={"steps": 0, "loss": 0.0, "duplicate": 0.0, "reorder": 0.0}))
-        self.element_bytes, self.rows = 4 << 20, 10_000
+        self.snapshot_bytes, self.rows = 4 << 20, 10_000
         self._build()
         self.world.run_until(lambda: self.ledger.newest is not None and self.whole(), 30 * SECOND)
         quiet = replace(self.config, checkpoint_interval_ns=1_000 * SECOND)
         for host in self.hosts:
-            host.machine._desk.config = quiet
+            host.machine._context.config = quiet
         self._pass(5 * SECOND)  # what was begun is committed
         self.at = self.value.committed
 
     @property
-    def value(self) -> Value:
+    def value(self) -> RegisterValue:
         assert self.ledger.newest is not None
         return self.ledger.newest
 
-    def elements(self) -> list[tuple[Party, Element]]:
+    def snapshots(self) -> list[tuple[InstanceId, InstanceSnapshot]]:
         """Of the committed epoch, with fragments."""
-        return [(saved.party, one) for saved in self.value.saved for one in saved.chain if one.holders]
+        return [(saved.instance, one) for saved in self.value.saved for one in saved.chain if one.replica_nodes]
 
     def whole(self) -> bool:
         """Every fragment that the register names is on the disk of a holder that is up, and is not its owner."""
-        owners = {each.party: each.host.node for each in self.value.plan.assignments}
-        return bool(self.elements()) and all(
-            holder
-            and holder != owners[party]
-            and self.world.nodes[holder].is_up
-            and FragmentKey(RUN, party, element.snapshot, index) in self.disks[holder].fragments
-            for party, element in self.elements()
-            for index, holder in enumerate(element.holders)
+        owners = {each.instance: each.host.node for each in self.value.plan.assignments}
+        return bool(self.snapshots()) and all(
+            replica_node
+            and replica_node != owners[instance]
+            and self.world.nodes[replica_node].is_up
+            and FragmentKey(RUN, instance, snapshot.checkpoint, index) in self.disks[replica_node].fragments
+            for instance, snapshot in self.snapshots()
+            for index, replica_node in enumerate(snapshot.replica_nodes)
         )
 
 
@@ -133,8 +133,8 @@ def rests(seed: int) -> tuple[Rests, NodeId]:
     """A run in which all is whole, and a holder that hosts nothing and does not vote; seeds that have none are passed over."""
     run = Rests(seed)
     busy = [*run.value.plan.hosts, *(voter.peer.node for voter in run.value.voters)]
-    idle = [node for _, element in run.elements() for node in element.holders if node and node not in busy]
-    spare = [node for node in run.ids if all(node not in element.holders for _, element in run.elements())]
+    idle = [node for _, snapshot in run.snapshots() for node in snapshot.replica_nodes if node and node not in busy]
+    spare = [node for node in run.ids if all(node not in snapshot.replica_nodes for _, snapshot in run.snapshots())]
     if not idle or not run.whole() or not spare:
         pytest.skip("no such holder")
     return run, idle[0]
@@ -142,23 +142,25 @@ def rests(seed: int) -> tuple[Rests, NodeId]:
 
 @pytest.mark.parametrize("seed", [2, 5, 12])
 def test_fragments_of_a_dead_holder_are_made_again_before_the_next_epoch(seed: int) -> None:
-    run, holder = rests(seed)
-    run.crash(holder, is_power=False)
+    run, replica_node = rests(seed)
+    run.crash(replica_node, is_power=False)
     run._pass(8 * SECOND)
     assert run.value.committed == run.at, "no epoch has done it"
     assert run.whole()
-    assert all(holder not in element.holders for _, element in run.elements())
+    assert all(replica_node not in snapshot.replica_nodes for _, snapshot in run.snapshots())
     assert not run.ledger.wrong
 
 
 @pytest.mark.parametrize("seed", [2, 5, 12])
 def test_a_fragment_that_its_holders_disk_has_damaged_is_made_again(seed: int) -> None:
-    run, holder = rests(seed)
+    run, replica_node = rests(seed)
     gone = next(
-        key for key in run.disks[holder].fragments if any(one.snapshot == key.snapshot for _, one in run.elements())
+        key
+        for key in run.disks[replica_node].fragments
+        if any(one.checkpoint == key.checkpoint for _, one in run.snapshots())
     )
-    del run.disks[holder].fragments[gone]
-    run.world.inject(holder, FragmentDamaged(gone))
+    del run.disks[replica_node].fragments[gone]
+    run.world.inject(replica_node, FragmentDamaged(gone))
     run._pass(5 * SECOND)
     assert run.value.committed == run.at
     assert run.whole()

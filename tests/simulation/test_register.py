@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from agiledart_recovery.register import ballots, proposer
+from agiledart_recovery.register import proposer, quorums
 from agiledart_recovery.register.proposer import Proposer
-from agiledart_recovery.register.voter import VoterSeat
+from agiledart_recovery.register.voter_slot import VoterSlot
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.names import Stamp
 from tests.simulation.register_storm import Register, search, voter, walk
@@ -39,19 +39,19 @@ def test_every_order_of_a_take_over_during_a_change_of_voters(most: int, reached
 def numbers_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     """Under one ballot a late ACCEPT puts an old value back."""
 
-    def late(self: VoterSeat, sender: Any, message: wire.Accept) -> None:
+    def late(self: VoterSlot, sender: Any, message: wire.Accept) -> None:
         if message.stamp.ballot < self.promised:
             self.refuse(sender, message.stamp.ballot)
             return
         self._take(message.stamp, message.value)
-        self._answer(sender, wire.Accepted(self.run, message.stamp, self.seat))
+        self._answer(sender, wire.Accepted(self.run, message.stamp, self.voter_slot))
 
-    patch.setattr(VoterSeat, "on_accept", late)
+    patch.setattr(VoterSlot, "on_accept", late)
 
 
 def new_voters_alone(patch: pytest.MonkeyPatch) -> None:
     """A change of voters needs a majority of the new ones only."""
-    patch.setattr(proposer, "is_quorum", lambda value, who: ballots.is_majority(value.voters, who))
+    patch.setattr(proposer, "is_quorum", lambda value, who: quorums.is_majority(value.voters, who))
 
 
 def others_are_not_asked(patch: pytest.MonkeyPatch) -> None:
@@ -60,14 +60,14 @@ def others_are_not_asked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         proposer,
         "is_quorum",
-        lambda value, who: ballots.is_majority(value.outgoing or value.voters, who) or ballots.is_quorum(value, who),
+        lambda value, who: quorums.is_majority(value.old_voters or value.voters, who) or quorums.is_quorum(value, who),
     )
 
 
 def one_less(patch: pytest.MonkeyPatch) -> None:
     """One voter of three decides."""
     patch.setattr(
-        ballots, "is_majority", lambda voters, who: 2 * sum(each.chair in who for each in voters) >= len(voters) - 1
+        quorums, "is_majority", lambda voters, who: 2 * sum(each.voter_id in who for each in voters) >= len(voters) - 1
     )
 
 
@@ -144,7 +144,7 @@ def test_confirmed_by_the_new_ones_alone_two_values_would_be_acknowledged(monkey
         Proposer,
         "_is_chosen",
         lambda self: (
-            ballots.is_majority(self._want.voters, self._accepted)
+            quorums.is_majority(self._want.voters, self._accepted)
             if self.phase is proposer.Phase.CONFIRMING
             else chosen(self)
         ),

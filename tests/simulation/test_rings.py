@@ -10,7 +10,7 @@ from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.events import JoinRing
 from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import OverlayRing, simulated_ids
 from tests.simulation.bench import all_violations, built_ring, lookups
 
 
@@ -36,7 +36,7 @@ def test_join_paths_of_forty_nodes_have_several_hops() -> None:
 
 @pytest.mark.slow
 def test_ring_of_four_hundred() -> None:
-    ring = Ring(1, OverlayConfig.simulation(400))
+    ring = OverlayRing(1, OverlayConfig.simulation(400))
     assert ring.build(simulated_ids(1, 400), 20 * MILLISECOND)
     assert ring.world.run_until(lambda: not leaf_violations(ring.machines, 24), 60 * SECOND, SECOND)
     assert all_violations(ring, 500) == []
@@ -62,7 +62,7 @@ def test_twenty_joiners_at_once() -> None:
 
 def test_all_agents_start_at_once_and_the_smallest_id_founds() -> None:
     """Nobody is a member yet: each knows the others as seeds, and one ring comes of it."""
-    ring = Ring(5, checks_wire=True)
+    ring = OverlayRing(5, checks_wire=True)
     ids = simulated_ids(5, 6)
     for node in ids:
         ring.world.network.place(node)
@@ -76,7 +76,7 @@ def test_all_agents_start_at_once_and_the_smallest_id_founds() -> None:
 
 @pytest.mark.parametrize("loss", [0.01, 0.05])
 def test_joins_under_loss(loss: float) -> None:
-    ring = Ring(7, network=NetworkConfig(loss=loss, duplicate=0.02, reorder=0.1))
+    ring = OverlayRing(7, network=NetworkConfig(loss=loss, duplicate=0.02, reorder=0.1))
     assert ring.build(simulated_ids(7, 20), SECOND // 10)
     assert ring.world.run_until(lambda: not leaf_violations(ring.machines, 24), 30 * SECOND)
     assert lookups(ring, 100, wait_s=15) == []
@@ -84,7 +84,7 @@ def test_joins_under_loss(loss: float) -> None:
 
 
 def test_join_fails_when_no_seed_answers() -> None:
-    ring = Ring(1)
+    ring = OverlayRing(1)
     ids = simulated_ids(1, 2)
     ring.start(ids[0], ())
     ring.world.run_for(SECOND)

@@ -9,7 +9,7 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.events import LeaveRing
-from agiledart_simulation.checkers.owners import ring_violations
+from agiledart_simulation.checkers.ownership_checker import ring_violations
 from agiledart_simulation.runs.campaign import play
 from agiledart_simulation.runs.scenario import MOMENTS, draw
 from agiledart_simulation.world.overlay_ring import simulated_ids

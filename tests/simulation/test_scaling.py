@@ -6,7 +6,7 @@ import pytest
 
 from agiledart_kernel.instants import MILLISECOND
 from agiledart_kernel.node_id import NodeId
-from agiledart_recovery.wire.value import Role
+from agiledart_recovery.wire.register_value import InstanceRole
 from agiledart_simulation.runs.campaign import Campaign, play
 from agiledart_simulation.runs.recovery_run import REACHED_BY_SCALING, RecoveryRun
 from agiledart_simulation.runs.scenario import OF_SCALING, draw
@@ -69,7 +69,7 @@ def test_without_faults_every_change_is_done_in_one_life() -> None:
         value = run.ledger.newest
         assert report.violations == ()
         assert value is not None
-        assert value.life == 1
+        assert value.attempt == 1
         whys = {change.why for change in value.changes if change.fate != "done"}
         assert whys <= {"no room", "its input had ended"}
         done += sum(change.fate == "done" for change in value.changes)
@@ -103,13 +103,13 @@ def test_one_host_that_acknowledges_slowly_keeps_no_change_back(seed: int, monke
         build()
         value = run.ledger.newest
         assert value is not None
-        latency.far = value.plan.of(Role.SINK)[0].host.node
+        latency.far = value.plan.of(InstanceRole.SINK)[0].host.node
 
     monkeypatch.setattr(run, "_build", built)
     report = run.run()
     value = run.ledger.newest
     assert report.violations == ()
     assert value is not None
-    assert value.life == 1
+    assert value.attempt == 1
     assert {change.why for change in value.changes if change.fate != "done"} <= {"no room", "its input had ended"}
     assert sum(change.fate == "done" for change in value.changes) >= 3

@@ -8,20 +8,20 @@ import msgspec
 import pytest
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
-from agiledart_node.desk.config import NodeConfig
+from agiledart_node.context.config import NodeConfig
 from agiledart_node.node import Node
-from agiledart_node.scheduling import dispatching
+from agiledart_node.scheduling import submission_dispatcher
 from agiledart_node.wire.commands import ListApplications, Nodes, Status, Stop, Submit
 from agiledart_node.wire.effects import Replied
 from agiledart_simulation.checkers.schedulers import (
     count_violations,
     holders,
-    office_violations,
+    scheduler_slot_violations,
     schedulers_of,
     service_violations,
 )
 from agiledart_simulation.runs.scheduling_run import RunOptions, run_submissions
-from agiledart_simulation.runs.workload import Scheduling, Workload, chain
+from agiledart_simulation.runs.workload import SchedulingObservations, Workload, chain
 from agiledart_simulation.world.node_ring import NodeRing
 
 
@@ -31,7 +31,7 @@ class Town:
     def __init__(
         self, seed: int, count: int, limit: int = 3, *, zones: int = 0, start_ns: int = 0, **config: Any
     ) -> None:
-        self.scheduling = Scheduling()
+        self.scheduling = SchedulingObservations()
         settings = replace(NodeConfig.lan(), apps_per_scheduler=limit, **config)
         self.ring = self.scheduling.ring = NodeRing(
             seed,
@@ -76,7 +76,7 @@ class Town:
         return [there[0] for there in holders(self.nodes).values()]
 
     def is_sound(self) -> bool:
-        return not office_violations(self.nodes) and not service_violations(self.nodes)
+        return not scheduler_slot_violations(self.nodes) and not service_violations(self.nodes)
 
 
 def test_one_scheduler_for_every_so_many_applications_and_any_agent_takes_a_submission() -> None:
@@ -123,7 +123,7 @@ def test_when_a_scheduler_dies_its_applications_find_another_one(silent: bool) -
     town.runs(*[town.submit(number, f"a{number + 1}") for number in range(6)])
     town.run(2)
     (scheduler,) = town.schedulers
-    assert sum(scheduler.me.node in node.schedulers.estate.kept for node in town.nodes) == 2
+    assert sum(scheduler.me.node in node.schedulers.scheduler_state.kept for node in town.nodes) == 2
     victims = sum(
         scheduler.me.node in {node for node, app, _ in town.ring.running if app == f"app-{n}"} for n in range(6)
     )
@@ -132,9 +132,9 @@ def test_when_a_scheduler_dies_its_applications_find_another_one(silent: bool) -
     town.run(5)
     assert town.is_sound()
     (successor,) = town.schedulers
-    office = successor.schedulers.role.office
-    assert office is not None
-    assert (office.index, office.term) == (0, 2)
+    scheduler_slot = successor.schedulers.role.scheduler_slot
+    assert scheduler_slot is not None
+    assert (scheduler_slot.index, scheduler_slot.term) == (0, 2)
     assert len(successor.schedulers.role.served) >= 6 - victims
     row = town.ask(town.nodes[0].me.name, Status("app-5"))
     assert row["state"] in ("running", "failed")
@@ -159,7 +159,7 @@ def test_a_scheduler_that_dies_while_it_deploys_is_replaced_and_the_user_is_answ
     assert answer.body["version"] == 2
     assert any("is gone; trying another" in text for text in town.ring.progress[request])
     town.run(15)
-    assert office_violations(town.nodes) == []
+    assert scheduler_slot_violations(town.nodes) == []
     versions = {version for _, app, version in town.ring.running if app == "app-1"}
     assert versions == {2}
 
@@ -171,7 +171,9 @@ def test_a_scheduler_without_applications_resigns_and_the_ring_falls_silent() ->
     assert town.until(lambda: not town.schedulers, 60)
     assert town.until(lambda: not any(len(node.schedulers.known) for node in town.nodes), 30)
     town.runs(town.submit(1, "a3"))
-    assert [office.term for node in town.nodes if (office := node.schedulers.role.office)] == [2]
+    assert [scheduler_slot.term for node in town.nodes if (scheduler_slot := node.schedulers.role.scheduler_slot)] == [
+        2
+    ]
 
 
 def test_a_scheduler_that_leaves_hands_its_office_on() -> None:
@@ -220,7 +222,7 @@ def test_the_first_submission_to_five_nodes_takes_no_round_of_gossip() -> None:
 
 def test_a_scheduler_finishes_more_submissions_than_it_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
     """It forgot the oldest unfinished one for each that came beyond; whoever waited for it then had it closed as failed."""
-    monkeypatch.setattr(dispatching, "MAX_WORKS", 4)
+    monkeypatch.setattr(submission_dispatcher, "MAX_HANDED_OVER", 4)
     figures = run_submissions(RunOptions(3, 40, 4, 12, service_ns=SECOND, single_master=True))
     assert (figures.running, figures.refused, figures.schedulers) == (12, (), 1)
 
@@ -230,7 +232,7 @@ def test_a_thousand_applications_in_one_zone_make_twenty_schedulers() -> None:
     """O5 of the overlay specification: 1000 → 20, and one more at 51."""
     counts = {}
     for applications in (49, 50, 51, 1000):
-        scheduling = Scheduling()
+        scheduling = SchedulingObservations()
         config = NodeConfig.simulation(400)
         ring = scheduling.ring = NodeRing(1, 400, config, observations=scheduling.observe)
         ring.assemble()
@@ -239,5 +241,5 @@ def test_a_thousand_applications_in_one_zone_make_twenty_schedulers() -> None:
         assert workload.run(0)
         assert not [application.refusal for application in workload.applications if application.refusal]
         counts[applications] = len(scheduling.elected)
-        assert office_violations(ring.live) == []
+        assert scheduler_slot_violations(ring.live) == []
     assert counts == {49: 1, 50: 1, 51: 2, 1000: 20}

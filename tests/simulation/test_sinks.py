@@ -8,7 +8,7 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.records.sinks import FindSink, NoteSink, SinkFound, SinkRecord
+from agiledart_node.records.sink_directory import FindSink, RegisterSink, SinkFound, SinkRecord
 from agiledart_overlay.wire.events import JoinRing
 from tests.simulation.mesh import Mesh
 
@@ -30,7 +30,7 @@ class SinkMesh(Mesh):
         machine = self.machine(name)
         record = SinkRecord("routes", "taxi", 1, machine.me, 1_000, "ab" * 8, b"{}", 4)
         record = msgspec.structs.replace(record, **changes)
-        self.world.inject(machine.me.node, NoteSink(record))
+        self.world.inject(machine.me.node, RegisterSink(record))
         return record
 
     def find(self, name: str, sink: str = "routes") -> SinkFound:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agiledart_simulation.runs.runner import Run
+from agiledart_simulation.runs.ring_run import RingRun
 from agiledart_simulation.runs.scenario import KINDS, PERMANENT, draw
 
 FAST = range(1, 51)
@@ -11,7 +11,7 @@ SLOW = range(51, 211)
 
 def check(seed: int) -> None:
     scenario = draw(seed)
-    report = Run(scenario).run()
+    report = RingRun(scenario).run()
     assert report.violations == (), f"replay: {scenario.command}"
 
 

@@ -24,7 +24,7 @@ from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_simulation.checkers.routing import root_of
 from agiledart_simulation.checkers.trees import tree_violations
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import OverlayRing, simulated_ids
 
 TOPIC = topic_id("schedulers", "zone-1")
 QUIET = 20 * SECOND
@@ -35,7 +35,7 @@ class Grove:
 
     def __init__(self, seed: int, count: int, network: NetworkConfig | None = None) -> None:
         self.ids = simulated_ids(seed, count)
-        self.ring = Ring(seed, OverlayConfig.lan(), network, checks_wire=True)
+        self.ring = OverlayRing(seed, OverlayConfig.lan(), network, checks_wire=True)
         self.got: list[tuple[NodeId, TopicMessage]] = []
         self.ends: dict[int, SearchEnded] = {}
         self.answers: dict[int, TopicAnswer] = {}

@@ -6,10 +6,10 @@ import pytest
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId, node_id_of_key
-from agiledart_kernel.observe import Observation
-from agiledart_kernel.registrations import closing
+from agiledart_kernel.observation import Observation
+from agiledart_kernel.registrations import closed_token_target
 from agiledart_node.registering.observations import TokenOverused
-from agiledart_node.registering.uses import uses_key
+from agiledart_node.registering.token_uses import uses_key
 from agiledart_node.wire.commands import Tokens as ListTokens
 from agiledart_simulation.world.network import NetworkConfig
 from tests.simulation.mesh import WALL_MS
@@ -172,7 +172,7 @@ def test_a_token_that_is_over_or_revoked_lets_nobody_in_and_puts_nobody_out() ->
     assert (over.reason, over.detail) == ("token expired", "it let in until 2013-01-06 23:59:59 UTC")
     assert not mesh.once(key_number(1), "a2", join_before=NOW - 1).reason
     machine = mesh.machine("a3")
-    machine.parts.registering._orders.banned[closing(TOKEN)] = WALL_MS // 1_000 + HOUR
+    machine.parts.registering._verifier.banned[closed_token_target(TOKEN)] = WALL_MS // 1_000 + HOUR
     assert mesh.once(key_number(3), "a3").reason == "revoked"
     assert not mesh.once(key_number(1), "a3").reason
 

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from agiledart_node.records.kinds import NAMES, NODE_NAMES, Kind
+from agiledart_node.records.record_kind import NAMES, NODE_NAMES, RecordKind
 from agiledart_node.records.records import Records
-from agiledart_node.registering import registering, uses
-from agiledart_node.registering.registering import Registering
-from agiledart_node.registering.uses import Judged, Use, Uses
-from agiledart_node.wire.effects import KeyJudged
-from agiledart_node.wire.events import KeyMet
+from agiledart_node.registering import token_registry, token_uses
+from agiledart_node.registering.token_registry import TokenRegistry
+from agiledart_node.registering.token_uses import TokenUse, TokenUseDecision, TokenUses
+from agiledart_node.wire.effects import KeyDecision
+from agiledart_node.wire.events import KeyPresented
 from tests.simulation import test_uses
 
 Replace = Callable[[Any, str, Any], None]
@@ -20,23 +20,27 @@ Replace = Callable[[Any, str, Any], None]
 
 def one_too_many(replace: Replace) -> None:
     """A token of n uses lets in n + 1."""
-    right = uses.judged
+    right = token_uses.register_use
 
-    def judged(known: Uses | None, met: KeyMet, now: int, *, is_closed: bool) -> tuple[Uses, Judged]:
+    def register_use(
+        known: TokenUses | None, met: KeyPresented, now: int, *, is_closed: bool
+    ) -> tuple[TokenUses, TokenUseDecision]:
         return right(known, msgspec.structs.replace(met, allowed=met.allowed + 1), now, is_closed=is_closed)
 
-    replace(registering, "judged", judged)
+    replace(token_registry, "judged", register_use)
 
 
 def in_before_written(replace: Replace) -> None:
     """A key is let in when it was found good, and not written down."""
-    right = Registering._judged
+    right = TokenRegistry._register_uses
 
-    def judge(self: Registering, known: Uses | None, events: list[KeyMet]) -> tuple[Uses | None, list[Judged]]:
+    def judge(
+        self: TokenRegistry, known: TokenUses | None, events: list[KeyPresented]
+    ) -> tuple[TokenUses | None, list[TokenUseDecision]]:
         _, verdicts = right(self, known, events)
         return known, verdicts
 
-    replace(Registering, "_judged", judge)
+    replace(TokenRegistry, "_judged", judge)
 
 
 def writes_over_others(replace: Replace) -> None:
@@ -52,52 +56,56 @@ def writes_over_others(replace: Replace) -> None:
 
 def counts_again(replace: Replace) -> None:
     """Who was counted and comes again is counted again."""
-    replace(uses, "_found", lambda known, key: Judged())
-    right = uses._with
+    replace(token_uses, "_found", lambda known, key: TokenUseDecision())
+    right = token_uses._with
 
-    def doubled(known: Uses, more: list[Use]) -> Uses:
+    def doubled(known: TokenUses, more: list[TokenUse]) -> TokenUses:
         return msgspec.structs.replace(known, members=(*known.members, *more)) if more else right(known, more)
 
-    replace(uses, "_with", doubled)
+    replace(token_uses, "_with", doubled)
 
 
 def keeps_one_side(replace: Replace) -> None:
     """Of two copies of a record the later one stays."""
-    later = Kind(uses.USES_CODEC, uses.USES.is_at, lambda first, second: second)
-    replace(uses, "merged_uses", lambda first, second: second)
-    import agiledart_node.parts as parts
+    later = RecordKind(token_uses.USES_CODEC, token_uses.USES.is_at, lambda first, second: second)
+    replace(token_uses, "merged_uses", lambda first, second: second)
+    import agiledart_node.node_parts as parts
 
-    replace(parts, "_KINDS", (later, uses.TOKENS, NAMES, NODE_NAMES))
+    replace(parts, "_KINDS", (later, token_uses.TOKENS, NAMES, NODE_NAMES))
 
 
 def forgets_the_known(replace: Replace) -> None:
     """What nodes remember is not put back into a record that was lost."""
-    right = uses.judged
+    right = token_uses.register_use
 
-    def judged(known: Uses | None, met: KeyMet, now: int, *, is_closed: bool) -> tuple[Uses, Judged]:
+    def register_use(
+        known: TokenUses | None, met: KeyPresented, now: int, *, is_closed: bool
+    ) -> tuple[TokenUses, TokenUseDecision]:
         return right(known, msgspec.structs.replace(met, known=()), now, is_closed=is_closed)
 
-    replace(registering, "judged", judged)
+    replace(token_registry, "judged", register_use)
 
 
 def receipts_without_end(replace: Replace) -> None:
     """A receipt counts beyond the uses."""
-    right = uses.judged
+    right = token_uses.register_use
 
-    def judged(known: Uses | None, met: KeyMet, now: int, *, is_closed: bool) -> tuple[Uses, Judged]:
+    def register_use(
+        known: TokenUses | None, met: KeyPresented, now: int, *, is_closed: bool
+    ) -> tuple[TokenUses, TokenUseDecision]:
         more = met.counted_at and known is not None
         return right(known, msgspec.structs.replace(met, allowed=9_999) if more else met, now, is_closed=is_closed)
 
-    replace(registering, "judged", judged)
+    replace(token_registry, "judged", register_use)
 
 
 def everybody_when_the_ring_is_silent(replace: Replace) -> None:
     """Who cannot be judged is let in."""
     replace(
-        Registering,
+        TokenRegistry,
         "_answer",
-        lambda self, event, verdict: self._desk.emit(
-            KeyJudged(event.request, *(Judged(number=1) if verdict.reason == "unregistered" else verdict))
+        lambda self, event, verdict: self._context.emit(
+            KeyDecision(event.request, *(TokenUseDecision(number=1) if verdict.reason == "unregistered" else verdict))
         ),
     )
 
@@ -131,9 +139,9 @@ def test_a_planted_mistake_is_found(mutant: Callable[[Replace], None], monkeypat
 
 def test_equal_uses_are_one() -> None:
     """Holders that go on telling each other agree: what is merged again is the same."""
-    one, two = (Uses(bytes(32), 1, 0, "agent", "", (Use(bytes([n]) * 32, n),)) for n in (1, 2))
-    both = uses.merged_uses(one, two)
+    one, two = (TokenUses(bytes(32), 1, 0, "agent", "", (TokenUse(bytes([n]) * 32, n),)) for n in (1, 2))
+    both = token_uses.merged_uses(one, two)
     assert [use.key[0] for use in both.members] == [1, 2]
-    assert uses.merged_uses(both, one) is both
-    assert uses.merged_uses(two, both) is both
+    assert token_uses.merged_uses(both, one) is both
+    assert token_uses.merged_uses(two, both) is both
     assert both.excess == 1

@@ -5,15 +5,15 @@ from agiledart_kernel.node_id import NodeId, node_id_of_key
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.tables.virtual_nodes import virtual_nodes
-from agiledart_simulation.checkers.records import RecordLedger
-from agiledart_simulation.world.overlay_ring import Ring
+from agiledart_simulation.checkers.record_ledger import RecordLedger
+from agiledart_simulation.world.overlay_ring import OverlayRing
 
 HOSTS = 6
 CORES = 8
 
 
 def test_copies_of_a_record_lie_on_distinct_machines() -> None:
-    ring = Ring(3)
+    ring = OverlayRing(3)
     random = RandomStream(3, "keys")
     first: NodeId | None = None
     for host in range(HOSTS):

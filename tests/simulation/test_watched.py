@@ -1,7 +1,7 @@
 """A watched peer is known without being in a table; when it is met as a member it must come into the tables all the same."""
 
 from agiledart_kernel.instants import SECOND
-from agiledart_overlay.wire.events import Watch
+from agiledart_overlay.wire.events import WatchPeer
 from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from tests.simulation.bench import built_ring
 
@@ -12,7 +12,7 @@ def test_who_watches_everybody_has_whole_leaf_sets_after_it_had_to_join_again() 
     sleeper = ids[3]
     for node in ids:
         if node != sleeper:
-            ring.world.inject(sleeper, Watch(ring.world.nodes[node].peer))
+            ring.world.inject(sleeper, WatchPeer(ring.world.nodes[node].peer))
     ring.world.run_for(SECOND)
     ring.world.pause(sleeper, 8 * SECOND)
     ring.world.run_for(30 * SECOND)

@@ -8,9 +8,9 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.registering.uses import Uses, decoded_uses, uses_key
-from agiledart_node.wire.effects import KeyJudged
-from agiledart_node.wire.events import KeyMet
+from agiledart_node.registering.token_uses import TokenUses, decoded_uses, uses_key
+from agiledart_node.wire.effects import KeyDecision
+from agiledart_node.wire.events import KeyPresented
 from tests.simulation.mesh import WALL_MS, Mesh
 
 NOW = WALL_MS // 1_000
@@ -24,25 +24,25 @@ def key_number(number: int) -> bytes:
 
 
 class Tokens(Mesh):
-    """Newcomers ask in turn, and again after `PATIENCE` when nobody answers or the answer is that nobody knows.
+    """Newcomers ask in turn, and again after `ANSWER_TIMEOUT` when nobody answers or the answer is that nobody knows.
 
     Attributes:
         verdicts: by key, the last answer.
     """
 
-    PATIENCE = 3 * SECOND
+    ANSWER_TIMEOUT = 3 * SECOND
 
     def __init__(self, seed: int, count: int, **more: Any) -> None:
         super().__init__(seed, count, **more)
-        self.verdicts: dict[bytes, KeyJudged] = {}
+        self.verdicts: dict[bytes, KeyDecision] = {}
         self.known: dict[NodeId, dict[bytes, dict[bytes, int]]] = {}
-        self._asked: dict[int, tuple[NodeId, KeyMet]] = {}
+        self._asked: dict[int, tuple[NodeId, KeyPresented]] = {}
         self._draws = RandomStream(seed, "newcomers")
         self._last = 0
         self.on_member: Callable[[bytes, NodeId], None] = lambda key, at: None
 
     def _on_effect(self, peer: Peer, effect: Any) -> None:
-        if not isinstance(effect, KeyJudged):
+        if not isinstance(effect, KeyDecision):
             super()._on_effect(peer, effect)
             return
         at, met = self._asked[effect.request]
@@ -61,7 +61,7 @@ class Tokens(Mesh):
         self._last += 1
         known = tuple(self.known.get(at, {}).get(token, {}).items())
         fields: dict[str, Any] = {"allowed": 900, "join_before": NOW + HOUR, "known": known} | more
-        met = KeyMet(self._last, token, key, **fields)
+        met = KeyPresented(self._last, token, key, **fields)
         self._asked[self._last] = at, met
         self.world.inject(at, met)
         return self._last
@@ -72,7 +72,7 @@ class Tokens(Mesh):
         if (verdict is not None and verdict.reason != "unregistered") or self.world.now >= until:
             return
         self.meet(key, self._draws.choice([gate for gate in gates if self.world.nodes[gate].is_up]), **more)
-        self.world.call(self.PATIENCE, lambda: self.come(key, gates, until, **more))
+        self.world.call(self.ANSWER_TIMEOUT, lambda: self.come(key, gates, until, **more))
 
     def crowd(self, count: int, gates: list[NodeId], seconds: int, within_ns: int = 5 * SECOND, **more: Any) -> None:
         """So many keys, all within a short time, each at some gate."""
@@ -83,7 +83,7 @@ class Tokens(Mesh):
                 int(self._draws.uniform() * within_ns), lambda key=key: self.come(key, gates, until, **more)
             )
 
-    def once(self, key: bytes, at: str, token: bytes = TOKEN, **more: Any) -> KeyJudged:
+    def once(self, key: bytes, at: str, token: bytes = TOKEN, **more: Any) -> KeyDecision:
         """What one node answers."""
         self.verdicts.pop(key, None)
         self.meet(key, self.node(at), token, **more)
@@ -94,7 +94,7 @@ class Tokens(Mesh):
         """Keys that were let in."""
         return sorted(key for key, verdict in self.verdicts.items() if not verdict.reason)
 
-    def copies(self, token: bytes = TOKEN) -> dict[NodeId, Uses]:
+    def copies(self, token: bytes = TOKEN) -> dict[NodeId, TokenUses]:
         """The copies of a token's record that live nodes hold."""
         found = {}
         for node in self.world.live:

@@ -10,9 +10,9 @@ import pytest
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_sink_log.client import NO_AGENT, SinkLogError
-from agiledart_sink_log.protocol import TRIMMED, EndsAre, Fetched, Located, PartitionEnds, StoredBatch
+from agiledart_sink_log.protocol import TRIMMED, EndsReply, Fetched, Located, PartitionEnds, StoredBatch
 from pyspark_agiledart import connection
-from pyspark_agiledart.reader_options import Options
+from pyspark_agiledart.reader_options import ReaderOptions
 from pyspark_agiledart.types import Fields, FieldType
 
 FIELDS = (("taxi", FieldType("string")), ("number", FieldType("int")), ("fare", FieldType("float", True)))
@@ -71,14 +71,14 @@ class FakeLog:
 
     def ends(
         self, sink: str, wait_ms: int = 0, after: Mapping[int, int] | None = None, *, uncommitted: bool = False
-    ) -> EndsAre:
+    ) -> EndsReply:
         self._ask("ends")
         self.waits.append(wait_ms)
         found = [
             PartitionEnds(partition, self.first.get(partition, 0), self.committed(partition), self.end(partition))
             for partition in range(self.partitions)
         ]
-        return EndsAre(0, "log", tuple(found))
+        return EndsReply(0, "log", tuple(found))
 
     def fetch(
         self,
@@ -123,11 +123,11 @@ def away() -> SinkLogError:
 def served(log: FakeLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLog]:
     """All readers of this process read this log."""
 
-    def open_client(options: Options, patience: float) -> FakeLog:
+    def open_client(options: ReaderOptions, patience: float) -> FakeLog:
         log.patience.append(patience)
         return log
 
-    opened: Callable[[Options, float], connection.LogClient] = open_client
+    opened: Callable[[ReaderOptions, float], connection.LogClient] = open_client
     with monkeypatch.context() as patch:
         patch.setattr(connection, "open_client", opened)
         yield log

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agiledart_dataflow.data.schema import ReadTime
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_sink_log.rows import encoded, row_form
+from agiledart_sink_log.row_form import encoded, row_form
 from pyspark_agiledart.arrow_columns import RowReader, spark_schema
 from pyspark_agiledart.types import Fields, FieldType, parse_schema
 

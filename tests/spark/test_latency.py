@@ -65,7 +65,7 @@ def token(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> Path
 def rows(agent: AgentProcess) -> list[list[Any]]:
     """The log, read without Spark."""
     word = str(agent.ask(CreateToken(role="reader"))["token"])
-    with SinkLogClient([agent.address], identity_from_token(word)[0], patience=20.0) as reader:
+    with SinkLogClient([agent.address], identity_from_token(word)[0], agent_timeout_s=20.0) as reader:
         end = reader.ends(LOG).partitions[0].committed
         found: list[list[Any]] = []
         while len(found) < end:

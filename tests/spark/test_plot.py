@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_analytics.job_run import Outcome
+from agiledart_analytics.job_run import JobResult
 from agiledart_analytics.jobs import JOBS
 from agiledart_analytics.plotting import check_plot, plot
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from tests.e2e.mesh import cli
 
-OUTCOME = Outcome(
+OUTCOME = JobResult(
     ("window_start", "trips", "revenue_cents", "mean_cents"),
     tuple((datetime.fromisoformat(f"2013-01-01 {hour:02}:00:00"), hour, 100 * hour, 5.0) for hour in range(24)),
     24,
@@ -40,11 +40,11 @@ def test_every_job_has_a_column_to_draw(tmp_path: Path) -> None:
     for job in JOBS.values():
         columns = ("day", "area", job.measure)
         plot(
-            Outcome(columns, (("2013-01-01", "1.1", 7), ("2013-01-02", "1.2", None)), 2, ""),
+            JobResult(columns, (("2013-01-01", "1.1", 7), ("2013-01-02", "1.2", None)), 2, ""),
             job,
             str(tmp_path / "x.png"),
         )
-        plot(Outcome(columns, (), 0, ""), job, str(tmp_path / "none.png"))
+        plot(JobResult(columns, (), 0, ""), job, str(tmp_path / "none.png"))
 
 
 @needs_matplotlib

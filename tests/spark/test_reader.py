@@ -24,7 +24,7 @@ from pyspark_agiledart import DefaultSource
 from pyspark_agiledart.arrow_columns import spark_schema
 from pyspark_agiledart.batch_reader import BatchReader
 from pyspark_agiledart.read_limits import admitted, ends_within, fair_shares
-from pyspark_agiledart.reader_options import Options, parse_options
+from pyspark_agiledart.reader_options import ReaderOptions, parse_options
 from pyspark_agiledart.stream_reader import StreamReader
 from tests.spark.fake_log import FIELDS, FakeLog, away, served
 
@@ -350,11 +350,11 @@ def test_no_token_is_said_in_words(monkeypatch: pytest.MonkeyPatch, tmp_path: An
     from pyspark_agiledart import connection
 
     with pytest.raises(ConfigurationError, match="token create --role reader --scope sink:trips"):
-        connection.open_client(Options("trips"), 0.0)
+        connection.open_client(ReaderOptions("trips"), 0.0)
     with pytest.raises(OperationFailed, match="cannot be read"):
-        connection.open_client(Options("trips", token_file=str(tmp_path / "none")), 0.0)
+        connection.open_client(ReaderOptions("trips", token_file=str(tmp_path / "none")), 0.0)
     with pytest.raises(OperationFailed, match="cannot be read"):
-        connection.open_client(Options("trips", identity_file=str(tmp_path / "none")), 0.0)
+        connection.open_client(ReaderOptions("trips", identity_file=str(tmp_path / "none")), 0.0)
 
 
 @given(st.dictionaries(st.integers(0, 5), st.integers(0, 1_000)), st.integers(0, 3_000))

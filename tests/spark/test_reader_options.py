@@ -3,7 +3,7 @@
 import pytest
 
 from agiledart_kernel.errors import ConfigurationError
-from pyspark_agiledart.reader_options import Options, parse_options
+from pyspark_agiledart.reader_options import ReaderOptions, parse_options
 
 
 def test_names_are_case_insensitive_and_values_are_texts() -> None:
@@ -19,7 +19,9 @@ def test_names_are_case_insensitive_and_values_are_texts() -> None:
             "patience": "2m",
         }
     )
-    assert found == Options("trips", ("pi1:9464", "pi2:9464"), "/run/t", "", "earliest", 100, 64 << 20, False, 0, 120.0)
+    assert found == ReaderOptions(
+        "trips", ("pi1:9464", "pi2:9464"), "/run/t", "", "earliest", 100, 64 << 20, False, 0, 120.0
+    )
 
 
 def test_the_path_of_load_names_the_sink() -> None:
@@ -63,7 +65,7 @@ def test_a_secret_is_refused_and_not_repeated(name: str) -> None:
 
 
 def test_a_checkpoint_of_another_sink_is_refused() -> None:
-    options = Options("trips")
+    options = ReaderOptions("trips")
     assert options.partition(options.key(3)) == 3
     with pytest.raises(ConfigurationError, match="another sink"):
         options.partition("rides/0")

@@ -21,7 +21,7 @@ from cryptography.utils import CryptographyDeprecationWarning
 
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import is_proper_key
-from agiledart_transport.contexts import Credentials
+from agiledart_transport.tls_contexts import TlsCredentials
 
 # A stranger's odd certificate must not print a warning into our log: it is parsed and judged, or refused and counted.
 warnings.filterwarnings("ignore", message="Parsed a ", category=CryptographyDeprecationWarning)
@@ -87,7 +87,7 @@ def _network_ca(network: bytes) -> tuple[ed25519.Ed25519PrivateKey, x509.Certifi
 
 def make_credentials(
     key: ed25519.Ed25519PrivateKey, network: bytes, now_seconds: int, days: int = LEAF_DAYS
-) -> Credentials:
+) -> TlsCredentials:
     """A fresh TLS leaf that proves `key`, with what a context needs to show it and to judge others of this network."""
     ca_key, ca = _network_ca(network)
     leaf_key = ec.generate_private_key(ec.SECP256R1())
@@ -108,7 +108,7 @@ def make_credentials(
     pem = leaf.sign(ca_key, None).public_bytes(serialization.Encoding.PEM) + leaf_key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return Credentials(pem, ca.public_bytes(serialization.Encoding.PEM).decode(), now_seconds + days * 86_400)
+    return TlsCredentials(pem, ca.public_bytes(serialization.Encoding.PEM).decode(), now_seconds + days * 86_400)
 
 
 def verify_peer_certificate(der: bytes | None) -> bytes:

@@ -44,12 +44,12 @@ def ticket_of(head: bytes) -> bytes:
     return head[len(PREFACE) :]
 
 
-async def through(via: Via) -> socket.socket:
+async def connect_through_relay(via: Via) -> socket.socket:
     """A connection to a relay on which the bytes of a circuit pass; raises OSError."""
-    return await connected(via.host, via.port, preface(via.ticket))
+    return await open_connection(via.host, via.port, preface(via.ticket))
 
 
-async def connected(host: str, port: int, says: bytes = b"") -> socket.socket:
+async def open_connection(host: str, port: int, initial_bytes: bytes = b"") -> socket.socket:
     """A connection that has said these bytes; raises OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -59,8 +59,8 @@ async def connected(host: str, port: int, says: bytes = b"") -> socket.socket:
         connection.setblocking(False)
         await loop.sock_connect(connection, where)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if says:
-            await loop.sock_sendall(connection, says)
+        if initial_bytes:
+            await loop.sock_sendall(connection, initial_bytes)
     except BaseException:
         connection.close()
         raise

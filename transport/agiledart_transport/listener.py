@@ -20,26 +20,26 @@ from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.frames import Hello, encode_hello, negotiate
 from agiledart_kernel.limits import (
     HELLO_TIMEOUT_SECONDS,
-    MAX_CALLERS_AT_DOOR,
     MAX_LINKS,
     MAX_LINKS_OF_KEY,
+    MAX_PENDING_CALLERS,
     MAX_UNVERIFIED_LINKS,
     MAX_UNVERIFIED_OF_ADDRESS,
 )
 from agiledart_kernel.registrations import REFUSALS as UNCOUNTED
-from agiledart_transport.door import first_record
-from agiledart_transport.framed import Link, LinkHandler
-from agiledart_transport.judge import Judge, PeerInfo
-from agiledart_transport.links import SHUTDOWN_SECONDS, for_service, format_address
-from agiledart_transport.places import Caller, Places, block_of
+from agiledart_transport.connecting import SHUTDOWN_SECONDS, for_service, format_address
+from agiledart_transport.first_record import first_record
+from agiledart_transport.handshake_slots import HandshakeSlots, UnverifiedCaller, block_of
+from agiledart_transport.link import Link, LinkHandler
+from agiledart_transport.peer_verifier import PeerInfo, PeerVerifier
 
-_LAST_WORD_SECONDS: Final = 0.25
+_REFUSAL_READ_SECONDS: Final = 0.25
 """How long a refused peer may take to read why; it occupies one of the unverified places meanwhile."""
 
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class Room(NamedTuple):
+class ListenerLimits(NamedTuple):
     """How many a listener lets in.
 
     Args:
@@ -52,24 +52,24 @@ class Room(NamedTuple):
     """
 
     links: int = MAX_LINKS
-    for_agents: int = MAX_LINKS // 4
-    of_key: int = MAX_LINKS_OF_KEY
+    reserved_for_agents: int = MAX_LINKS // 4
+    per_key: int = MAX_LINKS_OF_KEY
     unverified: int = MAX_UNVERIFIED_LINKS
-    of_address: int = MAX_UNVERIFIED_OF_ADDRESS
-    at_door: int = MAX_CALLERS_AT_DOOR
+    per_address: int = MAX_UNVERIFIED_OF_ADDRESS
+    pending: int = MAX_PENDING_CALLERS
 
 
 @dataclass(eq=False, slots=True)
 class _Arrival:
     """A connection that was accepted and has not proven itself."""
 
-    caller: Caller
+    caller: UnverifiedCaller
     connection: socket.socket
     remote: str
     link: Link
-    seat: "asyncio.Future[None]"
+    slot_granted: "asyncio.Future[None]"
     task: "asyncio.Task[None] | None" = None
-    gave_way: bool = False
+    was_evicted: bool = False
 
 
 class Listener:
@@ -81,22 +81,22 @@ class Listener:
         *,
         context: ssl.SSLContext,
         hello: Callable[[PeerInfo], Hello],
-        judge: Judge,
+        verifier: PeerVerifier,
         services: Collection[str],
         on_link: Callable[[Link], LinkHandler],
         on_refused: Callable[[str, str], None],
         on_circuit: Callable[[socket.socket, bytes], None] | None,
         timeout: float,
-        room: Room,
+        limits: ListenerLimits,
         wall_seconds: Callable[[], float],
     ) -> None:
-        self._socket, self._context, self._hello, self._judge = listening, context, hello, judge
+        self._socket, self._context, self._hello, self._verifier = listening, context, hello, verifier
         self._services, self._on_link, self._on_refused = services, on_link, on_refused
-        self._on_circuit, self._timeout, self._room = on_circuit, timeout, room
+        self._on_circuit, self._timeout, self._limits = on_circuit, timeout, limits
         self._wall_seconds = wall_seconds
         self._loop = asyncio.get_running_loop()
-        self._places = Places(room.unverified, room.of_address, room.at_door)
-        self._arrivals: dict[Caller, _Arrival] = {}
+        self._slots = HandshakeSlots(limits.unverified, limits.per_address, limits.pending)
+        self._arrivals: dict[UnverifiedCaller, _Arrival] = {}
         self._look_timer: asyncio.TimerHandle | None = None
         self._open = 0
         self._open_of_agents = 0
@@ -137,7 +137,7 @@ class Listener:
                     await asyncio.sleep(0.1)  # there is nothing to wait for but time; the backlog keeps the callers
                 continue  # else a caller that went away before it was accepted
             remote = format_address(*name[:2])
-            if self._open >= self._room.links:
+            if self._open >= self._limits.links:
                 connection.close()
                 self._on_refused("full", remote)
                 continue
@@ -145,47 +145,47 @@ class Listener:
 
     def _begin(self, connection: socket.socket, block: str, remote: str) -> None:
         link = Link("", dialled=False, wall_seconds=self._wall_seconds)
-        arrival = _Arrival(Caller(block), connection, remote, link, self._loop.create_future())
+        arrival = _Arrival(UnverifiedCaller(block), connection, remote, link, self._loop.create_future())
         self._arrivals[arrival.caller] = arrival
         arrival.task = self._loop.create_task(self._admit(arrival))
         arrival.task.add_done_callback(lambda _: self._end(arrival))
-        if (goes := self._places.come(arrival.caller)) is not None:
-            self._give_way(goes)
+        if (goes := self._slots.arrive(arrival.caller)) is not None:
+            self._evict(goes)
 
     def _end(self, arrival: _Arrival) -> None:
-        self._places.leave(arrival.caller)
+        self._slots.leave(arrival.caller)
         del self._arrivals[arrival.caller]
         if not arrival.link.certificate:
             arrival.connection.close()  # TLS never came up
-        self._look_at_places()
+        self._assign_slots()
 
-    def _give_way(self, caller: Caller) -> None:
+    def _evict(self, caller: UnverifiedCaller) -> None:
         arrival = self._arrivals[caller]
-        arrival.gave_way = True
+        arrival.was_evicted = True
         assert arrival.task is not None
         arrival.task.cancel()
 
-    def _look_at_places(self) -> None:
+    def _assign_slots(self) -> None:
         """Give out places, and look again when somebody's patience has run out."""
         if self._look_timer is not None:
             self._look_timer.cancel()
             self._look_timer = None
-        turns = self._places.look(self._loop.time())
-        for caller in turns.seated:
-            seat = self._arrivals[caller].seat
-            if not seat.done():
-                seat.set_result(None)
-        for caller in turns.giving_way:
-            self._give_way(caller)
-        if turns.look_in is not None:
-            self._look_timer = self._loop.call_later(turns.look_in, self._look_at_places)
+        changes = self._slots.assign(self._loop.time())
+        for caller in changes.granted:
+            slot_granted = self._arrivals[caller].slot_granted
+            if not slot_granted.done():
+                slot_granted.set_result(None)
+        for caller in changes.evicted:
+            self._evict(caller)
+        if changes.next_check_in is not None:
+            self._look_timer = self._loop.call_later(changes.next_check_in, self._assign_slots)
 
     # ---- one caller
 
     async def _admit(self, arrival: _Arrival) -> None:
         if reason := await self._reason_against(arrival):
             self._on_refused(reason, arrival.remote)
-            await _see_out(arrival.link)
+            await _close_refused(arrival.link)
 
     async def _reason_against(self, arrival: _Arrival) -> str:
         """Why this caller is not let in; empty when it is, and its link is open."""
@@ -195,13 +195,13 @@ class Listener:
                 if ticket := await first_record(arrival.connection):
                     self._hand_over(arrival, ticket)
                     return ""
-                self._places.speak(arrival.caller)
-                self._look_at_places()
-                await arrival.seat
+                self._slots.request_slot(arrival.caller)
+                self._assign_slots()
+                await arrival.slot_granted
                 await self._greet(arrival)
             return ""
         except asyncio.CancelledError:
-            if not arrival.gave_way:
+            if not arrival.was_evicted:
                 link.abort("done")
                 raise
             assert arrival.task is not None
@@ -248,14 +248,14 @@ class Listener:
             ssl_shutdown_timeout=SHUTDOWN_SECONDS,
         )
         theirs = await link.greeting()
-        arrival.caller.waits_for_us = True
+        arrival.caller.is_waiting_for_us = True
         if theirs.service not in self._services:
             raise Refused("service", "not served here")
         link.service = theirs.service
-        peer = await self._judge.judge(link.certificate, theirs, theirs.service)
+        peer = await self._verifier.verify_peer(link.certificate, theirs, theirs.service)
         mine = for_service(self._hello(peer), theirs.service)
         negotiate(mine, theirs)
-        self._check_room(peer, theirs.service)
+        self._check_limits(peer, theirs.service)
         if link.closed or link.gone.done():
             raise ConnectionResetError("closed while it was judged")
         link.peer = peer
@@ -265,13 +265,15 @@ class Listener:
         self._count(peer, theirs.service, 1)
         link.gone.add_done_callback(lambda _: self._count(peer, theirs.service, -1))
 
-    def _check_room(self, peer: PeerInfo, service: str) -> None:
+    def _check_limits(self, peer: PeerInfo, service: str) -> None:
         """Raise `Refused` when this peer, or all who are no agents, have as many links as they may."""
-        room = self._room
-        if self._by_key[peer.grant.key, service] >= room.of_key:
-            raise Refused("too many links", f"{room.of_key} of this key to {service}")
+        limits = self._limits
+        if self._by_key[peer.grant.key, service] >= limits.per_key:
+            raise Refused("too many links", f"{limits.per_key} of this key to {service}")
         of_others = self._open - self._open_of_agents
-        if self._open >= room.links or (peer.grant.role != "agent" and of_others >= room.links - room.for_agents):
+        if self._open >= limits.links or (
+            peer.grant.role != "agent" and of_others >= limits.links - limits.reserved_for_agents
+        ):
             raise Refused("full", "no place for another link")
 
     def _count(self, peer: PeerInfo, service: str, by: int) -> None:
@@ -282,12 +284,12 @@ class Listener:
             del self._by_key[peer.grant.key, service]
 
 
-async def _see_out(link: Link) -> None:
+async def _close_refused(link: Link) -> None:
     """Let a refused peer read why, then make sure that its socket is gone: it holds a place until then."""
     if not link.certificate:
         return
     try:
-        async with asyncio.timeout(_LAST_WORD_SECONDS):
+        async with asyncio.timeout(_REFUSAL_READ_SECONDS):
             await link.gone
     except TimeoutError:
         link.abort("slow")
@@ -299,13 +301,13 @@ async def serve(
     *,
     context: ssl.SSLContext,
     hello: Callable[[PeerInfo], Hello],
-    judge: Judge,
+    verifier: PeerVerifier,
     services: Collection[str],
     on_link: Callable[[Link], LinkHandler],
     on_refused: Callable[[str, str], None],
     on_circuit: Callable[[socket.socket, bytes], None] | None = None,
     timeout: float = HELLO_TIMEOUT_SECONDS,
-    room: Room = Room(),  # noqa: B008  it is immutable
+    limits: ListenerLimits = ListenerLimits(),  # noqa: B008  it is immutable
     wall_seconds: Callable[[], float] = time.time,
 ) -> Listener:
     """Accept links at `host:port` (port 0: any free one); raises OSError when that address cannot be had.
@@ -336,12 +338,12 @@ async def serve(
         listening,
         context=context,
         hello=hello,
-        judge=judge,
+        verifier=verifier,
         services=services,
         on_link=on_link,
         on_refused=on_refused,
         on_circuit=on_circuit,
         timeout=timeout,
-        room=room,
+        limits=limits,
         wall_seconds=wall_seconds,
     )

@@ -13,7 +13,7 @@ _HELD_AT: Final = 176
 """Of Linux's `struct tcp_info`: `tcpi_bytes_acked`, there since Linux 4.1, and `tcpi_rwnd_limited`, since 4.10."""
 
 
-class Progress(NamedTuple):
+class TcpProgress(NamedTuple):
     """Of one connection.
 
     Args:
@@ -26,11 +26,11 @@ class Progress(NamedTuple):
     held_us: int = 0
 
 
-NO_PROGRESS: Final = Progress()
+NO_PROGRESS: Final = TcpProgress()
 """Where the system does not tell: then nothing moves, and an echo is the only sign of life."""
 
 
-def progress_of(connection: socket.socket) -> Progress:
+def progress_of(connection: socket.socket) -> TcpProgress:
     """What the kernel says."""
     try:
         told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
@@ -39,4 +39,4 @@ def progress_of(connection: socket.socket) -> Progress:
     except (AttributeError, OSError, struct.error):
         return NO_PROGRESS
     held = _BYTES_ACKED.unpack_from(told, _HELD_AT)[0] if len(told) >= _TCP_INFO_BYTES else 0
-    return Progress(acknowledged, queued, held)
+    return TcpProgress(acknowledged, queued, held)

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from agiledart_agent.durable_file import write_durably
-from agiledart_agent.own_files import read_ours
+from agiledart_agent.state_files.durable_file import write_durably
+from agiledart_agent.state_files.private_files import read_private
 from agiledart_kernel.errors import OperationFailed
 
 MAX_FILE_BYTES: Final = 4 << 20
@@ -30,7 +30,7 @@ _START: Final = "0" * _CHARS
 _UNKNOWN: Final = ""
 
 
-class Head(msgspec.Struct, frozen=True):
+class ChainHead(msgspec.Struct, frozen=True):
     """What is known of the ends.
 
     Args:
@@ -44,23 +44,23 @@ class Head(msgspec.Struct, frozen=True):
     number: int = 0
 
 
-class Line(NamedTuple):
+class ChainLine(NamedTuple):
     """One line; `is_whole`: its hash is right, and so nothing was altered in it or taken out before it."""
 
     text: bytes
     is_whole: bool
 
 
-class Reading:
+class ChainReading:
     """The lines of a chain as they are now; may be read in another thread while others are written."""
 
-    def __init__(self, files: dict[str, BufferedReader], size: int, head: Head) -> None:
+    def __init__(self, files: dict[str, BufferedReader], size: int, head: ChainHead) -> None:
         self._files, self._size, self.head = files, size, head
         # Somebody else wrote there when the file has another size than what was written.
         self._is_ours = "log" in files and os.fstat(files["log"].fileno()).st_size == size
         self.is_whole = self._is_ours
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[ChainLine]:
         """The oldest first; afterwards `is_whole` says whether no file and no line at the end is missing."""
         self.is_whole = self._is_ours and ("old" in self._files or self.head.new == _START)
         before = self.head.old if "old" in self._files else self.head.new
@@ -72,13 +72,13 @@ class Reading:
                     if what == "log" and left < 0:  # written since
                         break
                     hashed, text = raw[:_CHARS].decode("ascii", "replace"), raw[_CHARS + 1 :].rstrip(b"\n")
-                    yield Line(text, before != _UNKNOWN and hashed == _hash(before, text))
+                    yield ChainLine(text, before != _UNKNOWN and hashed == _hash(before, text))
                     before = hashed
         self.is_whole = self.is_whole and before == self.head.last
 
 
-class Chain:
-    """One chain. All but a `Reading` and `sync` is for one thread.
+class HashChain:
+    """One chain. All but a `ChainReading` and `sync` is for one thread.
 
     Args:
         folder: is made when missing, closed to others.
@@ -87,9 +87,9 @@ class Chain:
     def __init__(self, folder: Path, name: str, max_bytes: int = MAX_FILE_BYTES) -> None:
         self._folder, self._name, self._max_bytes = folder, name, max_bytes
         self._descriptor = -1
-        self._size = self._turns = 0
+        self._size = self._rotations = 0
         self._lock = Lock()
-        self.head = Head()
+        self.head = ChainHead()
 
     def _path(self, what: str) -> Path:
         return self._folder / f"{self._name}.{what}"
@@ -123,11 +123,11 @@ class Chain:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(self._path("log"), flags, 0o600)
 
-    def _kept_head(self, had_files: bool) -> Head:
+    def _kept_head(self, had_files: bool) -> ChainHead:
         try:
-            return msgspec.json.decode(read_ours(self._path("head")), type=Head)
+            return msgspec.json.decode(read_private(self._path("head")), type=ChainHead)
         except (FileNotFoundError, msgspec.MsgspecError, OperationFailed):
-            return Head(_UNKNOWN, _UNKNOWN, _UNKNOWN) if had_files else Head()
+            return ChainHead(_UNKNOWN, _UNKNOWN, _UNKNOWN) if had_files else ChainHead()
 
     def _files(self) -> dict[str, BufferedReader]:
         found: dict[str, BufferedReader] = {}
@@ -139,7 +139,7 @@ class Chain:
     def append(self, text: bytes, number: int) -> None:
         """Write one line, without a line end in it. Raises OSError; then nothing was written."""
         if self._size and self._size + len(text) > self._max_bytes:
-            self._turn()
+            self._rotate()
         hashed = _hash(self.head.last, text)
         line = b"%s %s\n" % (hashed.encode(), text)
         if os.write(self._descriptor, line) != len(line):
@@ -148,7 +148,7 @@ class Chain:
         self._size += len(line)
         self.head = msgspec.structs.replace(self.head, last=hashed, number=number)
 
-    def _turn(self) -> None:
+    def _rotate(self) -> None:
         """The newer file becomes the older one."""
         os.fsync(self._descriptor)
         os.close(self._descriptor)
@@ -157,40 +157,40 @@ class Chain:
         self._open_log()
         self._size = 0
         with self._lock:
-            self._turns += 1
+            self._rotations += 1
             self._write_head(self.head)
 
-    def syncing(self) -> "Syncing":
-        """What `Syncing.run` brings to the disk, as it is now."""
-        return Syncing(self, os.dup(self._descriptor), self._turns, self.head)
+    def syncing(self) -> "ChainSync":
+        """What `ChainSync.run` brings to the disk, as it is now."""
+        return ChainSync(self, os.dup(self._descriptor), self._rotations, self.head)
 
-    def synced(self, turns: int, head: Head) -> None:
+    def synced(self, rotations: int, head: ChainHead) -> None:
         """Note the ends of lines that are on the disk; from any thread. Raises OSError."""
         with self._lock:
-            if turns == self._turns:  # else the ends were written when the file was changed
+            if rotations == self._rotations:  # else the ends were written when the file was changed
                 self._write_head(head)
 
-    def _write_head(self, head: Head) -> None:
+    def _write_head(self, head: ChainHead) -> None:
         write_durably(self._path("head"), msgspec.json.encode(head))
 
-    def reading(self) -> Reading:
+    def reading(self) -> ChainReading:
         """The lines as they are now. Raises OSError."""
-        return Reading(self._files(), self._size, self.head)
+        return ChainReading(self._files(), self._size, self.head)
 
     def close(self) -> None:
-        """After the last `Syncing.run`."""
+        """After the last `ChainSync.run`."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
-class Syncing(NamedTuple):
+class ChainSync(NamedTuple):
     """Lines on their way to the disk."""
 
-    chain: Chain
+    chain: HashChain
     descriptor: int
-    turns: int
-    head: Head
+    rotations: int
+    head: ChainHead
 
     def run(self) -> None:
         """Wait for the disk; from any thread. Raises OSError."""
@@ -198,7 +198,7 @@ class Syncing(NamedTuple):
             os.fsync(self.descriptor)
         finally:
             os.close(self.descriptor)
-        self.chain.synced(self.turns, self.head)
+        self.chain.synced(self.rotations, self.head)
 
 
 def _hash(before: str, text: bytes) -> str:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_APPLICATION_NAME
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
@@ -17,7 +17,7 @@ _Address = Annotated[str, msgspec.Meta(max_length=270, pattern=r"^[^\x00-\x20\x7
 _Ticket = Annotated[bytes, msgspec.Meta(min_length=TICKET_BYTES, max_length=TICKET_BYTES)]
 
 
-class AskCircuit(Message, frozen=True, gc=False, tag=1):
+class RequestCircuit(Message, frozen=True, gc=False, tag=1):
     """To a relay: lead me to this agent, or to one of its executors.
 
     Args:
@@ -52,7 +52,7 @@ class CircuitRefused(Message, frozen=True, gc=False, tag=3):
     reason: _Word
 
 
-class AskPlace(Message, frozen=True, gc=False, tag=4):
+class RequestAddress(Message, frozen=True, gc=False, tag=4):
     """From a relay to the target's agent: somebody wants to reach you, or an executor of yours. Where?"""
 
     request: Count
@@ -60,11 +60,11 @@ class AskPlace(Message, frozen=True, gc=False, tag=4):
     executor: NodeId = NodeId(0)
 
 
-class PlaceIs(Message, frozen=True, gc=False, tag=5):
+class AddressAnswer(Message, frozen=True, gc=False, tag=5):
     """Its answer: HOST:PORT; empty: nowhere, or not for this application."""
 
     request: Count
     address: _Address
 
 
-RelayMessage = AskCircuit | CircuitBooked | CircuitRefused | AskPlace | PlaceIs
+RelayMessage = RequestCircuit | CircuitBooked | CircuitRefused | RequestAddress | AddressAnswer

@@ -18,20 +18,20 @@ from typing import Any
 
 import msgspec
 
-from agiledart_agent.durable_file import write_durably
+from agiledart_agent.state_files.durable_file import write_durably
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
-from agiledart_kernel.permissions import Asker, refused_unseen
-from agiledart_node.records.allowing import why_not
+from agiledart_kernel.permissions import Principal, refusal_before_lookup
+from agiledart_node.records.permission_checks import why_not
 from agiledart_node.wire.commands import (
     VERB_BY_COMMAND,
-    Answer,
+    ControlAnswer,
     ControlMessage,
-    Progress,
-    Refusal,
-    Request,
+    ControlProgress,
+    ControlRefusal,
+    ControlRequest,
     Submit,
 )
 
@@ -50,19 +50,31 @@ COOKIE = "control.cookie"
 COOKIE_BYTES = 32
 """Beside the socket: what who opens it says first."""
 
-_ROOM = 64
+_ENVELOPE_BYTES = 64
 """Bytes of an answer around its document."""
 
 _PEER_CREDENTIALS = struct.Struct("3i")
 
 
-class Client:
+class ControlPeer:
     """One connected asker; `write` takes a whole frame, `whence` says where it is."""
 
     def __init__(
-        self, asker: Asker, who: str, write: Callable[[int, bytes], None], *, whence: str = "", is_local: bool = False
+        self,
+        principal: Principal,
+        requester: str,
+        write: Callable[[int, bytes], None],
+        *,
+        origin: str = "",
+        is_local: bool = False,
     ) -> None:
-        self.asker, self.who, self._write, self.whence, self.is_local = asker, who, write, whence, is_local
+        self.principal, self.requester, self._write, self.origin, self.is_local = (
+            principal,
+            requester,
+            write,
+            origin,
+            is_local,
+        )
         self.open: set[int] = set()
         self.gone = False
 
@@ -85,13 +97,13 @@ class ControlApi:
 
     def __init__(
         self,
-        ask: Callable[[int, Request, Client], None],
+        ask: Callable[[int, ControlRequest, ControlPeer], None],
         count_refused: Callable[[str, str], None],
-        local: Asker,
-        refused: Callable[[Request, Client, str, str], None],
+        local: Principal,
+        refused: Callable[[ControlRequest, ControlPeer, str, str], None],
     ) -> None:
         self._ask, self._count_refused, self._local, self._refused = ask, count_refused, local, refused
-        self._asked: dict[int, tuple[Client, int]] = {}
+        self._asked: dict[int, tuple[ControlPeer, int]] = {}
         self._number = 0
         self._clients = 0
         self._server: asyncio.AbstractServer | None = None
@@ -100,59 +112,61 @@ class ControlApi:
 
     # ---- requests, whichever way they came
 
-    def receive(self, client: Client, body: bytes) -> None:
+    def receive(self, client: ControlPeer, body: bytes) -> None:
         """Take one CONTROL frame of a client; raises RemoteProtocolError when it is none."""
         message = CONTROL.decode(body)
-        if not isinstance(message, Request):
+        if not isinstance(message, ControlRequest):
             raise RemoteProtocolError("form", "only requests are taken here")
         if not self._may_ask(client, message):
             return
         if message.request in client.open or len(client.open) >= MAX_OPEN_REQUESTS:
-            client.send(Refusal(message.request, "Too many open requests on this connection."))
+            client.send(ControlRefusal(message.request, "Too many open requests on this connection."))
             return
         self._number += 1
         client.open.add(message.request)
         self._asked[self._number] = (client, message.request)
         self._ask(self._number, message, client)
 
-    def _may_ask(self, client: Client, message: Request) -> bool:
+    def _may_ask(self, client: ControlPeer, message: ControlRequest) -> bool:
         verb = VERB_BY_COMMAND.get(type(message.command), "")
-        asker, name = client.asker, getattr(message.command, "name", "")
+        principal, name = client.principal, getattr(message.command, "name", "")
         if isinstance(message.command, Submit) and not name:  # it stands in the specification, which the node reads
-            asker = Asker(asker.role)
-        why = refused_unseen(asker, verb, name)
+            principal = Principal(principal.role)
+        why = refusal_before_lookup(principal, verb, name)
         if why:
-            self._count_refused(why, client.who)
-            text = why_not(client.asker, verb, why, name)
+            self._count_refused(why, client.requester)
+            text = why_not(client.principal, verb, why, name)
             self._refused(message, client, why, text)
-            client.send(Refusal(message.request, text, reason=why))
+            client.send(ControlRefusal(message.request, text, reason=why))
         return not why
 
     def progress(self, request: int, text: str) -> None:
         """Tell the asker how it goes."""
         if found := self._asked.get(request):
-            found[0].send(Progress(found[1], text))
+            found[0].send(ControlProgress(found[1], text))
 
     def answer(self, request: int, body: Any) -> None:
         """End a request with its result."""
         if found := self._asked.pop(request, None):
             found[0].open.discard(found[1])
             document = msgspec.json.encode(body, enc_hook=str)
-            if len(document) > MAX_FRAME_BYTES - _ROOM:
-                found[0].send(Refusal(found[1], f"The answer has {len(document):,} bytes, more than a frame may have."))
+            if len(document) > MAX_FRAME_BYTES - _ENVELOPE_BYTES:
+                found[0].send(
+                    ControlRefusal(found[1], f"The answer has {len(document):,} bytes, more than a frame may have.")
+                )
             else:
-                found[0].send(Answer(found[1], document))
+                found[0].send(ControlAnswer(found[1], document))
 
     def refuse(self, request: int, text: str, exit_code: int = 1, reason: str = "") -> None:
         """End a request without a result; `reason` where the asker may not."""
         if found := self._asked.pop(request, None):
             found[0].open.discard(found[1])
-            found[0].send(Refusal(found[1], text, exit_code, reason))
+            found[0].send(ControlRefusal(found[1], text, exit_code, reason))
 
-    def forget(self, client: Client) -> None:
+    def forget(self, client: ControlPeer) -> None:
         """The client has gone; its answers have no reader."""
         client.gone = True
-        for number in [n for n, (asker, _) in self._asked.items() if asker is client]:
+        for number in [n for n, (principal, _) in self._asked.items() if principal is client]:
             del self._asked[number]
 
     # ---- the Unix socket
@@ -207,7 +221,7 @@ class ControlApi:
                     self.receive(client, item[1])
                 await writer.drain()
         except RemoteProtocolError as error:
-            self._count_refused(error.reason, client.who)
+            self._count_refused(error.reason, client.requester)
         except OSError:
             pass
         finally:
@@ -221,7 +235,7 @@ class ControlApi:
             raise RemoteProtocolError("cookie", "the first frame holds what control.cookie does")
         return True
 
-    def _admit(self, writer: asyncio.StreamWriter) -> Client | None:
+    def _admit(self, writer: asyncio.StreamWriter) -> ControlPeer | None:
         """The file's mode keeps others out already; the kernel's word on who is there is asked as well."""
         sock = writer.get_extra_info("socket")
         raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
@@ -237,4 +251,4 @@ class ControlApi:
             if not writer.is_closing():
                 writer.write(frame(kind, body))
 
-        return Client(self._local, f"uid {uid}", write, whence=f"process {pid} here", is_local=True)
+        return ControlPeer(self._local, f"uid {uid}", write, origin=f"process {pid} here", is_local=True)

@@ -83,7 +83,7 @@ async def start_bare(directory: str) -> BareProcess:
             sys.executable,
             "-P",
             "-m",
-            "agiledart_executor.worker",
+            "agiledart_executor.programs.worker",
             str(theirs.fileno()),
             str(watch.writing_end),
             stdin=asyncio.subprocess.DEVNULL,
@@ -107,7 +107,7 @@ async def start_bare(directory: str) -> BareProcess:
     return BareProcess(process, ours, watch)
 
 
-class Spare:
+class SpareProcess:
     """At most one process at hand.
 
     Args:
@@ -140,7 +140,7 @@ class Spare:
         spare, self._process = self._process, None
         if spare is None or spare.process.returncode is None:
             return spare
-        self._let_go(spare)
+        self._end_spare(spare)
         return None
 
     def dismiss(self) -> None:
@@ -149,9 +149,9 @@ class Spare:
             self._beginning.cancel()
         spare, self._process = self._process, None
         if spare is not None:
-            self._let_go(spare)
+            self._end_spare(spare)
 
-    def _let_go(self, spare: BareProcess) -> None:
+    def _end_spare(self, spare: BareProcess) -> None:
         task = asyncio.get_running_loop().create_task(spare.end())
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)

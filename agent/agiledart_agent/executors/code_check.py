@@ -1,4 +1,4 @@
-"""Runs `agiledart_executor.checking` in a process of its own, for dry runs; bounded in time, its output is nobody's."""
+"""Runs `agiledart_executor.programs.code_check` in a process of its own, for dry runs; bounded in time, its output is nobody's."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ import sys
 import msgspec
 
 from agiledart_agent.executors.bare_process import executor_environment
-from agiledart_executor.messages import CheckFound, CheckWanted
+from agiledart_executor.wire.agent_messages import CodeCheckRequest, CodeCheckResult
 
 SECONDS = 9.0
 """The node that asked waits for ten."""
@@ -17,28 +17,28 @@ SECONDS = 9.0
 MAX_ANSWER = 1 << 20
 
 
-async def checked_apart(wanted: CheckWanted, directory: str) -> CheckFound:
+async def check_in_subprocess(wanted: CodeCheckRequest, directory: str) -> CodeCheckResult:
     """What the process found; why it found nothing, in words."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     try:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "agiledart_executor.checking", str(writing),
+            sys.executable, "-P", "-m", "agiledart_executor.programs.code_check", str(writing),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
             pass_fds=(writing,), cwd=directory, env=executor_environment(os.environ), start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         os.close(reading)
-        return CheckFound(f"no process for user code could be started: {error.strerror}")
+        return CodeCheckResult(f"no process for user code could be started: {error.strerror}")
     finally:
         os.close(writing)
     try:
         answering = asyncio.gather(_read(reading), process.communicate(msgspec.msgpack.encode(wanted)))
         answer, _ = await asyncio.wait_for(answering, SECONDS)
-        return msgspec.msgpack.decode(answer, type=CheckFound)
+        return msgspec.msgpack.decode(answer, type=CodeCheckResult)
     except TimeoutError:
-        return CheckFound(f"user code, or what it reads and writes, was not ready within {SECONDS:.0f} s")
+        return CodeCheckResult(f"user code, or what it reads and writes, was not ready within {SECONDS:.0f} s")
     except (OSError, msgspec.MsgspecError):
-        return CheckFound(f"the process of user code ended (code {process.returncode})")
+        return CodeCheckResult(f"the process of user code ended (code {process.returncode})")
     finally:
         os.close(reading)
         with contextlib.suppress(ProcessLookupError, PermissionError):

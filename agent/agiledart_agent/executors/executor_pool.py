@@ -24,42 +24,42 @@ from functools import partial
 
 import msgspec
 
-from agiledart_agent.executors.bare_process import LaunchError, Spare, start_bare
+from agiledart_agent.executors.bare_process import LaunchError, SpareProcess, start_bare
 from agiledart_agent.executors.executor_watch import ExecutorWatch
-from agiledart_dataflow.plan.deployment import RestoreFrom, SavedAt
-from agiledart_executor.connectors.credentials import Entrusted
-from agiledart_executor.messages import (
+from agiledart_connectors.credentials import ProvisionedSecrets
+from agiledart_dataflow.plan.deployment import RestoreFrom, SnapshotChain
+from agiledart_executor.wire.agent_messages import (
+    AcknowledgeCheckpoint,
     AgentMessage,
-    AskWay,
     BeginEpoch,
-    Bound,
-    BuildAhead,
-    CommitEpoch,
     Configure,
-    DropTerm,
+    DataPeerRefused,
+    DeclineCheckpoint,
+    DropPendingPlan,
     EndInput,
     ExecutorMessage,
+    FindRelays,
     Finished,
-    Handed,
-    InstanceBroke,
-    InstanceLeft,
+    ForceSourceLogs,
+    InstanceFailure,
+    InstanceHandedOver,
     InstanceName,
-    JudgePeer,
+    InstanceReports,
     Launch,
-    Launched,
-    LaunchFailed,
-    Link,
+    LinkOutputs,
+    NotifyEpochCommitted,
+    OpenGenerationChannels,
     OpenTap,
-    OpenTerm,
-    PeerRefused,
-    Prepared,
-    Report,
-    Sampled,
+    PeerVerdict,
+    PreloadSnapshots,
+    PreviousStateStored,
+    RelaysFound,
+    RequestCompleted,
+    RequestFailed,
     StartReading,
-    SyncLogs,
-    Unprepared,
-    Verdict,
-    Way,
+    TapSample,
+    UserBoundsSet,
+    VerifyPeer,
 )
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import RemoteProtocolError
@@ -80,7 +80,7 @@ ENDING_SECONDS = 2.0
 IDLE_SECONDS = 60.0
 """How long an executor is kept of which all instances have gone elsewhere: others may come soon."""
 
-Judge = Callable[[JudgePeer, str, Callable[[Verdict], None]], None]
+VerifyPeerCallback = Callable[[VerifyPeer, str, Callable[[PeerVerdict], None]], None]
 """(question, application, takes the answer, now or later)"""
 
 
@@ -90,14 +90,18 @@ class ExecutorEvents:
 
     reported: Callable[[str, int, InstanceName, dict[str, object]], None]
     finished: Callable[[str, int, InstanceName, dict[str, object]], None]
-    broke: Callable[[str, int, InstanceBroke], None]
+    broke: Callable[[str, int, InstanceFailure], None]
     printed: Callable[[str, str], None]
     refused: Callable[[str, str], None]
-    judge: Judge
-    sampled: Callable[[str, int, Sampled], None] = lambda application, version, sampled: None
-    prepared: Callable[[str, int, Prepared | Unprepared], None] = lambda application, version, prepared: None
-    way_asked: Callable[[AskWay, str, Callable[[Way], None]], None] = lambda asked, application, answer: None
-    over: Callable[[str, int], None] = lambda application, version: None
+    verify_peer: VerifyPeerCallback
+    sampled: Callable[[str, int, TapSample], None] = lambda application, version, sampled: None
+    prepared: Callable[[str, int, AcknowledgeCheckpoint | DeclineCheckpoint], None] = (
+        lambda application, version, prepared: None
+    )
+    relays_requested: Callable[[FindRelays, str, Callable[[RelaysFound], None]], None] = (
+        lambda asked, application, answer: None
+    )
+    application_ended: Callable[[str, int], None] = lambda application, version: None
 
 
 @dataclass
@@ -116,7 +120,7 @@ class ExecutorProcess:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     address: str = ""
     watch: ExecutorWatch = field(default_factory=ExecutorWatch)
-    secrets: Entrusted = field(default_factory=Entrusted)
+    secrets: ProvisionedSecrets = field(default_factory=ProvisionedSecrets)
     waiting: dict[bytes, list[InstanceName]] = field(default_factory=dict)
     idle_since: float = 0.0
     ending: bool = False
@@ -165,7 +169,7 @@ class ExecutorPool:
         self._starting: dict[tuple[str, int, int], asyncio.Task[ExecutorProcess]] = {}
         self._watchdog: asyncio.Task[None] | None = None
         self._ending: dict[int, ExecutorProcess] = {}
-        self._spare = Spare(partial(start_bare, directory))
+        self._spare = SpareProcess(partial(start_bare, directory))
         self._keeps_spare, self._spare_until = keeps_spare, 0.0
 
     @property
@@ -268,7 +272,7 @@ class ExecutorPool:
     async def link(self, application: str, version: int, addresses: tuple[tuple[InstanceName, str], ...]) -> None:
         """Join restored instances with what they send to. Raises `LaunchError`."""
         executors = self._of(application, version)
-        await asyncio.gather(*(self._asked(one, lambda request: Link(request, addresses)) for one in executors))
+        await asyncio.gather(*(self._asked(one, lambda request: LinkOutputs(request, addresses)) for one in executors))
 
     def addresses(self, application: str, version: int) -> dict[tuple[int, int], str]:
         """Where the instances of an application take data links, by (stage, index)."""
@@ -279,7 +283,7 @@ class ExecutorPool:
             if executor.address
         }
 
-    async def open_term(
+    async def open_generation(
         self,
         application: str,
         version: int,
@@ -290,27 +294,33 @@ class ExecutorPool:
         """Make links for a plan that may come. Raises `LaunchError`."""
         executors = self._of(application, version)
         await asyncio.gather(
-            *(self._asked(one, lambda request: OpenTerm(request, part, plan_name, addresses)) for one in executors)
+            *(
+                self._asked(one, lambda request: OpenGenerationChannels(request, part, plan_name, addresses))
+                for one in executors
+            )
         )
 
-    async def build_ahead(
-        self, application: str, version: int, plan_name: bytes, elements: tuple[SavedAt, ...], seconds: float
+    async def preload_state(
+        self, application: str, version: int, plan_name: bytes, elements: tuple[SnapshotChain, ...], seconds: float
     ) -> None:
         """Have instances that wait for a plan build what others have saved. Raises `LaunchError`."""
         executors = [one for one in self._of(application, version) if plan_name in one.waiting]
         await asyncio.gather(
-            *(self._asked(one, lambda request: BuildAhead(request, plan_name, elements), seconds) for one in executors)
+            *(
+                self._asked(one, lambda request: PreloadSnapshots(request, plan_name, elements), seconds)
+                for one in executors
+            )
         )
 
-    def hand_over(self, application: str, version: int, handed: Handed) -> None:
+    def hand_over(self, application: str, version: int, previous_state: PreviousStateStored) -> None:
         """What an instance elsewhere left lies on this disk."""
         for executor in self._of(application, version):
-            executor.send(handed)
+            executor.send(previous_state)
 
-    def drop_term(self, application: str, version: int, plan_name: bytes) -> None:
+    def drop_generation(self, application: str, version: int, plan_name: bytes) -> None:
         """A plan will not come."""
         for executor in self._of(application, version):
-            executor.send(DropTerm(plan_name))
+            executor.send(DropPendingPlan(plan_name))
             for name in executor.waiting.pop(plan_name, ()):
                 self._without(executor, name)
 
@@ -324,12 +334,12 @@ class ExecutorPool:
 
     async def sync_logs(self, application: str, version: int) -> None:
         """Force the logs of sources to the disk. Raises `LaunchError`."""
-        await asyncio.gather(*(self._asked(one, SyncLogs) for one in self._of(application, version)))
+        await asyncio.gather(*(self._asked(one, ForceSourceLogs) for one in self._of(application, version)))
 
     async def _asked(
         self,
         executor: ExecutorProcess,
-        message: Callable[[int], Launch | Link | SyncLogs | OpenTerm | BuildAhead],
+        message: Callable[[int], Launch | LinkOutputs | ForceSourceLogs | OpenGenerationChannels | PreloadSnapshots],
         seconds: float = LAUNCH_SECONDS,
     ) -> str:
         """Send something that loads or links, and wait for the answer. Raises `LaunchError`."""
@@ -402,48 +412,48 @@ class ExecutorPool:
         executor.watch.sign()
         application, version, events = executor.application, executor.version, self._events
         match message:
-            case Report():
+            case InstanceReports():
                 executor.watch.sign(answers=True)
                 for name, report in message.reports:
                     events.reported(application, version, name, report)
-            case JudgePeer() | AskWay():
+            case VerifyPeer() | FindRelays():
                 self._asked_by(executor, message)
-            case Launched():
+            case RequestCompleted():
                 executor.loading -= 1
                 executor.address = message.address or executor.address
                 if (future := executor.launches.get(message.request)) and not future.done():
                     future.set_result(message.address)
-            case LaunchFailed():
+            case RequestFailed():
                 executor.loading -= 1
                 if (future := executor.launches.get(message.request)) and not future.done():
                     future.set_exception(LaunchError(executor.secrets.hide(message.message)))
-            case Finished() | InstanceLeft():
+            case Finished() | InstanceHandedOver():
                 self._ended_in(executor, message)
-            case InstanceBroke():
+            case InstanceFailure():
                 told = executor.secrets.hide(message.message)
                 events.broke(application, version, msgspec.structs.replace(message, message=told))
-            case PeerRefused():
+            case DataPeerRefused():
                 events.refused(message.reason, message.remote)
-            case Bound():
+            case UserBoundsSet():
                 executor.watch.bounds = message.bounds
-            case Prepared() | Unprepared():
+            case AcknowledgeCheckpoint() | DeclineCheckpoint():
                 events.prepared(application, version, message)
-            case Sampled():
+            case TapSample():
                 events.sampled(application, version, message)
 
-    def _ended_in(self, executor: ExecutorProcess, message: Finished | InstanceLeft) -> None:
+    def _ended_in(self, executor: ExecutorProcess, message: Finished | InstanceHandedOver) -> None:
         """An instance has come to its end, or its term has."""
-        if isinstance(message, InstanceLeft):
+        if isinstance(message, InstanceHandedOver):
             self._without(executor, message.instance)
             return
         executor.finished.add(message.instance)
         self._events.finished(executor.application, executor.version, message.instance, message.report)
 
-    def _asked_by(self, executor: ExecutorProcess, question: JudgePeer | AskWay) -> None:
-        if isinstance(question, JudgePeer):
-            self._events.judge(question, executor.application, executor.send)
+    def _asked_by(self, executor: ExecutorProcess, question: VerifyPeer | FindRelays) -> None:
+        if isinstance(question, VerifyPeer):
+            self._events.verify_peer(question, executor.application, executor.send)
         else:
-            self._events.way_asked(question, executor.application, executor.send)
+            self._events.relays_requested(question, executor.application, executor.send)
 
     async def _read_lines(self, executor: ExecutorProcess) -> None:
         """Keep what user code prints, cut at a line's limit; a process that prints without line ends must not fill
@@ -478,14 +488,14 @@ class ExecutorPool:
                 future.set_exception(LaunchError(f"the process of user code {ended} at its start"))
         if not executor.ending:
             self._lost(executor, executor.watch.reason or f"the process of {executor.steps} {reason or ended}")
-        self._look_whether_over(executor.application, executor.version)
+        self._check_application_ended(executor.application, executor.version)
 
-    def _look_whether_over(self, application: str, version: int) -> None:
+    def _check_application_ended(self, application: str, version: int) -> None:
         others = (*self._running.values(), *self._ending.values())
         if all((one.application, one.version) != (application, version) for one in others) and all(
             key[:2] != (application, version) for key in self._starting
         ):
-            self._events.over(application, version)
+            self._events.application_ended(application, version)
 
     def _lost(self, executor: ExecutorProcess, why: str) -> None:
         """Every instance of an executor that had not finished cannot go on. By epochs the others cannot either: whether what they
@@ -493,7 +503,7 @@ class ExecutorPool:
         """
         for name in executor.instances:
             if executor.by_epoch or name not in executor.finished:
-                self._events.broke(executor.application, executor.version, InstanceBroke(name, why, is_crash=True))
+                self._events.broke(executor.application, executor.version, InstanceFailure(name, why, is_crash=True))
 
     async def _watch(self) -> None:
         """End executors that no longer give a sign of life."""
@@ -539,7 +549,7 @@ class ExecutorPool:
     def commit_epoch(self, application: str, version: int, epoch: int) -> None:
         """Have the sinks let the rows of an epoch count."""
         for executor in self._of(application, version):
-            executor.send(CommitEpoch(epoch))
+            executor.send(NotifyEpochCommitted(epoch))
 
     def open_tap(self, application: str, version: int, step: str) -> None:
         """Have the rows that leave a step sampled for some seconds more."""

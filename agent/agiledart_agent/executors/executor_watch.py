@@ -11,7 +11,7 @@ import signal
 from typing import Final
 
 from agiledart_executor.user_code.bounds import MB, Bounds
-from agiledart_executor.user_code.last_words import ALIVE, ASK_SIGNAL, EXIT_BOUND, Heard
+from agiledart_executor.user_code.crash_report import ALIVE, ASK_SIGNAL, EXIT_BOUND, CrashReport
 
 GRACE_SECONDS: Final = 3.0
 """The executor's own watch comes first: an agent waits this much longer."""
@@ -34,9 +34,9 @@ class ExecutorWatch:
     def __init__(self) -> None:
         self.bounds = Bounds()
         self._since = 0.0
-        self._heard = Heard()
+        self._crash_report = CrashReport()
         self._asked_at = 0.0
-        self._told = False
+        self._is_silence_reported = False
         self._pid = 0
         self._memory = 0
         self._reading_end, self.writing_end = os.pipe()
@@ -55,9 +55,9 @@ class ExecutorWatch:
         """A message came. Its first report ends the patience that its start was given."""
         now = asyncio.get_running_loop().time()
         self._since = now if answers else max(self._since, now)
-        self._told = False
+        self._is_silence_reported = False
 
-    def look(self, now: float, patience: float) -> tuple[str, bool]:
+    def look(self, now: float, start_timeout: float) -> tuple[str, bool]:
         """(what to say, whether it is over), once a second; ("", False) while all is well.
 
         Args:
@@ -65,22 +65,22 @@ class ExecutorWatch:
         """
         self._memory = resident_memory(self._pid) or self._memory
         silent = now - self._since
-        warning = max(patience, self.bounds.warning_seconds + GRACE_SECONDS)
+        warning = max(start_timeout, self.bounds.warning_seconds + GRACE_SECONDS)
         if silent <= warning:
             self._asked_at = 0.0
             return "", False
         if not self._asked_at:
             self._asked_at = now
-            self._heard.forget_dumps()
+            self._crash_report.forget_dumps()
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._pid, ASK_SIGNAL)
             return "", False  # the answer is there at the next look
-        limit = max(patience, self.bounds.limit_seconds + GRACE_SECONDS)
+        limit = max(start_timeout, self.bounds.limit_seconds + GRACE_SECONDS)
         if self.bounds.limit_seconds and silent > limit:
             return f"{self._silence(silent, is_over=True)}; its process was stopped (stuck_limit)", True
-        if self._told:
+        if self._is_silence_reported:
             return "", False
-        self._told = True
+        self._is_silence_reported = True
         return self._silence(silent), False
 
     def _silence(self, seconds: float, *, is_over: bool = False) -> str:
@@ -92,7 +92,7 @@ class ExecutorWatch:
                 f"its process was stopped from outside (SIGSTOP, or a debugger) {seconds:.0f} s ago; "
                 f"kill -CONT {self._pid} lets it go on"
             )
-        if place := self._heard.place:
+        if place := self._crash_report.place:
             return f"user code has not returned for {seconds:.0f} s: {place}"
         return (
             f"its process has not run for {seconds:.0f} s: it does not even say where it is. It is frozen, or its machine is "
@@ -101,31 +101,31 @@ class ExecutorWatch:
 
     async def ask(self) -> str:
         """Where its main thread is just now, `taxi.py:42 in parse`; empty when it does not say."""
-        self._heard.forget_dumps()
+        self._crash_report.forget_dumps()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(self._pid, ASK_SIGNAL)
         for _ in range(ANSWER_LOOKS):
             await asyncio.sleep(ANSWER_SECONDS / ANSWER_LOOKS)
-            if self._heard.place:
+            if self._crash_report.place:
                 break
-        return self._heard.place
+        return self._crash_report.place
 
     @property
     def reason(self) -> str:
         """Why it ended itself, in full; empty when it did not say."""
-        return self._heard.reason
+        return self._crash_report.reason
 
     def ended(self, code: int) -> str:
         """How its process ended, as the end of `the process of …`; `code` as `subprocess` gives it."""
         if self._reading_end >= 0:
             self._read()
-        place = f" in {self._heard.place}" if self._heard.place else ""
-        if crash := self._heard.crash:
+        place = f" in {self._crash_report.place}" if self._crash_report.place else ""
+        if crash := self._crash_report.crash:
             return f"crashed{place} ({crash}, {ending(code)})"
         if code == -signal.SIGKILL:
             used = f"; it had {self._memory / MB:,.0f} MB of memory" if self._memory else ""
             return f"ended (killed by SIGKILL: by somebody, or by the system because memory ran out{used})"
-        if code == EXIT_BOUND and self._heard.reason:
+        if code == EXIT_BOUND and self._crash_report.reason:
             return "was stopped"
         by = ": os._exit by user code or a library" if code > 0 else ""
         return f"ended ({ending(code)}{by})"
@@ -157,7 +157,7 @@ class ExecutorWatch:
                 with contextlib.suppress(RuntimeError):
                     asyncio.get_running_loop().remove_reader(self._reading_end)
                 return
-            self._heard.add(data)
+            self._crash_report.add(data)
             if ALIVE in data:
                 self.sign()
 

@@ -11,11 +11,11 @@ from typing import Final
 from agiledart_agent.executors.executor_pool import ExecutorProcess
 from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.settings import AgentSettings
+from agiledart_executor.user_code.application_folders import work_folder
 from agiledart_executor.user_code.bounds import MB
-from agiledart_executor.user_code.own_folders import work_folder
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import Quota
-from agiledart_kernel.orders import order_giver, quota_of_giver
+from agiledart_kernel.signed_commands import quota_of_signer, signer_of
 from agiledart_sink_log.layout import logs_in
 
 BOUND: Final = ("submitter",)
@@ -39,7 +39,12 @@ class Quotas:
         self._owners: dict[str, bytes] = {}
 
     def refusal(
-        self, application: str, version: int, order: bytes, slots: Iterable[int], running: tuple[ExecutorProcess, ...]
+        self,
+        application: str,
+        version: int,
+        signed_command: bytes,
+        slots: Iterable[int],
+        running: tuple[ExecutorProcess, ...],
     ) -> str:
         """Why these executors of an application are not started; empty: they may. May take long: it looks at the disk.
 
@@ -47,7 +52,7 @@ class Quotas:
             order: with which it was submitted; the node has checked it.
         """
         try:
-            (role, owner), quota = order_giver(order), quota_of_giver(order)
+            (role, owner), quota = signer_of(signed_command), quota_of_signer(signed_command)
         except Refused:  # nothing is signed in this world
             return ""
         self._owners.pop(application, None)

@@ -11,10 +11,10 @@ from typing import Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from agiledart_agent.durable_file import write_durably
-from agiledart_agent.own_files import read_ours
+from agiledart_agent.state_files.durable_file import write_durably
+from agiledart_agent.state_files.private_files import read_private
 from agiledart_kernel.errors import OperationFailed, Refused
-from agiledart_node.wire.secret_messages import KnownSecret
+from agiledart_node.wire.secret_messages import SecretInfo
 from agiledart_transport.sealing import seal, unseal
 
 FOLDER: Final = "secrets"
@@ -23,8 +23,8 @@ MAX_KEPT: Final = 1_024
 MAX_OF_AN_OWNER: Final = 128
 
 
-class _File(msgspec.Struct, frozen=True, array_like=True):
-    known: KnownSecret
+class _SecretFile(msgspec.Struct, frozen=True, array_like=True):
+    known: SecretInfo
     sealed: bytes
 
 
@@ -44,7 +44,7 @@ class SecretStore:
     def __init__(self, state_dir: Path, key: ed25519.Ed25519PrivateKey) -> None:
         self._folder, self._key = state_dir / FOLDER, key
 
-    def keep(self, known: KnownSecret, sealed: bytes) -> None:
+    def keep(self, known: SecretInfo, sealed: bytes) -> None:
         """Put one in place of what was there, or (nothing is sealed) let it go.
 
         Raises:
@@ -52,7 +52,7 @@ class SecretStore:
         """
         path = self._path(known)
         before = self._read(path)
-        if before == _File(known, sealed):  # the same message once more
+        if before == _SecretFile(known, sealed):  # the same message once more
             return
         if before is not None and before.known.set_ms >= known.set_ms:
             raise OperationFailed(f"a later order about {known.name} was carried out before this one")
@@ -70,9 +70,9 @@ class SecretStore:
                 f"this node keeps {MAX_KEPT:,} secrets at most, and {MAX_OF_AN_OWNER} of one key: remove one first"
             )
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        write_durably(path, msgspec.msgpack.encode(_File(known, sealed)))
+        write_durably(path, msgspec.msgpack.encode(_SecretFile(known, sealed)))
 
-    def known(self) -> tuple[KnownSecret, ...]:
+    def known(self) -> tuple[SecretInfo, ...]:
         """All that are kept, without their texts."""
         return tuple(one.known for one in self._files())
 
@@ -87,7 +87,7 @@ class SecretStore:
                     continue
         return found
 
-    def _open(self, known: KnownSecret, sealed: bytes) -> str:
+    def _open(self, known: SecretInfo, sealed: bytes) -> str:
         try:
             return unseal(self._key, context_of(known.application, known.name), sealed).decode()
         except (Refused, UnicodeDecodeError):
@@ -95,19 +95,19 @@ class SecretStore:
                 f"{known.name} cannot be opened here: it was sealed for another node, application or name"
             ) from None
 
-    def _path(self, known: KnownSecret) -> Path:
+    def _path(self, known: SecretInfo) -> Path:
         named = msgspec.msgpack.encode((known.owner, known.application, known.name))
         return self._folder / sha256(named).hexdigest()[:40]
 
-    def _files(self) -> list[_File]:
+    def _files(self) -> list[_SecretFile]:
         try:
             paths = sorted(path for path in self._folder.iterdir() if not path.name.startswith("."))
         except OSError:
             return []
         return [found for path in paths if (found := self._read(path)) is not None]
 
-    def _read(self, path: Path) -> _File | None:
+    def _read(self, path: Path) -> _SecretFile | None:
         try:
-            return msgspec.msgpack.decode(read_ours(path, secret=True), type=_File)
+            return msgspec.msgpack.decode(read_private(path, secret=True), type=_SecretFile)
         except (OSError, OperationFailed, msgspec.MsgspecError):
             return None

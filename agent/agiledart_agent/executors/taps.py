@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agiledart_executor.messages import Sampled
+from agiledart_executor.wire.agent_messages import TapSample
 from agiledart_node.wire.formation_messages import TapRow, TapRows
 
 MAX_TAPS = 16
@@ -51,7 +51,7 @@ class Taps:
         tap.read_at = self._clock()
         return TapRows(0, tuple(row for row in tap.rows if row.number > after), sum(tap.passed.values()))
 
-    def add(self, application: str, version: int, sampled: Sampled) -> None:
+    def add(self, application: str, version: int, sampled: TapSample) -> None:
         """Keep what an executor has sampled; nothing when nobody reads any more."""
         tap = self._taps.get((application, version, sampled.step))
         if tap is None:

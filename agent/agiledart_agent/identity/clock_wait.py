@@ -27,8 +27,8 @@ class ClockWait:
         parent_fd: its other end closes when whoever started this process has gone; below zero: there is none.
     """
 
-    def __init__(self, say: Callable[[str], None], beat: Callable[[], None], parent_fd: int) -> None:
-        self._say, self._beat, self._parent_fd = say, beat, parent_fd
+    def __init__(self, report: Callable[[str], None], extend_start: Callable[[], None], parent_fd: int) -> None:
+        self._report, self._extend_start, self._parent_fd = report, extend_start, parent_fd
 
     def until(self, attempt: Callable[[], T]) -> T:
         """What an attempt returns that is not hindered by the clock; other errors of it are raised.
@@ -53,12 +53,12 @@ class ClockWait:
                 )
             else:
                 if is_told:
-                    self._say("the clock was set; going on")
+                    self._report("the clock was set; going on")
                 return result
             if not is_told:
-                self._say(f"{text}; waiting until it is right")
+                self._report(f"{text}; waiting until it is right")
                 is_told = True
-            self._beat()
+            self._extend_start()
             if self._parent_fd < 0:
                 time.sleep(LOOK_SECONDS)
             elif select.select([self._parent_fd], [], [], LOOK_SECONDS)[0]:

@@ -27,19 +27,19 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from agiledart_agent.durable_file import write_durably
-from agiledart_agent.kept_file import Kept, is_kept, read_both, write_kept
-from agiledart_agent.own_files import own_directory, read_ours
+from agiledart_agent.state_files.backed_up_file import BackedUpFile, is_stored, read_file_and_copy, write_backed_up
+from agiledart_agent.state_files.durable_file import write_durably
+from agiledart_agent.state_files.private_files import read_private, secure_state_directory
 from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.grants import SKEW_SECONDS, Grant, Sign, link_hash, sign_link, verify_chain
 from agiledart_kernel.node_id import NodeId, node_id_of_key
 from agiledart_transport.certificates import check_signature, make_credentials, peer_id_text, public_bytes
-from agiledart_transport.contexts import Credentials
+from agiledart_transport.tls_contexts import TlsCredentials
 
 RELEASED: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """No clock that is right shows an earlier time than this: the software did not exist."""
 
-FOUNDER_DAYS: Final = 3_650
+FIRST_AGENT_DAYS: Final = 3_650
 """Membership of the node that founded the network; it holds the authority's key and could renew itself anyway."""
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class Issuer:
 class ExecutorPass:
     """What an executor needs to open links. Its key stays with its agent, in memory, so that what it shows can be renewed."""
 
-    credentials: Credentials
+    credentials: TlsCredentials
     chain: tuple[bytes, ...]
     key: ed25519.Ed25519PrivateKey
     grant: Grant
@@ -139,7 +139,7 @@ class Identity:
     lock: IO[str] | None = None
     _is_kept: bool = True
     _has_left: bool = False
-    _chosen: dict[Path, Kept] = field(default_factory=dict)
+    _chosen: dict[Path, BackedUpFile] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Identity({self.peer_id})"
@@ -153,14 +153,14 @@ class Identity:
         """
         check_clock(wall_seconds())
         try:
-            own_directory(state_dir)
+            secure_state_directory(state_dir)
             lock = _lock(state_dir)
         except OSError as error:
             raise OperationFailed(f"{state_dir} cannot be used as state directory: {error.strerror}.") from None
         try:
             path = state_dir / "node.key"
-            is_new = not is_kept(path)
-            if is_new and is_kept(network := state_dir / "network.json"):
+            is_new = not is_stored(path)
+            if is_new and is_stored(network := state_dir / "network.json"):
                 raise OperationFailed(
                     f"{path} is missing, and {network} is this node's: without its key it is nobody in its network. Put a "
                     f"copy of the key back, or be a new node:  rm {network}*   and   agiledart agent --join @FILE"
@@ -186,10 +186,12 @@ class Identity:
     def read(cls, state_dir: Path, wall_seconds: Callable[[], float] = time.time) -> "Identity":
         """The identity in this directory as it is, without a lock: to sign tokens beside a running agent."""
         path = state_dir / "node.key"
-        if not is_kept(path):
+        if not is_stored(path):
             raise OperationFailed(f'No node lives in {state_dir}. Start one with "agiledart agent".')
         network = state_dir / "network.json"
-        key, note = _that_go_together(_keys_in(path), _notes_in(network) if is_kept(network) else [], wall_seconds())
+        key, note = _that_go_together(
+            _keys_in(path), _networks_in(network) if is_stored(network) else [], wall_seconds()
+        )
         chosen = {path: key.kept, **({network: note.kept} if note is not None else {})}
         identity = cls(state_dir, key.is_what, wall_seconds, _chosen=chosen)
         identity.repaired = {at: kept.notice for at, kept in chosen.items() if kept.notice}
@@ -221,8 +223,8 @@ class Identity:
     def keep_copies(self) -> None:
         """Put the copies of damaged files in their places, and make those that are missing; raises OSError."""
         for path, kept in self._chosen.items():
-            if kept.notice or not kept.has_copy:
-                write_kept(path, kept.content)
+            if kept.notice or not kept.has_backup:
+                write_backed_up(path, kept.content)
 
     # ---------------------------------------------------------------------------------------------------- what it is
 
@@ -264,7 +266,7 @@ class Identity:
                 f"node's. Put both back from a copy. {_JOIN_AGAIN.format(path=path)}"
             ) from None
 
-    def credentials(self) -> Credentials:
+    def credentials(self) -> TlsCredentials:
         """A fresh TLS leaf for this node. Make a new one at each start and before it expires."""
         return make_credentials(self.key, self.network, int(self.wall_seconds()))
 
@@ -301,7 +303,7 @@ class Identity:
 
     # ------------------------------------------------------------------------------------------------------- changes
 
-    def found_network(self) -> None:
+    def create_network(self) -> None:
         """Start a new network: make its authority key and this node its first agent; raises `OperationFailed`.
 
         Nothing is written before `keep_network`: a start that fails leaves no network behind.
@@ -316,7 +318,7 @@ class Identity:
         network = public_bytes(authority)
         chain = sign_link(
             network, authority.sign, (), key=self.public_key, use="act", role="agent",
-            not_before=now, not_after=now + FOUNDER_DAYS * 24 * _HOUR,
+            not_before=now, not_after=now + FIRST_AGENT_DAYS * 24 * _HOUR,
         )  # fmt: skip
         self.network, self.chain, self._is_kept = network, chain, False
         self.authority, self.is_untouched = authority, True
@@ -383,7 +385,7 @@ class Identity:
 
     def _store(self) -> None:
         note = _Network(self.network, self.chain, self.is_untouched, self.token, self.receipt)
-        write_kept(self.directory / "network.json", msgspec.json.encode(note) + b"\n")
+        write_backed_up(self.directory / "network.json", msgspec.json.encode(note) + b"\n")
 
     def close(self) -> None:
         """Let another agent have the directory."""
@@ -456,7 +458,7 @@ def _lock(directory: Path) -> IO[str]:
 
 def store_key(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
     """Put a key in the place of another, so that a restart finds the one or the other; raises OSError."""
-    write = write_kept if path.name == "node.key" else write_durably
+    write = write_backed_up if path.name == "node.key" else write_durably
     write(
         path,
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
@@ -467,15 +469,15 @@ class _Found(NamedTuple, Generic[T]):
     """What a kept file, or its copy, holds."""
 
     is_what: T
-    kept: Kept
+    kept: BackedUpFile
 
 
 def _that_go_together(
-    keys: Sequence[_Found[ed25519.Ed25519PrivateKey]], notes: Sequence[_Found[_Network]], now: float
+    keys: Sequence[_Found[ed25519.Ed25519PrivateKey]], networks: Sequence[_Found[_Network]], now: float
 ) -> tuple[_Found[ed25519.Ed25519PrivateKey], _Found[_Network] | None]:
     """The key and the network's note of one node: of the file and its copy one may be another node's."""
     for key in keys:
-        for note in notes:
+        for note in networks:
             try:
                 verify_chain(
                     note.is_what.network, note.is_what.chain, public_bytes(key.is_what), int(now), check_signature
@@ -484,13 +486,13 @@ def _that_go_together(
                 if error.reason not in ("expired", "not yet valid"):
                     continue
             return key, note
-    return keys[0], notes[0] if notes else None
+    return keys[0], networks[0] if networks else None
 
 
-def _notes_in(path: Path) -> list[_Found[_Network]]:
+def _networks_in(path: Path) -> list[_Found[_Network]]:
     found, why = [], ""
     try:
-        for kept in read_both(path):
+        for kept in read_file_and_copy(path):
             try:
                 found.append(_Found(msgspec.json.decode(kept.content, type=_Network), kept))
             except msgspec.MsgspecError as error:
@@ -505,7 +507,7 @@ def _notes_in(path: Path) -> list[_Found[_Network]]:
 def _keys_in(path: Path) -> list[_Found[ed25519.Ed25519PrivateKey]]:
     """Keys in a file and its copy, one at least. Raises `_DamagedKey`, OperationFailed."""
     try:
-        both = read_both(path, secret=True)
+        both = read_file_and_copy(path, secret=True)
     except OSError as error:
         raise OperationFailed(f"{path} cannot be read: {error.strerror}.") from None
     found = []
@@ -529,7 +531,7 @@ def _read_key(path: Path) -> ed25519.Ed25519PrivateKey:
 
 def _read_incarnation(path: Path, floor: int) -> int:
     try:
-        text = read_ours(path).decode("ascii").strip()
+        text = read_private(path).decode("ascii").strip()
     except (FileNotFoundError, UnicodeDecodeError):
         return floor
     return int(text) if text.isdigit() and len(text) < 18 else floor

@@ -9,8 +9,8 @@ import socket
 import sys
 from pathlib import Path
 
-from agiledart_agent.durable_file import write_durably
-from agiledart_agent.own_files import read_ours
+from agiledart_agent.state_files.durable_file import write_durably
+from agiledart_agent.state_files.private_files import read_private
 from agiledart_kernel.errors import OperationFailed
 
 MOST = 64
@@ -63,6 +63,6 @@ class NodeName:
 
 def _remembered(path: Path) -> str:
     try:
-        return read_ours(path).decode("utf-8", "replace").strip()
+        return read_private(path).decode("utf-8", "replace").strip()
     except (OSError, OperationFailed):
         return ""

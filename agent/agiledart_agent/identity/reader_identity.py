@@ -17,7 +17,7 @@ from agiledart_sink_log.client import ClientIdentity
 from agiledart_transport.certificates import public_bytes
 
 
-class _File(msgspec.Struct, frozen=True):
+class _ReaderIdentityFile(msgspec.Struct, frozen=True):
     version: int
     network: str
     seed: str
@@ -46,7 +46,7 @@ def identity_from_token(argument: str, now_seconds: int | None = None) -> tuple[
 
 def write_identity(path: Path, identity: ClientIdentity, addresses: tuple[str, ...] = ()) -> None:
     """Keep a member in a file that only its owner may read; never over another file. Raises OperationFailed."""
-    body = _File(
+    body = _ReaderIdentityFile(
         1,
         identity.network.hex(),
         identity.seed.hex(),
@@ -64,7 +64,7 @@ def write_identity(path: Path, identity: ClientIdentity, addresses: tuple[str, .
 def read_identity(path: Path) -> tuple[ClientIdentity, tuple[str, ...]]:
     """The member in a file, and the agents that its token named. Raises OperationFailed."""
     try:
-        body = msgspec.json.decode(path.read_bytes(), type=_File)
+        body = msgspec.json.decode(path.read_bytes(), type=_ReaderIdentityFile)
         identity = ClientIdentity(
             bytes.fromhex(body.network),
             bytes.fromhex(body.seed),

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from agiledart_agent.durable_file import write_durably
-from agiledart_agent.identity.identity import FOUNDER_DAYS, Identity, store_key
+from agiledart_agent.identity.identity import FIRST_AGENT_DAYS, Identity, store_key
 from agiledart_agent.identity.reader_identity import read_identity, write_identity
 from agiledart_agent.identity.tokens import Token, redeem, user_key
 from agiledart_agent.identity.user_identity import SUFFIX, identities_folder, last_link
-from agiledart_agent.kept_file import is_kept
-from agiledart_agent.own_files import read_ours
+from agiledart_agent.state_files.backed_up_file import is_stored
+from agiledart_agent.state_files.durable_file import write_durably
+from agiledart_agent.state_files.private_files import read_private
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.grants import sign_link
 from agiledart_kernel.node_id import node_id_of_key
@@ -26,7 +26,7 @@ from agiledart_transport.certificates import public_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Rotated:
+class RotatedKey:
     """Public keys before and after.
 
     Attributes:
@@ -39,13 +39,13 @@ class Rotated:
     aside: Path | None = None
 
 
-def rotate_node(state_dir: Path, token: Token | None) -> Rotated:
+def rotate_node(state_dir: Path, token: Token | None) -> RotatedKey:
     """Give the stopped node of this directory another key.
 
     Raises:
         OperationFailed: it runs, or the token is none of its network, or there is neither token nor authority's key.
     """
-    if not is_kept(state_dir / "node.key"):
+    if not is_stored(state_dir / "node.key"):
         raise OperationFailed(f'No node lives in {state_dir}. Start one with "agiledart agent".')
     identity = Identity.load_or_create(state_dir)
     try:
@@ -56,7 +56,7 @@ def rotate_node(state_dir: Path, token: Token | None) -> Rotated:
         elif identity.authority is not None:
             chain = sign_link(
                 identity.network, identity.authority.sign, (), key=public_bytes(key), use="act", role="agent",
-                not_before=now, not_after=now + FOUNDER_DAYS * 86_400,
+                not_before=now, not_after=now + FIRST_AGENT_DAYS * 86_400,
             )  # fmt: skip
             record = b""
         else:
@@ -72,7 +72,7 @@ def rotate_node(state_dir: Path, token: Token | None) -> Rotated:
         raise OperationFailed(f"{error.filename or state_dir} cannot be written: {error.strerror}.") from None
     finally:
         identity.close()
-    return Rotated(old, public_bytes(key), runs, aside)
+    return RotatedKey(old, public_bytes(key), runs, aside)
 
 
 def _laid_aside(state_dir: Path, old: bytes) -> tuple[tuple[str, ...], Path | None]:
@@ -129,7 +129,7 @@ def export_authority(state_dir: Path, file: Path, *, remove: bool) -> None:
     """
     path = state_dir / "authority.key"
     try:
-        content = read_ours(path, secret=True)
+        content = read_private(path, secret=True)
     except FileNotFoundError:
         raise OperationFailed(
             f"{path} is not there: this node did not found its network, or the key was moved to a safe place already."
@@ -140,7 +140,7 @@ def export_authority(state_dir: Path, file: Path, *, remove: bool) -> None:
         raise OperationFailed(f"{file} is there already. Name another file.")
     try:
         write_durably(file, content)
-        if read_ours(file, secret=True) != content:
+        if read_private(file, secret=True) != content:
             raise OperationFailed(f"{file} does not hold what was written; nothing was removed.")
         if remove:
             path.unlink()

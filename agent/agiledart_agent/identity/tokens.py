@@ -43,7 +43,7 @@ _DAY: Final = 86_400
 _Address = Annotated[str, msgspec.Meta(min_length=3, max_length=270, pattern=r"^[^\x00-\x20\x7f]+\Z")]
 
 
-class _Wire(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
+class _TokenWire(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
     chain: Annotated[tuple[bytes, ...], msgspec.Meta(min_length=1, max_length=MAX_CHAIN_LINKS - 1)]
     secret: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
     record: Annotated[bytes, msgspec.Meta(min_length=65, max_length=MAX_TOKEN_RECORD_BYTES)]
@@ -138,7 +138,9 @@ def create_token(
     except Refused as error:
         raise OperationFailed(f"No such token can be signed here: {error}.") from None
     record = sign_token_record(issuer.sign, TokenRecord(link_hash(chain[-1]), uses, join_before, member_for))
-    wire = msgspec.msgpack.encode(_Wire(chain, secret.private_bytes_raw(), record, tuple(addresses)[:MAX_ADDRESSES]))
+    wire = msgspec.msgpack.encode(
+        _TokenWire(chain, secret.private_bytes_raw(), record, tuple(addresses)[:MAX_ADDRESSES])
+    )
     return _to_text(wire)
 
 
@@ -250,7 +252,7 @@ def read_token(argument: str) -> str:
 # ----------------------------------------------------------------------------------------------------------------
 # inside
 
-_DECODE_WIRE: Final = msgspec.msgpack.Decoder(_Wire)
+_DECODE_WIRE: Final = msgspec.msgpack.Decoder(_TokenWire)
 
 
 def _verify_invitation(
@@ -273,7 +275,7 @@ def _to_text(wire: bytes) -> str:
     return PREFIX + base64.b32encode(wire + _checksum(wire)).decode().rstrip("=").lower()
 
 
-def _from_text(text: str) -> _Wire:
+def _from_text(text: str) -> _TokenWire:
     if not text.lower().startswith(PREFIX):
         raise OperationFailed(f"That is not a join token: one begins with {PREFIX}. Make one: agiledart token create")
     coded = text[len(PREFIX) :].upper()

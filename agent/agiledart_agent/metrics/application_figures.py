@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from agiledart_agent.metrics.route_figures import RouteCounts, success_by_path
+from agiledart_agent.metrics.route_counts import RouteCounts, success_by_path
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.counts.statistics import InstanceStatistics
 from agiledart_dataflow.runtime.ledger import misses
@@ -40,7 +40,7 @@ Copy = tuple[str, int, int, int]
 """(application, version, stage, index)."""
 
 
-class Labels:
+class BoundedLabels:
     """Texts that may stand in a label: the first so many, then `other`."""
 
     def __init__(self, limit: int) -> None:
@@ -59,7 +59,7 @@ class Labels:
 
 
 @dataclass
-class Counts:
+class OperatorCounts:
     """What one operator of one application has counted, all instances on this node together.
 
     Attributes:
@@ -80,13 +80,13 @@ class Counts:
     failed: int = 0
     taken: int = 0
     delivered: int = 0
-    repeated: int | None = None
+    duplicated: int | None = None
     spooled_ever: int = 0
     malformed: dict[str, int] = field(default_factory=dict)
     shed: dict[str, int] = field(default_factory=dict)
     busy_ns: int = 0
     is_source: bool = False
-    leads: bool = False
+    leads_stage: bool = False
     latency: LatencyHistogram | None = None
     samples_kept: int = 0
     samples_lost: int = 0
@@ -94,7 +94,7 @@ class Counts:
 
 
 @dataclass
-class Totals:
+class ApplicationTotals:
     """Counters of one application.
 
     Attributes:
@@ -103,25 +103,29 @@ class Totals:
         routes: which ways they took.
     """
 
-    operators: dict[str, Counts] = field(default_factory=dict)
+    operators: dict[str, OperatorCounts] = field(default_factory=dict)
     imbalances: int = 0
     resent: int = 0
     doubled: int = 0
     routes: RouteCounts = field(default_factory=RouteCounts)
 
-    def copy(self) -> "Totals":
+    def copy(self) -> "ApplicationTotals":
         """The same counts, to be added to."""
-        copied = Totals({}, self.imbalances, self.resent, self.doubled, self.routes.copy())
+        copied = ApplicationTotals({}, self.imbalances, self.resent, self.doubled, self.routes.copy())
         for name, counts in self.operators.items():
             own = {"malformed": dict(counts.malformed), "shed": dict(counts.shed), "latency": None}
-            copied.operators[name] = again = Counts(**{**vars(counts), **own})
+            copied.operators[name] = again = OperatorCounts(**{**vars(counts), **own})
             if counts.latency is not None:
                 again.latency = LatencyHistogram()
                 again.latency.merge(counts.latency)
         return copied
 
     def add(
-        self, statistics: InstanceStatistics, report: Mapping[str, Any], operators: Labels, reasons: Labels
+        self,
+        statistics: InstanceStatistics,
+        report: Mapping[str, Any],
+        operators: BoundedLabels,
+        reasons: BoundedLabels,
     ) -> None:
         """Add what one instance has counted."""
         self.imbalances += len(misses(statistics))
@@ -130,7 +134,7 @@ class Totals:
         self.routes.add(report)
         for position, (name, steps) in enumerate(statistics.steps.items()):
             label = operators.of(name)
-            counts = self.operators.setdefault(label, Counts())
+            counts = self.operators.setdefault(label, OperatorCounts())
             counts.rows_in += steps.rows_in
             counts.rows_out += steps.rows_out
             counts.filtered += steps.dropped
@@ -141,10 +145,10 @@ class Totals:
             counts.taken += steps.taken
             if statistics.source is None and not statistics.sent:  # nothing leaves a sink, and only a sink
                 counts.delivered += steps.rows_in
-                if statistics.repeats is not None:
-                    counts.repeated = (counts.repeated or 0) + statistics.repeats.rows
+                if statistics.duplicates is not None:
+                    counts.duplicated = (counts.duplicated or 0) + statistics.duplicates.rows
             if position == 0:
-                counts.leads = True
+                counts.leads_stage = True
                 counts.busy_ns += _whole(report.get("busy_ns"))
             if statistics.source is not None and position == 0:
                 counts.is_source = True
@@ -160,14 +164,14 @@ class Totals:
             if statistics.latency:
                 counts.latency = counts.latency or LatencyHistogram()
                 counts.latency.merge(LatencyHistogram.from_plain(statistics.latency))
-            if position == 0 and isinstance(told := report.get("latency_samples"), dict):
+            if position == 0 and isinstance(samples := report.get("latency_samples"), dict):
                 counts.samples = True
-                counts.samples_kept += _whole(told.get("kept"))
-                counts.samples_lost += _whole(told.get("lost"))
+                counts.samples_kept += _whole(samples.get("kept"))
+                counts.samples_lost += _whole(samples.get("lost"))
 
 
 @dataclass
-class Now:
+class StageGauges:
     """How an operator that leads a stage is just now; sums over its instances on this node.
 
     Attributes:
@@ -210,24 +214,24 @@ class Now:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ApplicationScrape:
     """The applications of one label at one moment; `now`: each stage by the operator that leads it; `success` of links by path."""
 
     label: str
-    totals: Totals
-    now: dict[str, Now]
+    totals: ApplicationTotals
+    now: dict[str, StageGauges]
     failures: int
     success: dict[str, float]
 
 
 @dataclass
-class Application:
+class LabelledApplication:
     """One label's applications: one, or all that share `other`."""
 
-    past: Totals = field(default_factory=Totals)
+    past: ApplicationTotals = field(default_factory=ApplicationTotals)
     live: dict[Copy, dict[str, Any]] = field(default_factory=dict)
-    operators: Labels = field(default_factory=lambda: Labels(MAX_OPERATORS))
-    reasons: Labels = field(default_factory=lambda: Labels(MAX_REASONS))
+    operators: BoundedLabels = field(default_factory=lambda: BoundedLabels(MAX_OPERATORS))
+    reasons: BoundedLabels = field(default_factory=lambda: BoundedLabels(MAX_REASONS))
     failures: int = 0
 
     def fold(self, name: str, version: int) -> None:
@@ -237,37 +241,37 @@ class Application:
             if (statistics := statistics_of(report)) is not None:
                 self.past.add(statistics, report, self.operators, self.reasons)
 
-    def look(self, label: str, wall_seconds: float) -> Seen:
+    def look(self, label: str, wall_seconds: float) -> ApplicationScrape:
         """Counters of all runs, and how it is at this wall time."""
-        totals, now = self.past.copy(), dict[str, Now]()
+        totals, now = self.past.copy(), dict[str, StageGauges]()
         for report in self.live.values():
             if (statistics := statistics_of(report)) is not None:
                 totals.add(statistics, report, self.operators, self.reasons)
                 leader = self.operators.of(next(iter(statistics.steps), OTHER))
-                now.setdefault(leader, Now()).add(statistics, report)
+                now.setdefault(leader, StageGauges()).add(statistics, report)
         for leader, one in now.items():
             one.has_spooled = leader in totals.operators and totals.operators[leader].spooled_ever > 0
             if one.event_time is not None:
                 one.lag_seconds = wall_seconds - one.event_time / 1000
-        return Seen(label, totals, now, self.failures, success_by_path(self.live.values()))
+        return ApplicationScrape(label, totals, now, self.failures, success_by_path(self.live.values()))
 
 
 class ApplicationFigures:
     """All applications of this node, by the value of their label `app`."""
 
     def __init__(self) -> None:
-        self._applications: dict[str, Application] = {}
+        self._applications: dict[str, LabelledApplication] = {}
         self._closed: dict[str, int] = {}
-        self._led: frozenset[str] = frozenset()
+        self._coordinated: frozenset[str] = frozenset()
 
     def label(self, name: str) -> str:
         """The label's value for an application: its name where it has run here, or is coordinated here now."""
         short = name[:MAX_LABEL]
-        return short if short in self._applications or short in self._led else OTHER
+        return short if short in self._applications or short in self._coordinated else OTHER
 
-    def leads(self, names: Iterable[str]) -> None:
+    def leads_stage(self, names: Iterable[str]) -> None:
         """These are coordinated here now, also those of which nothing runs here; of many the first."""
-        self._led = frozenset(name[:MAX_LABEL] for name in islice(dict.fromkeys(names), MAX_APPLICATIONS))
+        self._coordinated = frozenset(name[:MAX_LABEL] for name in islice(dict.fromkeys(names), MAX_APPLICATIONS))
 
     def reported(self, name: str, version: int, stage: int, index: int, report: dict[str, Any]) -> None:
         """An instance gave its figures; they replace its last ones."""
@@ -298,20 +302,20 @@ class ApplicationFigures:
             if not application.live:  # the last to have ended stands last
                 self._applications[label] = self._applications.pop(label)
 
-    def look(self, wall_seconds: float) -> tuple[Seen, ...]:
+    def look(self, wall_seconds: float) -> tuple[ApplicationScrape, ...]:
         """All of them at this wall time."""
         return tuple(application.look(label, wall_seconds) for label, application in self._applications.items())
 
-    def _application(self, name: str) -> Application:
+    def _application(self, name: str) -> LabelledApplication:
         short = name[:MAX_LABEL] or OTHER
         found = self._applications.get(short)
         if found is None:
             if short != OTHER and len(self._applications) - (OTHER in self._applications) >= MAX_APPLICATIONS:
                 idle = next((label for label, one in self._applications.items() if not one.live and label != OTHER), "")
                 if not idle:
-                    return self._applications.setdefault(OTHER, Application())
+                    return self._applications.setdefault(OTHER, LabelledApplication())
                 del self._applications[idle]
-            found = self._applications[short] = Application()
+            found = self._applications[short] = LabelledApplication()
         return found
 
 

@@ -2,30 +2,34 @@
 
 from collections.abc import Callable, Mapping
 
-from agiledart_agent.metrics.application_figures import Counts, Now, Seen
-from agiledart_agent.metrics.declared import Declared, Samples, Scrape, Value, kind_of, samples_of
+from agiledart_agent.metrics.application_figures import ApplicationScrape, OperatorCounts, StageGauges
+from agiledart_agent.metrics.metric_declarations import MetricDeclaration, Samples, Scrape, Value, kind_of, samples_of
 
 _OPERATOR = ("app", "operator")
 
 
-def _application(name: str, read: Callable[[Seen], Value], meaning: str, *labels: str) -> Declared:
+def _application(
+    name: str, read: Callable[[ApplicationScrape], Value], meaning: str, *labels: str
+) -> MetricDeclaration:
     def samples(scrape: Scrape) -> Samples:
         for seen in scrape.applications:
             yield from samples_of(read(seen), seen.label)
 
-    return Declared(name, kind_of(name), meaning, ("app", *labels), samples)
+    return MetricDeclaration(name, kind_of(name), meaning, ("app", *labels), samples)
 
 
-def _operator(name: str, read: Callable[[Counts], Value], meaning: str, *labels: str, kind: str = "") -> Declared:
+def _operator(
+    name: str, read: Callable[[OperatorCounts], Value], meaning: str, *labels: str, kind: str = ""
+) -> MetricDeclaration:
     def samples(scrape: Scrape) -> Samples:
         for seen in scrape.applications:
             for operator, counts in seen.totals.operators.items():
                 yield from samples_of(read(counts), seen.label, operator)
 
-    return Declared(name, kind or kind_of(name), meaning, (*_OPERATOR, *labels), samples)
+    return MetricDeclaration(name, kind or kind_of(name), meaning, (*_OPERATOR, *labels), samples)
 
 
-def _stage(name: str, read: Callable[[Now], Value], meaning: str, *labels: str) -> Declared:
+def _stage(name: str, read: Callable[[StageGauges], Value], meaning: str, *labels: str) -> MetricDeclaration:
     """Shown with the operator that leads the stage."""
 
     def samples(scrape: Scrape) -> Samples:
@@ -33,10 +37,10 @@ def _stage(name: str, read: Callable[[Now], Value], meaning: str, *labels: str) 
             for operator, now in seen.now.items():
                 yield from samples_of(read(now), seen.label, operator)
 
-    return Declared(name, kind_of(name), meaning, (*_OPERATOR, *labels), samples)
+    return MetricDeclaration(name, kind_of(name), meaning, (*_OPERATOR, *labels), samples)
 
 
-def _ledger(seen: Seen) -> Value:
+def _ledger(seen: ApplicationScrape) -> Value:
     """Where all records of an application went, as far as they passed this node."""
     operators = seen.totals.operators.values()
     steps = [counts for counts in operators if not counts.is_source]
@@ -54,13 +58,13 @@ def _ledger(seen: Seen) -> Value:
     }
 
 
-def _under_way(seen: Seen) -> Value:
+def _pending_records(seen: ApplicationScrape) -> Value:
     return {
         reason: sum(getattr(now, reason) for now in seen.now.values()) for reason in ("waiting", "spooled", "queued")
     }
 
 
-def _dropped(counts: Counts) -> Value:
+def _dropped(counts: OperatorCounts) -> Value:
     if counts.is_source:
         malformed, shed = sum(counts.malformed.values()), sum(counts.shed.values())
         return {"malformed": malformed, "late": counts.late, "shed": shed}
@@ -68,16 +72,16 @@ def _dropped(counts: Counts) -> Value:
     return {"filtered": counts.filtered, **_some(losses)}
 
 
-def _user_errors(counts: Counts) -> Value:
+def _user_errors(counts: OperatorCounts) -> Value:
     errors = {"skip": counts.skipped, "dead_letter": counts.dead_letters, "result": counts.failed}
     return None if counts.is_source else _some(errors)
 
 
-def _latency_samples(counts: Counts) -> Value:
+def _latency_samples(counts: OperatorCounts) -> Value:
     return {"kept": counts.samples_kept, "lost": counts.samples_lost} if counts.samples else None
 
 
-def _instances(now: Now) -> Value:
+def _instances(now: StageGauges) -> Value:
     return {"running": now.running - now.blocked, "blocked": now.blocked, "finished": now.finished}
 
 
@@ -87,11 +91,11 @@ def _some(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 # fmt: off
-METRICS: tuple[Declared, ...] = (
+METRICS: tuple[MetricDeclaration, ...] = (
     _application("agiledart_application_ledger_records_total", _ledger,
         "Where records went; reason is read (lines of sources), delivered (written by sinks), late, malformed, shed, "
         "filtered, taken (into windows and other state), skipped, dead_letter or failed (results whose code raised).", "reason"),
-    _application("agiledart_application_pending_records", _under_way,
+    _application("agiledart_application_pending_records", _pending_records,
         "Records under way; reason is waiting (at a source), spooled (on its disk) or queued (between stages).", "reason"),
     _application("agiledart_application_ledger_imbalances", lambda seen: seen.totals.imbalances,
         "Places in the instances on this node where counts do not add up; above 0: records were lost, repeated or miscounted."),
@@ -130,7 +134,7 @@ METRICS: tuple[Declared, ...] = (
         "Records that a source put on disk because the mesh was slower than they came."),
     _stage("agiledart_application_spool_length", lambda now: now.spooled if now.spooled or now.has_spooled else None,
         "Records that lie in the spool of a source."),
-    _operator("agiledart_application_repeated_rows_total", lambda counts: counts.repeated,
+    _operator("agiledart_application_repeated_rows_total", lambda counts: counts.duplicated,
         "Rows that a sink which takes none back was given again, because the application was brought back after a failure; at "
         "most so many were seen twice."),
     _operator("agiledart_application_user_errors_total", _user_errors,
@@ -151,7 +155,7 @@ METRICS: tuple[Declared, ...] = (
     _stage("agiledart_application_watermark_lag_seconds", lambda now: now.lag_seconds,
         "Wall clock minus the event time up to which the slowest running instance is complete; means something for live "
         "data only."),
-    _operator("agiledart_application_busy_seconds_total", lambda counts: counts.busy_ns / 1e9 if counts.leads else None,
+    _operator("agiledart_application_busy_seconds_total", lambda counts: counts.busy_ns / 1e9 if counts.leads_stage else None,
         "Time in which instances worked; its rate is the busy ratio of the stage that the operator leads."),
 )
 # fmt: on

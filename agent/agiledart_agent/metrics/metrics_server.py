@@ -12,7 +12,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 
 from agiledart_kernel.errors import OperationFailed
-from agiledart_transport.links import format_address
+from agiledart_transport.connecting import format_address
 
 MAX_CLIENTS = 16
 """Connections at one time; more are closed at once."""

@@ -5,8 +5,8 @@ import platform
 from collections import Counter
 from collections.abc import Callable
 
-from agiledart_agent.metrics.declared import (
-    Declared,
+from agiledart_agent.metrics.metric_declarations import (
+    MetricDeclaration,
     NodeFigures,
     Samples,
     Scrape,
@@ -15,8 +15,8 @@ from agiledart_agent.metrics.declared import (
     kind_of,
     samples_of,
 )
-from agiledart_executor.user_code.software import software_version
-from agiledart_kernel.observe import Observation
+from agiledart_executor.user_code.software_version import software_version
+from agiledart_kernel.observation import Observation
 from agiledart_node.scheduling.observations import (
     ApplicationWaits,
     ElectionBegun,
@@ -27,7 +27,6 @@ from agiledart_node.scheduling.observations import (
 )
 from agiledart_overlay.wire.observations import (
     AdmissionAborted,
-    GapClosed,
     JoinerAdmitted,
     NodeWasLate,
     PeerDeclaredFailed,
@@ -36,38 +35,41 @@ from agiledart_overlay.wire.observations import (
     RingJoined,
     RingRejoining,
     SelfRefuted,
+    SuccessorReplaced,
     SuspicionRefuted,
 )
 from agiledart_overlay.wire.statistics import OverlayStatistics
 
 
-def _info(name: str, read: Callable[[Scrape], tuple[str, ...]], meaning: str, *labels: str) -> Declared:
+def _info(name: str, read: Callable[[Scrape], tuple[str, ...]], meaning: str, *labels: str) -> MetricDeclaration:
     """Words that are always 1; not there when they are empty."""
-    return Declared(name, "info", meaning, labels, lambda scrape: [(words, 1)] if any(words := read(scrape)) else [])
+    return MetricDeclaration(
+        name, "info", meaning, labels, lambda scrape: [(words, 1)] if any(words := read(scrape)) else []
+    )
 
 
-def _scrape(name: str, read: Callable[[Scrape], Value], meaning: str, *labels: str) -> Declared:
-    return Declared(name, kind_of(name), meaning, labels, lambda scrape: samples_of(read(scrape)))
+def _scrape(name: str, read: Callable[[Scrape], Value], meaning: str, *labels: str) -> MetricDeclaration:
+    return MetricDeclaration(name, kind_of(name), meaning, labels, lambda scrape: samples_of(read(scrape)))
 
 
-def _node(name: str, read: Callable[[NodeFigures], Value], meaning: str, *labels: str) -> Declared:
+def _node(name: str, read: Callable[[NodeFigures], Value], meaning: str, *labels: str) -> MetricDeclaration:
     return _scrape(name, lambda scrape: read(scrape.node), meaning, *labels)
 
 
-def _overlay(name: str, read: Callable[[OverlayStatistics], Value], meaning: str, *labels: str) -> Declared:
+def _overlay(name: str, read: Callable[[OverlayStatistics], Value], meaning: str, *labels: str) -> MetricDeclaration:
     return _node(name, lambda node: None if node.overlay is None else read(node.overlay), meaning, *labels)
 
 
-def _log(name: str, read: Callable[[SinkLogFigures], Value], meaning: str, *labels: str) -> Declared:
+def _log(name: str, read: Callable[[SinkLogFigures], Value], meaning: str, *labels: str) -> MetricDeclaration:
     return _node(name, lambda node: read(node.sink_logs), meaning, *labels)
 
 
-def _counted(name: str, observation: type[Observation], meaning: str, *labels: str) -> Declared:
+def _counted(name: str, observation: type[Observation], meaning: str, *labels: str) -> MetricDeclaration:
     def samples(scrape: Scrape) -> Samples:
         counts = scrape.counted[observation]
         return samples_of(counts if labels else counts[""])
 
-    return Declared(name, "counter", meaning, labels, samples, observation)
+    return MetricDeclaration(name, "counter", meaning, labels, samples, observation)
 
 
 def _messages(ring: OverlayStatistics) -> Value:
@@ -124,7 +126,7 @@ def resident_bytes(pid: int) -> int:
 
 
 # fmt: off
-METRICS: tuple[Declared, ...] = (
+METRICS: tuple[MetricDeclaration, ...] = (
     _info("agiledart_build_info", lambda _: (software_version(), platform.python_version()),
         "Version of AgileDart and of Python; always 1.", "version", "python"),
     _node("agiledart_agent_ready", lambda node: 0 if node.unready else 1,
@@ -177,7 +179,7 @@ METRICS: tuple[Declared, ...] = (
         "Times that the ring had closed over this node, or that it met another ring, so that it had to join again."),
     _counted("agiledart_overlay_aborted_admissions_total", AdmissionAborted,
         "Joiners that answered this node's call and did not get in; growing: links lose messages or joiners die."),
-    _counted("agiledart_overlay_closed_gaps_total", GapClosed, "Gaps left by the dead that this node closed."),
+    _counted("agiledart_overlay_closed_gaps_total", SuccessorReplaced, "Gaps left by the dead that this node closed."),
     _node("agiledart_scheduler_applications", lambda node: node.scheduled,
         "Applications that this node serves as scheduler; missing: it is none."),
     _counted("agiledart_scheduler_lookups_total", SchedulerLookedUp,

@@ -2,37 +2,47 @@
 
 from collections.abc import Callable
 
-from agiledart_agent.metrics.declared import Declared, RecoveryFigures, Samples, Scrape, Value, kind_of, samples_of
-from agiledart_kernel.observe import Observation
+from agiledart_agent.metrics.metric_declarations import (
+    MetricDeclaration,
+    RecoveryFigures,
+    Samples,
+    Scrape,
+    Value,
+    kind_of,
+    samples_of,
+)
+from agiledart_kernel.observation import Observation
 from agiledart_recovery.wire.observations import (
+    AttemptBegan,
+    AttemptEntered,
     CoordinationBegan,
     CoordinationLost,
-    ElementDegraded,
     EpochCommitted,
     EpochPassedOver,
-    FragmentRemade,
-    LifeBegan,
-    LifeEntered,
+    FragmentReplaced,
     MessageIgnored,
-    Recovered,
-    RunLeft,
-    RunRegained,
+    QuorumRecovered,
+    RunRecovered,
     RunWaits,
+    SnapshotDegraded,
     ValueAcknowledged,
+    VoterExcluded,
     VoterReplaced,
 )
 
 
-def _counted(name: str, observation: type[Observation], meaning: str, *labels: str) -> Declared:
+def _counted(name: str, observation: type[Observation], meaning: str, *labels: str) -> MetricDeclaration:
     def samples(scrape: Scrape) -> Samples:
         counts = scrape.counted[observation]
         return samples_of(counts if labels else counts[""])
 
-    return Declared(name, "counter", meaning, labels, samples, observation)
+    return MetricDeclaration(name, "counter", meaning, labels, samples, observation)
 
 
-def _figure(name: str, read: Callable[[RecoveryFigures], Value], meaning: str, *labels: str) -> Declared:
-    return Declared(name, kind_of(name), meaning, labels, lambda scrape: samples_of(read(scrape.node.recovery)))
+def _figure(name: str, read: Callable[[RecoveryFigures], Value], meaning: str, *labels: str) -> MetricDeclaration:
+    return MetricDeclaration(
+        name, kind_of(name), meaning, labels, lambda scrape: samples_of(read(scrape.node.recovery))
+    )
 
 
 def _phases(scrape: Scrape) -> Samples:
@@ -58,35 +68,35 @@ def _missing(scrape: Scrape) -> Samples:
 NOT_COUNTED: tuple[type[Observation], ...] = (
     CoordinationBegan,
     CoordinationLost,
-    LifeEntered,
+    AttemptEntered,
     ValueAcknowledged,
 )
 """Steps within what is counted."""
 
 # fmt: off
-METRICS: tuple[Declared, ...] = (
+METRICS: tuple[MetricDeclaration, ...] = (
     _counted("agiledart_recovery_epochs_total", EpochCommitted, "Epochs that this node has committed as coordinator."),
     _counted("agiledart_recovery_passed_epochs_total", EpochPassedOver,
         "Epochs that were not complete in time; their rows belong to the next ones. Growing: a host cannot save its state."),
-    Declared("agiledart_recovery_commit_age_seconds", "gauge",
+    MetricDeclaration("agiledart_recovery_commit_age_seconds", "gauge",
         "Since the last commit of an application that this node coordinates; above five intervals nothing more becomes safe.",
         ("app",), _ages),
-    Declared("agiledart_recovery_missing_nodes", "gauge",
+    MetricDeclaration("agiledart_recovery_missing_nodes", "gauge",
         "Nodes for which an application that this node coordinates waits: it goes on when they are back.", ("app",), _missing),
-    _counted("agiledart_recovery_lives_total", LifeBegan,
+    _counted("agiledart_recovery_lives_total", AttemptBegan,
         "Lives that this node has begun as coordinator, by reason: first, lost, restarted, late, broken, drained, regained.",
         "reason"),
-    _counted("agiledart_recovery_recoveries_total", Recovered, "Recoveries that have ended with a committed epoch."),
-    Declared("agiledart_recovery_phase_seconds_total", "counter",
+    _counted("agiledart_recovery_recoveries_total", RunRecovered, "Recoveries that have ended with a committed epoch."),
+    MetricDeclaration("agiledart_recovery_phase_seconds_total", "counter",
         "Time of these recoveries, by phase: plan, fetch, restore, replay, waiting.", ("phase",), _phases),
     _counted("agiledart_recovery_waits_total", RunWaits,
         "Times that a run could not go on because somebody was missing."),
-    _counted("agiledart_recovery_degraded_elements_total", ElementDegraded,
+    _counted("agiledart_recovery_degraded_elements_total", SnapshotDegraded,
         "Elements of this node with fewer holders than they should have: too few machines, or holders that refuse."),
     _counted("agiledart_recovery_replaced_voters_total", VoterReplaced, "Voters that were gone and gave their seat away."),
-    _counted("agiledart_recovery_regained_runs_total", RunRegained,
+    _counted("agiledart_recovery_regained_runs_total", QuorumRecovered,
         "Runs that this node has had go on without the majority of their voters, at an admin's word."),
-    _counted("agiledart_recovery_left_runs_total", RunLeft,
+    _counted("agiledart_recovery_left_runs_total", VoterExcluded,
         "Runs that went on without this node's vote, which was given up for lost."),
     _counted("agiledart_recovery_ignored_messages_total", MessageIgnored,
         "Messages about runs that did not fit, by reason.", "reason"),
@@ -103,7 +113,7 @@ METRICS: tuple[Declared, ...] = (
     _figure("agiledart_recovery_fragments", lambda one: one.fragments, "Fragments that this node keeps for others."),
     _figure("agiledart_recovery_lacking_fragments", lambda one: one.lacking,
         "Fragments of what this node has saved that no reachable node has; they are made again where another node can take them."),
-    _counted("agiledart_recovery_remade_fragments_total", FragmentRemade,
+    _counted("agiledart_recovery_remade_fragments_total", FragmentReplaced,
         "Fragments that this node has made again for another holder, between two epochs."),
     _figure("agiledart_recovery_damaged_fragments_total", lambda one: one.damaged,
         "Fragments kept here that the disk had damaged, found by hourly looks at all of them; each is let go and made again."),

@@ -3,10 +3,10 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, MAX_LABEL, Labels
-from agiledart_agent.metrics.declared import Declared, Figure, Samples, Scrape, samples_of
-from agiledart_recovery.wire.observations import ChangeMeasured, ChangeSettled
-from agiledart_recovery.wire.value import Change
+from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, MAX_LABEL, BoundedLabels
+from agiledart_agent.metrics.metric_declarations import Figure, MetricDeclaration, Samples, Scrape, samples_of
+from agiledart_recovery.wire.observations import ChangeFinalised, ChangeMeasured
+from agiledart_recovery.wire.register_value import StageChange
 
 MAX_REASONS = 16
 """Policies that are told apart."""
@@ -24,27 +24,27 @@ class ChangeCounts:
         gaps: seconds for which rows of some key group stood still in the last change, by application; of many the last.
     """
 
-    settled: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    finalised: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     moved_bytes: int = 0
-    gaps: dict[str, float] = field(default_factory=dict)
-    _reasons: Labels = field(default_factory=lambda: Labels(MAX_REASONS))
-    _kinds: Labels = field(default_factory=lambda: Labels(MAX_REASONS))
+    changeover_pauses: dict[str, float] = field(default_factory=dict)
+    _reasons: BoundedLabels = field(default_factory=lambda: BoundedLabels(MAX_REASONS))
+    _kinds: BoundedLabels = field(default_factory=lambda: BoundedLabels(MAX_REASONS))
 
-    def settle(self, label: str, change: Change) -> None:
+    def finalise(self, label: str, change: StageChange) -> None:
         """A change is over; `label`: of its application."""
         reason = USER if change.reason.startswith("asked by") else self._reasons.of(change.reason.partition(":")[0])
-        self.settled[self._kinds.of(change.kind), reason, change.fate.value] += 1
+        self.finalised[self._kinds.of(change.kind), reason, change.fate.value] += 1
         self.moved_bytes += change.moved_bytes
 
-    def measure(self, label: str, change: Change) -> None:
+    def measure(self, label: str, change: StageChange) -> None:
         """It is known for how long rows stood still; `label`: as above."""
-        self.gaps.pop(label, None)
-        self.gaps[label] = change.gap_ns / 1e9
-        if len(self.gaps) > MAX_APPLICATIONS:
-            del self.gaps[next(iter(self.gaps))]
+        self.changeover_pauses.pop(label, None)
+        self.changeover_pauses[label] = change.changeover_pause_ns / 1e9
+        if len(self.changeover_pauses) > MAX_APPLICATIONS:
+            del self.changeover_pauses[next(iter(self.changeover_pauses))]
 
 
-def _of_stages(name: str, meaning: str, field_name: str) -> Declared:
+def _of_stages(name: str, meaning: str, field_name: str) -> MetricDeclaration:
     """Shown with the operator that leads the stage."""
 
     def samples(scrape: Scrape) -> Samples:
@@ -53,29 +53,29 @@ def _of_stages(name: str, meaning: str, field_name: str) -> Declared:
             found.setdefault((scrape.app_label(application), stage.partition("+")[0][:MAX_LABEL]), figure)
         return found.items()
 
-    return Declared(name, "gauge", meaning, ("app", "operator"), samples)
+    return MetricDeclaration(name, "gauge", meaning, ("app", "operator"), samples)
 
 
 def _changes(scrape: Scrape) -> Samples:
-    return scrape.changes.settled.items()
+    return scrape.changes.finalised.items()
 
 
 # fmt: off
-METRICS: tuple[Declared, ...] = (
+METRICS: tuple[MetricDeclaration, ...] = (
     _of_stages("agiledart_scaling_score",
         "What a stage can do at 80 % of its time, as a share of the rows that are due: 1 is just enough, less is too few "
         "instances. Of stages with limits, told by the agent that coordinates their application.", "scaling_scores"),
     _of_stages("agiledart_scaling_instances",
         "Instances of a stage with limits, told by the agent that coordinates its application.", "scaling_instances"),
-    Declared("agiledart_scaling_changes_total", "counter",
+    MetricDeclaration("agiledart_scaling_changes_total", "counter",
         "Changes of stages that are over, told by the agent that coordinates the application; kind is scale, move or drain, reason "
         "user or the policy, state done, let-go (nothing has changed) or rolled-back (rows since the last epoch came again).",
-        ("kind", "reason", "state"), _changes, ChangeSettled),
-    Declared("agiledart_scaling_change_gap_seconds", "gauge",
+        ("kind", "reason", "state"), _changes, ChangeFinalised),
+    MetricDeclaration("agiledart_scaling_change_gap_seconds", "gauge",
         "For how long rows of some key group stood still in the last change of an application: from what an instance of the term "
         "before took last to what one of the new term took first, as the sender saw it.", ("app",),
-        lambda scrape: samples_of(scrape.changes.gaps), ChangeMeasured),
-    Declared("agiledart_scaling_moved_bytes_total", "counter",
+        lambda scrape: samples_of(scrape.changes.changeover_pauses), ChangeMeasured),
+    MetricDeclaration("agiledart_scaling_moved_bytes_total", "counter",
         "Bytes of state, as it was saved last, of key groups that went to another node.", (),
         lambda scrape: samples_of(scrape.changes.moved_bytes)),
 )

@@ -22,7 +22,19 @@ from typing import Any
 import msgspec
 import uvloop
 
-from benchmarks.engines.jobs import FARE, RATIO, TS, ZONE, Derived, Latencies, Running, derive, keep, parse, say_result
+from benchmarks.engines.jobs import (
+    FARE,
+    RATIO,
+    TS,
+    ZONE,
+    Derived,
+    Latencies,
+    ZoneAggregate,
+    derive,
+    keep,
+    parse,
+    say_result,
+)
 from benchmarks.engines.others.nodes import ROLES, Result
 
 _LENGTH = struct.Struct(">I")
@@ -33,14 +45,14 @@ _PAUSE_SECONDS = 0.02
 Rows = list[Any]
 
 
-class Output(asyncio.Protocol):
+class OutputProtocol(asyncio.Protocol):
     """The way to the next process; `full` and `room` are told to whoever reads."""
 
     def __init__(self) -> None:
         self._encode = msgspec.msgpack.Encoder().encode
         self._transport: Any = None
         self.full: Callable[[], None] = _nothing
-        self.room: Callable[[], None] = _nothing
+        self.on_resumed: Callable[[], None] = _nothing
         self.gone = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -60,29 +72,31 @@ class Output(asyncio.Protocol):
         self.full()
 
     def resume_writing(self) -> None:
-        self.room()
+        self.on_resumed()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.gone.set()
 
 
-class Input(asyncio.Protocol):
+class InputProtocol(asyncio.Protocol):
     """What comes in, as long as the output takes it."""
 
-    def __init__(self, take: Callable[[bytes], bytes], output: Output | None, ended: Callable[[], None]) -> None:
+    def __init__(
+        self, take: Callable[[bytes], bytes], output: OutputProtocol | None, ended: Callable[[], None]
+    ) -> None:
         self._take, self._output, self._ended = take, output, ended
         self._rest = b""
 
     def connection_made(self, transport: Any) -> None:
         if self._output is not None:
-            self._output.full, self._output.room = transport.pause_reading, transport.resume_reading
+            self._output.full, self._output.on_resumed = transport.pause_reading, transport.resume_reading
 
     def data_received(self, data: bytes) -> None:
         self._rest = self._take(self._rest + data if self._rest else data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._output is not None:
-            self._output.full = self._output.room = _nothing
+            self._output.full = self._output.on_resumed = _nothing
             self._output.end()
         self._ended()
 
@@ -91,7 +105,7 @@ def _nothing() -> None:
     pass
 
 
-def from_lines(output: Output) -> Callable[[bytes], bytes]:
+def from_lines(output: OutputProtocol) -> Callable[[bytes], bytes]:
     """Bytes of lines → derived rows; returns what is no line yet."""
 
     def take(data: bytes) -> bytes:
@@ -127,9 +141,9 @@ def from_frames(row_type: Any, work: Callable[[Rows], None]) -> Callable[[bytes]
     return take
 
 
-def aggregating(output: Output) -> Callable[[Rows], None]:
+def aggregating(output: OutputProtocol) -> Callable[[Rows], None]:
     """Derived rows → one result for each."""
-    following = Running().next
+    following = ZoneAggregate().next
 
     def work(rows: Rows) -> None:
         output.send([following(row[ZONE], row[TS], row[FARE], row[RATIO]) for row in rows])
@@ -178,12 +192,12 @@ async def node(role: str, port: int, warm: float, base: int, folder: Path) -> No
     ended = asyncio.Event()
     index = ROLES.index(role)
     latencies = Latencies(warm)
-    output: Output | None = None
+    output: OutputProtocol | None = None
     if role != "sink":
-        output = await _connected(Output, base + index + 1, _context(folder, server=False))
+        output = await _connected(OutputProtocol, base + index + 1, _context(folder, server=False))
     if role == "source" and output is not None:
         take = from_lines(output)
-        await _connected(lambda: Input(take, output, ended.set), port, None)
+        await _connected(lambda: InputProtocol(take, output, ended.set), port, None)
         await ended.wait()
     else:
         take = (
@@ -191,7 +205,7 @@ async def node(role: str, port: int, warm: float, base: int, folder: Path) -> No
         )
         context = _context(folder, server=True)
         server = await loop.create_server(
-            lambda: Input(take, output, ended.set), "127.0.0.1", base + index, ssl=context
+            lambda: InputProtocol(take, output, ended.set), "127.0.0.1", base + index, ssl=context
         )
         await ended.wait()
         server.close()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from benchmarks.engines.jobs import FARE, RATIO, TS, ZONE, Derived, Latencies, Running, derive, keep, parse
+from benchmarks.engines.jobs import FARE, RATIO, TS, ZONE, Derived, Latencies, ZoneAggregate, derive, keep, parse
 
 END = b"END"
 ROLES = ("source", "aggregate", "sink")
@@ -53,7 +53,7 @@ def aggregate(messages: Iterable[bytes], send: Send, *, batched: bool) -> None:
     encode = msgspec.msgpack.Encoder().encode
     kind = list[Derived] if batched else Derived
     decode = msgspec.msgpack.Decoder(kind).decode
-    running = Running()
+    running = ZoneAggregate()
     for message in messages:
         if message == END:
             break

@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from agiledart import Topology, all_of, col, count, count_of, csv, mean_of, sum_of, tumbling
+from agiledart_connectors.codecs import csv_columns_reader
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_executor import local
-from agiledart_executor.connectors.codecs import csv_columns
+from agiledart_executor.local_runs import local_run
 from benchmarks.engines.jobs import (
     FARE,
     FARE_MIN,
@@ -33,7 +33,7 @@ from benchmarks.engines.jobs import (
     parse,
     say_result,
 )
-from benchmarks.engines.trips import Trip
+from benchmarks.engines.trips import EngineTrip
 
 WINDOW = timedelta(milliseconds=WINDOW_MS)
 
@@ -49,34 +49,34 @@ class DerivedRow(NamedTuple):
     cell: int
 
 
-class Adding(list[Any]):
+class RowTotals(list[Any]):
     """The rows of a `collect` sink, added up instead of kept."""
 
     def __init__(self, add: Callable[[Any], None]) -> None:
         super().__init__()
         self._add = add
 
-    def __iadd__(self, rows: Any) -> "Adding":  # type: ignore[misc]  # whatever the sink hands over
+    def __iadd__(self, rows: Any) -> "RowTotals":  # type: ignore[misc]  # whatever the sink hands over
         self._add(rows)
         return self
 
 
-class AddingColumns(Adding):
+class ColumnBatchTotals(RowTotals):
     """The same of a sink that takes columns as they are; rows, where the engine made rows, become columns first."""
 
     takes_columns = True
 
-    def __iadd__(self, held: Any) -> "AddingColumns":  # type: ignore[misc]  # as above
+    def __iadd__(self, held: Any) -> "ColumnBatchTotals":  # type: ignore[misc]  # as above
         self._add(Columns.from_rows(held, type(held[0])) if type(held) is list else held)
         return self
 
 
-def kept(trip: Trip) -> bool:
+def kept(trip: EngineTrip) -> bool:
     """As `jobs.keep`."""
     return trip.fare >= FARE_MIN
 
 
-def derived(trip: Trip) -> DerivedRow:
+def derived(trip: EngineTrip) -> DerivedRow:
     """As `jobs.derive`."""
     cell = int((trip.lon + 74.1) * 1000) * 1000 + int((trip.lat - 40.5) * 1000)
     return DerivedRow(trip.ts, trip.zone, trip.vehicle, trip.fare, trip.tip / trip.fare, cell)
@@ -110,7 +110,7 @@ def _time_of_line(line: str) -> int:
     return int(line[:13])
 
 
-def _time_of_trip(trip: Trip) -> int:
+def _time_of_trip(trip: EngineTrip) -> int:
     return trip.ts
 
 
@@ -138,12 +138,12 @@ def from_lines(job: str, path: str, sums: Any, *, more: bool = False) -> Topolog
     if more:
         rows = rows.map(again)
     if job == "j1":
-        rows.sink("out", Connector("collect", payload=Adding(sums.add)))
+        rows.sink("out", Connector("collect", payload=RowTotals(sums.add)))
         return topology
     aggregate = all_of(count_of(), sum_of(_fare), mean_of(_ratio))
     keyed = rows.key_by(_key(ZONE if job == "zone" else VEHICLE), returns=int)
     keyed.window(tumbling(WINDOW)).aggregate("windows", aggregate).sink(
-        "out", Connector("collect", payload=Adding(panes(sums)))
+        "out", Connector("collect", payload=RowTotals(panes(sums)))
     )
     return topology
 
@@ -152,14 +152,14 @@ def from_rows(job: str, path: str, sums: Any) -> Topology:
     """A typed source and functions on rows."""
     topology = Topology(f"{job}-rows")
     time_of = None if job == "j1" else _time_of_trip
-    rows = topology.source("trips", csv(path), rows=Trip, event_time=time_of).filter(kept).map(derived)
+    rows = topology.source("trips", csv(path), rows=EngineTrip, event_time=time_of).filter(kept).map(derived)
     if job == "j1":
-        rows.sink("out", Connector("collect", payload=Adding(narrow_rows(sums))))
+        rows.sink("out", Connector("collect", payload=RowTotals(narrow_rows(sums))))
         return topology
     aggregate = all_of(count_of(), sum_of(lambda row: row.fare), mean_of(lambda row: row.ratio))
     keyed = rows.key_by(lambda row: row.zone) if job == "zone" else rows.key_by(lambda row: row.vehicle)
     keyed.window(tumbling(WINDOW)).aggregate("windows", aggregate).sink(
-        "out", Connector("collect", payload=Adding(panes(sums)))
+        "out", Connector("collect", payload=RowTotals(panes(sums)))
     )
     return topology
 
@@ -167,16 +167,16 @@ def from_rows(job: str, path: str, sums: Any) -> Topology:
 def from_columns(job: str, path: str, sums: Any) -> Topology:
     """A typed source and expressions: columns from the file's bytes to the sink."""
     topology = Topology(f"{job}-columns")
-    trips = topology.source("trips", csv(path), rows=Trip, event_time=None if job == "j1" else "ts")
+    trips = topology.source("trips", csv(path), rows=EngineTrip, event_time=None if job == "j1" else "ts")
     east = ((col("lon") + 74.1) * 1000).cast(int)
     cell = east * 1000 + ((col("lat") - 40.5) * 1000).cast(int)
     kept = trips.where(col("fare") >= FARE_MIN).with_columns(ratio=col("tip") / col("fare"), cell=cell)
     if job == "j1":
-        kept.select("ratio", "cell").sink("out", Connector("collect", payload=AddingColumns(wide_sums(sums))))
+        kept.select("ratio", "cell").sink("out", Connector("collect", payload=ColumnBatchTotals(wide_sums(sums))))
         return topology
     windows = kept.key_by(col(job)).window(tumbling(WINDOW))
     windows.aggregate("windows", trips=count(), fares=col("fare").sum(), mean=col("ratio").mean()).sink(
-        "out", Connector("collect", payload=AddingColumns(wide_windows(job, sums)))
+        "out", Connector("collect", payload=ColumnBatchTotals(wide_windows(job, sums)))
     )
     return topology
 
@@ -219,9 +219,9 @@ def main() -> None:
     form, batch, job, path = sys.argv[1:]
     sums: Any = RowSums() if job == "j1" else WindowSums()
     topology = FORMS[form](job, path, sums)
-    csv_columns.ROWS_AT_ONCE = int(batch)
+    csv_columns_reader.ROWS_AT_ONCE = int(batch)
     began = time.perf_counter()
-    local.run_topology(topology, batch_rows=int(batch))
+    local_run.run_topology(topology, batch_rows=int(batch))
     say_result(**sums.result(), seconds=time.perf_counter() - began)
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from agiledart import ReadTime, Sink, Source, Stream, Topology, col, count
 from benchmarks.engines.jobs import FARE_MIN
-from benchmarks.engines.trips import Trip
+from benchmarks.engines.trips import EngineTrip
 
 
 class Derived(NamedTuple):
@@ -27,7 +27,7 @@ class Derived(NamedTuple):
     cell: int
 
 
-def derived(trip: Trip) -> Derived | None:
+def derived(trip: EngineTrip) -> Derived | None:
     """The tip's share and a cell, of about half of the trips."""
     if trip.fare < FARE_MIN:
         return None
@@ -35,7 +35,7 @@ def derived(trip: Trip) -> Derived | None:
     return Derived(*trip, trip.tip / trip.fare, cell)
 
 
-def latency(trips: Source[Trip], results: Sink[Any], name: str = "latency") -> Topology:
+def latency(trips: Source[EngineTrip], results: Sink[Any], name: str = "latency") -> Topology:
     """Parse, filter and derive where the source is; aggregate; write."""
     topology = Topology(name)
     rows = topology.source("trips", trips, event_time=lambda trip: trip.ts // 1_000_000).flat_map(derived)
@@ -44,7 +44,7 @@ def latency(trips: Source[Trip], results: Sink[Any], name: str = "latency") -> T
     return topology
 
 
-def latency_columns(trips: Source[Trip], results: Sink[Any], name: str = "latency") -> Topology:
+def latency_columns(trips: Source[EngineTrip], results: Sink[Any], name: str = "latency") -> Topology:
     """The same with expressions: all fields travel as columns."""
     topology = Topology(name)
     east = ((col("lon") + 74.1) * 1000).cast(int)

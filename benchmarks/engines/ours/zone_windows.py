@@ -4,10 +4,10 @@ from datetime import timedelta
 
 from agiledart import Sink, Source, Topology, col, count, tumbling
 from benchmarks.engines.jobs import FARE_MIN
-from benchmarks.engines.trips import Trip
+from benchmarks.engines.trips import EngineTrip
 
 
-def windows(trips: Source[Trip], results: Sink[object]) -> Topology:
+def windows(trips: Source[EngineTrip], results: Sink[object]) -> Topology:
     """Trips, mean fare and mean share of the tip by zone, each second."""
     topology = Topology("windows")
     (

@@ -23,20 +23,20 @@ from agiledart_kernel.randomness import RandomStream
 from benchmarks.engines import setup
 from benchmarks.engines.catalogue import chosen
 from benchmarks.engines.pairing import shuffled
-from benchmarks.engines.recovery import flink_turn, our_turn, report
+from benchmarks.engines.recovery import flink_run, our_run, report
+from benchmarks.engines.recovery.failure_runs import FailureRun, RecoveryLoad, Say, load_of
 from benchmarks.engines.recovery.flink_cluster import DEFAULTS, TUNED
-from benchmarks.engines.recovery.turns import Load, Say, Turn, load_of
 
-Run = Callable[[int, Load, RandomStream, Say], Turn]
+RunTurn = Callable[[int, RecoveryLoad, RandomStream, Say], FailureRun]
 
 FORMS: Final[Mapping[str, Mapping[str, str]]] = {"flink-tuned": TUNED, "flink-defaults": DEFAULTS}
-ENGINES: Final[Mapping[str, Run]] = {
-    report.OURS: our_turn.turn,
-    **{name: partial(flink_turn.turn, name, settings) for name, settings in FORMS.items()},
+ENGINES: Final[Mapping[str, RunTurn]] = {
+    report.OURS: our_run.turn,
+    **{name: partial(flink_run.turn, name, settings) for name, settings in FORMS.items()},
 }
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
@@ -77,10 +77,10 @@ def main(words: list[str] | None = None) -> int:
         try:
             setup.prepare("flink")
         except setup.MissingError as error:
-            _say(f"Flink cannot take part: {error}. Install it, or measure ours alone with --engines ours.")
+            _print_line(f"Flink cannot take part: {error}. Install it, or measure ours alone with --engines ours.")
             return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that all processes are ended
-    load, turns, failed = load_of(given.scale), list[Turn](), list[str]()
+    load, turns, failed = load_of(given.scale), list[FailureRun](), list[str]()
     interrupted = False
     began = time.time()
     try:
@@ -89,7 +89,7 @@ def main(words: list[str] | None = None) -> int:
                 _one(name, number, load, given.seed, turns, failed)
     except KeyboardInterrupt:
         interrupted = True
-        _say("interrupted; what was measured until now:")
+        _print_line("interrupted; what was measured until now:")
     about = {
         "seed": given.seed,
         "cores": os.cpu_count(),
@@ -109,21 +109,21 @@ def main(words: list[str] | None = None) -> int:
         return 130
     if not turns:
         return 2
-    return 0 if not failed and all(goal.met for goal in report.judged(turns)) else 1
+    return 0 if not failed and all(goal.met for goal in report.evaluated(turns)) else 1
 
 
-def _one(name: str, number: int, load: Load, seed: int, turns: list[Turn], failed: list[str]) -> None:
+def _one(name: str, number: int, load: RecoveryLoad, seed: int, turns: list[FailureRun], failed: list[str]) -> None:
     """A turn; one that fails is told and left out. All engines of a round wait as long from when they are loaded to the failure."""
-    say = partial(_told, number, name)
-    say("starts")
+    print_line = partial(_print_progress, number, name)
+    print_line("starts")
     try:
-        turns.append(ENGINES[name](number, load, RandomStream(seed, f"recovery-{number}"), say))
+        turns.append(ENGINES[name](number, load, RandomStream(seed, f"recovery-{number}"), print_line))
     except AgileDartError as error:
         failed.append(f"round {number + 1}, {name}: {error}")
-        say(f"failed: {error}")
+        print_line(f"failed: {error}")
     else:
-        say(json.dumps(asdict(turns[-1])))
+        print_line(json.dumps(asdict(turns[-1])))
 
 
-def _told(number: int, name: str, text: str) -> None:
-    _say(f"round {number + 1}, {name}: {text}")
+def _print_progress(number: int, name: str, text: str) -> None:
+    _print_line(f"round {number + 1}, {name}: {text}")

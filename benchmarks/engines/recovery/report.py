@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from benchmarks.engines.pairing import ratios, spread
-from benchmarks.engines.recovery.turns import Load, Turn
+from benchmarks.engines.recovery.failure_runs import FailureRun, RecoveryLoad
 
 OURS: Final = "ours"
 BOUND: Final = 0.5
@@ -21,7 +21,7 @@ WORDS: Final = {
 
 
 @dataclass(frozen=True)
-class Judged:
+class GoalResult:
     """A goal and what was found."""
 
     what: str
@@ -35,17 +35,17 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-def values(turns: Sequence[Turn], engine: str, figure: str) -> dict[int, float]:
+def values(turns: Sequence[FailureRun], engine: str, figure: str) -> dict[int, float]:
     """A figure of each round in which the engine had a turn."""
     return {turn.number: getattr(turn.strike, figure) for turn in turns if turn.engine == engine}
 
 
-def engines(turns: Sequence[Turn]) -> list[str]:
+def engines(turns: Sequence[FailureRun]) -> list[str]:
     """Ours first, others as they came."""
     return sorted(dict.fromkeys(turn.engine for turn in turns), key=lambda name: name != OURS)
 
 
-def summary(turns: Sequence[Turn], engine: str) -> dict[str, Any]:
+def summary(turns: Sequence[FailureRun], engine: str) -> dict[str, Any]:
     """Medians, and the 95th percentile of what is waited for."""
     found: dict[str, Any] = {"turns": len([turn for turn in turns if turn.engine == engine])}
     for figure in COMPARED:
@@ -63,7 +63,7 @@ def summary(turns: Sequence[Turn], engine: str) -> dict[str, Any]:
     }
 
 
-def compared(turns: Sequence[Turn]) -> dict[str, dict[str, dict[str, float]]]:
+def compared(turns: Sequence[FailureRun]) -> dict[str, dict[str, dict[str, float]]]:
     """Ours ÷ each other engine, by figure: median and quartiles of the rounds that have both."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for engine in engines(turns):
@@ -74,10 +74,10 @@ def compared(turns: Sequence[Turn]) -> dict[str, dict[str, dict[str, float]]]:
     return found
 
 
-def judged(turns: Sequence[Turn]) -> list[Judged]:
+def evaluated(turns: Sequence[FailureRun]) -> list[GoalResult]:
     """The goals; those of ratios only where both were measured."""
     found = [
-        Judged(f"{WORDS[figure]}, ours ÷ {engine}", one[figure]["median"], BOUND, one[figure]["median"] <= BOUND)
+        GoalResult(f"{WORDS[figure]}, ours ÷ {engine}", one[figure]["median"], BOUND, one[figure]["median"] <= BOUND)
         for engine, one in compared(turns).items()
         for figure in ("next_result_s", "cpu_s")
     ]
@@ -88,18 +88,20 @@ def judged(turns: Sequence[Turn]) -> list[Judged]:
     return found
 
 
-def _none(what: str, count: int) -> Judged:
-    return Judged(what, count, 0, count == 0)
+def _none(what: str, count: int) -> GoalResult:
+    return GoalResult(what, count, 0, count == 0)
 
 
-def as_json(load: Load, about: Mapping[str, Any], turns: Sequence[Turn], failed: Sequence[str]) -> dict[str, Any]:
+def as_json(
+    load: RecoveryLoad, about: Mapping[str, Any], turns: Sequence[FailureRun], failed: Sequence[str]
+) -> dict[str, Any]:
     """Everything."""
     return {
         **about,
-        "job": {**asdict(load), "state_bytes": load.keys * (load.notes + 14)},
+        "job": {**asdict(load), "state_bytes": load.keys * (load.padding_bytes + 14)},
         "engines": {engine: summary(turns, engine) for engine in engines(turns)},
         "ratios": compared(turns),
-        "goals": [asdict(goal) for goal in judged(turns)],
+        "goals": [asdict(goal) for goal in evaluated(turns)],
         "failed": list(failed),
         "turns": [
             {
@@ -115,7 +117,7 @@ def as_json(load: Load, about: Mapping[str, Any], turns: Sequence[Turn], failed:
     }
 
 
-def as_text(turns: Sequence[Turn], failed: Sequence[str]) -> str:
+def as_text(turns: Sequence[FailureRun], failed: Sequence[str]) -> str:
     """For people."""
     heads = (
         ("next result s", 15),
@@ -138,7 +140,7 @@ def as_text(turns: Sequence[Turn], failed: Sequence[str]) -> str:
         "",
         *(
             f"{'met   ' if one.met else 'MISSED'} {one.what}: {one.found:.2f} (at most {one.bound:g})"
-            for one in judged(turns)
+            for one in evaluated(turns)
         ),
     ]
     return "\n".join([*lines, *(f"failed: {text}" for text in failed)])

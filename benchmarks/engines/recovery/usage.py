@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 from typing import Final
 
-from agiledart_experiments.recovery.watching import Watching
+from agiledart_experiments.recovery.polling_thread import PollingThread
 from benchmarks.processes import tree
 
 LOOK_SECONDS: Final = 0.25
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
-class Usage(Watching):
+class Usage(PollingThread):
     """Adds up what every process below this one has used, this one left out; a context manager.
 
     What a process uses between the last look and its death is not seen: at most a quarter of a second of each.

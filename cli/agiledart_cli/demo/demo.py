@@ -12,12 +12,12 @@ import click
 import msgspec
 
 from agiledart_cli.control_client import ControlClient
-from agiledart_cli.demo.demo_plug import AFTER, CHECKPOINT_SECONDS, FEWEST_AGENTS, Plug
+from agiledart_cli.demo.demo_plug import AFTER, CHECKPOINT_SECONDS, MIN_AGENTS, Plug
 from agiledart_cli.demo.demo_report import FREQUENT, PROFITABLE, QUERIES, DemoResult, print_report
 from agiledart_cli.demo.demo_spark import SparkStep, print_spark
 from agiledart_cli.demo.demo_view import DemoView, Picture, Rates, last_result
 from agiledart_cli.errors import NoAgentError
-from agiledart_cli.output import duration, output_option, plural, print_json, say
+from agiledart_cli.output import duration, output_option, plural, print_json, print_message
 from agiledart_cli.processes import MemoryWatch
 from agiledart_cli.signals import unwound_by_signals
 from agiledart_cli.verbs.application_view import FINAL_STATES
@@ -120,12 +120,12 @@ def source_text(input_file: str | None, speed: float | None, seed: int) -> str:
     return connector("csv", str(path), speed=speed).url()
 
 
-def check_input(path: Path, shown: str) -> None:
+def check_input(path: Path, shown_name: str) -> None:
     """Raise `ConfigurationError` when the input is not there, is a folder, or has a name ending in .gz and is no gzip."""
     if path.is_dir():
-        raise ConfigurationError(f"--input {shown} is a folder; give a file of trips.")
+        raise ConfigurationError(f"--input {shown_name} is a folder; give a file of trips.")
     if not path.exists():
-        raise ConfigurationError(f"--input {shown} does not exist (looked for {path}).")
+        raise ConfigurationError(f"--input {shown_name} does not exist (looked for {path}).")
     try:
         if path.suffix == ".gz":
             with gzip.open(path) as file:
@@ -136,17 +136,17 @@ def check_input(path: Path, shown: str) -> None:
                 file.read(1)
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise ConfigurationError(
-            f"--input {shown} ends in .gz but is no gzip file (gzip -t {shown} says more)."
+            f"--input {shown_name} ends in .gz but is no gzip file (gzip -t {shown_name} says more)."
         ) from None
     except OSError as error:
-        raise ConfigurationError(f"--input {shown} cannot be read: {error.strerror}.") from None
+        raise ConfigurationError(f"--input {shown_name} cannot be read: {error.strerror}.") from None
 
 
 def check_plug(agents: int) -> None:
     """Raise `ConfigurationError` when there are too few agents for one to be killed."""
-    if agents < FEWEST_AGENTS:
+    if agents < MIN_AGENTS:
         raise ConfigurationError(
-            f"--pull-the-plug needs at least {FEWEST_AGENTS} agents:"
+            f"--pull-the-plug needs at least {MIN_AGENTS} agents:"
             " two for source and sink, one that is killed, one that takes over."
         )
 
@@ -181,10 +181,10 @@ class _Demo:
     def compute(self, mesh: Mesh, seconds: float | None) -> None:
         """Start the mesh, run both queries to their end (or for so many seconds), fill in the result."""
         began = time.monotonic()
-        say(f"AgileDart: {plural(mesh.count, 'agent')} on this machine, no master")
+        print_message(f"AgileDart: {plural(mesh.count, 'agent')} on this machine, no master")
         mesh.start()
         self.result.seconds["ring"] = time.monotonic() - began
-        say(f"  ring of {mesh.count} formed in {duration(self.result.seconds['ring'])}")
+        print_message(f"  ring of {mesh.count} formed in {duration(self.result.seconds['ring'])}")
         try:
             for number, query in enumerate(QUERIES):
                 self._submit(mesh, number, query)
@@ -225,25 +225,27 @@ class _Demo:
         if self._plug is not None:
             command = msgspec.structs.replace(command, delivery=Delivery.EXACTLY_ONCE)
         client = self._clients[query] = ControlClient(taker.place())
-        body = client.ask(command)
+        response = client.ask(command)
         self._measure(mesh)
         where = "  ".join(
-            f"{stage}@{','.join(dict.fromkeys(nodes))}" for stage, nodes in body.get("placement", {}).items()
+            f"{stage}@{','.join(dict.fromkeys(nodes))}" for stage, nodes in response.get("placement", {}).items()
         )
-        say(f"  {query:<17} → {taker.name}   running after {body.get('seconds_to_running', 0):.2f} s   {where}")
+        print_message(
+            f"  {query:<17} → {taker.name}   running after {response.get('seconds_to_running', 0):.2f} s   {where}"
+        )
 
     def _flow(self, mesh: Mesh, seconds: float | None) -> None:
         """Watch until both have ended; after `seconds` they are told to."""
         began = time.monotonic()
         stop_at = None if seconds is None else began + seconds
         give_up_at: float | None = None
-        say(f"Input: {self.result.source}   results: {self.result.results}   Ctrl-C stops everything")
+        print_message(f"Input: {self.result.source}   results: {self.result.results}   Ctrl-C stops everything")
         with DemoView() as view:
             while True:
                 status = self._look(mesh)
                 view.show(Picture(status, self._rates.stages, {q: last_result(self._file(q)) for q in QUERIES}))
                 self.result.status = status
-                if all(body["state"] in FINAL_STATES for body in status.values()):
+                if all(response["state"] in FINAL_STATES for response in status.values()):
                     break
                 now = time.monotonic()
                 if stop_at is not None and now >= stop_at:
@@ -274,9 +276,9 @@ class _Demo:
             time.sleep(LOOK_SECONDS)  # a process that was killed hangs up a moment before it can be seen to have ended
             self._check(mesh)
             raise OperationFailed(str(error)) from None
-        for query, body in status.items():
-            if body["state"] == "failed":
-                raise OperationFailed(f"{query} failed: {body.get('reason', 'no reason given')}")
+        for query, response in status.items():
+            if response["state"] == "failed":
+                raise OperationFailed(f"{query} failed: {response.get('reason', 'no reason given')}")
         self._measure(mesh)
         self._rates.look(time.monotonic(), status)
         if self._plug is not None:
@@ -297,7 +299,7 @@ class _Demo:
 
 def _check(agent: AgentProcess) -> None:
     if not agent.is_alive:
-        raise OperationFailed(f"Agent {agent.name} {agent.ending()}; its last words:\n{agent.last_words(5)}")
+        raise OperationFailed(f"Agent {agent.name} {agent.ending()}; its last words:\n{agent.log_tail(5)}")
 
 
 def _quoted(path: Path) -> str:

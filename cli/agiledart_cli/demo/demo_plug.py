@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agiledart_cli.demo.demo_report import FREQUENT
-from agiledart_cli.output import duration, say
+from agiledart_cli.output import duration, print_message
 from agiledart_cli.processes import children_of
 from agiledart_cli.verbs.cluster import AgentProcess, Mesh
 from agiledart_experiments.recovery.sink_watch import SinkWatch
@@ -17,7 +17,7 @@ from agiledart_experiments.recovery.sink_watch import SinkWatch
 AFTER = 0.4
 """The share of the time after which the plug is pulled: windows are full by then, and there is time to go on."""
 
-FEWEST_AGENTS = 4
+MIN_AGENTS = 4
 """Two for source and sink, one that dies, one that takes over."""
 
 CHECKPOINT_SECONDS = 2
@@ -36,28 +36,28 @@ class Plug:
         self._watch = SinkWatch(file)
         self._watch.__enter__()
         self._pulled = 0.0
-        self._told = False
+        self._is_reported = False
         self.victim: AgentProcess | None = None
         self.cost: dict[str, Any] = {}
 
     def look(self, mesh: Mesh, status: Mapping[str, Mapping[str, Any]]) -> None:
         """Pull it when it is time and an epoch is safe; afterwards see what becomes of the query."""
-        body = status[FREQUENT]
+        response = status[FREQUENT]
         if self.victim is None:
-            if time.monotonic() >= self._at and (body.get("epoch") or {}).get("committed"):
-                self._pull(mesh, body)
+            if time.monotonic() >= self._at and (response.get("epoch") or {}).get("committed"):
+                self._pull(mesh, response)
         elif not self.cost and (seconds := self._watch.next_result(self._pulled)) is not None:
             self.cost = {"killed": self.victim.name, "seconds_to_next_result": round(seconds, 3)}
-        elif self.cost and not self._told and body["state"] == "running":
-            self._told = True
-            brought = [entry["text"] for entry in body.get("history", []) if "brought back" in entry["text"]]
+        elif self.cost and not self._is_reported and response["state"] == "running":
+            self._is_reported = True
+            brought = [entry["text"] for entry in response.get("history", []) if "brought back" in entry["text"]]
             self.cost["history"] = brought
-            say(
+            print_message(
                 f"  {duration(self.cost['seconds_to_next_result'])} later the next result came.  {'; '.join(brought[-1:])}"
             )
 
-    def _pull(self, mesh: Mesh, body: Mapping[str, Any]) -> None:
-        placement: Mapping[str, list[str]] = body["placement"]
+    def _pull(self, mesh: Mesh, response: Mapping[str, Any]) -> None:
+        placement: Mapping[str, list[str]] = response["placement"]
         stages = list(placement)
         ends = {*placement[stages[0]], *placement[stages[-1]]}
         hosts = [host for stage in stages[1:-1] for host in placement[stage] if host not in ends]
@@ -65,7 +65,7 @@ class Plug:
             return
         self.victim = next(agent for agent in mesh.agents if agent.name == hosts[0])
         steps = [stage for stage in stages if self.victim.name in placement[stage]]
-        say(f"  kill -9 {self.victim.name} and its executors: {', '.join(steps)} ran there, with state")
+        print_message(f"  kill -9 {self.victim.name} and its executors: {', '.join(steps)} ran there, with state")
         self._pulled = time.monotonic()
         for pid in (*children_of([self.victim.process.pid])[self.victim.process.pid], self.victim.process.pid):
             with contextlib.suppress(ProcessLookupError):

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from agiledart_analytics.live import FINISH
 from agiledart_cli.control_client import ControlClient
-from agiledart_cli.output import count, say
+from agiledart_cli.output import count, print_message
 from agiledart_cli.verbs.analytics import print_outcome, write_reader_token
 from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.cluster import Mesh
@@ -37,11 +37,11 @@ END_SECONDS = 60.0
 SILENT_SECONDS = 180.0
 """Without a row more or another word from it, Spark is given up; a slow machine may take as long as it gets on."""
 
-_TOLD_SECONDS = 5.0
+_PROGRESS_SECONDS = 5.0
 _LOOK_SECONDS = 0.25
 
 
-def why_not() -> str:
+def unavailable_reason() -> str:
     """Why Spark cannot run here; "" when it can."""
     import importlib.util
 
@@ -72,8 +72,8 @@ class SparkStep:
 
     def start(self, mesh: Mesh, trips: str, results: Path, executors: int) -> dict[str, Any]:
         """Submit the topology and start Spark on its log. Returns {} or {"skipped": reason}."""
-        if reason := why_not():
-            say(f"  Spark is left out: {reason}")
+        if reason := unavailable_reason():
+            print_message(f"  Spark is left out: {reason}")
             return {"skipped": reason}
         source, sink = mesh.agents[2 % mesh.count], mesh.agents[4 % mesh.count]
         command = make_submission(
@@ -103,7 +103,7 @@ class SparkStep:
                 text=True,
                 start_new_session=True,
             )
-        say(f"  {NAME:<17} → log of {PARTITIONS} partitions@{sink.name}; starting Spark on it (about 10 s)")
+        print_message(f"  {NAME:<17} → log of {PARTITIONS} partitions@{sink.name}; starting Spark on it (about 10 s)")
         return {}
 
     def finish(self, mesh: Mesh, *, is_endless: bool) -> dict[str, Any]:
@@ -111,28 +111,28 @@ class SparkStep:
         process = self._process
         if process is None:
             return {}
-        say("Spark reads the rest of the log …")
+        print_message("Spark reads the rest of the log …")
         with mesh.client(0) as client:
             _end(client, 0.0 if is_endless else END_SECONDS)
         assert process.stdin is not None
         assert process.stdout is not None
-        lines = _Lines(process.stdout)
+        lines = _SparkOutput(process.stdout)
         # Its stdin stays open until `close`: the end of the pipe would tell it that the demo is gone.
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(f"{FINISH}\n")
             process.stdin.flush()
         if not lines.wait():
-            return {"error": f"nothing was heard of it for {SILENT_SECONDS:.0f} s ({lines.told()})"}
+            return {"error": f"nothing was heard of it for {SILENT_SECONDS:.0f} s ({lines.progress_text()})"}
         process.wait()
         try:
             document: dict[str, Any] = json.loads(lines.last)
         except ValueError:
             document = {"at": "start"}
         if "at" in document:
-            return {"error": f"it ended with code {process.returncode} before it answered. {self._last_words(mesh)}"}
+            return {"error": f"it ended with code {process.returncode} before it answered. {self._output_tail(mesh)}"}
         return document
 
-    def _last_words(self, mesh: Mesh) -> str:
+    def _output_tail(self, mesh: Mesh) -> str:
         try:
             lines = (mesh.folder / "spark" / "stderr").read_text("utf-8", "replace").strip().splitlines()
         except OSError:
@@ -153,7 +153,7 @@ class SparkStep:
         process.wait()
 
 
-class _Lines:
+class _SparkOutput:
     """What the process writes: words about its progress, and in the end its answer."""
 
     def __init__(self, pipe: IO[str]) -> None:
@@ -170,15 +170,15 @@ class _Lines:
     def wait(self) -> bool:
         """Until it has ended, saying now and then how far it is; False when nothing was new for `SILENT_SECONDS`."""
         heard, since = self.last, time.monotonic()
-        while not self._ended.wait(_TOLD_SECONDS):
+        while not self._ended.wait(_PROGRESS_SECONDS):
             if self.last != heard:
                 heard, since = self.last, time.monotonic()
-                say(f"  Spark: {self.told()}")
+                print_message(f"  Spark: {self.progress_text()}")
             elif time.monotonic() - since > SILENT_SECONDS:
                 return False
         return True
 
-    def told(self) -> str:
+    def progress_text(self) -> str:
         """The last word about its progress, for people."""
         try:
             line = json.loads(self.last)
@@ -190,14 +190,14 @@ class _Lines:
 def print_spark(document: dict[str, Any]) -> None:
     """Spark's part of the report, on stdout: the last quarter of an hour's routes."""
     if "error" in document:
-        say(f"Spark: {document['error']}")
+        print_message(f"Spark: {document['error']}")
     if "rows" not in document:
         return
     table = [tuple(row) for row in document.get("table", ())]
     if table:
         last = table[-1][0]
         print_outcome(tuple(document["columns"]), tuple(row for row in table if row[0] == last))
-    say(
+    print_message(
         f"Spark: {count(document['rows'])} trips read from the log {NAME} in {_batches(document['batches'])}"
         f" ({count(document['rows_per_second'])} rows/s); {document['job']}: {document.get('files', 'no rows')}"
     )
@@ -211,9 +211,9 @@ def _addresses(mesh: Mesh) -> str:
     return ",".join(str(agent.note["address"]) for agent in mesh.agents[:3])
 
 
-def _end(client: ControlClient, patience: float) -> None:
+def _end(client: ControlClient, timeout_s: float) -> None:
     """Until the topology has ended: by itself within the patience, else it is told to, which drains it."""
-    give_up_at = time.monotonic() + patience
+    give_up_at = time.monotonic() + timeout_s
     while client.ask(Status(NAME))["state"] not in FINAL_STATES:
         if time.monotonic() >= give_up_at:
             client.ask(Stop(NAME), timeout=END_SECONDS)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from agiledart_cli.demo.demo_report import FREQUENT, PROFITABLE, QUERIES
-from agiledart_cli.output import count, milliseconds, say, wants_colour
+from agiledart_cli.output import count, milliseconds, print_message, wants_colour
 
 LINE_SECONDS = 5.0
 RATE_SECONDS = 1.0
@@ -76,9 +76,9 @@ class Rates:
         if now - self._at < RATE_SECONDS:
             return
         sums: dict[tuple[str, str], int] = {}
-        for query, body in status.items():
-            steps = (body.get("summary") or {}).get("steps", {})
-            for stage in body.get("placement") or {}:
+        for query, response in status.items():
+            steps = (response.get("summary") or {}).get("steps", {})
+            for stage in response.get("placement") or {}:
                 sums[query, stage] = steps.get(stage.split("+")[0], {}).get("rows_in", 0)
         if self._at:
             span = now - self._at
@@ -148,7 +148,7 @@ class DemoView:
             self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=False)
             self._live.__enter__()
         else:
-            say(LEGEND)
+            print_message(LEGEND)
         return self
 
     def __exit__(
@@ -165,7 +165,7 @@ class DemoView:
         now = time.monotonic()
         if now - self._last_line >= LINE_SECONDS:
             self._last_line = now
-            say(f" {picture.line()}")
+            print_message(f" {picture.line()}")
 
 
 def drawn(picture: Picture, width: int = 80) -> Any:

@@ -15,8 +15,8 @@ from agiledart_cli.control_client import ControlClient, connect
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import output_option, paint, print_json, wants_colour
 from agiledart_cli.signals import unwound_by_signals
-from agiledart_cli.top.top_sample import Snapshot, compare, take_sample
-from agiledart_cli.top.top_view import KEYS, SORTS, Line, picture
+from agiledart_cli.top.top_sample import TopSnapshot, compare, take_sample
+from agiledart_cli.top.top_view import KEYS, SORTS, TextLine, picture
 
 FIRST_SECONDS = 1.0
 """Between the first two samples: two reports of every executor."""
@@ -95,7 +95,7 @@ def _live(client: ControlClient, interval: float, sort: str) -> None:
                     due = time.monotonic() + interval
 
 
-def _draw(snapshot: Snapshot, size: os.terminal_size, sort: str) -> None:
+def _draw(snapshot: TopSnapshot, size: os.terminal_size, sort: str) -> None:
     """Write over the picture before; each line is cleared to its end, so nothing flickers."""
     lines = picture(snapshot, size.columns, size.lines - 1, sort)
     text = "\x1b[H" + "".join(f"{_painted(line)}\x1b[K\r\n" for line in lines[: size.lines - 1]) + "\x1b[J"
@@ -103,7 +103,7 @@ def _draw(snapshot: Snapshot, size: os.terminal_size, sort: str) -> None:
     sys.stdout.flush()
 
 
-def _painted(line: Line) -> str:
+def _painted(line: TextLine) -> str:
     if line.is_head and wants_colour(sys.stdout):
         return click.style(line.text, bold=True)
     return paint(line.text, line.colour)

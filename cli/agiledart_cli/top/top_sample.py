@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import AnsweredNoError
+from agiledart_cli.errors import CommandRefusedError
 from agiledart_cli.verbs.application_view import BEGUN_STATES, recovery_text
 from agiledart_node.wire.commands import ListApplications, Nodes, Status
 
@@ -48,12 +48,12 @@ class StepLine:
     blocked: bool = False
     score: float | None = None
     wanted: int | None = None
-    is_held: bool = False
+    keeps_number: bool = False
 
     @property
     def times(self) -> str:
         """`2`; `2 → 5` while the stage should have another number, `2 held` while a user's number holds."""
-        if self.is_held:
+        if self.keeps_number:
             return f"{self.instances} held"
         return str(self.instances) if self.wanted in (None, self.instances) else f"{self.instances} → {self.wanted}"
 
@@ -95,7 +95,7 @@ class NodeLine:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class TopSnapshot:
     """Everything that is shown at one moment; `seconds` is the time between the two samples."""
 
     agent: str
@@ -114,25 +114,25 @@ def take_sample(client: ControlClient) -> Sample:
     for one in [one for one in applications if one["state"] in LIVE_STATES][:MAX_LIVE]:
         try:
             status[one["name"]] = client.ask(Status(one["name"]))
-        except AnsweredNoError:
+        except CommandRefusedError:
             continue
     return Sample(time.monotonic(), nodes, applications, status)
 
 
-def compare(before: Sample | None, now: Sample, wall_seconds: float) -> Snapshot:
+def compare(before: Sample | None, now: Sample, wall_seconds: float) -> TopSnapshot:
     """What is to be shown, with rates since the sample before."""
     between = now.at - before.at if before is not None else 0.0
     steps: list[StepLine] = []
     cores: dict[str, float] = {}
     applications = []
     for row in now.applications:
-        body = now.status.get(row["name"])
+        response = now.status.get(row["name"])
         old = before.status.get(row["name"]) if before is not None else None
-        if old is not None and body is not None and old["version"] != body["version"]:
+        if old is not None and response is not None and old["version"] != response["version"]:
             old = None
-        lines = _steps(body, old, between, cores) if body is not None else []
+        lines = _steps(response, old, between, cores) if response is not None else []
         steps += lines
-        applications.append(_application(row, body, lines, wall_seconds))
+        applications.append(_application(row, response, lines, wall_seconds))
     applications.sort(key=lambda line: (line.state not in LIVE_STATES, line.name))
     nodes = [
         NodeLine(
@@ -149,20 +149,20 @@ def compare(before: Sample | None, now: Sample, wall_seconds: float) -> Snapshot
         for row in now.nodes["nodes"]
     ]
     agent = next((node.name for node in nodes if node.is_asked), "")
-    return Snapshot(agent, now.nodes["known"], between, nodes, applications, steps)
+    return TopSnapshot(agent, now.nodes["known"], between, nodes, applications, steps)
 
 
 def _application(
-    row: Mapping[str, Any], body: Mapping[str, Any] | None, lines: Sequence[StepLine], wall_seconds: float
+    row: Mapping[str, Any], response: Mapping[str, Any] | None, lines: Sequence[StepLine], wall_seconds: float
 ) -> ApplicationLine:
     changed = row.get("changed_ms")
     since = max(0.0, wall_seconds - changed / 1000) if changed else None
     reason = (row.get("reason") or "").partition("\n")[0] or recovery_text(row)
     line = ApplicationLine(row["name"], row["version"], row["state"], since, reason=reason)
-    summary = (body or {}).get("summary") or {}
-    if body is None or not summary:
+    summary = (response or {}).get("summary") or {}
+    if response is None or not summary:
         return line
-    kinds = {name: stage["kind"] for stage in body["stages"] for name in stage["name"].split("+")}
+    kinds = {name: stage["kind"] for stage in response["stages"] for name in stage["name"].split("+")}
     ins = [step.out_rate for step in lines if kinds.get(step.step) == "source" and step.out_rate is not None]
     outs = [step.out_rate for step in lines if kinds.get(step.step) == "sink" and step.out_rate is not None]
     line.in_rate, line.out_rate = (sum(ins) if ins else None), (sum(outs) if outs else None)
@@ -172,12 +172,12 @@ def _application(
     line.shed, line.spooled = sum(summary.get("shed", {}).values()), summary.get("spooled", 0)
     if summary.get("paced"):
         line.p99_ms = max((one["p99"] for one in summary.get("latency_ms", {}).values()), default=None)
-    line.silent_nodes = list(body.get("silent_nodes", []))
+    line.silent_nodes = list(response.get("silent_nodes", []))
     return line
 
 
 def _steps(
-    body: Mapping[str, Any], old: Mapping[str, Any] | None, between: float, cores: dict[str, float]
+    response: Mapping[str, Any], old: Mapping[str, Any] | None, between: float, cores: dict[str, float]
 ) -> list[StepLine]:
     """The lines of one application's steps; adds the cores that its instances use to `cores`, by node."""
     found: list[StepLine] = []
@@ -186,13 +186,13 @@ def _steps(
         for stage in (old["stages"] if old is not None else ())
         for one in stage["instances"]
     }
-    for stage in body["stages"]:
+    for stage in response["stages"]:
         instances = stage["instances"]
         nodes = [one["node"] for one in instances]
-        lines = [StepLine(body["name"], name, len(instances), nodes) for name in stage["name"].split("+")]
+        lines = [StepLine(response["name"], name, len(instances), nodes) for name in stage["name"].split("+")]
         lines[0].score = stage.get("score")
         for line in lines:
-            line.wanted, line.is_held = stage.get("wanted"), bool(stage.get("is_held"))
+            line.wanted, line.keeps_number = stage.get("wanted"), bool(stage.get("keeps_number"))
         lines[0].queue = sum(one.get("queued_rows", 0) for one in instances)
         lines[0].blocked = any(one.get("blocked") for one in instances)
         for one in instances:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agiledart_cli.output import BAD, WATCH, count, duration, milliseconds, plural
-from agiledart_cli.top.top_sample import LIVE_STATES, ApplicationLine, NodeLine, Snapshot, StepLine
+from agiledart_cli.top.top_sample import LIVE_STATES, ApplicationLine, NodeLine, StepLine, TopSnapshot
 from agiledart_cli.verbs.application_view import COLOURS, where
 from agiledart_kernel.text import harmless
 
@@ -16,7 +16,7 @@ KEYS = "sort by n name  i in  o out  b busy  u queue     q leave"
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """One column. Those that `give` are shortened when a line is too long, the last of them first."""
 
     head: str
@@ -25,7 +25,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Line:
+class TextLine:
     """A line of text and the colour of all of it."""
 
     text: str
@@ -33,22 +33,22 @@ class Line:
     is_head: bool = False
 
 
-def picture(snapshot: Snapshot, width: int, height: int | None, sort: str) -> list[Line]:
+def picture(snapshot: TopSnapshot, width: int, height: int | None, sort: str) -> list[TextLine]:
     """The whole screen: at most `height` lines (None: as many as needed) of at most `width` characters."""
     live = sum(line.state in LIVE_STATES for line in snapshot.applications)
     title = (
         f"agiledart top   {snapshot.agent}   {plural(snapshot.known, 'node')}   {plural(live, 'application')} at work"
     )
-    room = 10_000 if height is None else max(3, height - 7)
+    free_lines = 10_000 if height is None else max(3, height - 7)
     nodes, applications, steps = _shares(
-        room, len(snapshot.nodes), len(snapshot.applications), len(snapshot.steps) if snapshot.steps else 1
+        free_lines, len(snapshot.nodes), len(snapshot.applications), len(snapshot.steps) if snapshot.steps else 1
     )
-    lines = [Line(title[:width], is_head=True)]
+    lines = [TextLine(title[:width], is_head=True)]
     lines += _nodes(snapshot.nodes, width, nodes)
-    lines.append(Line(""))
+    lines.append(TextLine(""))
     lines += _applications(snapshot.applications, width, applications)
     if snapshot.steps:
-        lines.append(Line(""))
+        lines.append(TextLine(""))
         lines += _steps(sorted_steps(snapshot.steps, sort), width, steps)
     return lines if height is None else lines[:height]
 
@@ -61,19 +61,19 @@ def sorted_steps(steps: Sequence[StepLine], sort: str) -> list[StepLine]:
     return sorted(steps, key=lambda line: -(getattr(line, field) or 0))
 
 
-def _shares(room: int, *wanted: int) -> list[int]:
+def _shares(free_lines: int, *wanted: int) -> list[int]:
     """How many lines each table gets: what it wants, or its fair part of the room, and what others leave."""
     given = [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     for place, index in enumerate(order):
-        given[index] = max(1, min(wanted[index], room // (len(order) - place)))
-        room = max(0, room - given[index])
+        given[index] = max(1, min(wanted[index], free_lines // (len(order) - place)))
+        free_lines = max(0, free_lines - given[index])
     return given
 
 
-def _nodes(lines: Sequence[NodeLine], width: int, limit: int) -> list[Line]:
-    columns = [Column("NODE", give=1), Column("INSTANCES", True), Column("CORES", True), Column("RTT", True),
-               Column("RUNS", give=2)]  # fmt: skip
+def _nodes(lines: Sequence[NodeLine], width: int, limit: int) -> list[TextLine]:
+    columns = [TableColumn("NODE", give=1), TableColumn("INSTANCES", True), TableColumn("CORES", True), TableColumn("RTT", True),
+               TableColumn("RUNS", give=2)]  # fmt: skip
     rows, colours = [], []
     for line in sorted(lines, key=lambda line: line.name):
         name = f"{line.name} (asked)" if line.is_asked else line.name
@@ -88,14 +88,14 @@ def _nodes(lines: Sequence[NodeLine], width: int, limit: int) -> list[Line]:
     return _table(columns, rows, colours, width, limit)
 
 
-def _applications(lines: Sequence[ApplicationLine], width: int, limit: int) -> list[Line]:
+def _applications(lines: Sequence[ApplicationLine], width: int, limit: int) -> list[TextLine]:
     if not lines:
-        return [Line("No applications yet. Submit one: agiledart submit FILE:NAME")]
+        return [TextLine("No applications yet. Submit one: agiledart submit FILE:NAME")]
     overloaded = any(line.shed or line.spooled for line in lines)
-    columns = [Column("APPLICATION", give=1), Column("STATE"), Column("FOR", True), Column("IN/S", True),
-               Column("OUT/S", True), Column("READ", True), Column("LATE", True),
-               *([Column("SHED", True), Column("SPOOL", True)] if overloaded else []), Column("P99", True),
-               Column("", give=2)]  # fmt: skip
+    columns = [TableColumn("APPLICATION", give=1), TableColumn("STATE"), TableColumn("FOR", True), TableColumn("IN/S", True),
+               TableColumn("OUT/S", True), TableColumn("READ", True), TableColumn("LATE", True),
+               *([TableColumn("SHED", True), TableColumn("SPOOL", True)] if overloaded else []), TableColumn("P99", True),
+               TableColumn("", give=2)]  # fmt: skip
     rows, colours = [], []
     for line in lines:
         for_text = "" if line.since_seconds is None else duration(round(line.since_seconds) or 0).replace(".00", "")
@@ -112,14 +112,14 @@ def _applications(lines: Sequence[ApplicationLine], width: int, limit: int) -> l
     return _table(columns, rows, colours, width, limit)
 
 
-def _steps(lines: Sequence[StepLine], width: int, limit: int) -> list[Line]:
+def _steps(lines: Sequence[StepLine], width: int, limit: int) -> list[TextLine]:
     several = len({line.application: True for line in lines}) > 1
     raised = any(line.errors for line in lines)
     scored = any(line.score is not None for line in lines)
-    columns = [Column("STEP", give=1), *([Column("APPLICATION", give=3)] if several else []), Column("×", True),
-               Column("IN/S", True), Column("OUT/S", True), Column("BUSY", True), Column("QUEUE", True),
-               *([Column("F", True)] if scored else []), *([Column("ERRORS", True)] if raised else []),
-               Column("WHERE", give=2)]  # fmt: skip
+    columns = [TableColumn("STEP", give=1), *([TableColumn("APPLICATION", give=3)] if several else []), TableColumn("×", True),
+               TableColumn("IN/S", True), TableColumn("OUT/S", True), TableColumn("BUSY", True), TableColumn("QUEUE", True),
+               *([TableColumn("F", True)] if scored else []), *([TableColumn("ERRORS", True)] if raised else []),
+               TableColumn("WHERE", give=2)]  # fmt: skip
     rows, colours = [], []
     for line in lines:
         busy = "" if line.busy is None else f"{line.busy * 100:.0f} %"
@@ -144,8 +144,8 @@ def _rate(value: float | None) -> str:
 
 
 def _table(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], colours: Sequence[str], width: int, limit: int
-) -> list[Line]:
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], colours: Sequence[str], width: int, limit: int
+) -> list[TextLine]:
     """Aligned columns with gaps of two; at most `limit` rows, and how many more there are if there is room to say so."""
     shown = rows if len(rows) <= limit else rows[: max(1, limit - 1)]
     widths = [
@@ -153,16 +153,17 @@ def _table(
         for i, column in enumerate(columns)
     ]
     _shrink(widths, columns, width)
-    lines = [Line(_joined([column.head for column in columns], widths, columns, width), is_head=True)]
+    lines = [TextLine(_joined([column.head for column in columns], widths, columns, width), is_head=True)]
     lines += [
-        Line(_joined(row, widths, columns, width), colour or None) for row, colour in zip(shown, colours, strict=False)
+        TextLine(_joined(row, widths, columns, width), colour or None)
+        for row, colour in zip(shown, colours, strict=False)
     ]
     if len(shown) < len(rows) and limit > 1:
-        lines.append(Line(f" … {len(rows) - len(shown)} more"))
+        lines.append(TextLine(f" … {len(rows) - len(shown)} more"))
     return lines
 
 
-def _shrink(widths: list[int], columns: Sequence[Column], width: int) -> None:
+def _shrink(widths: list[int], columns: Sequence[TableColumn], width: int) -> None:
     """Take what is too much from the columns that give, each down to 8 characters."""
     over = 1 + sum(widths) + 2 * (len(widths) - 1) - width
     for place in sorted((i for i, column in enumerate(columns) if column.give), key=lambda i: -columns[i].give):
@@ -171,10 +172,10 @@ def _shrink(widths: list[int], columns: Sequence[Column], width: int) -> None:
         over -= taken
 
 
-def _joined(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column], width: int) -> str:
+def _joined(cells: Sequence[str], widths: Sequence[int], columns: Sequence[TableColumn], width: int) -> str:
     parts = []
-    for cell, room, column in zip(cells, widths, columns, strict=True):
+    for cell, free_lines, column in zip(cells, widths, columns, strict=True):
         shown = harmless(cell)
-        text = shown if len(shown) <= room else shown[: room - 1] + "…"
-        parts.append(text.rjust(room) if column.right else text.ljust(room))
+        text = shown if len(shown) <= free_lines else shown[: free_lines - 1] + "…"
+        parts.append(text.rjust(free_lines) if column.right else text.ljust(free_lines))
     return (" " + "  ".join(parts)).rstrip()[:width]

@@ -11,15 +11,15 @@ import click
 
 from agiledart_cli.interruptible import interruptible
 from agiledart_cli.options import agent_options
-from agiledart_cli.output import count, milliseconds, output_option, paint, print_json, print_table, say
+from agiledart_cli.output import count, milliseconds, output_option, paint, print_json, print_message, print_table
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.protocol import latency_log_name
 
 if TYPE_CHECKING:
-    from agiledart_analytics.job_run import Outcome
-    from agiledart_analytics.jobs import Job
+    from agiledart_analytics.job_run import JobResult
+    from agiledart_analytics.jobs import AnalyticsJob
 
-SHOWN_ROWS = 20
+MAX_ROWS_SHOWN = 20
 TOKEN_SECONDS = 3_600
 
 
@@ -101,9 +101,9 @@ def run(
     if picture:
         check_plot(picture)
     with _reader(job, application, sink, parquet, token_file, bootstrap, agent, identity) as (reader, sinks):
-        say("starting Spark (about 10 s) …")
+        print_message("starting Spark (about 10 s) …")
 
-        def ran() -> "Outcome":
+        def ran() -> "JobResult":
             from agiledart.spark import spark_session
 
             session = spark_session(f"agiledart {name}", master=master)
@@ -120,14 +120,16 @@ def run(
         print_json({"name": name, "rows": rows, "total": outcome.total, "files": outcome.files})
         return 0
     print_outcome(outcome.columns, outcome.rows)
-    if outcome.total > SHOWN_ROWS:
-        say(paint(f"{count(outcome.total - SHOWN_ROWS)} rows more; -o json or --results DIR has them", None))
+    if outcome.total > MAX_ROWS_SHOWN:
+        print_message(
+            paint(f"{count(outcome.total - MAX_ROWS_SHOWN)} rows more; -o json or --results DIR has them", None)
+        )
     if outcome.files:
-        say(f"Parquet: {outcome.files}")
+        print_message(f"Parquet: {outcome.files}")
     return 0
 
 
-def print_outcome(columns: tuple[str, ...], rows: tuple[tuple[Any, ...], ...], most: int = SHOWN_ROWS) -> None:
+def print_outcome(columns: tuple[str, ...], rows: tuple[tuple[Any, ...], ...], most: int = MAX_ROWS_SHOWN) -> None:
     """The first rows of a result as a table; cents as dollars, milliseconds with their unit."""
     heads = [name.removesuffix("_cents").removesuffix("_ms").upper() for name in columns]
     numbers = [
@@ -154,7 +156,7 @@ def _plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _reader(
-    job: "Job",
+    job: "AnalyticsJob",
     application: str | None,
     sink: str | None,
     parquet: str | None,
@@ -172,7 +174,7 @@ def _reader(
         yield {}, []
     elif token_file or os.environ.get("AGILEDART_TOKEN"):
         if application and not sink:
-            say(f"reading {first}, of the first sink; --sink names another")
+            print_message(f"reading {first}, of the first sink; --sink names another")
         yield options | ({"tokenFile": str(Path(token_file).expanduser().absolute())} if token_file else {}), [first]
     else:
         from agiledart_cli.control_client import connect
@@ -200,7 +202,7 @@ def write_reader_token(client: Any, sink: str, folder: Path) -> Path:
     """A file of mode 0600 with a token to read one sink ("": all) for an hour, made by the agent of this client."""
     from agiledart_node.wire.commands import CreateToken
 
-    body = client.ask(
+    response = client.ask(
         CreateToken(
             role="reader",
             uses=1_000,
@@ -211,5 +213,5 @@ def write_reader_token(client: Any, sink: str, folder: Path) -> Path:
     )
     path = folder / "reader.token"
     path.touch(mode=0o600)
-    path.write_text(str(body["token"]))
+    path.write_text(str(response["token"]))
     return path

@@ -19,7 +19,7 @@ FINAL_STATES = ("finished", "failed", "stopped")
 BEGUN_STATES = ("running", "recovering", "island")
 """Of what runs, or is to run on."""
 
-LEAST_NOTE = 24
+MIN_NOTE_WIDTH = 24
 """Characters of a reason that are shown on the narrowest terminal."""
 
 COLOURS = {
@@ -34,24 +34,24 @@ def where(nodes: Sequence[str]) -> str:
     return " ".join(name if number == 1 else f"{name} ×{number}" for name, number in Counter(nodes).items())
 
 
-def print_plan(body: Mapping[str, Any], *, dry_run: bool) -> None:
+def print_plan(response: Mapping[str, Any], *, dry_run: bool) -> None:
     """What runs where, or what would."""
-    placement: Mapping[str, Sequence[str]] = body["placement"]
+    placement: Mapping[str, Sequence[str]] = response["placement"]
     used = list(dict.fromkeys(node for nodes in placement.values() for node in nodes))
     if dry_run:
         click.echo(
-            f"{body['name']} would run {len(placement)} stages on {', '.join(used)} ({body.get('strategy', '')}):"
+            f"{response['name']} would run {len(placement)} stages on {', '.join(used)} ({response.get('strategy', '')}):"
         )
     else:
         click.echo(
-            f"{body['name']} v{body['version']}: {len(placement)} stages on {', '.join(used)};"
-            f" running after {duration(body['seconds_to_running'])}."
+            f"{response['name']} v{response['version']}: {len(placement)} stages on {', '.join(used)};"
+            f" running after {duration(response['seconds_to_running'])}."
         )
     print_table(["stage", "×", "where"], [[name, len(nodes), where(nodes)] for name, nodes in placement.items()], ["×"])
-    _print_ways(body)
-    _print_checks(body.get("checks", []))
+    _print_paths(response)
+    _print_checks(response.get("checks", []))
     if not dry_run:
-        click.echo(f" Watch: agiledart top   Stop: agiledart stop {body['name']}")
+        click.echo(f" Watch: agiledart top   Stop: agiledart stop {response['name']}")
 
 
 def _print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
@@ -76,12 +76,12 @@ def _print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
         print_table(heads, rows)
 
 
-def _print_ways(body: Mapping[str, Any]) -> None:
+def _print_paths(response: Mapping[str, Any]) -> None:
     """Which way rows go, and which steps are not where one would look for them. Older agents tell the JOIN paths only."""
-    for way in body.get("ways") or body.get("paths", []):
+    for way in response.get("ways") or response.get("paths", []):
         click.echo(f" way {' → '.join(way)} ({_hops(way)})")
-    for stage, why in body.get("reasons", {}).items():
-        nodes = body["placement"].get(stage, [])
+    for stage, why in response.get("reasons", {}).items():
+        nodes = response["placement"].get(stage, [])
         click.echo(f" {stage} is on {where(nodes)}: {why}")
 
 
@@ -95,21 +95,21 @@ def ago(at_ms: float | None) -> str:
     return duration(max(0.0, time.time() - at_ms / 1000)) if at_ms else ""
 
 
-def print_applications(body: Mapping[str, Any]) -> None:
+def print_applications(response: Mapping[str, Any]) -> None:
     """The table of `agiledart list`."""
     rows = []
-    for one in body["applications"]:
+    for one in response["applications"]:
         state = paint(one["state"], COLOURS.get(one["state"]))
         note = (one.get("reason") or "").partition("\n")[0] or recovery_text(one)
-        state += "?" if one.get("by_hearsay") else ""
+        state += "?" if one.get("is_unverified") else ""
         rows.append([one["name"], f"v{one['version']}", state, _since(one), one.get("submitted_to", ""), note])
     if not rows:
         click.echo("No applications yet. Submit one: agiledart submit FILE:NAME")
     else:
         heads = ["application", "", "state", "", "submitted to", ""]
         print_table(heads, _cut(heads, rows))
-    if body.get("unreadable"):
-        click.echo(paint(f" {body['unreadable']} more cannot be read just now", WATCH))
+    if response.get("unreadable"):
+        click.echo(paint(f" {response['unreadable']} more cannot be read just now", WATCH))
 
 
 def _since(one: Mapping[str, Any]) -> str:
@@ -128,13 +128,13 @@ def _cut(heads: list[str], rows: list[list[str]]) -> list[list[str]]:
         return rows
     widths = [max(len(click.unstyle(row[column])) for row in [heads, *rows]) for column in range(len(heads) - 1)]
     taken = 1 + sum(width + 2 for width in widths)
-    room = max(LEAST_NOTE, shutil.get_terminal_size().columns - taken)
+    room = max(MIN_NOTE_WIDTH, shutil.get_terminal_size().columns - taken)
     return [[*row[:-1], row[-1] if len(row[-1]) <= room else f"{row[-1][: room - 1].rstrip()}…"] for row in rows]
 
 
-def recovery_text(body: Mapping[str, Any]) -> str:
+def recovery_text(response: Mapping[str, Any]) -> str:
     """What of an application is being brought back, and how far that is; nothing of one that runs."""
-    recovery: Mapping[str, Any] = body.get("recovery") or {}
+    recovery: Mapping[str, Any] = response.get("recovery") or {}
     if not recovery:
         return ""
     phase = recovery["phase"]
@@ -164,17 +164,17 @@ def _epoch_text(epoch: Mapping[str, Any] | None) -> str:
     return f"epoch {epoch['committed']} committed{age}{losses}"
 
 
-def print_status(body: Mapping[str, Any]) -> None:
+def print_status(response: Mapping[str, Any]) -> None:
     """An application: its state in one sentence, its stages as a table, its records as a sum."""
-    state, since = body["state"], ago(body.get("changed_ms"))
-    title = f"{body['name']} v{body['version']}"
-    by = f"   submitted to {body['submitted_to']}" if body.get("submitted_to") else ""
-    if body.get("submitter"):
-        by += f" by {body['submitter']}"
+    state, since = response["state"], ago(response.get("changed_ms"))
+    title = f"{response['name']} v{response['version']}"
+    by = f"   submitted to {response['submitted_to']}" if response.get("submitted_to") else ""
+    if response.get("submitter"):
+        by += f" by {response['submitter']}"
     if state == "failed":
         when = f" {since} ago" if since else ""
-        click.echo(f"{title}   {paint(f'FAILED{when}', BAD)}: {body.get('reason') or 'no reason was given'}")
-        if body.get("by_hearsay"):
+        click.echo(f"{title}   {paint(f'FAILED{when}', BAD)}: {response.get('reason') or 'no reason was given'}")
+        if response.get("is_unverified"):
             click.echo(" no host of it has said so: if it lives, its coordinator takes this back once it is reached")
     else:
         live = {
@@ -186,44 +186,44 @@ def print_status(body: Mapping[str, Any]) -> None:
         word, ends = live.get(state, f"{state},"), "" if state in ("running", "deploying") else " ago"
         told = f"{word} {since}{ends}" if since else state
         click.echo(f"{title}   {paint(told, COLOURS.get(state))}{by}")
-        if state == "stopped" and body.get("by_hearsay"):
+        if state == "stopped" and response.get("is_unverified"):
             click.echo(
                 " no user's order to stop it is there: an older agent noted that, or one that lies; if it lives, that is taken back"
             )
-        if body.get("reason"):
-            click.echo(f" {body['reason']}")
-    if told := recovery_text(body):
+        if response.get("reason"):
+            click.echo(f" {response['reason']}")
+    if told := recovery_text(response):
         click.echo(paint(f" {told}", WATCH))
-    if told := _epoch_text(body.get("epoch")):
+    if told := _epoch_text(response.get("epoch")):
         click.echo(f" {told}")
-    if owner := body.get("owner"):
-        others = "".join(f", {key[:16]}…" for key in body.get("shared", ()))
+    if owner := response.get("owner"):
+        others = "".join(f", {key[:16]}…" for key in response.get("shared", ()))
         click.echo(f" owner {owner[:16]}…" + (f"   shared with{others[1:]}" if others else ""))
-    _print_stages(body)
-    _print_ways(body)
-    print_sums(_told(body))
-    _print_repeated(_told(body))
-    for life, source, rows in body.get("losses", ()):
+    _print_stages(response)
+    _print_paths(response)
+    print_sums(_reported_summary(response))
+    _print_duplicates(_reported_summary(response))
+    for attempt, source, rows in response.get("losses", ()):
         least = f"at least {rows:,} rows of {source}" if rows else f"nobody knows how many rows of {source}"
-        click.echo(paint(f" life {life}: {least} are lost: only the log of a node that is gone had them", BAD))
-    _print_missing(body)
-    _print_standing(body)
-    _print_ages(body)
-    for sink, log in (body.get("logs") or {}).items():
-        nodes = ", ".join((body.get("placement") or {}).get(sink, []))
+        click.echo(paint(f" life {attempt}: {least} are lost: only the log of a node that is gone had them", BAD))
+    _print_missing(response)
+    _print_problems(response)
+    _print_ages(response)
+    for sink, log in (response.get("logs") or {}).items():
+        nodes = ", ".join((response.get("placement") or {}).get(sink, []))
         click.echo(f" log {log} on {nodes or '?'}: rows of {sink}, for Spark and other readers")
-    _print_rivals(body)
-    if silent := body.get("silent_nodes"):
+    _print_rivals(response)
+    if silent := response.get("silent_nodes"):
         click.echo(paint(f" no figures from {', '.join(silent)}", WATCH))
 
 
-def _print_rivals(body: Mapping[str, Any]) -> None:
+def _print_rivals(response: Mapping[str, Any]) -> None:
     """Whether the asked node is alone, clocks that are wrong, and other runs, which were submitted while nodes were apart."""
-    if alone := body.get("alone"):
+    if alone := response.get("alone"):
         click.echo(paint(f" this node is {alone}", WATCH))
-    for clock in body.get("clocks") or ():
+    for clock in response.get("clocks") or ():
         click.echo(paint(f" {clock}", WATCH))
-    for rival in body.get("rivals") or ():
+    for rival in response.get("rivals") or ():
         why = f": {rival['reason']}" if rival.get("reason") else ""
         click.echo(
             paint(
@@ -233,11 +233,11 @@ def _print_rivals(body: Mapping[str, Any]) -> None:
         )
 
 
-def _print_standing(body: Mapping[str, Any]) -> None:
+def _print_problems(response: Mapping[str, Any]) -> None:
     """Sources and sinks whose broker, database or server is away; instances whose next host is, or is reached by others, or whose
     state the disk does not take.
     """
-    for stage in body.get("stages", []):
+    for stage in response.get("stages", []):
         for one in stage["instances"]:
             where = f"{stage['name']} on {one.get('node', '?')}"
             if told := one.get("waits_for"):
@@ -250,39 +250,39 @@ def _print_standing(body: Mapping[str, Any]) -> None:
                 click.echo(paint(f" {stage['name']}: {one['standing']}", WATCH))
 
 
-def _print_ages(body: Mapping[str, Any]) -> None:
+def _print_ages(response: Mapping[str, Any]) -> None:
     """How old the figures are: those of one step may be of another moment than those of the next."""
-    ages = [one["age_ms"] for stage in body.get("stages", []) for one in stage["instances"] if "age_ms" in one]
+    ages = [one["age_ms"] for stage in response.get("stages", []) for one in stage["instances"] if "age_ms" in one]
     if ages:
         newest, oldest = (duration(max(0, age) / 1000) for age in (min(ages), max(ages)))
         apart = f"{newest} to {oldest}" if max(ages) - min(ages) > AGES_APART_MS else oldest
         click.echo(f" figures {apart} old" + (": counts differ by what passed between" if apart != oldest else ""))
 
 
-def _print_missing(body: Mapping[str, Any]) -> None:
+def _print_missing(response: Mapping[str, Any]) -> None:
     """How many instances of an application that has ended are not in its sums: they ended before they told any figures."""
     told, there_are = (
-        _told(body).get("instances_reporting"),
-        sum(int(one.get("parallelism", 0)) for one in body.get("stages", [])),
+        _reported_summary(response).get("instances_reporting"),
+        sum(int(one.get("parallelism", 0)) for one in response.get("stages", [])),
     )
-    if told is not None and body.get("summary") and body["state"] in ("failed", "stopped") and told < there_are:
+    if told is not None and response.get("summary") and response["state"] in ("failed", "stopped") and told < there_are:
         click.echo(f" figures of {told} of {there_are} instances: the others ended before they told any")
 
 
-def _told(body: Mapping[str, Any]) -> Mapping[str, Any]:
+def _reported_summary(response: Mapping[str, Any]) -> Mapping[str, Any]:
     """The sums of an application; nothing when no instance has told any (it ended too early, or its nodes are gone)."""
-    summary: Mapping[str, Any] = body.get("summary") or {}
+    summary: Mapping[str, Any] = response.get("summary") or {}
     return summary if summary.get("instances_reporting", 1) else {}
 
 
-def _print_stages(body: Mapping[str, Any]) -> None:
-    steps: Mapping[str, Mapping[str, int]] = _told(body).get("steps", {})
+def _print_stages(response: Mapping[str, Any]) -> None:
+    steps: Mapping[str, Mapping[str, int]] = _reported_summary(response).get("steps", {})
     queues = {
         stage["name"]: [one["queued_rows"] for one in stage["instances"] if "queued_rows" in one]
-        for stage in body.get("stages", [])
+        for stage in response.get("stages", [])
     }
     rows = []
-    for stage, nodes in (body.get("placement") or {}).items():
+    for stage, nodes in (response.get("placement") or {}).items():
         names = stage.split("+")
         first, last = steps.get(names[0], {}), steps.get(names[-1], {})
         dropped = sum(steps.get(name, {}).get("dropped", 0) for name in names) if steps else None
@@ -297,11 +297,11 @@ def _print_stages(body: Mapping[str, Any]) -> None:
     if rows:
         heads = ["stage", "×", "where", "in", "out", "dropped", "queue"]
         print_table(heads, rows, ["×", "in", "out", "dropped", "queue"])
-    for stage in body.get("stages", []):
+    for stage in response.get("stages", []):
         _print_owners(stage)
 
 
-INSTANCES_TOLD = 8
+MAX_INSTANCES_SHOWN = 8
 """Instances of a stage whose key groups `status` prints; `-o json` has those of all."""
 
 
@@ -310,8 +310,8 @@ def _print_owners(stage: Mapping[str, Any]) -> None:
     told = [one for one in stage["instances"] if one.get("group_ranges") is not None]
     if len(told) < 2:
         return
-    parts = [f"{one['index']} on {one['node']} {one['group_ranges'] or 'none'}" for one in told[:INSTANCES_TOLD]]
-    more = f", {len(told) - INSTANCES_TOLD} more (-o json)" if len(told) > INSTANCES_TOLD else ""
+    parts = [f"{one['index']} on {one['node']} {one['group_ranges'] or 'none'}" for one in told[:MAX_INSTANCES_SHOWN]]
+    more = f", {len(told) - MAX_INSTANCES_SHOWN} more (-o json)" if len(told) > MAX_INSTANCES_SHOWN else ""
     click.echo(f" key groups of {stage['name']}: {', '.join(parts)}{more}")
 
 
@@ -331,14 +331,14 @@ def _overload(summary: Mapping[str, Any]) -> str:
     return "".join(f"   {part}" for part in parts)
 
 
-ENOUGH_TO_JUDGE = 100
+MIN_MALFORMED_TO_WARN = 100
 """Malformed records from which on it is said that most are."""
 
 
 def mostly_malformed(summary: Mapping[str, Any]) -> bool:
     """Whether more than half of what an application read was malformed, and enough of it to say so."""
     malformed: int = sum(summary.get("malformed", {}).values())
-    return malformed >= ENOUGH_TO_JUDGE and 2 * malformed > int(summary.get("records_in", 0))
+    return malformed >= MIN_MALFORMED_TO_WARN and 2 * malformed > int(summary.get("records_in", 0))
 
 
 def all_malformed(summary: Mapping[str, Any]) -> bool:
@@ -376,35 +376,35 @@ def print_sums(summary: Mapping[str, Any]) -> None:
         click.echo(f" {sink} {count(rows)} rows{told}")
 
 
-def _print_repeated(summary: Mapping[str, Any]) -> None:
+def _print_duplicates(summary: Mapping[str, Any]) -> None:
     """Rows that sinks showed again because the application was brought back."""
-    told = summary.get("repeated_in", ())
-    for life, sink, rows in told:
-        click.echo(f" life {life}: {rows:,} rows shown again at {sink}, at most")
+    told = summary.get("duplicates_by_attempt", ())
+    for attempt, sink, rows in told:
+        click.echo(f" life {attempt}: {rows:,} rows shown again at {sink}, at most")
     if before := sum(summary.get("repeated", {}).values()) - sum(rows for _, _, rows in told):
         click.echo(f" lives before: {before:,} rows shown again, at most")
     for sink in summary.get("uncounted", ()):
         click.echo(paint(f" {sink} came from a node that was lost: nobody knows what else it shows again", WATCH))
 
 
-def print_checkpoints(body: Mapping[str, Any]) -> None:
+def print_checkpoints(response: Mapping[str, Any]) -> None:
     """What is safe in a sentence, and a line for each element."""
-    ended = "" if body["state"] in BEGUN_STATES else f"{body['state']}; what is kept of it:"
-    text = ended or recovery_text(body) or _epoch_text(body["epoch"]) or "nobody says what is committed"
-    click.echo(f"{body['name']} v{body['version']}: {text}")
+    ended = "" if response["state"] in BEGUN_STATES else f"{response['state']}; what is kept of it:"
+    text = ended or recovery_text(response) or _epoch_text(response["epoch"]) or "nobody says what is committed"
+    click.echo(f"{response['name']} v{response['version']}: {text}")
     rows = [
         [
             *(one["stage"], one["index"], one["node"], f"{one['epoch']} (life {one['life']})", count(one["bytes"])),
             f"any {one['needs']} of {', '.join(one['holders'])}" if one["needs"] else "its node only",
         ]
-        for one in body["elements"]
+        for one in response["elements"]
     ]
     if rows:
         print_table(["stage", "#", "node", "epoch", "bytes", "kept by"], rows, ["#", "bytes"])
-    print_kept(body.get("kept", ()))
+    print_retained(response.get("kept", ()))
 
 
-def print_kept(kept: Sequence[Mapping[str, Any]]) -> None:
+def print_retained(kept: Sequence[Mapping[str, Any]]) -> None:
     """A line for each checkpoint that outlives its run."""
     rows = [
         [

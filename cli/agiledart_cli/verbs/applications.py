@@ -8,16 +8,16 @@ import click
 from agiledart_cli.control_client import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options, not_empty
-from agiledart_cli.output import BAD, GOOD, json_text, output_option, print_json, say
+from agiledart_cli.output import BAD, GOOD, json_text, output_option, print_json, print_message
 from agiledart_cli.verbs.application_view import (
     FINAL_STATES,
     print_applications,
-    print_kept,
+    print_retained,
     print_status,
     print_sums,
 )
 from agiledart_kernel.text import harmless, harmless_document
-from agiledart_node.wire.commands import Forget, ListApplications, Logs, Share, Status, Stop
+from agiledart_node.wire.commands import Forget, ListApplications, Logs, ShareApplication, Status, Stop
 
 MAX_LOG_ANSWERS = 32
 """Answers that `logs` asks for without `--follow`: more than an agent's kept lines ever need."""
@@ -42,11 +42,11 @@ def list_applications(agent: str | None, identity: str | None, output: str) -> N
       agiledart list -o json
     """
     with connect(agent, identity) as client:
-        body = client.ask(ListApplications())
+        response = client.ask(ListApplications())
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
-        print_applications(harmless_document(body))
+        print_applications(harmless_document(response))
 
 
 @click.command(short_help="How an application is doing, and where.")
@@ -62,12 +62,12 @@ def status(name: str, agent: str | None, identity: str | None, output: str) -> i
       agiledart status frequent-routes -o json --agent pi1:9464 --identity @reader.token
     """
     with connect(agent, identity) as client:
-        body = client.ask(Status(name))
+        response = client.ask(Status(name))
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
-        print_status(harmless_document(body))
-    return FAILED if body["state"] == "failed" else 0
+        print_status(harmless_document(response))
+    return FAILED if response["state"] == "failed" else 0
 
 
 @click.command(short_help="End an application: drain it, or cut it with --now.")
@@ -97,15 +97,17 @@ def stop(name: str, now: bool, kept: str, agent: str | None, identity: str | Non
     """
     timeout = KEEP_SECONDS if kept else STOP_SECONDS
     with connect(agent, identity) as client:
-        body = client.ask(Stop(name, now, kept), on_progress=lambda text: say(f"  {text}"), timeout=timeout)
+        response = client.ask(
+            Stop(name, now, kept), on_progress=lambda text: print_message(f"  {text}"), timeout=timeout
+        )
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
-        say(f"{name} v{body['version']} is {body['state']}.", colour=GOOD)
-        if body.get("checkpoint"):
-            print_kept([harmless_document(body["checkpoint"])])
-            say(f"Go on from it: agiledart checkpoint restore {kept} FILE:NAME")
-        print_sums(harmless_document(body.get("summary") or {}))
+        print_message(f"{name} v{response['version']} is {response['state']}.", colour=GOOD)
+        if response.get("checkpoint"):
+            print_retained([harmless_document(response["checkpoint"])])
+            print_message(f"Go on from it: agiledart checkpoint restore {kept} FILE:NAME")
+        print_sums(harmless_document(response.get("summary") or {}))
 
 
 @click.command(short_help="Let an application that has ended go from `list`.")
@@ -122,11 +124,11 @@ def forget(name: str, agent: str | None, identity: str | None, output: str) -> N
     Those that ended more than 30 days ago go by themselves.
     """
     with connect(agent, identity) as client:
-        body = client.ask(Forget(name))
+        response = client.ask(Forget(name))
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
-        say(f"{name} v{body['version']} is forgotten.", colour=GOOD)
+        print_message(f"{name} v{response['version']} is forgotten.", colour=GOOD)
 
 
 @click.command(short_help="Let another key act on an application.")
@@ -144,12 +146,12 @@ def share(name: str, key: str, revoke: bool, agent: str | None, identity: str | 
       agiledart share frequent-routes 6d0b… --revoke
     """
     with connect(agent, identity) as client:
-        body = client.ask(Share(name, key, revoke))
+        response = client.ask(ShareApplication(name, key, revoke))
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
-        keys = ", ".join(f"{one[:16]}…" for one in body["shared"]) or "nobody"
-        say(f"{name} v{body['version']} is shared with {keys}.", colour=GOOD)
+        keys = ", ".join(f"{one[:16]}…" for one in response["shared"]) or "nobody"
+        print_message(f"{name} v{response['version']} is shared with {keys}.", colour=GOOD)
 
 
 @click.command(short_help="What the code of an application printed, on all nodes.")
@@ -172,27 +174,27 @@ def logs(name: str, follow: bool, agent: str | None, identity: str | None, outpu
     answers = answered_lines = 0
     with connect(agent, identity) as client:
         while True:
-            body = client.ask(Logs(name, after))
+            response = client.ask(Logs(name, after))
             if follow or output != "json":
-                _print_lines(body["lines"], output)
+                _print_lines(response["lines"], output)
             else:
-                kept += body["lines"]
-            after = body["after"]
+                kept += response["lines"]
+            after = response["after"]
             answers += 1
-            answered_lines += len(body["lines"])
-            if not body["lines"] and (not follow or body["state"] in FINAL_STATES):
+            answered_lines += len(response["lines"])
+            if not response["lines"] and (not follow or response["state"] in FINAL_STATES):
                 break
             if not follow and answers >= MAX_LOG_ANSWERS:  # it prints faster than we read
                 break
-            if not body["lines"]:
+            if not response["lines"]:
                 time.sleep(LOG_POLL_SECONDS)
     if output == "json" and not follow:
-        print_json({**body, "lines": kept})
+        print_json({**response, "lines": kept})
     if not answered_lines and output != "json":
-        when = "has printed or logged nothing" + ("" if body["state"] in FINAL_STATES else " yet")
-        say(f"The code of {name} {when}.")
-    if output != "json" and body["silent_nodes"]:
-        say(f"No answer from {', '.join(body['silent_nodes'])}: their lines are not here.", colour=BAD)
+        when = "has printed or logged nothing" + ("" if response["state"] in FINAL_STATES else " yet")
+        print_message(f"The code of {name} {when}.")
+    if output != "json" and response["silent_nodes"]:
+        print_message(f"No answer from {', '.join(response['silent_nodes'])}: their lines are not here.", colour=BAD)
 
 
 def _print_lines(lines: list[dict[str, Any]], output: str) -> None:

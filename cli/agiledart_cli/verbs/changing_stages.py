@@ -7,9 +7,9 @@ import click
 
 from agiledart_cli.control_client import connect
 from agiledart_cli.options import agent_options
-from agiledart_cli.output import GOOD, output_option, print_json, say
+from agiledart_cli.output import GOOD, output_option, print_json, print_message
 from agiledart_kernel.text import harmless_document
-from agiledart_node.wire.commands import DrainNode, Move, Scale
+from agiledart_node.wire.commands import DrainNode, MoveStage, ScaleStage
 
 CHANGE_SECONDS = 180.0
 """For a change to be done, let go or rolled back; the agent gives up by itself before."""
@@ -45,12 +45,12 @@ def scale(
         raise click.BadParameter(f"{number!r} is neither a number nor auto", param_hint="N|auto")
     wanted = 0 if is_auto else int(number)
     with connect(agent, identity) as client:
-        command = Scale(name, stage, wanted, not no_wait, is_auto)
-        body = client.ask(command, on_progress=lambda text: say(f"  {text}"), timeout=CHANGE_SECONDS)
+        command = ScaleStage(name, stage, wanted, not no_wait, is_auto)
+        response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=CHANGE_SECONDS)
     if is_auto and output != "json":
-        say(f"{stage} of {name} scales by itself.", colour=GOOD)
+        print_message(f"{stage} of {name} scales by itself.", colour=GOOD)
     else:
-        _print(body, output, f"{stage} of {name} has {number} already: nothing was begun.")
+        _print(response, output, f"{stage} of {name} has {number} already: nothing was begun.")
 
 
 @click.command(short_help="Have a stage, or one instance of it, run on another node while rows flow.")
@@ -71,9 +71,9 @@ def move(name: str, stage: str, node: str, no_wait: bool, agent: str | None, ide
     Waits until it is done. Exit code 1 when it was let go or rolled back; what the application had is then as it was.
     """
     with connect(agent, identity) as client:
-        command = Move(name, stage, node, not no_wait)
-        body = client.ask(command, on_progress=lambda text: say(f"  {text}"), timeout=CHANGE_SECONDS)
-    _print(body, output, f"{stage} of {name} runs on {node} already: nothing was begun.")
+        command = MoveStage(name, stage, node, not no_wait)
+        response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=CHANGE_SECONDS)
+    _print(response, output, f"{stage} of {name} runs on {node} already: nothing was begun.")
 
 
 @click.command(short_help="Empty a node while rows flow; it leaves the ring, or stays without work.")
@@ -100,11 +100,11 @@ def drain(node: str, stay: bool, undo: bool, agent: str | None, identity: str | 
         raise click.UsageError("--undo has it take work again, and --stay has it take none: give one of them.")
     with connect(agent, identity) as client:
         command = DrainNode(node, stay, undo)
-        body = client.ask(command, on_progress=lambda text: say(f"  {text}"), timeout=CHANGE_SECONDS)
+        response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=CHANGE_SECONDS)
     if output == "json":
-        print_json(body)
+        print_json(response)
         return
-    shown = harmless_document(body)
+    shown = harmless_document(response)
     name, state = shown["node"], shown["state"]
     gone = f", without {', '.join(row['name'] for row in shown['applications'])}" if shown["applications"] else ""
     told = {
@@ -114,22 +114,22 @@ def drain(node: str, stay: bool, undo: bool, agent: str | None, identity: str | 
         "serving": f"{name} takes work.",
     }
     already = " It did already." if state == "serving" else " It was so already."
-    say(f"{told[state]}{already if shown['already'] else ''}", colour=GOOD)
+    print_message(f"{told[state]}{already if shown['already'] else ''}", colour=GOOD)
 
 
-def _print(body: Mapping[str, Any], output: str, already: str) -> None:
+def _print(response: Mapping[str, Any], output: str, already: str) -> None:
     if output == "json":
-        print_json(body)
+        print_json(response)
         return
-    shown = harmless_document(body)
+    shown = harmless_document(response)
     if shown["already"]:
-        say(already, colour=GOOD)
+        print_message(already, colour=GOOD)
     elif not shown["changes"]:
-        say(f"{shown['name']}: it is under way.", colour=GOOD)
+        print_message(f"{shown['name']}: it is under way.", colour=GOOD)
     for change in shown["changes"]:
         what = f"{change['stage']} of {shown['name']}: {change['from']} \u2192 {change['to']}"
         if change["state"] == "running":
-            say(f"{what}, under way.", colour=GOOD)
+            print_message(f"{what}, under way.", colour=GOOD)
         else:
             groups = f"{change['moved_groups']} key groups to other nodes"
-            say(f"{what}, done in {change['seconds']:.1f} s, {groups}.", colour=GOOD)
+            print_message(f"{what}, done in {change['seconds']:.1f} s, {groups}.", colour=GOOD)

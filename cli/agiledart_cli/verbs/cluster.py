@@ -21,7 +21,7 @@ from typing import Any
 
 from agiledart_cli.agent_place import AGENT_FILE, AgentPlace, in_state_dir, read_note
 from agiledart_cli.control_client import ControlClient
-from agiledart_cli.signals import deferred, undisturbed
+from agiledart_cli.signals import deferred, ignoring_signals
 from agiledart_kernel.errors import OperationFailed
 from agiledart_node.wire.commands import CreateToken
 
@@ -69,7 +69,7 @@ class AgentProcess:
         """Where it takes control connections."""
         place = in_state_dir(self.folder)
         if place is None:
-            raise OperationFailed(f"{self.name} is gone. {self.last_words()}".strip())
+            raise OperationFailed(f"{self.name} is gone. {self.log_tail()}".strip())
         return place
 
     def ending(self) -> str:
@@ -79,7 +79,7 @@ class AgentProcess:
             return "runs"
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
 
-    def last_words(self, lines: int = 3) -> str:
+    def log_tail(self, lines: int = 3) -> str:
         """The end of what it logged."""
         try:
             text = self.log.read_text("utf-8", "replace").strip().splitlines()
@@ -128,7 +128,7 @@ class Mesh:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with undisturbed():
+        with ignoring_signals():
             self._end()
 
     def start(self, on_joined: Callable[[int], None] | None = None) -> None:
@@ -139,10 +139,10 @@ class Mesh:
         if self.count == 1:
             return
         with ControlClient(self.agents[0].place()) as client:
-            body = client.ask(CreateToken(uses=self.count - 1, expires=3600, member_for=7 * 86_400))
+            response = client.ask(CreateToken(uses=self.count - 1, expires=3600, member_for=7 * 86_400))
         token = self.folder / "token"
         token.touch(mode=0o600)
-        token.write_text(str(body["token"]))
+        token.write_text(str(response["token"]))
         for index in range(2, self.count + 1):
             self._launch(f"a{index}", f"@{token}")
         self._wait(self.count, deadline, on_joined)
@@ -193,7 +193,7 @@ class Mesh:
                 if agent.note:
                     ready += 1
                 elif not agent.is_alive:
-                    raise OperationFailed(f"{agent.name} {agent.ending()} before it was ready:\n{agent.last_words(20)}")
+                    raise OperationFailed(f"{agent.name} {agent.ending()} before it was ready:\n{agent.log_tail(20)}")
             if on_joined is not None:
                 on_joined(ready)
             if ready < count:

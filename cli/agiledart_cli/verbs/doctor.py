@@ -13,20 +13,20 @@ import click
 from agiledart_agent.settings import AgentSettings, split_address
 from agiledart_cli.agent_place import find_agent
 from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import FAILED, AnsweredNoError, NoAgentError
+from agiledart_cli.errors import FAILED, CommandRefusedError, NoAgentError
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD as RED
 from agiledart_cli.output import GOOD, duration, output_option, paint, plural, print_json
 from agiledart_cli.output import WATCH as YELLOW
 from agiledart_cli.verbs import machine_checks
 from agiledart_cli.verbs.application_view import BEGUN_STATES, mostly_malformed
-from agiledart_cli.verbs.machine_checks import BAD, OK, WATCH, Finding
+from agiledart_cli.verbs.machine_checks import BAD, OK, WATCH, DoctorFinding
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_node.wire.commands import Info, ListApplications, Nodes, Status
 
 COLOURS = {OK: GOOD, WATCH: YELLOW, BAD: RED}
 
-MOST_ASKED = 50
+MAX_NODES_ASKED = 50
 """Applications whose figures are looked at, the last of the list."""
 
 SLOW_SECONDS = 1.0
@@ -63,15 +63,15 @@ def doctor(config_file: str | None, agent: str | None, identity: str | None, out
     return FAILED if levels[BAD] else 0
 
 
-def _here(config_file: str | None) -> list[Finding]:
+def _here(config_file: str | None) -> list[DoctorFinding]:
     """What can be seen without an agent."""
     findings = [machine_checks.check_python(), machine_checks.check_packages(), machine_checks.check_clock()]
     try:
         settings = AgentSettings.load({}, os.environ, Path(config_file) if config_file else None)
     except ConfigurationError as error:
-        findings.append(Finding("settings", BAD, str(error), "see: agiledart config show --origin"))
+        findings.append(DoctorFinding("settings", BAD, str(error), "see: agiledart config show --origin"))
     else:
-        findings.append(Finding("settings", OK, f"name {settings.name}, log format {settings.log_format}"))
+        findings.append(DoctorFinding("settings", OK, f"name {settings.name}, log format {settings.log_format}"))
         pid = _own_pid(settings.state_dir)
         findings.append(machine_checks.check_port("port", *split_address(settings.listen), pid))
         if settings.metrics:
@@ -97,7 +97,7 @@ def _own_pid(state_dir: Path) -> int | None:
     return pid if isinstance(pid, int) and is_running(pid) else None
 
 
-def _asked(agent: str | None, identity: str | None) -> list[Finding]:
+def _asked(agent: str | None, identity: str | None) -> list[DoctorFinding]:
     """What an agent says of itself and its ring."""
     try:
         place = find_agent(agent)
@@ -106,7 +106,7 @@ def _asked(agent: str | None, identity: str | None) -> list[Finding]:
             info = client.ask(Info())
             seconds = time.monotonic() - began
             findings = [_agent(info, seconds)]
-            with contextlib.suppress(AnsweredNoError):  # not in a ring yet: `_agent` says so
+            with contextlib.suppress(CommandRefusedError):  # not in a ring yet: `_agent` says so
                 nodes = client.ask(Nodes())
                 findings += [_ring(nodes), *_clocks(nodes)]
                 applications = client.ask(ListApplications())
@@ -115,68 +115,76 @@ def _asked(agent: str | None, identity: str | None) -> list[Finding]:
             return findings
     except NoAgentError as error:
         level = BAD if agent else WATCH
-        return [Finding("agent", level, str(error).partition(". ")[0], "start one: agiledart agent, or agiledart up")]
+        return [
+            DoctorFinding("agent", level, str(error).partition(". ")[0], "start one: agiledart agent, or agiledart up")
+        ]
     except ConfigurationError as error:
-        return [Finding("agent", BAD, str(error), "see: agiledart doctor --help")]
+        return [DoctorFinding("agent", BAD, str(error), "see: agiledart doctor --help")]
     except OperationFailed as error:
-        return [Finding("agent", BAD, str(error), "make a new token there: agiledart token create --role reader")]
+        return [DoctorFinding("agent", BAD, str(error), "make a new token there: agiledart token create --role reader")]
 
 
-def _agent(info: dict[str, Any], seconds: float) -> Finding:
+def _agent(info: dict[str, Any], seconds: float) -> DoctorFinding:
     who = f"{info['name']} at {info['address']}"
     if not info["joined"]:
-        return Finding("agent", BAD, f"{who} is in no ring", "see what it says; start it again with --join @FILE")
+        return DoctorFinding("agent", BAD, f"{who} is in no ring", "see what it says; start it again with --join @FILE")
     if info["is_leaving"]:
-        return Finding("agent", WATCH, f"{who} is leaving", "wait until it has ended")
+        return DoctorFinding("agent", WATCH, f"{who} is leaving", "wait until it has ended")
     if info.get("is_draining"):
-        return Finding(
+        return DoctorFinding(
             "agent", WATCH, f"{who} was drained, and takes nothing", f"agiledart drain {info['name']} --undo"
         )
     if seconds > SLOW_SECONDS:
-        return Finding("agent", WATCH, f"{who} took {duration(seconds)} to answer", "look at the load of its machine")
-    return Finding("agent", OK, f"{who} answers in {seconds * 1000:.0f} ms")
+        return DoctorFinding(
+            "agent", WATCH, f"{who} took {duration(seconds)} to answer", "look at the load of its machine"
+        )
+    return DoctorFinding("agent", OK, f"{who} answers in {seconds * 1000:.0f} ms")
 
 
-def _ring(body: dict[str, Any]) -> Finding:
-    if alone := body.get("alone"):
+def _ring(response: dict[str, Any]) -> DoctorFinding:
+    if alone := response.get("alone"):
         what, _, advice = alone.partition(". ")
-        return Finding("ring", BAD, what, advice or "look at the network between this machine and theirs")
-    silent = [node["name"] for node in body["nodes"] if not node["answers"]]
+        return DoctorFinding("ring", BAD, what, advice or "look at the network between this machine and theirs")
+    silent = [node["name"] for node in response["nodes"] if not node["answers"]]
     if silent:
         advice = "look whether they run and can be reached; a dead node leaves the ring by itself"
-        return Finding("ring", WATCH, f"{', '.join(silent)} of {plural(body['known'], 'node')} silent", advice)
-    if refused := body.get("refused"):
+        return DoctorFinding(
+            "ring", WATCH, f"{', '.join(silent)} of {plural(response['known'], 'node')} silent", advice
+        )
+    if refused := response.get("refused"):
         reasons = ", ".join(f"{count:,} × {reason}" for reason, count in sorted(refused.items()))
         advice = "if that was one of yours: check its clock, version and token"
-        return Finding("ring", WATCH, f"{plural(body['known'], 'node')}; turned away here: {reasons}", advice)
-    return Finding("ring", OK, plural(body["known"], "node"))
+        return DoctorFinding("ring", WATCH, f"{plural(response['known'], 'node')}; turned away here: {reasons}", advice)
+    return DoctorFinding("ring", OK, plural(response["known"], "node"))
 
 
-def _clocks(body: dict[str, Any]) -> list[Finding]:
+def _clocks(response: dict[str, Any]) -> list[DoctorFinding]:
     """Clocks of nodes that differ from most."""
     advice = "set it there: sudo timedatectl set-ntp true; a node more than 5 min off gets no work"
-    return [Finding("clocks", BAD, text, advice) for text in body.get("clocks") or ()]
+    return [DoctorFinding("clocks", BAD, text, advice) for text in response.get("clocks") or ()]
 
 
-def _applications(body: dict[str, Any]) -> list[Finding]:
-    rows = body["applications"]
+def _applications(response: dict[str, Any]) -> list[DoctorFinding]:
+    rows = response["applications"]
     failed = [row["name"] for row in rows if row["state"] == "failed"]
     live = sum(row["state"] in (*BEGUN_STATES, "deploying") for row in rows)
     if failed:
         advice = f"see why: agiledart status {failed[0]}"
-        return [Finding("applications", WATCH, f"{live} at work, failed: {', '.join(failed)}", advice)]
-    return [Finding("applications", OK, f"{live} at work")]
+        return [DoctorFinding("applications", WATCH, f"{live} at work, failed: {', '.join(failed)}", advice)]
+    return [DoctorFinding("applications", OK, f"{live} at work")]
 
 
-def _inputs(client: ControlClient, body: dict[str, Any]) -> list[Finding]:
+def _inputs(client: ControlClient, response: dict[str, Any]) -> list[DoctorFinding]:
     """Applications that live on what they cannot read."""
-    names = [row["name"] for row in body["applications"] if row["state"] in (*BEGUN_STATES, "finished")]
+    names = [row["name"] for row in response["applications"] if row["state"] in (*BEGUN_STATES, "finished")]
     findings = []
-    for name in names[-MOST_ASKED:]:
+    for name in names[-MAX_NODES_ASKED:]:
         with contextlib.suppress(OperationFailed):  # it has just gone
             summary = client.ask(Status(name)).get("summary") or {}
             if mostly_malformed(summary):
                 malformed = sum(summary["malformed"].values())
                 text = f"{name}: {malformed:,} of {summary.get('records_in', 0):,} records it read are malformed"
-                findings.append(Finding("input", WATCH, text, f"see what is wrong with them: agiledart logs {name}"))
+                findings.append(
+                    DoctorFinding("input", WATCH, text, f"see what is wrong with them: agiledart logs {name}")
+                )
     return findings

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from agiledart_cli.output import BAD, GOOD, duration, output_option, paint, print_json, print_table, say
+from agiledart_cli.output import BAD, GOOD, duration, output_option, paint, print_json, print_message, print_table
 
 
 @click.group(short_help="What the papers measured, measured here.")
@@ -80,7 +80,7 @@ def run(
     policy: str,
     fault: str,
     runs: int | None,
-    holders: int | None,
+    replica_nodes: int | None,
     again: bool,
     code: str,
     picture: str | None,
@@ -106,7 +106,9 @@ def run(
     found = find(name)
     if picture:
         check_plot(picture)
-    settings = Settings(seed, scale, _numbers(sizes), policy, fault, runs or 0, holders or 0, again, code, say)
+    settings = Settings(
+        seed, scale, _numbers(sizes), policy, fault, runs or 0, replica_nodes or 0, again, code, print_message
+    )
     with _last_work_of_process():
         report, document = run_experiment(found, settings)
     if picture:
@@ -147,12 +149,12 @@ def _print_report(document: dict[str, Any]) -> None:
     heads = list(dict.fromkeys(name for row in rows for name in row))
     print_table(heads, [["" if row.get(head) is None else row[head] for head in heads] for row in rows], right=heads)
     for note in document["notes"]:
-        say(f"note: {note}")
+        print_message(f"note: {note}")
     for goal in document["goals"]:
         met = goal["met"]
-        say(f"{'met   ' if met else 'MISSED'} {goal['what']}", colour=GOOD if met else BAD)
+        print_message(f"{'met   ' if met else 'MISSED'} {goal['what']}", colour=GOOD if met else BAD)
     spent = duration(document["cpu_seconds"])
-    say(
+    print_message(
         paint(
             f"{spent} of CPU, {document['memory_mb']:.0f} MB; seed {document['seed']}, scale {document['scale']}", None
         )

@@ -66,18 +66,18 @@ def recovery(target: str, settings: tuple[str, ...], agent: str | None, identity
             raise ConfigurationError(f"--set is for FILE:NAME; {target} was submitted with what it was given then")
         with connect(agent, identity) as client:
             facts = client.ask(ExplainRecovery(target))
-    body = with_costs(facts)
+    response = with_costs(facts)
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
-        print_recovery(harmless_document(body))
+        print_recovery(harmless_document(response))
 
 
 def _facts_of_file(target: str, settings: tuple[str, ...]) -> dict[str, Any]:
     from agiledart_dataflow.plan.stages import plan_stages
-    from agiledart_executor.user_code.user_code import build
-    from agiledart_executor.user_code.user_parameters import parse_settings
-    from agiledart_node.asking.recovery_facts import recovery_facts
+    from agiledart_executor.user_code.parameter import parse_settings
+    from agiledart_executor.user_code.user_builder import build
+    from agiledart_node.user_commands.recovery_facts import recovery_facts
 
     topology = build(load_target(target), parse_settings(settings), Path.cwd())
     specification = topology.specification()
@@ -86,14 +86,14 @@ def _facts_of_file(target: str, settings: tuple[str, ...]) -> dict[str, Any]:
     return plain
 
 
-def print_recovery(body: Mapping[str, Any]) -> None:
+def print_recovery(response: Mapping[str, Any]) -> None:
     """A line for each step, what user code must not do, and what would be refused."""
-    told = f"{body['name']}: {PROMISES[Delivery(body['delivery'])]} (delivery={body['delivery']!r})"
-    click.echo(told if Delivery(body["delivery"]).is_saved else paint(told, WATCH))
-    for step in body["steps"]:
+    told = f"{response['name']}: {PROMISES[Delivery(response['delivery'])]} (delivery={response['delivery']!r})"
+    click.echo(told if Delivery(response["delivery"]).is_saved else paint(told, WATCH))
+    for step in response["steps"]:
         text = f" {step['role']:<6} {step['name']}: {step['after_a_failure']}"
         click.echo(paint(f"{text}; refused when it starts", BAD) if step["refused"] else text)
-    for text in body["user_code_must_not"]:
+    for text in response["user_code_must_not"]:
         click.echo(f" user code must not {text}")
 
 
@@ -115,33 +115,33 @@ def scaling(name: str, stage: str, agent: str | None, identity: str | None, outp
       agiledart explain scaling frequent-routes route-frequency -o json
     """
     with connect(agent, identity) as client:
-        body = client.ask(ExplainScaling(name, stage))
+        response = client.ask(ExplainScaling(name, stage))
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
-        print_scaling(harmless_document(body))
+        print_scaling(harmless_document(response))
 
 
-def print_scaling(body: Mapping[str, Any]) -> None:
+def print_scaling(response: Mapping[str, Any]) -> None:
     """A line for each stage, a sentence for each that has something to say, and one for each change of a stage."""
-    if body["stages"]:
+    if response["stages"]:
         heads = ["stage", "×", "limits", "offered/s", "waiting", "can/s", "busy", "blocked", "f", "needed"]
-        print_table(heads, [_line(stage) for stage in body["stages"]], heads[1:])
-    elif body.get("state") in FINAL_STATES:
-        click.echo(f"{body['name']} is {body['state']}: only what runs is measured. What changed while it ran:")
-    for stage in body["stages"]:
+        print_table(heads, [_line(stage) for stage in response["stages"]], heads[1:])
+    elif response.get("state") in FINAL_STATES:
+        click.echo(f"{response['name']} is {response['state']}: only what runs is measured. What changed while it ran:")
+    for stage in response["stages"]:
         if stage["void"]:
             click.echo(paint(f" {stage['name']}: {stage['void']}", WATCH))
         elif stage["why"]:
             click.echo(f" {stage['name']}: {stage['why']}")
-        if stage.get("is_held"):
-            say_so = f"agiledart scale {body['name']} {stage['name']} auto"
+        if stage.get("keeps_number"):
+            say_so = f"agiledart scale {response['name']} {stage['name']} auto"
             click.echo(f" {stage['name']}: it keeps its number; to have it scale by itself: {say_so}")
         elif stage.get("waits_for"):
             click.echo(paint(f" {stage['name']}: {stage['wanted']} wanted, and waits: {stage['waits_for']}", WATCH))
-    for change in body.get("changes", ()):
+    for change in response.get("changes", ()):
         click.echo(_changed(change))
-    if silent := body["silent_nodes"]:
+    if silent := response["silent_nodes"]:
         click.echo(paint(f" no figures from {', '.join(silent)}", WATCH))
 
 
@@ -198,11 +198,11 @@ def route(name: str, edge: str, agent: str | None, identity: str | None, output:
     """
     with connect(agent, identity) as client:
         status = client.ask(Status(name))
-    body = {"name": name, "routes": list(routes_of(status, edge))}
+    response = {"name": name, "routes": list(routes_of(status, edge))}
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
-        print_routes(harmless_document(body))
+        print_routes(harmless_document(response))
 
 
 def routes_of(status: Mapping[str, Any], edge: str) -> Iterator[dict[str, Any]]:
@@ -222,11 +222,11 @@ def routes_of(status: Mapping[str, Any], edge: str) -> Iterator[dict[str, Any]]:
                 yield {"step": stage["name"], "instance": one["index"], "from": one["node"], **way}
 
 
-def print_routes(body: Mapping[str, Any]) -> None:
+def print_routes(response: Mapping[str, Any]) -> None:
     """A block for each way."""
-    if not body["routes"]:
-        click.echo(f"{body['name']} sends nothing from one node to another now.")
-    for way in body["routes"]:
+    if not response["routes"]:
+        click.echo(f"{response['name']} sends nothing from one node to another now.")
+    for way in response["routes"]:
         by = f"by {way['by']}" if way["by"] else "directly"
         since = time.strftime("%H:%M:%S", time.localtime(way["since_ms"] / 1000))
         head = f"{way['step']}[{way['instance']}] on {way['from']} → {way['to']}: {by} since {since} (paths: {way['paths']})"

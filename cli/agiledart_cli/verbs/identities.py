@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from agiledart_cli.output import GOOD, duration, output_option, print_json, print_table, say
+from agiledart_cli.output import GOOD, duration, output_option, print_json, print_message, print_table
 from agiledart_cli.verbs.access.memberships import directory, export, renew, rotate, state_dir_option
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.grants import decode_link
@@ -50,18 +50,20 @@ def add(name: str, token: str, output: str) -> None:
     text = read_token(token)
     path = keep_identity(name, text if text.startswith(PREFIX) else token)
     known = parse_token(text) if text.startswith(PREFIX) else None
-    counted_by = _counted_by(name, known.addresses) if known is not None else ""
+    counted_by = _admitted_by(name, known.addresses) if known is not None else ""
     if output == "json":
         print_json({"name": name, "file": str(path), "counted_by": counted_by})
         return
-    say(f"You are {name} from now on, where you say --identity {name}. Kept in {path}.", colour=GOOD)
+    print_message(f"You are {name} from now on, where you say --identity {name}. Kept in {path}.", colour=GOOD)
     if known is not None and not counted_by:
         left = known.record.join_before - time.time()
         if left > 0:
-            say(f"No agent of the network answered: use it within {duration(left)}, or the token lets you in no more.")
+            print_message(
+                f"No agent of the network answered: use it within {duration(left)}, or the token lets you in no more."
+            )
 
 
-def _counted_by(name: str, addresses: tuple[str, ...]) -> str:
+def _admitted_by(name: str, addresses: tuple[str, ...]) -> str:
     """The first agent that lets us in; empty: none could be reached. Raises OperationFailed when one refuses us."""
     from agiledart_cli.remote import RemoteConnection
 

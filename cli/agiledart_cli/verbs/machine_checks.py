@@ -31,7 +31,7 @@ _TIME_ERROR = 5
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """The result of one check; a suggestion stands with everything that is not ok."""
 
     name: str
@@ -40,24 +40,26 @@ class Finding:
     suggestion: str = ""
 
 
-def check_python() -> Finding:
+def check_python() -> DoctorFinding:
     """The interpreter."""
     word = sys.version.split()[0]
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        return Finding("python", BAD, word, "use Python 3.11, 3.12 or 3.13")
+        return DoctorFinding("python", BAD, word, "use Python 3.11, 3.12 or 3.13")
     if sys.flags.optimize:
-        return Finding("python", BAD, f"{word} with -O", "run without -O: the agent checks itself with assertions")
-    return Finding("python", OK, f"{word} on {os.uname().machine}")
+        return DoctorFinding(
+            "python", BAD, f"{word} with -O", "run without -O: the agent checks itself with assertions"
+        )
+    return DoctorFinding("python", OK, f"{word} on {os.uname().machine}")
 
 
-def check_packages() -> Finding:
+def check_packages() -> DoctorFinding:
     """Packages that are always needed."""
     have, missing = _versions(("agiledart", *NEEDED))
     if missing:
-        return Finding(
+        return DoctorFinding(
             "packages", BAD, f"missing: {', '.join(missing)}", "install again: pip install --force-reinstall agiledart"
         )
-    return Finding("packages", OK, have)
+    return DoctorFinding("packages", OK, have)
 
 
 def _versions(names: tuple[str, ...]) -> tuple[str, list[str]]:
@@ -70,7 +72,7 @@ def _versions(names: tuple[str, ...]) -> tuple[str, list[str]]:
     return ", ".join(have), missing
 
 
-def check_clock(now: float | None = None, synchronised: bool | None = None) -> Finding:
+def check_clock(now: float | None = None, synchronised: bool | None = None) -> DoctorFinding:
     """The wall clock: certificates and tokens are judged by it."""
     from agiledart_agent.identity.identity import RELEASED
 
@@ -78,16 +80,18 @@ def check_clock(now: float | None = None, synchronised: bool | None = None) -> F
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
     advice = "set it: sudo timedatectl set-ntp true (package systemd-timesyncd or chrony)"
     if seconds < RELEASED.timestamp():
-        return Finding("clock", BAD, f"{shown}: that time is over", advice)
+        return DoctorFinding("clock", BAD, f"{shown}: that time is over", advice)
     if seconds > RELEASED.timestamp() + 30 * 366 * 86_400:
-        return Finding("clock", BAD, f"{shown}: certificates end before", advice)
-    kept = clock_is_kept() if synchronised is None else synchronised
+        return DoctorFinding("clock", BAD, f"{shown}: certificates end before", advice)
+    kept = is_clock_synchronised() if synchronised is None else synchronised
     if kept is False:
-        return Finding("clock", WATCH, f"{shown}, but nobody keeps it right (links need clocks within 5 min)", advice)
-    return Finding("clock", OK, shown if kept is None else f"{shown}, kept right")
+        return DoctorFinding(
+            "clock", WATCH, f"{shown}, but nobody keeps it right (links need clocks within 5 min)", advice
+        )
+    return DoctorFinding("clock", OK, shown if kept is None else f"{shown}, kept right")
 
 
-def clock_is_kept() -> bool | None:
+def is_clock_synchronised() -> bool | None:
     """Whether the kernel says that a time service steers its clock; None when it does not tell."""
     try:
         call = ctypes.CDLL(None, use_errno=True).adjtimex
@@ -97,7 +101,7 @@ def clock_is_kept() -> bool | None:
     return None if answer < 0 else answer != _TIME_ERROR
 
 
-def check_share(cores: int | None = None, memory_mb: int | None = None) -> Finding:
+def check_share(cores: int | None = None, memory_mb: int | None = None) -> DoctorFinding:
     """How many nodes of the ring this machine is strong enough to be."""
     from agiledart_overlay.tables.virtual_nodes import virtual_nodes
 
@@ -106,118 +110,124 @@ def check_share(cores: int | None = None, memory_mb: int | None = None) -> Findi
     count = virtual_nodes(cores, memory_mb)
     shown = f"{cores} cores and {memory_mb:,} MB"
     if count == 1:
-        return Finding("share", OK, f"{shown} are one node's")
-    return Finding("share", OK, f"{shown} could be {count} nodes: an agent each, with --cores {cores // count}")
+        return DoctorFinding("share", OK, f"{shown} are one node's")
+    return DoctorFinding("share", OK, f"{shown} could be {count} nodes: an agent each, with --cores {cores // count}")
 
 
-def check_confinement(wanted: bool, landlock_version: int | None = None) -> Finding:
+def check_confinement(wanted: bool, landlock_version: int | None = None) -> DoctorFinding:
     """Whether users' code is kept from the keys of an agent here."""
     from agiledart_executor.user_code import landlock
 
     found = landlock.version() if landlock_version is None else landlock_version
     name, open_to = "users' code", "can read this agent's keys and act as it"
     if not wanted:
-        return Finding(name, WATCH, f"{open_to}: agent.confine is false", "take that setting out")
+        return DoctorFinding(name, WATCH, f"{open_to}: agent.confine is false", "take that setting out")
     if found < landlock.NEEDED_VERSION:
         advice = (
             "run Linux 5.19 or newer with landlock among lsm= of its command line; until then admit only whom you trust"
         )
-        return Finding(name, WATCH, f"{open_to}: the kernel has no Landlock", advice)
+        return DoctorFinding(name, WATCH, f"{open_to}: the kernel has no Landlock", advice)
     if found < landlock.TRUNCATE_VERSION:
         advice = "run Linux 6.2 or newer"
-        return Finding(name, WATCH, "cannot read this agent's keys, but can empty their files", advice)
-    return Finding(name, OK, f"is kept from this agent's keys and records (Landlock {found})")
+        return DoctorFinding(name, WATCH, "cannot read this agent's keys, but can empty their files", advice)
+    return DoctorFinding(name, OK, f"is kept from this agent's keys and records (Landlock {found})")
 
 
-def check_port(name: str, host: str, port: int, own_pid: int | None) -> Finding:
+def check_port(name: str, host: str, port: int, own_pid: int | None) -> DoctorFinding:
     """Whether an agent could listen there, or who does. `own_pid`: of the agent that is found here."""
-    from agiledart_agent.addresses import holder_of_port
+    from agiledart_agent.host.network_addresses import process_on_port
 
     where = f"{host}:{port}"
     if port == 0:
-        return Finding(name, OK, "any free one")
+        return DoctorFinding(name, OK, "any free one")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except PermissionError:
-        return Finding(name, BAD, f"{where} may not be used by this user", "choose a port from 1024 on")
+        return DoctorFinding(name, BAD, f"{where} may not be used by this user", "choose a port from 1024 on")
     except OSError as error:
-        holder = holder_of_port(port)
+        holder = process_on_port(port)
         if own_pid is not None and holder.startswith(f"pid {own_pid},"):
-            return Finding(name, OK, f"{where}, held by the agent here ({holder})")
+            return DoctorFinding(name, OK, f"{where}, held by the agent here ({holder})")
         if error.errno == 98 or holder:
-            return Finding(
+            return DoctorFinding(
                 name, WATCH, f"{where} is held by {holder or 'another process'}", f"give {host}:0 for any free one"
             )
-        return Finding(
+        return DoctorFinding(
             name, BAD, f"{where}: {(error.strerror or str(error)).lower()}", "give an address of this machine"
         )
-    return Finding(name, OK, f"{where} is free")
+    return DoctorFinding(name, OK, f"{where} is free")
 
 
-def check_state_directory(folder: Path) -> list[Finding]:
+def check_state_directory(folder: Path) -> list[DoctorFinding]:
     """Key and memory of the agent: whose it is, who may read it, how much room there is."""
     name = "state directory"
     if len(os.fsencode(folder / "control.sock")) > MAX_SOCKET_PATH:
-        return [Finding(name, BAD, f"{folder}: too long for a socket", "choose a shorter one with --state-dir")]
+        return [DoctorFinding(name, BAD, f"{folder}: too long for a socket", "choose a shorter one with --state-dir")]
     try:
         found = folder.stat()
     except FileNotFoundError:
         return _unmade(folder)
     except OSError as error:
-        return [Finding(name, BAD, f"{folder}: {(error.strerror or '').lower()}", "choose another with --state-dir")]
+        return [
+            DoctorFinding(name, BAD, f"{folder}: {(error.strerror or '').lower()}", "choose another with --state-dir")
+        ]
     if not stat.S_ISDIR(found.st_mode):
-        return [Finding(name, BAD, f"{folder} is no directory", "move it away, or choose another with --state-dir")]
+        return [
+            DoctorFinding(name, BAD, f"{folder} is no directory", "move it away, or choose another with --state-dir")
+        ]
     if found.st_uid != os.geteuid():
         owner = f"uid {found.st_uid}"
-        first = Finding(name, WATCH, f"{folder} belongs to {owner}", "ask as that user, or choose your own --state-dir")
+        first = DoctorFinding(
+            name, WATCH, f"{folder} belongs to {owner}", "ask as that user, or choose your own --state-dir"
+        )
     elif not os.access(folder, os.W_OK | os.X_OK):
-        first = Finding(name, BAD, f"{folder} cannot be written", f"run: chmod u+rwx {folder}")
+        first = DoctorFinding(name, BAD, f"{folder} cannot be written", f"run: chmod u+rwx {folder}")
     elif found.st_mode & 0o077:
         mode = stat.S_IMODE(found.st_mode)
-        first = Finding(name, WATCH, f"{folder} is open to others (mode {mode:03o})", f"run: chmod 700 {folder}")
+        first = DoctorFinding(name, WATCH, f"{folder} is open to others (mode {mode:03o})", f"run: chmod 700 {folder}")
     else:
-        first = Finding(name, OK, f"{folder} (mode {stat.S_IMODE(found.st_mode):03o})")
-    return [first, *check_room(folder)]
+        first = DoctorFinding(name, OK, f"{folder} (mode {stat.S_IMODE(found.st_mode):03o})")
+    return [first, *check_disk_space(folder)]
 
 
-def _unmade(folder: Path) -> list[Finding]:
+def _unmade(folder: Path) -> list[DoctorFinding]:
     above = next((parent for parent in folder.parents if parent.exists()), Path("/"))
     if not os.access(above, os.W_OK | os.X_OK):
         return [
-            Finding(
+            DoctorFinding(
                 "state directory", BAD, f"{folder} is missing, {above} not writable", "choose another with --state-dir"
             )
         ]
-    return [Finding("state directory", OK, f"{folder} will be made"), *check_room(above)]
+    return [DoctorFinding("state directory", OK, f"{folder} will be made"), *check_disk_space(above)]
 
 
-def check_room(folder: Path) -> list[Finding]:
+def check_disk_space(folder: Path) -> list[DoctorFinding]:
     """Free bytes and inodes of a directory's file system."""
     room = os.statvfs(folder)
     free = room.f_bavail * room.f_frsize
     advice = f"make room on the file system of {folder}, or bound sink logs (max_bytes, max_age)"
     text = f"{free / 1e9:,.1f} GB free"
     level = BAD if free < 100 * _MB else WATCH if free < 1024 * _MB else OK
-    findings = [Finding("disk", level, text, "" if level == OK else advice)]
+    findings = [DoctorFinding("disk", level, text, "" if level == OK else advice)]
     if room.f_files:  # some file systems have no fixed number
         share = room.f_favail / room.f_files
         level = BAD if share < 0.01 else WATCH if share < 0.05 else OK
         findings.append(
-            Finding("inodes", level, f"{share:.0%} free", "" if level == OK else "remove small files there")
+            DoctorFinding("inodes", level, f"{share:.0%} free", "" if level == OK else "remove small files there")
         )
     return findings
 
 
-def check_memory(table: str | None = None, cgroup: Path = Path("/sys/fs/cgroup")) -> Finding:
+def check_memory(table: str | None = None, cgroup: Path = Path("/sys/fs/cgroup")) -> DoctorFinding:
     """Memory that a new process could have, the limit of a container included."""
     if table is None:
         try:
             table = Path("/proc/meminfo").read_text()
         except OSError:
-            return Finding("memory", OK, "not told by this system")
+            return DoctorFinding("memory", OK, "not told by this system")
     found = {name: int(number) * 1024 for name, number in re.findall(r"^(\w+):\s+(\d+) kB", table, re.MULTILINE)}
     total, free = found.get("MemTotal", 0), found.get("MemAvailable", found.get("MemFree", 0))
     with contextlib.suppress(OSError, ValueError):
@@ -227,37 +237,39 @@ def check_memory(table: str | None = None, cgroup: Path = Path("/sys/fs/cgroup")
     text = f"{free / 1e6:,.0f} of {total / 1e6:,.0f} MB available"
     level = BAD if free < 64 * _MB else WATCH if free < 256 * _MB else OK
     advice = "an agent needs about 60 MB, each executor 50 MB and more: end other programs, or use fewer --executors"
-    return Finding("memory", level, text, "" if level == OK else advice)
+    return DoctorFinding("memory", level, text, "" if level == OK else advice)
 
 
-def check_limits(soft: int | None = None) -> Finding:
+def check_limits(soft: int | None = None) -> DoctorFinding:
     """File descriptors: each link, client and executor needs one or more."""
     number = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if soft is None else soft
     if number == resource.RLIM_INFINITY or number >= 1_024:
-        return Finding("open files", OK, "no limit" if number == resource.RLIM_INFINITY else f"up to {number:,}")
+        return DoctorFinding("open files", OK, "no limit" if number == resource.RLIM_INFINITY else f"up to {number:,}")
     level = BAD if number < 256 else WATCH
-    return Finding("open files", level, f"only {number}", "run: ulimit -n 4096 (systemd: LimitNOFILE=4096)")
+    return DoctorFinding("open files", level, f"only {number}", "run: ulimit -n 4096 (systemd: LimitNOFILE=4096)")
 
 
-def check_load() -> Finding:
+def check_load() -> DoctorFinding:
     """Whether the processors keep up."""
     cores, load = os.cpu_count() or 1, os.getloadavg()[1]
     text = f"load {load:.1f} on {cores} cores, up for {duration(time.clock_gettime(time.CLOCK_BOOTTIME))}"
     if load > 3 * cores:
-        return Finding("load", WATCH, text, "peers may take this node for dead: move work elsewhere")
-    return Finding("load", OK, text)
+        return DoctorFinding("load", WATCH, text, "peers may take this node for dead: move work elsewhere")
+    return DoctorFinding("load", OK, text)
 
 
-def check_java(environment: Mapping[str, str] = os.environ) -> Finding:
+def check_java(environment: Mapping[str, str] = os.environ) -> DoctorFinding:
     """Only who reads sinks with Spark needs it."""
     have, missing = _versions(SPARK)
     if missing:
-        return Finding("spark", OK, "not installed (only needed to read sinks with it: pip install 'agiledart[spark]')")
+        return DoctorFinding(
+            "spark", OK, "not installed (only needed to read sinks with it: pip install 'agiledart[spark]')"
+        )
     from agiledart.spark import find_java
 
     try:
         java = find_java(environment)
     except OperationFailed as error:
         text, _, advice = str(error).partition(". ")
-        return Finding("spark", WATCH, f"{have}; {text}", advice)
-    return Finding("spark", OK, f"{have}; Java {java.version} ({java.origin})")
+        return DoctorFinding("spark", WATCH, f"{have}; {text}", advice)
+    return DoctorFinding("spark", OK, f"{have}; Java {java.version} ({java.origin})")

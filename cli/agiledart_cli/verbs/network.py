@@ -20,14 +20,14 @@ from agiledart_cli.output import (
     paint,
     plural,
     print_json,
+    print_message,
     print_table,
-    say,
 )
 from agiledart_cli.verbs.access.join_tokens import time_span
 from agiledart_kernel.bans import MAX_REASON, MAX_SECONDS
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
-from agiledart_node.wire.commands import Ban, Bans, Nodes, Route
+from agiledart_node.wire.commands import ListBans, Nodes, SetBan, TraceRoute
 
 HEX_DIGITS = 64
 
@@ -48,11 +48,11 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
     most nodes are none.
     """
     with connect(agent, identity) as client:
-        body = client.ask(Nodes())
+        response = client.ask(Nodes())
     if output == "json":
-        print_json(body)
+        print_json(response)
         return
-    body = harmless_document(body)
+    response = harmless_document(response)
     rows = [
         [
             node["name"] + (" (asked)" if node["is_this_node"] else ""),
@@ -62,23 +62,25 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
             milliseconds(node["rtt_ms"]),
             *_load(node),
         ]
-        for node in body["nodes"]
+        for node in response["nodes"]
     ]
     print_table(
         ["node", "id", "links at", "zone", "rtt", "used", "free", "schedules", "runs"],
         rows,
         ["rtt", "used", "free", "schedules"],
     )
-    if body["known"] > len(rows):
-        say(f"{body['known'] - len(rows):,} more are known.")
-    if alone := body.get("alone"):
-        say(paint(alone, BAD))
-    if mixed := _versions(body["nodes"]):
-        say(paint(mixed, WATCH))
-    for clock in body.get("clocks") or ():
-        say(paint(clock, BAD))
-    if refused := body.get("refused"):
-        say("turned away here: " + ", ".join(f"{count:,} × {reason}" for reason, count in sorted(refused.items())))
+    if response["known"] > len(rows):
+        print_message(f"{response['known'] - len(rows):,} more are known.")
+    if alone := response.get("alone"):
+        print_message(paint(alone, BAD))
+    if mixed := _versions(response["nodes"]):
+        print_message(paint(mixed, WATCH))
+    for clock in response.get("clocks") or ():
+        print_message(paint(clock, BAD))
+    if refused := response.get("refused"):
+        print_message(
+            "turned away here: " + ", ".join(f"{count:,} × {reason}" for reason, count in sorted(refused.items()))
+        )
 
 
 def _versions(nodes: Sequence[Mapping[str, Any]]) -> str:
@@ -123,17 +125,17 @@ def route(key: str, agent: str | None, identity: str | None, output: str) -> Non
       agiledart route 7f3a                         (hex digits, the rest zeros)
     """
     with connect(agent, identity) as client:
-        body = client.ask(Route(key))
+        response = client.ask(TraceRoute(key))
     if output == "json":
-        print_json(body)
+        print_json(response)
         return
-    body = harmless_document(body)
+    response = harmless_document(response)
     click.echo(
-        f"key {body['key']}   {plural(body['hops'], 'hop')}, there and back {milliseconds(body['round_trip_ms'])}"
+        f"key {response['key']}   {plural(response['hops'], 'hop')}, there and back {milliseconds(response['round_trip_ms'])}"
     )
     rows = [
         [number, node["name"], node["node_id"], milliseconds(node["rtt_from_here_ms"])]
-        for number, node in enumerate(body["path"])
+        for number, node in enumerate(response["path"])
     ]
     print_table(["hop", "node", "id", "rtt from here"], rows, ["hop", "rtt from here"])
 
@@ -163,8 +165,8 @@ def ban(target: str, reason: str, span: timedelta | None, agent: str | None, ide
     seconds = MAX_SECONDS if span is None else min(MAX_SECONDS, int(span.total_seconds()))
     with connect(agent, identity) as client:
         key = _key_of(client, target)
-        body = client.ask(Ban(key, int(time.time()) + seconds, reason))
-    _tell(body, output, f"{target} is banned{'' if span is None else f' for {duration(seconds)}'}.")
+        response = client.ask(SetBan(key, int(time.time()) + seconds, reason))
+    _print_result(response, output, f"{target} is banned{'' if span is None else f' for {duration(seconds)}'}.")
 
 
 @click.command(short_help="Take a ban back.")
@@ -179,11 +181,11 @@ def unban(target: str, agent: str | None, identity: str | None, output: str) -> 
       agiledart unban 6d0b…
     """
     with connect(agent, identity) as client:
-        known = [row["target"] for row in client.ask(Bans())["bans"]]
+        known = [row["target"] for row in client.ask(ListBans())["bans"]]
         matching = [key for key in known if key.startswith(target.lower())] if len(target) >= 8 else []
         key = matching[0] if len(matching) == 1 else _key_of(client, target)
-        body = client.ask(Ban(key, 0))
-    _tell(body, output, f"{key[:16]}… is banned no more.")
+        response = client.ask(SetBan(key, 0))
+    _print_result(response, output, f"{key[:16]}… is banned no more.")
 
 
 @click.command(short_help="What is banned, and was.")
@@ -197,26 +199,26 @@ def bans(agent: str | None, identity: str | None, output: str) -> None:
       agiledart bans
     """
     with connect(agent, identity) as client:
-        body = client.ask(Bans())
+        response = client.ask(ListBans())
     if output == "json":
-        print_json(body)
-    elif not body["bans"]:
+        print_json(response)
+    elif not response["bans"]:
         click.echo("Nothing is banned.")
     else:
-        _print(harmless_document(body))
+        _print(harmless_document(response))
 
 
-def _tell(body: dict[str, Any], output: str, text: str) -> None:
+def _print_result(response: dict[str, Any], output: str, text: str) -> None:
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
-        say(text, colour=GOOD)
+        print_message(text, colour=GOOD)
 
 
-def _print(body: dict[str, Any]) -> None:
+def _print(response: dict[str, Any]) -> None:
     now = time.time()
     rows = []
-    for one in body["bans"]:
+    for one in response["bans"]:
         left = one["until_ms"] / 1_000 - now
         state = f"for {duration(left)}" if one["in_force"] else "no more"
         rows.append(
@@ -246,6 +248,6 @@ def _key_of(client: ControlClient, target: str) -> str:
         what = "is no node that this agent knows" if not found else "is the name of several nodes: give its key"
         raise ConfigurationError(f"{target} {what}. Known: {names}")
     if not found[0]["key"]:
-        say(f"{target} has no link with the agent that was asked.", colour=BAD)
+        print_message(f"{target} has no link with the agent that was asked.", colour=BAD)
         raise ConfigurationError(f"Ask an agent that has one, or give the key of {target}: 64 hex digits.")
     return str(found[0]["key"])

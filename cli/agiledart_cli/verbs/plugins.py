@@ -8,7 +8,7 @@ import click
 from agiledart_cli.output import BAD, WATCH, output_option, paint, print_json, print_table
 
 if TYPE_CHECKING:
-    from agiledart_executor.connectors.plugins import Plugin
+    from agiledart_connectors.plugins import Plugin
 
 
 @click.group(short_help="Sources, sinks and formats that can be used here.")
@@ -34,7 +34,7 @@ def list_plugins(output: str) -> int:
     A package adds a source, sink or format by an entry point in the group agiledart.sources, agiledart.sinks or
     agiledart.codecs. One that is broken is shown with what is wrong. With -o json also the options of each.
     """
-    from agiledart_executor.connectors.plugins import all_plugins
+    from agiledart_connectors.plugins import all_plugins
 
     found = all_plugins()
     if output == "json":
@@ -53,5 +53,5 @@ def _line(plugin: "Plugin") -> list[str]:
         what = paint(plugin.fault, BAD)
     elif plugin.extra:
         what += "   " + paint(f"not here:  pip install '{plugin.extra}'", WATCH)
-    repeats = plugin.guarantee.repeats if plugin.guarantee is not None else ""
-    return [plugin.name, plugin.origin, plugin.version, repeats, what]
+    duplicates = plugin.guarantee.duplicates if plugin.guarantee is not None else ""
+    return [plugin.name, plugin.origin, plugin.version, duplicates, what]

@@ -8,13 +8,13 @@ import click
 
 from agiledart_cli.errors import FAILED, INTERRUPTED
 from agiledart_cli.options import parallelism_by_step, parallelism_option, parse_parallelism, set_option
-from agiledart_cli.output import count, duration, milliseconds, output_option, per_second, print_json, say
+from agiledart_cli.output import count, duration, milliseconds, output_option, per_second, print_json, print_message
 from agiledart_cli.signals import unwound_by_signals
 from agiledart_cli.targets import load_target
 
 if TYPE_CHECKING:
     from agiledart_dataflow.counts.statistics import Summary
-    from agiledart_executor.local import LocalRun
+    from agiledart_executor.local_runs.local_run import LocalRun
 
 
 @click.command()
@@ -37,22 +37,22 @@ def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], se
     mesh; here breakpoints work and @NODE is ignored. Ctrl-C ends it. Figures go to stderr when it is done, or to
     stdout as JSON with -o json. Exit code 1 when all records of a source were malformed.
     """
-    from agiledart_executor.local import run_topology
-    from agiledart_executor.user_code.user_code import build
-    from agiledart_executor.user_code.user_parameters import parse_settings
+    from agiledart_executor.local_runs.local_run import run_topology
+    from agiledart_executor.user_code.parameter import parse_settings
+    from agiledart_executor.user_code.user_builder import build
 
     topology = build(load_target(target), parse_settings(settings))
     chosen = parallelism_by_step(topology.specification(), parse_parallelism(parallelism))
     with unwound_by_signals(), ProgressLine() as progress:
         done = run_topology(
-            topology, parallelism=chosen, schedule_seed=seed, on_progress=progress.show, on_log=progress.say
+            topology, parallelism=chosen, schedule_seed=seed, on_progress=progress.show, on_log=progress.print_message
         )
     if output == "json":
         print_json(document(topology.name, done))
     else:
         report(topology.name, done)
     for source in done.useless_sources:
-        say(
+        print_message(
             f"{source}: not one record could be read, all were malformed: see above what is wrong with the first of them"
         )
     return INTERRUPTED if done.interrupted else FAILED if done.useless_sources else 0
@@ -64,28 +64,28 @@ class ProgressLine:
     def __init__(self) -> None:
         self._on = sys.stderr is not None and sys.stderr.isatty()
         self._began = time.monotonic()
-        self._shown = False
+        self._has_printed = False
 
     def __enter__(self) -> "ProgressLine":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._shown:
+        if self._has_printed:
             click.echo("\r\x1b[K", nl=False, err=True)
 
     def show(self, summary: "Summary") -> None:
         """Draw the counts so far."""
         if self._on:
-            self._shown = True
+            self._has_printed = True
             rate = summary.records_in / max(time.monotonic() - self._began, 1e-9)
             text = f"read {count(summary.records_in)} ({per_second(rate)})   results {count(results_of(summary))}"
             click.echo(f"\r\x1b[K {text}", nl=False, err=True)
 
-    def say(self, text: str) -> None:
+    def print_message(self, text: str) -> None:
         """Print lines above it."""
-        if self._shown:
+        if self._has_printed:
             click.echo("\r\x1b[K", nl=False, err=True)
-        say(text)
+        print_message(text)
 
 
 def results_of(summary: "Summary") -> int:
@@ -113,13 +113,15 @@ def report(name: str, done: "LocalRun") -> None:
     summary = done.summary
     rate = summary.records_in / done.wall_seconds if done.wall_seconds else 0.0
     how = "interrupted after" if done.interrupted else "done in"
-    say(f"{name}: {how} {duration(done.wall_seconds)}, read {count(summary.records_in)} ({per_second(rate)})")
+    print_message(f"{name}: {how} {duration(done.wall_seconds)}, read {count(summary.records_in)} ({per_second(rate)})")
     if summary.malformed:
-        say(f"  malformed: {', '.join(f'{number:,} {reason}' for reason, number in summary.malformed.items())}")
+        print_message(
+            f"  malformed: {', '.join(f'{number:,} {reason}' for reason, number in summary.malformed.items())}"
+        )
     if summary.late:
-        say(f"  late: {count(summary.late)}")
+        print_message(f"  late: {count(summary.late)}")
     if summary.shed:
-        say(f"  shed: {', '.join(f'{number:,} {reason}' for reason, number in summary.shed.items())}")
+        print_message(f"  shed: {', '.join(f'{number:,} {reason}' for reason, number in summary.shed.items())}")
     for step, counts in summary.steps.items():
         others = (
             (counts.dropped, "left nothing"),
@@ -129,8 +131,8 @@ def report(name: str, done: "LocalRun") -> None:
             (counts.late, "late"),
         )
         rest = "".join(f", {count(number)} {what}" for number, what in others if number)
-        say(f"  {step}: {count(counts.rows_in)} in, {count(counts.rows_out)} out{rest}")
+        print_message(f"  {step}: {count(counts.rows_in)} in, {count(counts.rows_out)} out{rest}")
     for sink, latency in summary.latency.items():
         kind = "latency" if summary.paced else "backlog (not paced)"
         figures = ", ".join(f"{p} {milliseconds(getattr(latency, p))}" for p in ("p50", "p95", "p99"))
-        say(f"  {sink}: {kind} {figures}")
+        print_message(f"  {sink}: {kind} {figures}")

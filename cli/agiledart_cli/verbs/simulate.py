@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agiledart_cli.output import BAD, GOOD, output_option, paint, print_json, print_table, say
+from agiledart_cli.output import BAD, GOOD, output_option, paint, print_json, print_message, print_table
 
 if TYPE_CHECKING:
     from agiledart_simulation.runs.campaign import Campaign
-    from agiledart_simulation.runs.run_report import Report
+    from agiledart_simulation.runs.run_report import RunReport
     from agiledart_simulation.runs.scenario import Scenario
 
 _HELP = {
@@ -111,11 +111,11 @@ def simulate(
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     is_one = seeds is None and minutes is None
 
-    def goes_on(drawn: "Scenario", report: "Report") -> bool:
+    def goes_on(drawn: "Scenario", report: "RunReport") -> bool:
         if report.violations or is_one:
-            _tell(drawn, report)
+            _print_run(drawn, report)
         elif len(campaign.runs) % 20 == 0:
-            say(f"{len(campaign.runs)} runs, {len(campaign.failed)} failed, seed {drawn.seed}")
+            print_message(f"{len(campaign.runs)} runs, {len(campaign.failed)} failed, seed {drawn.seed}")
         return deadline is None or time.monotonic() < deadline
 
     try:
@@ -123,7 +123,7 @@ def simulate(
     except KeyboardInterrupt:
         if not campaign.runs:
             raise
-        say(f"interrupted after {len(campaign.runs)} runs")
+        print_message(f"interrupted after {len(campaign.runs)} runs")
     document = {**_version(), "cpu_seconds": round(time.process_time() - began, 1), **campaign.to_dict()}
     if keep:
         import json
@@ -162,13 +162,13 @@ def _list(output: str) -> int:
     return 0
 
 
-def _tell(scenario: "Scenario", report: "Report") -> None:
+def _print_run(scenario: "Scenario", report: "RunReport") -> None:
     """One run on stderr: all options, and what was wrong."""
-    say(" ".join(f"{field.name}={getattr(scenario, field.name)}" for field in fields(scenario)))
+    print_message(" ".join(f"{field.name}={getattr(scenario, field.name)}" for field in fields(scenario)))
     for line in report.violations[:10]:
-        say(f"  {line}", colour=BAD)
+        print_message(f"  {line}", colour=BAD)
     if report.violations:
-        say(f"  replay: {scenario.command}   # digest {report.digest}, agiledart {_version()['version']}")
+        print_message(f"  replay: {scenario.command}   # digest {report.digest}, agiledart {_version()['version']}")
 
 
 def _print(campaign: "Campaign") -> None:
@@ -189,6 +189,6 @@ def _print(campaign: "Campaign") -> None:
     if len(campaign.runs) > 1:
         faults = sum(number for what, number in campaign.reached.items() if not what.startswith("message-"))
         events = sum(report.events for _, report in campaign.runs)
-        say(f"{len(campaign.runs)} runs, {len(campaign.failed)} failed, {faults} faults, {events} events.")
+        print_message(f"{len(campaign.runs)} runs, {len(campaign.failed)} failed, {faults} faults, {events} events.")
     if campaign.unreached:
-        say(f"never reached: {', '.join(campaign.unreached)}", colour=BAD)
+        print_message(f"never reached: {', '.join(campaign.unreached)}", colour=BAD)

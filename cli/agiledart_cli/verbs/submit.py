@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from agiledart_cli.control_client import ControlClient, connect
-from agiledart_cli.errors import FAILED, USAGE, AnsweredNoError
+from agiledart_cli.errors import FAILED, USAGE, CommandRefusedError
 from agiledart_cli.options import (
     agent_options,
     not_empty,
@@ -17,7 +17,7 @@ from agiledart_cli.options import (
     parse_parallelism,
     set_option,
 )
-from agiledart_cli.output import BAD, output_option, print_json, say
+from agiledart_cli.output import BAD, output_option, print_json, print_message
 from agiledart_cli.targets import load_target
 from agiledart_cli.verbs.application_view import FINAL_STATES, all_malformed, print_plan, print_status
 from agiledart_cli.verbs.applications import STOP_SECONDS
@@ -25,7 +25,7 @@ from agiledart_dataflow.plan.delivery import DELIVERIES, Delivery
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.records.application import SPECIFICATION_CODEC
-from agiledart_node.wire.commands import WAITS_FOR_ROOM, Asked, Status, Stop, Submit
+from agiledart_node.wire.commands import WAITING_FOR_CAPACITY, RequestedParallelism, Status, Stop, Submit
 
 NEVER_MAY = ("verb", "role", "scope", "owner", "order")
 """Why who asks may not, also when what runs has ended."""
@@ -39,7 +39,7 @@ SUBMIT_SECONDS = 1_900.0
 def make_submission(
     target: str,
     settings: dict[str, str],
-    parallelism: dict[str, Asked],
+    parallelism: dict[str, RequestedParallelism],
     *,
     name: str = "",
     executors: int = 0,
@@ -54,7 +54,7 @@ def make_submission(
 
     The topology is built from the bundle, exactly as the nodes will: what fails there fails here first.
     """
-    from agiledart_executor.user_code.user_code import build, encode_bundle, load_bundle, make_bundle
+    from agiledart_executor.user_code.user_builder import build, encode_bundle, load_bundle, make_bundle
     from agiledart_executor.user_code.user_files import file_there, refuse_overwriting
     from agiledart_kernel.codec import encode
 
@@ -143,7 +143,7 @@ def submit(
     builds another graph there. @NODE says where a source or sink runs; without it that is the agent you ask.
     Paths are made absolute here; the file must exist on the node where its source runs.
     """
-    from agiledart_executor.user_code.user_parameters import parse_settings
+    from agiledart_executor.user_code.parameter import parse_settings
 
     command = make_submission(
         target,
@@ -157,19 +157,21 @@ def submit(
     )
     with connect(agent, identity) as client:
         if replace and not dry_run:
-            _make_way(client, command)
-        body = _started(client, command, wait=wait)
-        if body is None:
+            _stop_previous(client, command)
+        response = _started(client, command, wait=wait)
+        if response is None:
             return FAILED
         if dry_run or not wait:
-            print_json(body) if output == "json" else show_plan(body, command, asked=delivery)
-            return 0 if all(row["is_good"] for row in body.get("checks", ())) else FAILED
+            print_json(response) if output == "json" else show_plan(response, command, asked=delivery)
+            return 0 if all(row["is_good"] for row in response.get("checks", ())) else FAILED
         if output != "json":
-            show_plan(body, command, asked=delivery)
+            show_plan(response, command, asked=delivery)
         try:
-            final = wait_for_end(client, body["name"], timeout)
+            final = wait_for_end(client, response["name"], timeout)
         except KeyboardInterrupt:
-            say(f"Not waiting any longer: {body['name']} runs on. Stop it: agiledart stop {body['name']}")
+            print_message(
+                f"Not waiting any longer: {response['name']} runs on. Stop it: agiledart stop {response['name']}"
+            )
             raise
     if output == "json":
         print_json(final)
@@ -178,15 +180,17 @@ def submit(
     if final["state"] == "failed" or final["state"] not in FINAL_STATES:
         return FAILED
     if all_malformed(final.get("summary") or {}):
-        say(f"Not one record could be read, all were malformed. The first of them: agiledart logs {body['name']}")
+        print_message(
+            f"Not one record could be read, all were malformed. The first of them: agiledart logs {response['name']}"
+        )
         return FAILED
     return 0
 
 
-def show_plan(body: Any, command: Submit, asked: str | None) -> None:
+def show_plan(response: Any, command: Submit, asked: str | None) -> None:
     """What runs where, and what becomes of it with one of these nodes where nobody has said what shall."""
-    print_plan(harmless_document(body), dry_run=command.dry_run)
-    used = dict.fromkeys(node for nodes in body["placement"].values() for node in nodes)
+    print_plan(harmless_document(response), dry_run=command.dry_run)
+    used = dict.fromkeys(node for nodes in response["placement"].values() for node in nodes)
     if asked is None and not Delivery.named(command.delivery).is_saved and len(used) > 1:
         about = (
             f"agiledart explain recovery {name_of(command)}" if not command.dry_run else "agiledart explain recovery -h"
@@ -197,30 +201,32 @@ def show_plan(body: Any, command: Submit, asked: str | None) -> None:
         )
 
 
-class _WaitsForRoom(Exception):
+class _PendingCapacity(Exception):
     """It is not running yet, and will once there is room."""
 
 
 def _started(client: ControlClient, command: Submit, *, wait: bool) -> Any:
     """The answer to a submission; None when it waits for room and nobody wants to wait with it."""
 
-    def told(text: str) -> None:
-        say(f"  {text}")
-        if f" {WAITS_FOR_ROOM}: " in text and not wait:
-            raise _WaitsForRoom
+    def on_progress(text: str) -> None:
+        print_message(f"  {text}")
+        if f" {WAITING_FOR_CAPACITY}: " in text and not wait:
+            raise _PendingCapacity
 
     try:
-        return client.ask(command, on_progress=told, timeout=SUBMIT_SECONDS)
-    except _WaitsForRoom:
+        return client.ask(command, on_progress=on_progress, timeout=SUBMIT_SECONDS)
+    except _PendingCapacity:
         return None
     except KeyboardInterrupt:
         if not command.dry_run:
             name = name_of(command)
-            say(f"{name} is being started and goes on. Look: agiledart status {name}   Stop it: agiledart stop {name}")
+            print_message(
+                f"{name} is being started and goes on. Look: agiledart status {name}   Stop it: agiledart stop {name}"
+            )
         raise
 
 
-def _make_way(client: ControlClient, command: Submit) -> None:
+def _stop_previous(client: ControlClient, command: Submit) -> None:
     """End what runs under the name of a submission, having let out what it has read; nothing when nothing does.
 
     It goes on when its successor could not run in any case, for a place that does not exist, code that does not load, or a log that
@@ -233,29 +239,33 @@ def _make_way(client: ControlClient, command: Submit) -> None:
     try:
         if client.ask(Status(name))["state"] in FINAL_STATES:
             return
-    except AnsweredNoError:  # there is none
+    except CommandRefusedError:  # there is none
         return
     faults: list[str] = []
     try:
-        told = client.ask(msgspec.structs.replace(command, dry_run=True), timeout=SUBMIT_SECONDS)
-        faults = [f"{row['node']}: {row['text']}" for row in told["checks"] if not row["stage"] and not row["is_good"]]
-    except AnsweredNoError as error:
+        on_progress = client.ask(msgspec.structs.replace(command, dry_run=True), timeout=SUBMIT_SECONDS)
+        faults = [
+            f"{row['node']}: {row['text']}" for row in on_progress["checks"] if not row["stage"] and not row["is_good"]
+        ]
+    except CommandRefusedError as error:
         if error.exit_code == USAGE or error.reason in NEVER_MAY:
-            raise AnsweredNoError(f"{str(error).rstrip('.')}. {name} runs on, as it was.", error.exit_code) from None
+            raise CommandRefusedError(
+                f"{str(error).rstrip('.')}. {name} runs on, as it was.", error.exit_code
+            ) from None
     if faults:
-        raise AnsweredNoError(f"{'; '.join(faults)}. {name} runs on, as it was.", FAILED)
+        raise CommandRefusedError(f"{'; '.join(faults)}. {name} runs on, as it was.", FAILED)
     _drain(client, name)
 
 
 def _drain(client: ControlClient, name: str) -> None:
-    say(f"  {name} runs: draining it first")
+    print_message(f"  {name} runs: draining it first")
     try:
-        client.ask(Stop(name), on_progress=lambda text: say(f"  {text}"), timeout=STOP_SECONDS)
-    except AnsweredNoError:
+        client.ask(Stop(name), on_progress=lambda text: print_message(f"  {text}"), timeout=STOP_SECONDS)
+    except CommandRefusedError:
         if client.ask(Status(name))["state"] not in FINAL_STATES:  # else it ended by itself meanwhile
             raise
     except KeyboardInterrupt:
-        say(f"{name} is being drained and will stop; nothing new was submitted.")
+        print_message(f"{name} is being drained and will stop; nothing new was submitted.")
         raise
 
 
@@ -268,10 +278,10 @@ def wait_for_end(client: ControlClient, name: str, timeout: float | None) -> Any
     """The status of an application when it has ended, or after `timeout` seconds."""
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
-        body = client.ask(Status(name))
-        if body["state"] in FINAL_STATES:
-            return body
+        response = client.ask(Status(name))
+        if response["state"] in FINAL_STATES:
+            return response
         if deadline is not None and time.monotonic() >= deadline:
-            say(f"{name} still is {body['state']}; not waiting any longer.", colour=BAD)
-            return body
+            print_message(f"{name} still is {response['state']}; not waiting any longer.", colour=BAD)
+            return response
         time.sleep(POLL_SECONDS)

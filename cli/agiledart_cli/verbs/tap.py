@@ -15,7 +15,7 @@ import click
 from agiledart_cli.control_client import ControlClient, connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options
-from agiledart_cli.output import BAD, count, per_second, say
+from agiledart_cli.output import BAD, count, per_second, print_message
 from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless
@@ -66,29 +66,29 @@ def _rows(client: ControlClient, command: Tap, limit: int | None, output: str) -
     show = {"json": _show_json, "table": _show_line, "csv": _show_csv}[output]
     shown, silent = 0, ""
     while True:
-        body = client.ask(command)
-        for row in body["rows"]:
+        response = client.ask(command)
+        for row in response["rows"]:
             show(row)
             shown += 1
             if limit is not None and shown >= limit:
                 return 0
-        if body["rows"]:
+        if response["rows"]:
             sys.stdout.flush()
-        if (missing := ", ".join(body["silent_nodes"])) != silent:
+        if (missing := ", ".join(response["silent_nodes"])) != silent:
             silent = missing
             if missing:
-                say(f"No answer from {missing}: their rows are not here.", colour=BAD)
-        if body["state"] in FINAL_STATES:
-            return _ended(command.name, body["state"], shown)
-        command = Tap(command.name, command.step, body["after"])
+                print_message(f"No answer from {missing}: their rows are not here.", colour=BAD)
+        if response["state"] in FINAL_STATES:
+            return _ended(command.name, response["state"], shown)
+        command = Tap(command.name, command.step, response["after"])
         time.sleep(POLL_SECONDS)
 
 
 def _ended(name: str, state: str, shown: int) -> int:
     if not shown:
-        say(f"{name} has ended ({state}): nothing flows any more.")
+        print_message(f"{name} has ended ({state}): nothing flows any more.")
         return FAILED
-    say(f"{name} is {state}.")
+    print_message(f"{name} is {state}.")
     return FAILED if state == "failed" else 0
 
 
@@ -133,17 +133,17 @@ def _cell(value: Any) -> str:
 
 def _rates(client: ControlClient, name: str, step: str, limit: int | None, output: str) -> int:
     """A line each second: rows that left the step meanwhile, from the figures that its instances report."""
-    body = client.ask(Status(name))
-    known = [word for stage in body["stages"] for word in stage["name"].split("+")]
+    response = client.ask(Status(name))
+    known = [word for stage in response["stages"] for word in stage["name"].split("+")]
     if known and step not in known:
-        from agiledart_node.desk.desk import did_you_mean
+        from agiledart_node.context.node_context import did_you_mean
 
         raise ConfigurationError(f"{name} has no step {step!r}.{did_you_mean(step, known)} Steps: {', '.join(known)}")
-    before, at, lines = _left(body, step), time.monotonic(), 0
-    while body["state"] not in FINAL_STATES:
+    before, at, lines = _left(response, step), time.monotonic(), 0
+    while response["state"] not in FINAL_STATES:
         time.sleep(RATE_SECONDS)
-        body, now = client.ask(Status(name)), time.monotonic()
-        total = _left(body, step)
+        response, now = client.ask(Status(name)), time.monotonic()
+        total = _left(response, step)
         value = max(0, total - before) / (now - at)
         before, at, lines = total, now, lines + 1
         if output == "json":
@@ -155,9 +155,9 @@ def _rates(client: ControlClient, name: str, step: str, limit: int | None, outpu
         sys.stdout.flush()
         if limit is not None and lines >= limit:
             return 0
-    return _ended(name, body["state"], lines)
+    return _ended(name, response["state"], lines)
 
 
-def _left(body: Mapping[str, Any], step: str) -> int:
+def _left(response: Mapping[str, Any], step: str) -> int:
     """Rows that have left a step so far."""
-    return int((body.get("summary") or {}).get("steps", {}).get(step, {}).get("rows_out", 0))
+    return int((response.get("summary") or {}).get("steps", {}).get(step, {}).get("rows_out", 0))

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from agiledart_agent.settings import default_state_dir
-from agiledart_cli.agent_place import MESH_FILE, TOLD_FILE, is_running, read_note
+from agiledart_cli.agent_place import MESH_FILE, NOTIFIED_FILE, is_running, read_note
 from agiledart_cli.errors import FAILED
-from agiledart_cli.output import BAD, duration, output_option, plural, print_json, print_table, say
+from agiledart_cli.output import BAD, duration, output_option, plural, print_json, print_message, print_table
 from agiledart_cli.signals import unwound_by_signals
 from agiledart_cli.verbs.cluster import MAX_AGENTS, Mesh
 
@@ -38,9 +38,9 @@ def up(agents: int, executors: int, output: str) -> int:
     """
     began = time.monotonic()
     with unwound_by_signals(), Mesh(agents, executors) as mesh:
-        say(f"Starting {plural(agents, 'agent')} …")
+        print_message(f"Starting {plural(agents, 'agent')} …")
         mesh.start()
-        say(f"ring of {agents} formed in {duration(time.monotonic() - began)}")
+        print_message(f"ring of {agents} formed in {duration(time.monotonic() - began)}")
         rows = [
             {
                 "name": agent.name,
@@ -57,7 +57,7 @@ def up(agents: int, executors: int, output: str) -> int:
                 print_table(
                     ["agent", "pid", "links at", "state directory"], [list(row.values()) for row in rows], ["pid"]
                 )
-            say("Other commands find it by themselves. Ctrl-C stops everything.")
+            print_message("Other commands find it by themselves. Ctrl-C stops everything.")
             return _watch(mesh)
 
 
@@ -68,8 +68,8 @@ def _watch(mesh: Mesh) -> int:
         time.sleep(_LOOK_SECONDS)
         for agent in [agent for agent in alive if not agent.is_alive]:
             alive.remove(agent)
-            say(f"{agent.name} {agent.ending()}", colour=BAD)
-    say("No agent is left.")
+            print_message(f"{agent.name} {agent.ending()}", colour=BAD)
+    print_message("No agent is left.")
     return FAILED
 
 
@@ -85,10 +85,10 @@ def _announced(folders: list[object]) -> Iterator[None]:
             path.write_text(json.dumps({"pid": os.getpid(), "agents": folders}))
             written = True
     if not written:
-        say(f"Another mesh runs already (or {path.parent} is read-only): use --agent {Path(str(folders[0]))}")
+        print_message(f"Another mesh runs already (or {path.parent} is read-only): use --agent {Path(str(folders[0]))}")
     try:
         yield
     finally:
         if written:
             path.unlink(missing_ok=True)
-            path.with_name(TOLD_FILE).unlink(missing_ok=True)
+            path.with_name(NOTIFIED_FILE).unlink(missing_ok=True)

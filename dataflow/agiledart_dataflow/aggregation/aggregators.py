@@ -228,7 +228,7 @@ class RemovableExtreme(Extreme[R, V], Generic[R, V]):
         return bisect_left(state, 0, key=lambda value: -_is_nan(value)), len(state)
 
 
-class Together(Aggregator[R, list[Any], tuple[Any, ...]], Generic[R]):
+class CompositeAggregator(Aggregator[R, list[Any], tuple[Any, ...]], Generic[R]):
     """Several aggregates of the same rows; the value is the tuple of theirs."""
 
     def __init__(self, parts: tuple[Aggregator[R, Any, Any], ...]) -> None:
@@ -277,7 +277,7 @@ def with_remove(aggregator: Aggregator[Any, Any, Any]) -> Aggregator[Any, Any, A
     """The same aggregate, made so that it can remove rows, if there is a way; else as it is."""
     if type(aggregator) is Extreme:
         return RemovableExtreme(aggregator.value_of, aggregator.place)
-    if type(aggregator) is Together:
-        made = Together(tuple(with_remove(part) for part in aggregator.parts))
+    if type(aggregator) is CompositeAggregator:
+        made = CompositeAggregator(tuple(with_remove(part) for part in aggregator.parts))
         return made if made.can_remove else aggregator
     return aggregator

@@ -14,7 +14,7 @@ State = list[Any]
 class CountWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
     """Counts the rows of each key by itself, so parallelism cannot show."""
 
-    keeps_what_raised = False
+    keeps_state_after_error = False
 
     def __init__(
         self, size: int, every: int, aggregator: Aggregator[Any, Any, Any], flat: Callable[[Any], Any] | None = None

@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import fsum, inf, isinf, isnan, nan
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,7 +17,7 @@ State = dict[int, Any]
 class LatePanes(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
     """Puts out each window when it closes and again at each late row that it takes."""
 
-    keeps_what_raised = False
+    keeps_state_after_error = False
 
     def __init__(
         self, window: Panes, aggregator: Aggregator[Any, Any, Any], flat: Callable[[Any], Any] | None = None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agiledart_dataflow.aggregation.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
+from agiledart_dataflow.aggregation.aggregators import Aggregator, CompositeAggregator, Count, Extreme, Mean, Sum
 from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.expressions.row_expression import KeyExpression, RowExpression, made_row_type
@@ -14,7 +14,7 @@ _NUMBERS = ("int", "float")
 _ORDERED = ("int", "float", "time", "span")
 
 
-class NamedResults(Together[Any]):
+class NamedResults(CompositeAggregator[Any]):
     """Several aggregates whose results become fields."""
 
 

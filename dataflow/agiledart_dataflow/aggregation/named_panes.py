@@ -13,14 +13,14 @@ from agiledart_dataflow.aggregation.panes import PaneWindow
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.batch import Held, Order, as_rows, listed
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.event_time.windows import Panes
-from agiledart_dataflow.operators.base import Mishap
-from agiledart_dataflow.state.groups import Division, WithoutRest
-from agiledart_dataflow.state.notes import Changes, Noted
-from agiledart_dataflow.state.open_groups import OpenGroups
-from agiledart_dataflow.state.open_parted import all_of
+from agiledart_dataflow.operators.base import OnOperatorError
+from agiledart_dataflow.state.async_snapshot import AsyncSnapshot
+from agiledart_dataflow.state.dirty_keys import DirtyKeys, StateChanges
+from agiledart_dataflow.state.indexed_state_snapshot import all_of
+from agiledart_dataflow.state.key_groups import Division, WithoutRest
 from agiledart_dataflow.state.open_windows import WindowEntry, Windows, window_entries
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
@@ -62,7 +62,7 @@ class NamedPanes(WithoutRest):
         codec: PlainCodec,
         *,
         positions: bool,
-        mishap: Mishap | None = None,
+        on_operator_error: OnOperatorError | None = None,
     ) -> None:
         self.name = name
         self.function: Callable[..., Any] | None = key_of
@@ -72,56 +72,58 @@ class NamedPanes(WithoutRest):
         self._row_type = row_type
         self._window = window
         self._named = named
-        self._mishap = mishap
-        refuse = None if mishap is None else self._refuse
+        self._on_operator_error = on_operator_error
+        refuse = None if on_operator_error is None else self._refuse
         self._codec = codec
-        self._rows = PaneWindow(name, key_of, window, named.aggregator, codec, positions=positions, mishap=refuse)
+        self._rows = PaneWindow(
+            name, key_of, window, named.aggregator, codec, positions=positions, on_operator_error=refuse
+        )
         self.inner = self._rows
         self._vectors: VectorPanes | None = None
         self._waiting: list[Any] = []
         self._waiting_times: list[int] = []
-        self._open: OpenGroups | None = None  # of columns
-        self._parted: dict[int, list[WindowEntry]] | None = None  # of windows in columns, until rows come
+        self._open: AsyncSnapshot | None = None  # of columns
+        self._group_index: dict[int, list[WindowEntry]] | None = None  # of windows in columns, until rows come
 
-    def run(self, rows: list[Any], order: Order, mark: Position) -> tuple[list[Any], Order]:
+    def run(self, rows: list[Any], order: Order, watermark: Position) -> tuple[list[Any], Order]:
         """As every operator: rows in, rows out."""
-        held, order = self.run_batch(rows, order, mark)
+        held, order = self.run_batch(rows, order, watermark)
         return as_rows(held), listed(order)
 
-    def run_batch(self, held: Held, order: Order, mark: Position) -> tuple[Held, Order]:
+    def run_batch(self, held: Held, order: Order, watermark: Position) -> tuple[Held, Order]:
         """Take rows in either form; put out the results of the windows that have ended at the mark, in the form at hand."""
-        self._parted = None
+        self._group_index = None
         self.counts.rows_in += len(held)
         self.counts.taken += len(held)
         if self._vectors is None and type(held) is not list and self.takes_columns:
             self._promote()
         if self._vectors is not None:
-            out, at = self._run_vectors(held, order, mark)
+            out, at = self._run_vectors(held, order, watermark)
         else:
-            out, at = self._run_rows(as_rows(held), listed(order), mark)
+            out, at = self._run_rows(as_rows(held), listed(order), watermark)
         self.counts.rows_out += len(out)
         return out, at
 
-    def _run_rows(self, rows: list[Any], order: Order, mark: Position) -> tuple[list[Any], Order]:
-        panes, at = self._rows.run(rows, order, mark)
+    def _run_rows(self, rows: list[Any], order: Order, watermark: Position) -> tuple[list[Any], Order]:
+        panes, at = self._rows.run(rows, order, watermark)
         return list(map(self._named.flat, panes)) if panes else panes, at
 
-    def _run_vectors(self, held: Held, order: Order, mark: Position) -> tuple[Held, Order]:
+    def _run_vectors(self, held: Held, order: Order, watermark: Position) -> tuple[Held, Order]:
         vectors = self._vectors
         assert vectors is not None
         if type(held) is list:
             self._waiting += held
             self._waiting_times += order or ()
             if len(self._waiting) >= _WORTH_COLUMNS and not self._add_waiting():
-                return self._run_rows([], [], mark)
+                return self._run_rows([], [], watermark)
         elif len(held):
             if not self._add_waiting():
-                return self._run_rows(as_rows(held), listed(order), mark)
+                return self._run_rows(as_rows(held), listed(order), watermark)
             if not self._add(held, order):
-                return self._run_rows([], [], mark)
-        if self._waiting and self._closes(mark[0]) and not self._add_waiting():
-            return self._run_rows([], [], mark)
-        columns, times = vectors.closed(mark[0])
+                return self._run_rows([], [], watermark)
+        if self._waiting and self._closes(watermark[0]) and not self._add_waiting():
+            return self._run_rows([], [], watermark)
+        columns, times = vectors.closed(watermark[0])
         return ([], []) if columns is None else (columns, times)
 
     def _closes(self, until: int) -> bool:
@@ -146,7 +148,7 @@ class NamedPanes(WithoutRest):
         columns: Any = held
         times = np.asarray(order, dtype=np.int64)
         try:
-            if self._mishap is None:
+            if self._on_operator_error is None:
                 vectors.add(columns, times)
             else:
                 self._add_fit(columns, times)
@@ -182,12 +184,12 @@ class NamedPanes(WithoutRest):
 
     def _refuse(self, error: Exception, row: Any, at: Any) -> None:
         """Go on without a row for which user code raised, or without a result."""
-        assert self._mishap is not None  # it is called only then
+        assert self._on_operator_error is not None  # it is called only then
         if row is NO_RECORD:
             self.counts.failed += 1
         else:
             self.counts.taken -= 1
-        self._mishap(error, row, at)
+        self._on_operator_error(error, row, at)
 
     def _promote(self) -> None:
         """What is open as rows moves into columns."""
@@ -214,7 +216,7 @@ class NamedPanes(WithoutRest):
     def _leave_columns(self) -> None:
         """What is open as columns moves into rows."""
         self._rows.store.replace(self._windows())
-        self._vectors = self._parted = None
+        self._vectors = self._group_index = None
 
     @property
     def state_keys(self) -> int:
@@ -231,44 +233,44 @@ class NamedPanes(WithoutRest):
         return self._rows.snapshot_group(group) if parted is None else self._codec.encode(parted.get(group, []))
 
     def restore_group(self, group: int, data: bytes) -> None:
-        self._go_back()
+        self._return_to_rows()
         self._rows.restore_group(group, data)
 
     def drop_group(self, group: int) -> None:
-        self._go_back()
+        self._return_to_rows()
         self._rows.drop_group(group)
 
-    def noted(self) -> Noted | None:
+    def dirty_keys(self) -> DirtyKeys | None:
         """What columns leave to rows, and rows to columns, is noted as anew."""
         if self._open is not None:
             self._open.drop()
         if self._vectors is not None and self._add_waiting():
-            return self._vectors.noted()
-        return self._rows.noted()
+            return self._vectors.dirty_keys()
+        return self._rows.dirty_keys()
 
-    def changes(self, keys: Noted) -> Changes:
-        opened = self.open_groups([keys])
-        return Changes(all_of(opened), opened.common)
+    def changes(self, keys: DirtyKeys) -> StateChanges:
+        opened = self.begin_snapshot([keys])
+        return StateChanges(all_of(opened), opened.common)
 
-    def open_groups(self, lists: Sequence[Noted] | None, waste: Iterable[Noted] = ()) -> OpenGroups:
+    def begin_snapshot(self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys] = ()) -> AsyncSnapshot:
         """In whichever form it is."""
         if self._vectors is None:
-            return self._rows.store.open_groups(lists, waste)
-        from agiledart_dataflow.aggregation.open_columns import OpenColumns  # as above
+            return self._rows.store.begin_snapshot(lists, waste)
+        from agiledart_dataflow.aggregation.columns_snapshot import ColumnsSnapshot  # as above
 
         group_of = self._rows.store.group_of
-        opened = OpenColumns(self._vectors, self._codec, group_of, lists, self._closed, waste)
+        opened = ColumnsSnapshot(self._vectors, self._codec, group_of, lists, self._closed, waste)
         self._open = opened
         return opened
 
     def _closed(self) -> None:
         self._open = None
 
-    def apply(self, changes: Changes) -> None:
-        self._go_back()
+    def apply(self, changes: StateChanges) -> None:
+        self._return_to_rows()
         self._rows.apply(changes)
 
-    def _go_back(self) -> None:
+    def _return_to_rows(self) -> None:
         """All that is open as rows; the next columns make columns of it again."""
         if self._vectors is not None and self._add_waiting():
             self._leave_columns()
@@ -277,9 +279,9 @@ class NamedPanes(WithoutRest):
         """Of windows in columns the entries of each group; None while rows hold them."""
         if self._vectors is None or not self._add_waiting():
             return None
-        if self._parted is None:
-            self._parted = {}
+        if self._group_index is None:
+            self._group_index = {}
             group_of = self._rows.store.group_of
             for entry in window_entries(self._windows()):
-                self._parted.setdefault(group_of[entry[0]], []).append(entry)
-        return self._parted
+                self._group_index.setdefault(group_of[entry[0]], []).append(entry)
+        return self._group_index

@@ -6,11 +6,11 @@ from typing import Any
 
 from agiledart_dataflow.aggregation.aggregators import Aggregator
 from agiledart_dataflow.aggregation.named_aggregates import NamedResults, aggregate_part
-from agiledart_dataflow.aggregation.pane_values import Kept, kept_values
+from agiledart_dataflow.aggregation.pane_values import KeptValues, kept_values
 from agiledart_dataflow.aggregation.running_loop import state_names
 from agiledart_dataflow.data.column_schema import schema_of
 from agiledart_dataflow.data.schema import generic
-from agiledart_dataflow.expressions.nodes import Field
+from agiledart_dataflow.expressions.nodes import FieldNode
 from agiledart_dataflow.expressions.row_expression import RowExpression, made_row_type
 from agiledart_dataflow.user_code.callsite import CallSite
 
@@ -26,7 +26,7 @@ class NamedRunning:
         row_type: of those that leave: the same fields, then the results.
     """
 
-    kept: Kept
+    kept: KeptValues
     fields: tuple[RowExpression, ...]
     enters: Any
     row_type: Any
@@ -74,5 +74,5 @@ def named_running(name: str, row_type: Any, named: Mapping[str, Any], where: Cal
         results[field] = kind
     kept = kept_values(NamedResults(tuple(parts)))
     assert kept is not None  # named results are built-in ones
-    whole = tuple(RowExpression(Field(field), row_type, where) for field in fields)
+    whole = tuple(RowExpression(FieldNode(field), row_type, where) for field in fields)
     return NamedRunning(kept, whole, row_type, made_row_type(name, fields | results, where))

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from math import fsum
 from typing import Any
 
-from agiledart_dataflow.aggregation.aggregators import Together
-from agiledart_dataflow.aggregation.pane_values import Kept, Part, extreme, total
+from agiledart_dataflow.aggregation.aggregators import CompositeAggregator
+from agiledart_dataflow.aggregation.pane_values import AggregatePart, KeptValues, extreme, total
 
 _FLOATS = {float}
 
 
-def closing(kept: Kept) -> Callable[[list[Any]], Any]:
+def closing(kept: KeptValues) -> Callable[[list[Any]], Any]:
     """flat list of one key's values → the pane's value."""
     width = len(kept.values)
     names = [f"v{number}" for number in range(width)]
@@ -48,11 +48,11 @@ def _summed(number: int) -> str:
     )
 
 
-def _of_one(part: Part) -> str:
+def _of_one(part: AggregatePart) -> str:
     return "1" if part.kind == "count" else f"v{part.value} or 0.0"
 
 
-def _of_many(part: Part) -> str:
+def _of_many(part: AggregatePart) -> str:
     if part.kind == "count":
         return "n"
     if part.kind == "sum":
@@ -62,8 +62,8 @@ def _of_many(part: Part) -> str:
     return f"extreme(a{part.value}, least={part.kind == 'least'})"
 
 
-def _built(kept: Kept, values: str) -> str:
+def _built(kept: KeptValues, values: str) -> str:
     """The results as the window's value; what only hands its argument on is not called."""
-    if getattr(kept.built, "__func__", None) is Together.built:
+    if getattr(kept.built, "__func__", None) is CompositeAggregator.built:
         return f"({values},)"
     return f"built(({values},))"

@@ -8,7 +8,7 @@ can raise stands in front of what changes a pane, so that such a row is in no wi
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agiledart_dataflow.operators.loop_text import Names
+from agiledart_dataflow.operators.loop_text import BoundNames
 
 Fill = Callable[[Any, list[Any], list[Any]], None]
 """fill(self, rows, order)."""
@@ -22,7 +22,7 @@ def fill_loop(
     inline_key: Any,
     inline_values: list[Any],
     checks: Sequence[str] | None = None,
-    notes_keys: bool = False,
+    tracks_keys: bool = False,
 ) -> Any:
     """The loop as (text, further names that it uses).
 
@@ -35,7 +35,7 @@ def fill_loop(
             where no result can be made of it. None: what raises ends the loop.
         notes_keys: a key is told of before it changes for the first time since a barrier.
     """
-    names = Names()
+    names = BoundNames()
     key = "key_of(row)" if inline_key is None else inline_key.python("row", names)
     put: list[str] = []
     for number, inline in enumerate(inline_values):
@@ -44,7 +44,7 @@ def fill_loop(
     at = "p" if positions else "t"
     if checks is not None:
         put = _guarded([*put, "hash(k)", *checks], at)
-    if notes_keys:
+    if tracks_keys:
         put.append("if k not in noted: touch(k)")
     if checks is not None and kept is None:
         put += _guarded([_made(single=single, positions=positions)], at)
@@ -73,7 +73,7 @@ def fill_loop(
             f"def make({parameters}):",
             " def fill(self, rows, order):",
             f"  {current}, lo, hi = self.current",
-            *(["  noted, touch = self.store.notes.keys, self.store.touch"] if notes_keys else []),
+            *(["  noted, touch = self.store.notes.keys, self.store.touch"] if tracks_keys else []),
             f"  for row, {'p' if positions else 't'} in zip(rows, order):",
             *(["   t = p[0]"] if positions else []),
             "   if not lo <= t < hi:",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Literal
 
-from agiledart_dataflow.aggregation.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
+from agiledart_dataflow.aggregation.aggregators import Aggregator, CompositeAggregator, Count, Extreme, Mean, Sum
 from agiledart_dataflow.aggregation.exact_sums import compacted, rounded_sum
 
 Kind = Literal["count", "sum", "mean", "least", "greatest"]
@@ -22,7 +22,7 @@ _EXACT_INTEGER = 2**53
 
 
 @dataclass(frozen=True)
-class Part:
+class AggregatePart:
     """One aggregate: what of which value (its number among the values that are kept)."""
 
     kind: Kind
@@ -30,7 +30,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptValues:
     """A window's aggregate as values to keep and parts to compute.
 
     Attributes:
@@ -40,22 +40,22 @@ class Kept:
     """
 
     values: tuple[Callable[[Any], Any], ...]
-    parts: tuple[Part, ...]
+    parts: tuple[AggregatePart, ...]
     built: Callable[[tuple[Any, ...]], Any]
 
 
-def kept_values(aggregator: Aggregator[Any, Any, Any]) -> Kept | None:
+def kept_values(aggregator: Aggregator[Any, Any, Any]) -> KeptValues | None:
     """How to keep values for an aggregator; None for one of the user's own."""
     values: list[Callable[[Any], Any]] = []
-    parts: list[Part] = []
+    parts: list[AggregatePart] = []
     built = _built(aggregator, values, parts)
-    return None if built is None else Kept(tuple(values), tuple(parts), built)
+    return None if built is None else KeptValues(tuple(values), tuple(parts), built)
 
 
 def _built(
-    aggregator: Aggregator[Any, Any, Any], values: list[Callable[[Any], Any]], parts: list[Part]
+    aggregator: Aggregator[Any, Any, Any], values: list[Callable[[Any], Any]], parts: list[AggregatePart]
 ) -> Callable[[tuple[Any, ...]], Any] | None:
-    if isinstance(aggregator, Together):
+    if isinstance(aggregator, CompositeAggregator):
         makers = []
         for part in aggregator.parts:
             start = len(parts)
@@ -63,25 +63,25 @@ def _built(
             if made is None:
                 return None
             makers.append((made, start, len(parts)))
-        if not any(isinstance(part, Together) for part in aggregator.parts):
+        if not any(isinstance(part, CompositeAggregator) for part in aggregator.parts):
             return aggregator.built
         return lambda results: aggregator.built(tuple(made(results[a:b]) for made, a, b in makers))
     exactly = type(aggregator)  # a subclass may compute something else
     if exactly is Count:
-        parts.append(Part("count"))
+        parts.append(AggregatePart("count"))
     elif isinstance(aggregator, Sum) and exactly is Sum:
-        parts.append(Part("sum", _number(aggregator.value_of, values)))
+        parts.append(AggregatePart("sum", _number(aggregator.value_of, values)))
     elif isinstance(aggregator, Mean) and exactly is Mean:
-        parts.append(Part("mean", _number(aggregator.value_of, values)))
+        parts.append(AggregatePart("mean", _number(aggregator.value_of, values)))
     elif isinstance(aggregator, Extreme) and exactly is Extreme:
         kind: Kind = "least" if aggregator.place == 0 else "greatest"
-        parts.append(Part(kind, _number(aggregator.value_of, values)))
+        parts.append(AggregatePart(kind, _number(aggregator.value_of, values)))
     else:
         return None
     return _first
 
 
-def fitness(kept: Kept) -> list[str]:
+def fitness(kept: KeptValues) -> list[str]:
     """For each value `v0`, `v1` … an expression that raises where no result could be made of it: a text to be summed, a None."""
     summed = {part.value for part in kept.parts if part.kind in ("sum", "mean")}
     return [f"0 + v{number}" if number in summed else f"v{number} < v{number}" for number in range(len(kept.values))]
@@ -136,7 +136,7 @@ class Compact:
         self.sums: list[list[Any]] = [[] for _ in range(values)]
         self.extremes: list[list[Any]] = [[] for _ in range(values)]
 
-    def take(self, flat: list[Any], kept: Kept) -> None:
+    def take(self, flat: list[Any], kept: KeptValues) -> None:
         """Add the values of a flat list, which the caller then empties."""
         width = len(kept.values)
         self.count += len(flat) // width
@@ -160,7 +160,7 @@ def _short(values: list[Any]) -> list[Any]:
     return ([sum(integers)] if integers else []) + (compacted(floats) or [0.0] if floats else [])
 
 
-def results(flat: list[Any], before: Compact | None, kept: Kept) -> tuple[Any, ...]:
+def results(flat: list[Any], before: Compact | None, kept: KeptValues) -> tuple[Any, ...]:
     """What the parts make of a key's values."""
     width = len(kept.values)
     count = len(flat) // width + (0 if before is None else before.count)

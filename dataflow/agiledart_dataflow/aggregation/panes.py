@@ -23,8 +23,8 @@ from agiledart_dataflow.data.position import EXPIRY, Position
 from agiledart_dataflow.data.rows import Pane
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.event_time.windows import Panes
-from agiledart_dataflow.operators.base import Mishap, StateInStore
-from agiledart_dataflow.state.notes import Noted
+from agiledart_dataflow.operators.base import OnOperatorError, StoreBackedState
+from agiledart_dataflow.state.dirty_keys import DirtyKeys
 from agiledart_dataflow.state.open_windows import OpenWindows
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
@@ -33,7 +33,7 @@ COMPACT_EVERY: Final = 32_768
 """Rows after which long lists of values are compacted: what a window keeps is bounded by this and by its keys."""
 
 
-class PaneWindow(StateInStore[OpenWindows]):
+class PaneWindow(StoreBackedState[OpenWindows]):
     """Keeps what an aggregate needs of each (window, key) and puts out a `Pane` when the window closes.
 
     Args:
@@ -55,7 +55,7 @@ class PaneWindow(StateInStore[OpenWindows]):
         codec: PlainCodec,
         *,
         positions: bool = True,
-        mishap: Mishap | None = None,
+        on_operator_error: OnOperatorError | None = None,
     ) -> None:
         self.name = name
         self.counts = StepCounts()
@@ -63,7 +63,7 @@ class PaneWindow(StateInStore[OpenWindows]):
         self._window = window
         self._aggregator = aggregator
         self._positions = positions
-        self._mishap = mishap
+        self._on_operator_error = on_operator_error
         self._kept = kept_values(aggregator)
         self._counts_only = self._kept is not None and not self._kept.values
         self._single = window.size_ms == window.every_ms
@@ -79,7 +79,7 @@ class PaneWindow(StateInStore[OpenWindows]):
         )
         self._panes, self._firsts, self._before = self.store.panes, self.store.firsts, self.store.before
         self._uncompacted = 0
-        self._notes_keys = False
+        self._tracks_keys = False
         self.current: tuple[Any, ...] = ()
         self._forget_current()
         self._key_of = key_of
@@ -94,22 +94,22 @@ class PaneWindow(StateInStore[OpenWindows]):
             positions=self._positions,
             inline_key=key_of if hasattr(key_of, "python") else None,
             inline_values=[value if hasattr(value, "python") else None for value in values],
-            checks=None if self._mishap is None else () if self._kept is None else fitness(self._kept),
-            notes_keys=self._notes_keys,
+            checks=None if self._on_operator_error is None else () if self._kept is None else fitness(self._kept),
+            tracks_keys=self._tracks_keys,
         )
         made: dict[str, Any] = {}
         exec(compile(text, f"<stage {self.name}>", "exec"), made)  # our own text: users' code is called, not pasted
         fill: Fill = made["make"](key_of, self._aggregator.add, self._aggregator.create, *values, *names.values())
         return fill
 
-    def noted(self) -> Noted | None:
+    def dirty_keys(self) -> DirtyKeys | None:
         """From the first time on its loop notes keys; what was open in it before is told whole."""
-        if not self._notes_keys:
-            self._notes_keys = True
+        if not self._tracks_keys:
+            self._tracks_keys = True
             self._fill = self._made(self._key_of)
-        return self.store.noted()
+        return self.store.dirty_keys()
 
-    def run(self, rows: list[Any], order: Order, mark: Position) -> tuple[list[Any], Order]:
+    def run(self, rows: list[Any], order: Order, watermark: Position) -> tuple[list[Any], Order]:
         """Take rows; put out the panes of the windows that have ended at the mark."""
         if self.store.rows_come():
             self._forget_current()
@@ -123,11 +123,11 @@ class PaneWindow(StateInStore[OpenWindows]):
                 self._compact()
         out: list[Any] = []
         at: list[Any] = []
-        until = mark[0]
+        until = watermark[0]
         if self._panes and min(self._panes) <= until:
             for end in sorted(end for end in self._panes if end <= until):
-                if self._positions and end == until and mark[1] == EXPIRY:
-                    self._close_up_to(mark, out, at)
+                if self._positions and end == until and watermark[1] == EXPIRY:
+                    self._close_up_to(watermark, out, at)
                 else:
                     self._close(end, out, at)
             self._forget_current()
@@ -137,9 +137,9 @@ class PaneWindow(StateInStore[OpenWindows]):
 
     def refuse(self, error: Exception, row: Any, at: Any) -> None:
         """Go on without a row for which user code raised."""
-        assert self._mishap is not None  # the loop calls it only then
+        assert self._on_operator_error is not None  # the loop calls it only then
         self.counts.taken -= 1
-        self._mishap(error, row, at)
+        self._on_operator_error(error, row, at)
 
     def panes_at(self, time_ms: int) -> tuple[Any, ...]:
         """The panes that hold a time (as the loop wants them), and between which bounds they stay the same."""
@@ -164,7 +164,7 @@ class PaneWindow(StateInStore[OpenWindows]):
         before = self._before.pop(end, {})
         start = end - self._window.size_ms
         new = tuple.__new__  # a Pane of four values: made without the call of its own __new__
-        if self._mishap is not None:
+        if self._on_operator_error is not None:
             self._close_carefully(end, pane, firsts, self._value_of(before), (out, at))
             return
         if not self._positions and self._closing is not None and not before:  # the usual case
@@ -196,15 +196,15 @@ class PaneWindow(StateInStore[OpenWindows]):
             places, keys = [places[i] for i in order], [keys[i] for i in order]
         return places, keys
 
-    def _close_up_to(self, mark: Position, out: list[Any], at: list[Any]) -> None:
+    def _close_up_to(self, watermark: Position, out: list[Any], at: list[Any]) -> None:
         """Close what a mark covers of the window that ends at its time.
 
         Such a mark stands between panes of a window upstream that closed at the same time. All rows of this window have come,
         but its other panes lie above the mark: who merges them with others shall not get them before it.
         """
-        end = mark[0]
+        end = watermark[0]
         pane, firsts, before = self._panes[end], self._firsts[end], self._before.get(end, {})
-        later = {key: firsts[key] for place, key in zip(*self._placed(end, firsts), strict=True) if place > mark}
+        later = {key: firsts[key] for place, key in zip(*self._placed(end, firsts), strict=True) if place > watermark}
         if len(later) < len(firsts):
             self._firsts[end] = {key: first for key, first in firsts.items() if key not in later}
             self._close(end, out, at)  # looks into `pane` for those that are left
@@ -229,9 +229,9 @@ class PaneWindow(StateInStore[OpenWindows]):
             try:
                 made = Pane(key, start, end, value_of(key, pane[key]))
             except Exception as error:  # noqa: BLE001  user code may raise anything; the step's policy decides
-                assert self._mishap is not None  # only then is one careful
+                assert self._on_operator_error is not None  # only then is one careful
                 self.counts.failed += 1
-                self._mishap(error, NO_RECORD, at)
+                self._on_operator_error(error, NO_RECORD, at)
                 continue
             put[0].append(made)
             put[1].append(at)
@@ -258,12 +258,12 @@ class PaneWindow(StateInStore[OpenWindows]):
         kept = self._kept
         if kept is None or self._counts_only:
             return
-        store, notes = self.store, self.store.notes
+        store, dirty_tracker = self.store, self.store.dirty_tracker
         for end, pane in self._panes.items():
             before = self._before.setdefault(end, {})
             for key, flat in pane.items():
                 if len(flat) >= LONG * len(kept.values):
-                    if notes.is_kept and key not in notes.keys:
+                    if dirty_tracker.is_tracking and key not in dirty_tracker.keys:
                         store.touch(key)
                     before.setdefault(key, Compact(len(kept.values))).take(flat, kept)
                     flat.clear()

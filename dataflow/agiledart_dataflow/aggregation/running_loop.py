@@ -7,8 +7,8 @@ order. All that can raise stands in front of what changes the state of a key.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agiledart_dataflow.aggregation.pane_values import Kept
-from agiledart_dataflow.operators.loop_text import Names
+from agiledart_dataflow.aggregation.pane_values import KeptValues
+from agiledart_dataflow.operators.loop_text import BoundNames
 
 OverRows = Callable[[Any, Sequence[Any]], list[Any]]
 """run(self, rows) → rows; `self` and `row` are the names by which errors find the record."""
@@ -19,14 +19,14 @@ OverLists = Callable[..., None]
 """run(keys, values of each kept value …, list to append to for each result …)."""
 
 
-def state_names(kept: Kept) -> tuple[str, ...]:
+def state_names(kept: KeptValues) -> tuple[str, ...]:
     """What is kept of a key, in its order: `n` rows, `s0` sum, `l0` least, `g0` greatest of value 0."""
     wanted = {name for part in kept.parts for name in _names_of(part.kind, part.value)}
     names = ["n", *(f"{letter}{number}" for number in range(len(kept.values)) for letter in "slg")]
     return tuple(name for name in names if name in wanted)
 
 
-class RunningText:
+class RunningLoopText:
     """The lines of one step.
 
     Args:
@@ -39,13 +39,13 @@ class RunningText:
         results: an expression over these for each result.
     """
 
-    def __init__(self, kept: Kept, kinds: Sequence[str], *, saves: bool) -> None:
+    def __init__(self, kept: KeptValues, kinds: Sequence[str], *, saves: bool) -> None:
         self._kinds = kinds
         self._saves = saves
         self.state = state_names(kept)
         self.results = tuple(_result_of(part.kind, part.value) for part in kept.parts)
 
-    def over_rows(self, key: str, values: Sequence[str], built: str, names: Names, *, guarded: bool) -> str:
+    def over_rows(self, key: str, values: Sequence[str], built: str, names: BoundNames, *, guarded: bool) -> str:
         """Defines `make(get, save, Entry, ours, key_of, …names)`, which returns an `OverRows`.
 
         Args:

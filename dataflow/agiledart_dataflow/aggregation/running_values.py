@@ -9,23 +9,23 @@ from collections.abc import Callable
 from typing import Any, get_origin
 
 from agiledart_dataflow.aggregation.named_running import NamedRunning
-from agiledart_dataflow.aggregation.running_loop import RunningText
+from agiledart_dataflow.aggregation.running_loop import RunningLoopText
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.batch import Held, Order, as_rows, listed, part_of
 from agiledart_dataflow.data.column_schema import schema_of
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.data.schema import is_named_tuple
 from agiledart_dataflow.expressions.row_expression import KeyExpression
-from agiledart_dataflow.operators.base import Mishap, StateInStore
-from agiledart_dataflow.operators.loop_text import Names
+from agiledart_dataflow.operators.base import OnOperatorError, StoreBackedState
+from agiledart_dataflow.operators.loop_text import BoundNames
 from agiledart_dataflow.operators.segments import FEW_ROWS
-from agiledart_dataflow.state.entries import Entry
-from agiledart_dataflow.state.notes import Noted
+from agiledart_dataflow.state.dirty_keys import DirtyKeys
+from agiledart_dataflow.state.entries import KeyEntry
 from agiledart_dataflow.state.store import KeyedStore
 from agiledart_kernel.errors import AgileDartError
 
 
-class RunningValues(StateInStore[KeyedStore]):
+class RunningValues(StoreBackedState[KeyedStore]):
     """Adds the running values of its key to each row.
 
     Args:
@@ -42,7 +42,7 @@ class RunningValues(StateInStore[KeyedStore]):
         key_of: Callable[[Any], Any],
         named: NamedRunning,
         store: KeyedStore,
-        mishap: Mishap | None = None,
+        on_operator_error: OnOperatorError | None = None,
     ) -> None:
         self.name = name
         self.function: Callable[..., Any] | None = key_of
@@ -50,36 +50,36 @@ class RunningValues(StateInStore[KeyedStore]):
         self.store = store
         self._key = key_of if isinstance(key_of, KeyExpression) else None
         self._named = named
-        self._mishap = mishap
+        self._on_operator_error = on_operator_error
         self._refused: list[tuple[Exception, Any, int]] = []
         self._key_of = key_of
         self._make_loops()
 
     def _make_loops(self) -> None:
         store = self.store
-        text = RunningText(self._named.kept, self._named.kinds, saves=store.saves)
+        text = RunningLoopText(self._named.kept, self._named.kinds, saves=store.saves)
         self._over_rows = self._made_rows(text, self._key_of)
-        self._over_lists = self._compiled(text.over_lists())(store.get, store.save, Entry)
+        self._over_lists = self._compiled(text.over_lists())(store.get, store.save, KeyEntry)
 
-    def noted(self) -> Noted | None:
+    def dirty_keys(self) -> DirtyKeys | None:
         """From the first time on its loops look keys up in the way that notes them."""
         before = self.store.get
-        keys = self.store.noted()
+        keys = self.store.dirty_keys()
         if self.store.get != before:
             self._make_loops()
         return keys
 
-    def _made_rows(self, text: RunningText, key_of: Callable[[Any], Any]) -> Any:
-        names = Names()
+    def _made_rows(self, text: RunningLoopText, key_of: Callable[[Any], Any]) -> Any:
+        names = BoundNames()
         named = self._named
         key = "key_of(row)" if self._key is None else self._key.python("row", names)
         values = [value.python("row", names) for value in named.values]
         whole = is_named_tuple(get_origin(named.enters) or named.enters)
         fields = "*row" if whole else ", ".join(field.python("row", names) for field in named.fields)
         built = f"{names.bind(tuple.__new__)}({names.bind(named.row_type)}, ({', '.join((fields, *text.results))},))"
-        lines = text.over_rows(key, values, built, names, guarded=self._mishap is not None)
+        lines = text.over_rows(key, values, built, names, guarded=self._on_operator_error is not None)
         return self._compiled(lines)(
-            self.store.get, self.store.save, Entry, AgileDartError, key_of, *names.values.values()
+            self.store.get, self.store.save, KeyEntry, AgileDartError, key_of, *names.values.values()
         )
 
     def _compiled(self, text: str) -> Any:
@@ -87,12 +87,12 @@ class RunningValues(StateInStore[KeyedStore]):
         exec(compile(text, f"<stage {self.name}>", "exec"), made)  # our own text: users' code is called, not pasted
         return made["make"]
 
-    def run(self, rows: list[Any], order: Order, mark: Position) -> tuple[list[Any], Order]:
+    def run(self, rows: list[Any], order: Order, watermark: Position) -> tuple[list[Any], Order]:
         """As every operator: rows in, rows out."""
-        held, order = self.run_batch(rows, order, mark)
+        held, order = self.run_batch(rows, order, watermark)
         return as_rows(held), listed(order)
 
-    def run_batch(self, held: Held, order: Order, mark: Position) -> tuple[Held, Order]:
+    def run_batch(self, held: Held, order: Order, watermark: Position) -> tuple[Held, Order]:
         """Take rows in either form; they leave in the form in which they came."""
         count = len(held)
         if not count:
@@ -110,7 +110,7 @@ class RunningValues(StateInStore[KeyedStore]):
         counts.taken += left
         counts.rows_out += left
         if self._refused:
-            order = self._told(order)
+            order = self._report_refused(order)
         if type(made) is list and type(order) is not list:
             order = listed(order)
         return made, order
@@ -154,13 +154,13 @@ class RunningValues(StateInStore[KeyedStore]):
         """The loop goes on without a row."""
         self._refused.append((error, row, number))
 
-    def _told(self, order: Order) -> Order:
+    def _report_refused(self, order: Order) -> Order:
         """Tell of the rows that were refused; what goes with the others."""
-        assert self._mishap is not None  # the loop refuses only then
+        assert self._on_operator_error is not None  # the loop refuses only then
         refused, self._refused = self._refused, []
         order = listed(order)
         for error, row, number in refused:
-            self._mishap(error, row, None if order is None else order[number])
+            self._on_operator_error(error, row, None if order is None else order[number])
         if order is None:
             return None
         gone = {number for _, _, number in refused}

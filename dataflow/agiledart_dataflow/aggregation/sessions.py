@@ -16,7 +16,7 @@ State = list[Any]
 class SessionWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
     """One session at a time for each key, because rows come in order of time."""
 
-    keeps_what_raised = False
+    keeps_state_after_error = False
 
     def __init__(
         self, gap_ms: int, aggregator: Aggregator[Any, Any, Any], flat: Callable[[Any], Any] | None = None

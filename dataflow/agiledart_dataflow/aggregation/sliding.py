@@ -15,10 +15,16 @@ from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.position import Position, end_of_time
 from agiledart_dataflow.data.rows import Change
 from agiledart_dataflow.data.schema import generic
-from agiledart_dataflow.operators.base import Mishap, Output
-from agiledart_dataflow.state.notes import Changes, Noted
-from agiledart_dataflow.state.open_parted import STEP_PARTED, OpenKeys, OpenParted, Run, all_of
-from agiledart_dataflow.state.parting import PartedState
+from agiledart_dataflow.operators.base import OnOperatorError, Output
+from agiledart_dataflow.state.dirty_keys import DirtyKeys, StateChanges
+from agiledart_dataflow.state.indexed_state_snapshot import (
+    STEP_INDEXED,
+    IndexedStateSnapshot,
+    KeysSnapshot,
+    Run,
+    all_of,
+)
+from agiledart_dataflow.state.key_group_indexed_state import KeyGroupIndexedState
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
 
@@ -26,7 +32,7 @@ _LEAVES = (0,)
 _ENTERS = (1,)
 
 
-class _Window:
+class _KeyWindow:
     """One key's rows: their number, the aggregate's state, and the rows themselves when it cannot remove."""
 
     __slots__ = ("rows", "size", "state")
@@ -41,7 +47,7 @@ _Rows = list[tuple[Position, Any]]
 """(position at which it leaves, row) of the rows of one key."""
 
 
-class SlidingWindow(PartedState[dict[Any, _Rows]]):
+class SlidingWindow(KeyGroupIndexedState[dict[Any, _Rows]]):
     """Keeps an aggregate of each key's window and puts out a `Change` whenever it may differ.
 
     Args:
@@ -60,7 +66,7 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
         size_ms: int,
         aggregator: Aggregator[Any, Any, Any],
         codec: PlainCodec,
-        mishap: Mishap | None = None,
+        on_operator_error: OnOperatorError | None = None,
     ) -> None:
         super().__init__(codec)
         self.name = name
@@ -69,21 +75,21 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
         self._key_of = key_of
         self._size_ms = size_ms
         self._aggregator = aggregator = with_remove(aggregator)
-        self._mishap = mishap
+        self._on_operator_error = on_operator_error
         self._keeps_rows = not aggregator.can_remove
-        self._windows: dict[Any, _Window] = {}
+        self._windows: dict[Any, _KeyWindow] = {}
         self._leaving: deque[tuple[Position, Any, Any]] = deque()
         self._gone: dict[Any, None] = {}  # keys of groups that were dropped, whose rows are still in it
 
-    def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
+    def run(self, rows: list[Any], positions: list[Position], watermark: Position) -> Output:
         self.rows_come()
         out: list[Any] = []
         at: list[Position] = []
         leaving, windows, size_ms = self._leaving, self._windows, self._size_ms
         key_of, aggregator = self._key_of, self._aggregator
         add, result = aggregator.add, aggregator.result
-        mishap, refused = self._mishap, 0
-        noted = self.notes.keys if self.notes.is_kept else None
+        on_operator_error, refused = self._on_operator_error, 0
+        dirty_keys = self.dirty_tracker.keys if self.dirty_tracker.is_tracking else None
         for row, position in zip(rows, positions, strict=True):
             if leaving and leaving[0][0] <= position:
                 self._leave(position, out, at)
@@ -91,12 +97,12 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
                 key = key_of(row)
                 window = windows.get(key)
             except Exception as error:
-                if mishap is None:
+                if on_operator_error is None:
                     raise
                 refused += 1
-                mishap(error, row, position)
+                on_operator_error(error, row, position)
                 continue
-            if noted is not None and key not in noted:
+            if dirty_keys is not None and key not in dirty_keys:
                 self.touch(key)
             try:
                 state = add(aggregator.create() if window is None else window.state, row)
@@ -107,13 +113,13 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
                         window.state = aggregator.remove(state, row)
                     raise
             except Exception as error:
-                if mishap is None:
+                if on_operator_error is None:
                     raise
                 refused += 1
-                mishap(error, row, position)
+                on_operator_error(error, row, position)
                 continue
             if window is None:
-                window = windows[key] = _Window(state)
+                window = windows[key] = _KeyWindow(state)
             window.state = state
             window.size += 1
             until = (position[0] + size_ms, 0, *position[2:])
@@ -124,7 +130,9 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
                 self._sort_last()
             out.append(Change(key, value, row))
             at.append(position + _ENTERS)
-        self._leave(end_of_time(mark), out, at)  # no time passes after the last record: END_OF_INPUT empties no window
+        self._leave(
+            end_of_time(watermark), out, at
+        )  # no time passes after the last record: END_OF_INPUT empties no window
         self.bound(len(windows))
         self.counts.rows_in += len(rows)
         self.counts.rows_out += len(out)
@@ -134,10 +142,10 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
     def _leave(self, until: Position, out: list[Any], at: list[Position]) -> None:
         """Let rows leave whose time has come."""
         leaving, windows, aggregator = self._leaving, self._windows, self._aggregator
-        noted = self.notes.keys if self.notes.is_kept else None
+        dirty_keys = self.dirty_tracker.keys if self.dirty_tracker.is_tracking else None
         while leaving and leaving[0][0] <= until:
             position, key, row = leaving.popleft()
-            if noted is not None and key not in noted:
+            if dirty_keys is not None and key not in dirty_keys:
                 self.touch(key)
             window = windows[key]
             window.size -= 1
@@ -153,15 +161,15 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
                 try:
                     value = aggregator.result(window.state)
                 except Exception as error:
-                    if self._mishap is None:
+                    if self._on_operator_error is None:
                         raise
                     self.counts.failed += 1
-                    self._mishap(error, NO_RECORD, position)
+                    self._on_operator_error(error, NO_RECORD, position)
                     continue
                 out.append(Change(key, value, None))
             at.append(position + _LEAVES)
 
-    def _added_up(self, window: _Window) -> Any:
+    def _added_up(self, window: _KeyWindow) -> Any:
         state = self._aggregator.create()
         for row in window.rows.values():
             state = self._aggregator.add(state, row)
@@ -184,7 +192,7 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
     def state_keys(self) -> int:
         return len(self._windows)
 
-    def _part(self) -> dict[int, dict[Any, _Rows]]:
+    def _build_group_index(self) -> dict[int, dict[Any, _Rows]]:
         parts: dict[int, dict[Any, _Rows]] = {}
         rows_of: dict[Any, _Rows] = {}
         for key, window in self._windows.items():
@@ -194,20 +202,20 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
                 rows_of[key].append((until, row))
         return parts
 
-    def changes(self, keys: Noted) -> Changes:
+    def changes(self, keys: DirtyKeys) -> StateChanges:
         """The keys' windows; of those that are gone none of the rows."""
-        return Changes(all_of(self.open_groups([keys])))
+        return StateChanges(all_of(self.begin_snapshot([keys])))
 
-    def _opened(self, lists: Sequence[Noted] | None, waste: Iterable[Noted]) -> OpenParted:
+    def _begin_snapshot(self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys]) -> IndexedStateSnapshot:
         rows = None if self._keeps_rows else list(self._leaving)
         given = self._codec, self.group_of, lists, self._closed, waste
-        return _OpenSliding(*given, held=self._windows, rows=rows, aggregator=self._aggregator)
+        return _SlidingSnapshot(*given, held=self._windows, rows=rows, aggregator=self._aggregator)
 
-    def apply(self, changes: Changes) -> None:
+    def apply(self, changes: StateChanges) -> None:
         decoded = [(group, self._codec.decode(data)) for group, data in changes.groups]
         touched = dict.fromkeys(key for _, entries in decoded for key, *_ in entries)
-        self._lose()
-        self._settle()
+        self._invalidate()
+        self._restore_arrival_order()
         kept = [one for one in self._leaving if one[1] not in touched]
         self._leaving.clear()
         self._leaving.extend(kept)
@@ -226,7 +234,7 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
             self._forget_gone()
         part: dict[Any, _Rows] = {}
         for key, state, rows in entries:
-            window = self._windows[key] = _Window(self._aggregator.from_plain(state))
+            window = self._windows[key] = _KeyWindow(self._aggregator.from_plain(state))
             window.size = len(rows)
             if self._keeps_rows:
                 window.rows.update(rows)
@@ -245,17 +253,17 @@ class SlidingWindow(PartedState[dict[Any, _Rows]]):
         self._leaving.extend(kept)
         self._gone.clear()
 
-    def _settle(self) -> None:
+    def _restore_arrival_order(self) -> None:
         if self._gone:
             self._forget_gone()
         self._leaving = deque(sorted(self._leaving, key=itemgetter(0)))
 
 
-class _OpenSliding(OpenKeys[_Window]):
+class _SlidingSnapshot(KeysSnapshot[_KeyWindow]):
     """All keys' windows as of a moment.
 
     Args:
-        given: as of every `OpenKeys`.
+        given: as of every `KeysSnapshot`.
         held: the windows.
         rows: as they wait to leave, a copy, which is used up; None: they are in the windows.
         aggregator: whose states are written.
@@ -264,7 +272,7 @@ class _OpenSliding(OpenKeys[_Window]):
     def __init__(
         self,
         *given: Any,
-        held: dict[Any, _Window],
+        held: dict[Any, _KeyWindow],
         rows: list[tuple[Position, Any, Any]] | None,
         aggregator: Aggregator[Any, Any, Any],
     ) -> None:
@@ -277,7 +285,7 @@ class _OpenSliding(OpenKeys[_Window]):
             self._leaving.reverse()
             rows_of = self._rows_of
             while self._leaving:
-                for _ in range(min(len(self._leaving), STEP_PARTED)):
+                for _ in range(min(len(self._leaving), STEP_INDEXED)):
                     until, key, row = self._leaving.pop()
                     if key in rows_of:
                         rows_of[key].append((until, row))
@@ -286,16 +294,16 @@ class _OpenSliding(OpenKeys[_Window]):
                 yield None, (), ()
         yield from super()._runs()
 
-    def _told(self, held: _Window) -> tuple[Any, _Rows]:
+    def _describe(self, held: _KeyWindow) -> tuple[Any, _Rows]:
         return self._aggregator.to_plain(held.state), list(held.rows.items())
 
     def _frozen(self, plain: Any) -> Any:
         state, rows = plain
         return super()._frozen(state), rows  # rows never change
 
-    def _entry(self, key: Any, told: tuple[Any, _Rows] | None) -> Any:
+    def _entry(self, key: Any, described: tuple[Any, _Rows] | None) -> Any:
         aggregator = self._aggregator
-        state, rows = (aggregator.to_plain(aggregator.create()), []) if told is None else told
+        state, rows = (aggregator.to_plain(aggregator.create()), []) if described is None else described
         return key, state, rows if self._leaving is None else self._rows_of.pop(key, [])
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agiledart_dataflow.aggregation.exact_sums import grouped_integer_sums, grouped_parts, grouped_sums
 from agiledart_dataflow.aggregation.named_aggregates import NamedWindow
-from agiledart_dataflow.aggregation.pane_values import Kept
+from agiledart_dataflow.aggregation.pane_values import KeptValues
 from agiledart_dataflow.data.column import Column, column_of, concatenated_columns
 from agiledart_dataflow.data.column_schema import ColumnField, ColumnKind, column_field, schema_of
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.grouping import grouped
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 from agiledart_dataflow.event_time.windows import Panes
-from agiledart_dataflow.state.notes import MAX_NOTED, Came
+from agiledart_dataflow.state.dirty_keys import MAX_DIRTY_KEYS, DirtyRows
 from agiledart_dataflow.state.open_windows import Anew
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Folded:
 
 
 @dataclass(eq=False, slots=True)
-class Piece:
+class RowPiece:
     """Rows that came into a window at once.
 
     Attributes:
@@ -78,16 +78,16 @@ class Piece:
 
 
 @dataclass
-class Open:
+class OpenVectorWindow:
     """One open window: pieces of its rows, and what was folded before them; `seen` rows came into it in all, or a few less."""
 
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[RowPiece] = field(default_factory=list)
     rows: int = 0
     folded: Folded | None = None
     fold_at: int = FOLD_AT
     seen: int = 0
 
-    def put(self, piece: Piece) -> None:
+    def put(self, piece: RowPiece) -> None:
         """Behind those that are there."""
         self.pieces.append(piece)
         self.rows += piece.rows
@@ -107,15 +107,15 @@ class VectorPanes:
         key_types: of the parts of the key.
     """
 
-    def __init__(self, window: Panes, named: NamedWindow, kept: Kept) -> None:
+    def __init__(self, window: Panes, named: NamedWindow, kept: KeptValues) -> None:
         assert named.key is not None
         self._window = window
         self._key = named.key
         self._row_type = named.row_type
         self.kept = kept
         self._step_ms = gcd(window.size_ms, window.every_ms)
-        self.open: dict[int, Open] = {}
-        self._came: Came | None = None  # None: nobody asks, or nobody knows
+        self.open: dict[int, OpenVectorWindow] = {}
+        self._came: DirtyRows | None = None  # None: nobody asks, or nobody knows
         self._most = 0  # rows that are noted
         self.key_types = [part.type.annotation for part in named.key.parts]
         self._fields = [column_field("value", value.type.type) for value in kept.values]  # type: ignore[attr-defined]  # RowExpressions
@@ -146,28 +146,28 @@ class VectorPanes:
         for end in self._window.ends(slot * self._step_ms):
             window = self.open.get(end)
             if window is None:
-                window = self.open[end] = Open()
+                window = self.open[end] = OpenVectorWindow()
                 if self._came is not None:
                     self._came[Anew(end)] = None
-            piece = Piece(end, window.seen, rows, keys, values)
+            piece = RowPiece(end, window.seen, rows, keys, values)
             window.put(piece)
             if self._came is not None:
                 self._note(self._came, piece)
             if window.rows >= window.fold_at:
                 self._fold(window)
 
-    def _note(self, came: Came, piece: Piece) -> None:
+    def _note(self, came: DirtyRows, piece: RowPiece) -> None:
         """A piece came; where there are more rows than an increment is worth, nobody knows any more what has changed."""
         came[piece] = None
         came.rows += piece.rows
         if came.rows > self._most:
-            self._most = MAX_NOTED + 2 * self.state_keys()
+            self._most = MAX_DIRTY_KEYS + 2 * self.state_keys()
             if came.rows > self._most:
                 self._came = None
 
-    def noted(self) -> Came | None:
+    def dirty_keys(self) -> DirtyRows | None:
         """As `KeyGroups.noted`: the pieces are their own notes."""
-        came, self._came = self._came, Came()
+        came, self._came = self._came, DirtyRows()
         return came
 
     def closed(self, until: int) -> tuple[Columns | None, "Array | None"]:
@@ -179,7 +179,7 @@ class VectorPanes:
         times = np.repeat(np.array(ends, np.int64), [len(part) for part in parts])
         return Columns.concatenate(parts), times
 
-    def merged(self, window: Open) -> tuple[list[Column], "Array", int, "Array"]:
+    def merged(self, window: OpenVectorWindow) -> tuple[list[Column], "Array", int, "Array"]:
         """(keys of the groups, number of each entry's group, how many groups, rows of each group).
 
         Entries are the folded ones, then the rows.
@@ -198,7 +198,7 @@ class VectorPanes:
             counts[numbers[:before]] += window.folded.counts
         return [key.take(firsts) for key in keys], numbers, count, counts
 
-    def _entries(self, window: Open, value: int, numbers: "Array") -> tuple["Array", "Array"]:
+    def _entries(self, window: OpenVectorWindow, value: int, numbers: "Array") -> tuple["Array", "Array"]:
         """(values, numbers of their groups) whose sums by group are the sums of a window."""
         raw = _joined([piece.values[value] for piece in window.pieces], numbers.dtype)
         if window.folded is None:
@@ -207,7 +207,7 @@ class VectorPanes:
         parts = window.folded.sums[value]
         return np.concatenate([*parts, raw]), np.concatenate([*[numbers[:before]] * len(parts), numbers[before:]])
 
-    def _extremes(self, window: Open, value: int, numbers: "Array", count: int, *, least: bool) -> "Array":
+    def _extremes(self, window: OpenVectorWindow, value: int, numbers: "Array", count: int, *, least: bool) -> "Array":
         raw = _joined([piece.values[value] for piece in window.pieces], numbers.dtype)
         if window.folded is not None:
             folded = window.folded.least[value] if least else window.folded.greatest[value]
@@ -220,7 +220,7 @@ class VectorPanes:
         (np.minimum if least else np.maximum).at(found, numbers, raw)
         return found + 0.0 if raw.dtype == np.float64 else found
 
-    def _result(self, end: int, window: Open) -> Columns:
+    def _result(self, end: int, window: OpenVectorWindow) -> Columns:
         schema = schema_of(self._row_type)
         keys, numbers, count, counts = self.merged(window)
         made = [*keys, Column("int", np.full(count, end - self._window.size_ms)), Column("int", np.full(count, end))]
@@ -250,7 +250,7 @@ class VectorPanes:
                 made.append(Column(into.kind, total if part.kind == "sum" else total.astype(np.float64) / counts))
         return Columns(schema, made, count)
 
-    def _fold(self, window: Open) -> None:
+    def _fold(self, window: OpenVectorWindow) -> None:
         """Make one entry of each key's rows, unless a sum cannot be kept exactly in arrays (then the rows stay)."""
         keys, numbers, count, counts = self.merged(window)
         kinds = [
@@ -302,7 +302,7 @@ class VectorPanes:
         array: Array = column.values
         return array
 
-    def listed(self, window: Open, value: int) -> list[Any]:
+    def listed(self, window: OpenVectorWindow, value: int) -> list[Any]:
         """The values of the rows that are kept as they came."""
         return [
             one for piece in window.pieces for one in Column(self._fields[value].kind, piece.values[value]).to_list()

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.aggregation.vector_panes import Folded, Open, Piece, Unfit, VectorPanes, fitting
+from agiledart_dataflow.aggregation.vector_panes import Folded, OpenVectorWindow, RowPiece, Unfit, VectorPanes, fitting
 from agiledart_dataflow.data.column import Column
 from agiledart_dataflow.data.column_schema import column_field
 from agiledart_dataflow.data.grouping import key_values
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.state.open_windows import Windows
 
@@ -24,7 +24,7 @@ def plain(vectors: VectorPanes) -> Windows:
     return [(end, _entries(vectors, vectors.open[end])) for end in sorted(vectors.open)]
 
 
-def _entries(vectors: VectorPanes, window: Open) -> list[tuple[Any, Position | None, Any]]:
+def _entries(vectors: VectorPanes, window: OpenVectorWindow) -> list[tuple[Any, Position | None, Any]]:
     keys, numbers, count, counts = vectors.merged(window)
     listed_keys = key_values(keys, np.arange(count))
     kept = vectors.kept
@@ -85,9 +85,9 @@ def restored(vectors: VectorPanes, windows: Windows) -> None:
             vectors.open[end] = _window(vectors, end, entries)
 
 
-def _window(vectors: VectorPanes, end: int, entries: list[Any]) -> Open:
+def _window(vectors: VectorPanes, end: int, entries: list[Any]) -> OpenVectorWindow:
     width = len(vectors.kept.values)
-    window = Open()
+    window = OpenVectorWindow()
     if not width:
         counts = np.array([state for _, _, state in entries], np.int64)
         window.folded = Folded(_keys(vectors, [key for key, _, _ in entries]), counts, [], [], [])
@@ -105,7 +105,7 @@ def _window(vectors: VectorPanes, end: int, entries: list[Any]) -> Open:
             vectors.array(number, [one for _, _, (columns, _) in entries for one in columns[number]])
             for number in range(width)
         ]
-        window.put(Piece(end, window.seen, len(repeated), _keys(vectors, repeated), values))
+        window.put(RowPiece(end, window.seen, len(repeated), _keys(vectors, repeated), values))
     return window
 
 

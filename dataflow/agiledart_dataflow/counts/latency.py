@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 
 if TYPE_CHECKING:
     import numpy as np

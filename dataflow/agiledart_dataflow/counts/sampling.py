@@ -7,7 +7,7 @@ causes are chosen or none. Source: design of the data path, latency.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 from agiledart_dataflow.data.position import Position
 
 if TYPE_CHECKING:

@@ -82,7 +82,7 @@ class SourceCounts(msgspec.Struct, array_like=True):
         return 0 < self.lines == self.malformed_records
 
 
-class RepeatCounts(msgspec.Struct, array_like=True):
+class DuplicateCounts(msgspec.Struct, array_like=True):
     """Rows that one sink was given again because its run was brought back, since the run began. At most so many were seen twice.
 
     Attributes:
@@ -91,23 +91,23 @@ class RepeatCounts(msgspec.Struct, array_like=True):
     """
 
     rows: int = 0
-    lives: list[tuple[int, int]] = []
+    attempts: list[tuple[int, int]] = []
     is_known: bool = True
 
 
 @dataclass
-class Repeats:
+class DuplicatesBySink:
     """What came again at the sinks of an application, by sink; `unknown`: where there may be more."""
 
     rows: dict[str, int] = field(default_factory=dict)
-    lives: dict[tuple[int, str], int] = field(default_factory=dict)
+    attempts: dict[tuple[int, str], int] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
 
-    def add(self, sink: str, counts: RepeatCounts) -> None:
+    def add(self, sink: str, counts: DuplicateCounts) -> None:
         """What one instance of a sink counted."""
         self.rows[sink] = self.rows.get(sink, 0) + counts.rows
-        for life, rows in counts.lives:
-            self.lives[life, sink] = self.lives.get((life, sink), 0) + rows
+        for attempt, rows in counts.attempts:
+            self.attempts[attempt, sink] = self.attempts.get((attempt, sink), 0) + rows
         if not counts.is_known:
             self.unknown.add(sink)
 
@@ -140,7 +140,7 @@ class InstanceStatistics(msgspec.Struct, array_like=True):
     finished: bool = False
     sent: list[tuple[int, int, int]] = []
     received: list[tuple[int, int, int]] = []
-    repeats: RepeatCounts | None = None
+    duplicates: DuplicateCounts | None = None
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -157,7 +157,7 @@ class Summary(msgspec.Struct, frozen=True):
         steps: what each step counted.
         shed: rows let go at sources because the mesh was slower than they came, by reason.
         waiting, spooled: rows that wait at sources, in memory and on disk; `spooled_ever`: that ever went to disk.
-        repeated: rows given again because the run was brought back, by sink that takes none back; `repeated_in`: the same by
+        repeated: rows given again because the run was brought back, by sink that takes none back; `duplicates_by_attempt`: the same by
             life, of the last ones, as (life, sink, rows).
         uncounted: of these sinks, those where there may be more, because they moved from a node that is lost.
     """
@@ -174,6 +174,6 @@ class Summary(msgspec.Struct, frozen=True):
     waiting: int = 0
     spooled: int = 0
     spooled_ever: int = 0
-    repeated: dict[str, int] = {}
-    repeated_in: list[tuple[int, str, int]] = []
+    duplicated: dict[str, int] = {}
+    duplicates_by_attempt: list[tuple[int, str, int]] = []
     uncounted: list[str] = []

@@ -1,7 +1,7 @@
 """`Batch`: some rows of one stream, what goes with each of them, and the mark up to which the stream is complete.
 
 The rows are a list or `Columns`; each form is made from the other when it is first asked for, and kept. What goes with
-them (`order`) is what the edge carries: nothing, event times, or positions (`carrying.py`).
+them (`order`) is what the edge carries: nothing, event times, or positions (`edge_contents.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 from agiledart_dataflow.data.position import START, Position, covering
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
@@ -45,7 +45,7 @@ class Batch(msgspec.Struct, gc=False):
 
     held: Any
     order: Any
-    mark: Position
+    watermark: Position
     barrier: int = 0
     converted: Any = None
     change: bytes = b""
@@ -56,7 +56,7 @@ class Batch(msgspec.Struct, gc=False):
 
     def __repr__(self) -> str:
         barrier = f", barrier {self.barrier}" if self.barrier else ""
-        return f"Batch({len(self.held)} rows, mark {self.mark}{barrier})"
+        return f"Batch({len(self.held)} rows, mark {self.watermark}{barrier})"
 
     @property
     def rows(self) -> list[Any]:
@@ -92,8 +92,8 @@ class Batch(msgspec.Struct, gc=False):
         positions = has_positions(order)
         for start in range(0, total, limit):
             stop = start + limit
-            mark = self.mark if stop >= total else covering(place(order, stop - 1)) if positions else START
-            yield Batch(part_of(held, start, stop), None if order is None else order[start:stop], mark)
+            watermark = self.watermark if stop >= total else covering(place(order, stop - 1)) if positions else START
+            yield Batch(part_of(held, start, stop), None if order is None else order[start:stop], watermark)
 
 
 def as_rows(held: Held) -> list[Any]:
@@ -166,5 +166,5 @@ def concatenated(batches: Sequence[Batch]) -> Batch:
     return Batch(
         joined_rows([batch.held for batch in with_rows]),
         joined_order([batch.order for batch in with_rows]),
-        max(batch.mark for batch in batches),
+        max(batch.watermark for batch in batches),
     )

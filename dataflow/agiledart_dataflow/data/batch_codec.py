@@ -16,7 +16,7 @@ import msgspec
 from agiledart_dataflow.data.arrow_ipc import decoded, encoded
 from agiledart_dataflow.data.batch import Batch, part_of
 from agiledart_dataflow.data.carries import Carries
-from agiledart_dataflow.data.lazy import at_once
+from agiledart_dataflow.data.lazy_module import at_once
 from agiledart_dataflow.data.plain_values import check_plain
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.data.position_arrays import Packed, packed, unpacked
@@ -36,12 +36,12 @@ class _Barrier(msgspec.Struct, array_like=True):
 
     rows: list[msgspec.Raw]
     order: list[msgspec.Raw] | None
-    mark: tuple[int, ...]
+    watermark: tuple[int, ...]
     change: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
 
     @property
     def parts(self) -> tuple[list[msgspec.Raw], Any, Position, bytes]:
-        return self.rows, self.order, self.mark, self.change
+        return self.rows, self.order, self.watermark, self.change
 
 
 _BARRIER: Final = msgspec.msgpack.Decoder(_Barrier)
@@ -74,17 +74,17 @@ class BatchCodec:
         """The bytes of a batch. Raises TypeError, ValueError or OverflowError for rows that cannot travel."""
         held = batch.held
         if batch.change:
-            return self._encoder.encode(([], self._nothing(), batch.mark, batch.change))
+            return self._encoder.encode(([], self._nothing(), batch.watermark, batch.change))
         if type(held) is list or not len(held):
             if self._is_loose:
                 check_plain(held)
-            return self._encoder.encode((held or [], batch.order if len(held) else self._nothing(), batch.mark))
+            return self._encoder.encode((held or [], batch.order if len(held) else self._nothing(), batch.watermark))
         order = batch.order
         if self._carries == "times":
             order = struct.pack(f"<{len(order)}q", *order) if type(order) is list else order.astype("<i8").tobytes()
         elif self._carries == "positions":
             order = packed(order)
-        head = self._encoder.encode((len(held), order, batch.mark))
+        head = self._encoder.encode((len(held), order, batch.watermark))
         return b"".join((_HEAD.pack(_COLUMNS, len(head)), head, encoded(held)))
 
     def _nothing(self) -> list[Any] | None:
@@ -129,30 +129,30 @@ class BatchCodec:
                 if not may_import():
                     raise ColumnsNotReady
                 return self._decode_columns(memoryview(body))
-            rows, order, mark = self._decoder.decode(body)
+            rows, order, watermark = self._decoder.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, struct.error) as error:
             raise RemoteProtocolError("form", str(error)[:200]) from None
-        if not mark or (order is not None and len(rows) != len(order)):
-            raise RemoteProtocolError("form", f"{len(rows)} rows, order of {order and len(order)}, mark {mark}")
-        return Batch(rows, order, mark)
+        if not watermark or (order is not None and len(rows) != len(order)):
+            raise RemoteProtocolError("form", f"{len(rows)} rows, order of {order and len(order)}, mark {watermark}")
+        return Batch(rows, order, watermark)
 
     @staticmethod
     def decode_barrier(body: bytes | memoryview) -> Batch:
         """The mark of a barrier and the change that it carries. Raises RemoteProtocolError (`form`)."""
         try:
-            rows, _, mark, change = _BARRIER.decode(body).parts
+            rows, _, watermark, change = _BARRIER.decode(body).parts
         except (msgspec.MsgspecError, ValueError) as error:
             raise RemoteProtocolError("form", str(error)[:200]) from None
-        if rows or not mark:
-            raise RemoteProtocolError("form", f"a barrier with {len(rows)} rows, mark {mark}")
-        return Batch([], None, mark, 0, None, change)
+        if rows or not watermark:
+            raise RemoteProtocolError("form", f"a barrier with {len(rows)} rows, mark {watermark}")
+        return Batch([], None, watermark, 0, None, change)
 
     def _decode_columns(self, body: memoryview) -> Batch:
         _, length = _HEAD.unpack_from(body)
         start = _HEAD.size
         if length > len(body) - start:
             raise RemoteProtocolError("form", f"a head of {length} bytes in a body of {len(body)}")
-        count, order, mark = self._head_decoder.decode(body[start : start + length])
+        count, order, watermark = self._head_decoder.decode(body[start : start + length])
         try:
             held = decoded(body[start + length :], self._row_type)
         except ConfigurationError as error:
@@ -161,9 +161,9 @@ class BatchCodec:
             order = _times(order)
         elif self._carries == "positions":
             order = unpacked(order, len(held))
-        if not mark or not count or len(held) != count or (order is not None and len(order) != count):
-            raise RemoteProtocolError("form", f"{len(held)} rows in columns, {count} said, mark {mark}")
-        return Batch(held, order, mark)
+        if not watermark or not count or len(held) != count or (order is not None and len(order) != count):
+            raise RemoteProtocolError("form", f"{len(held)} rows in columns, {count} said, mark {watermark}")
+        return Batch(held, order, watermark)
 
 
 def _times(packed: bytes) -> Any:
@@ -176,4 +176,4 @@ def _times(packed: bytes) -> Any:
 def first_rows(batch: Batch, count: int) -> Batch:
     """A batch of at most so many of its rows, to try them on the wire."""
     order: list[Position] | None = None if batch.order is None else batch.order[:count]
-    return batch if len(batch) <= count else Batch(part_of(batch.held, 0, count), order, batch.mark)
+    return batch if len(batch) <= count else Batch(part_of(batch.held, 0, count), order, batch.watermark)

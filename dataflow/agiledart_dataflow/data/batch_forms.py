@@ -14,7 +14,7 @@ import msgspec
 from agiledart_dataflow.data.column import NUMERIC, Column, arrow_numbers, column_of, numbers_of
 from agiledart_dataflow.data.column_schema import ColumnField, schema_of
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 from agiledart_dataflow.data.schema import generic
 
 if TYPE_CHECKING:

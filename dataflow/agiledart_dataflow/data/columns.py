@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agiledart_dataflow.data.column import Column, Selection, column_of, concatenated_columns
 from agiledart_dataflow.data.column_schema import ColumnSchema, schema_of
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.data.column import Column, arrow_numbers
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,10 +5,10 @@ import types
 from collections.abc import Callable
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from agiledart_dataflow.data.lambda_types import CannotTellError, type_of_lambda
+from agiledart_dataflow.data.lambda_types import UnknownTypeError, type_of_lambda
 
 __all__ = [
-    "CannotTellError",
+    "UnknownTypeError",
     "element_type",
     "is_lambda",
     "optional_stripped",
@@ -33,7 +33,7 @@ def is_lambda(function: Callable[..., Any]) -> bool:
 
 
 def return_annotation(function: Callable[..., Any]) -> Any:
-    """The annotated return type of a function, method or callable object. Raises `CannotTellError`."""
+    """The annotated return type of a function, method or callable object. Raises `UnknownTypeError`."""
     target: Any = function
     if not hasattr(function, "__code__") and not hasattr(function, "__func__"):
         if isinstance(function, type):
@@ -42,9 +42,9 @@ def return_annotation(function: Callable[..., Any]) -> Any:
     try:
         hints = get_type_hints(target)
     except (NameError, TypeError) as error:
-        raise CannotTellError(f"its annotations cannot be read ({error})") from None
+        raise UnknownTypeError(f"its annotations cannot be read ({error})") from None
     if "return" not in hints:
-        raise CannotTellError("it has no return annotation")
+        raise UnknownTypeError("it has no return annotation")
     return hints["return"]
 
 
@@ -57,15 +57,15 @@ def element_type(annotation: Any) -> tuple[Any, bool]:
     if origin in (Union, types.UnionType):
         left = [part for part in arguments if part is not type(None)]
         if len(left) == len(arguments):
-            raise CannotTellError("it returns neither `X | None` nor an iterable of X")
+            raise UnknownTypeError("it returns neither `X | None` nor an iterable of X")
         return (left[0] if len(left) == 1 else Union[tuple(left)]), False  # noqa: UP007  built at run time
     if origin in _MANY:
         if origin is tuple and (len(arguments) != 2 or arguments[1] is not ...):
-            raise CannotTellError(
+            raise UnknownTypeError(
                 "a tuple of fixed length is one row, not several; return a list of rows, or `row | None`"
             )
         return arguments[0], True
-    raise CannotTellError("it returns neither `X | None` nor an iterable of X")
+    raise UnknownTypeError("it returns neither `X | None` nor an iterable of X")
 
 
 def optional_stripped(annotation: Any) -> Any:
@@ -78,7 +78,7 @@ def optional_stripped(annotation: Any) -> Any:
 
 
 def traced_type(function: Callable[[Any], Any], row_type: Any) -> Any:
-    """The type that a function returns for rows of a type. Raises `CannotTellError`.
+    """The type that a function returns for rows of a type. Raises `UnknownTypeError`.
 
     An annotation wins; the instructions of a lambda are read (`lambda_types`). Nothing is called.
     """

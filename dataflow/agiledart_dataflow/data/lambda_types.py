@@ -12,12 +12,12 @@ from typing import Any, Final, get_args, get_origin
 from agiledart_dataflow.data.schema import SchemaError, fields_of, is_dict, is_named_tuple
 
 
-class CannotTellError(Exception):
+class UnknownTypeError(Exception):
     """The type does not follow from the function; the user has to write `returns=`."""
 
 
 Annotation = Callable[[Callable[..., Any]], Any]
-"""Function → what it says that it returns; raises `CannotTellError`."""
+"""Function → what it says that it returns; raises `UnknownTypeError`."""
 
 _NOTHING: Final = frozenset(
     {"RESUME", "CACHE", "NOP", "PRECALL", "COPY_FREE_VARS", "MAKE_CELL", "EXTENDED_ARG", "NOT_TAKEN"}
@@ -50,8 +50,8 @@ class _Method:
 
 
 def type_of_lambda(function: FunctionType, row_type: Any, annotation: Annotation) -> Any:
-    """The type that a lambda returns for rows of a type. Raises `CannotTellError`."""
-    return _Reading(function, row_type, annotation).result()
+    """The type that a lambda returns for rows of a type. Raises `UnknownTypeError`."""
+    return _BytecodeTracer(function, row_type, annotation).result()
 
 
 def attribute_read(function: FunctionType) -> str | None:
@@ -63,7 +63,7 @@ def attribute_read(function: FunctionType) -> str | None:
     return str(steps[1].argval)
 
 
-class _Reading:
+class _BytecodeTracer:
     """One pass over a lambda's instructions, with types in place of values."""
 
     def __init__(self, function: FunctionType, row_type: Any, annotation: Annotation) -> None:
@@ -88,13 +88,13 @@ class _Reading:
                 return self._kind(self._pop())
             handler = getattr(self, f"_{step.opname.lower()}", None)
             if handler is None:
-                raise CannotTellError(_why(step.opname))
+                raise UnknownTypeError(_why(step.opname))
             handler(step)
-        raise CannotTellError("it returns nothing")
+        raise UnknownTypeError("it returns nothing")
 
     def _pop(self) -> Any:
         if not self._stack:
-            raise CannotTellError("it does something unusual")
+            raise UnknownTypeError("it does something unusual")
         return self._stack.pop()
 
     def _pop_many(self, count: int) -> list[Any]:
@@ -103,13 +103,13 @@ class _Reading:
     def _kind(self, value: Any) -> Any:
         if isinstance(value, _Value) and value.kind is not None:
             return value.kind
-        raise CannotTellError("it returns what is no plain value")
+        raise UnknownTypeError("it returns what is no plain value")
 
     # ---- where values come from
 
     def _load_fast(self, step: dis.Instruction) -> None:
         if step.argval not in self._here:
-            raise CannotTellError(f"it uses {step.argval}")
+            raise UnknownTypeError(f"it uses {step.argval}")
         self._stack.append(self._here[step.argval])
 
     _load_fast_check = _load_fast_borrow = _load_fast
@@ -134,17 +134,17 @@ class _Reading:
         elif name in _BUILTINS:
             known = _BUILTINS[name]
         else:
-            raise CannotTellError(f"it uses {name}")
+            raise UnknownTypeError(f"it uses {name}")
         self._stack.append(_Value(type(known), known))
 
     def _load_deref(self, step: dis.Instruction) -> None:
         free = self._function.__code__.co_freevars
         if step.argval not in free:
-            raise CannotTellError(f"it uses {step.argval}")
+            raise UnknownTypeError(f"it uses {step.argval}")
         try:
             known = (self._function.__closure__ or ())[free.index(step.argval)].cell_contents
         except ValueError:  # it will be there when the lambda runs
-            raise CannotTellError(f"it uses {step.argval}") from None
+            raise UnknownTypeError(f"it uses {step.argval}") from None
         self._stack.append(_Value(type(known), known))
 
     def _push_null(self, step: dis.Instruction) -> None:
@@ -155,7 +155,7 @@ class _Reading:
     def _load_attr(self, step: dis.Instruction) -> None:
         of = self._pop()
         if isinstance(of, _Value) and isinstance(of.known, type):
-            raise CannotTellError(f"it uses .{step.argval} of a class")
+            raise UnknownTypeError(f"it uses .{step.argval} of a class")
         is_method = "NULL|self" in (step.argrepr or "")
         kind = self._kind(of)
         found = _field(kind, step.argval, self._annotation)
@@ -164,7 +164,7 @@ class _Reading:
         elif is_method:
             self._stack += [_Method(kind, step.argval), _NULL]
         else:
-            raise CannotTellError(f"it uses .{step.argval}")
+            raise UnknownTypeError(f"it uses .{step.argval}")
 
     def _load_method(self, step: dis.Instruction) -> None:
         self._stack += [_Method(self._kind(self._pop()), step.argval), _NULL]
@@ -204,7 +204,7 @@ class _Reading:
         self._pop_many(step.arg or 0)
         parts = [part for part in self._pop_many(2) if part is not _NULL]
         if len(parts) != 1:
-            raise CannotTellError("it calls something")
+            raise UnknownTypeError("it calls something")
         self._stack.append(_Value(self._called(parts[0])))
 
     def _call_kw(self, step: dis.Instruction) -> None:
@@ -216,14 +216,14 @@ class _Reading:
             method = getattr(what.of if isinstance(what.of, type) else get_origin(what.of), what.name, None)
             if isinstance(method, FunctionType):
                 return self._annotation(method)
-            raise CannotTellError(f"it calls .{what.name}()")
+            raise UnknownTypeError(f"it calls .{what.name}()")
         known = what.known
         if known is repr or known is len:
             return _BUILTINS[known.__name__]
         if known is _NULL or not callable(known):
-            raise CannotTellError("it calls something")
+            raise UnknownTypeError("it calls something")
         if isinstance(known, type) and not is_named_tuple(known) and type(known) is not type:
-            raise CannotTellError(f"it calls {known.__name__}")
+            raise UnknownTypeError(f"it calls {known.__name__}")
         return self._annotation(known)
 
 
@@ -236,7 +236,7 @@ def _field(kind: Any, name: str, annotation: Annotation) -> Any:
     try:
         fields = fields_of(kind)
     except SchemaError as error:
-        raise CannotTellError(str(error)) from None
+        raise UnknownTypeError(str(error)) from None
     for field in fields:
         if field.name == name:
             return field.type
@@ -247,9 +247,9 @@ def _field(kind: Any, name: str, annotation: Annotation) -> Any:
 def _item(kind: Any, index: Any) -> Any:
     fields = fields_of(kind)
     if is_dict(kind):
-        raise CannotTellError("the values of a dict have no types of their own")
+        raise UnknownTypeError("the values of a dict have no types of their own")
     if not isinstance(index, int):
-        raise CannotTellError("it looks something up")
+        raise UnknownTypeError("it looks something up")
     try:
         if fields and is_named_tuple(get_origin(kind) or kind):
             return fields[index].type
@@ -257,5 +257,5 @@ def _item(kind: Any, index: Any) -> Any:
         if get_origin(kind) is tuple and ... not in arguments:
             return arguments[index]
     except IndexError:
-        raise CannotTellError(f"there is no [{index}]") from None
-    raise CannotTellError("it looks something up")
+        raise UnknownTypeError(f"there is no [{index}]") from None
+    raise UnknownTypeError("it looks something up")

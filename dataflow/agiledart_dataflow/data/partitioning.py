@@ -13,7 +13,7 @@ from zlib import crc32
 
 from agiledart_dataflow.data.batch import Held, Order, as_rows, listed
 from agiledart_dataflow.data.grouping import grouped, key_values
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 from agiledart_dataflow.data.position import Position
 from agiledart_kernel.limits import KEY_GROUPS
 
@@ -156,14 +156,14 @@ def _split_columns(held: Any, order: Order, key_of: Any, router: Any, count: int
     return parts
 
 
-TURN_BITS = 6
+ROUND_ROBIN_BITS = 6
 """2^6 consecutive records of a source go to one instance, the next to the next: few enough to spread the load, and batches of few
 rows mostly stay whole. The turn's last bits are its group."""
 
 _LAST_GROUP = KEY_GROUPS - 1
 
 
-def split_in_turn(
+def split_round_robin(
     rows: list[Any], positions: list[Position], owners: Owners, count: int
 ) -> list[tuple[list[Any], list[Position]]]:
     """Rows by the instance that owns the group of their turn: (rows, positions) for each of `count` instances.
@@ -173,13 +173,17 @@ def split_in_turn(
     """
     parts: list[tuple[list[Any], list[Position]]] = [([], []) for _ in range(count)]
     first, last = positions[0], positions[-1]
-    if first[3] >> TURN_BITS == last[3] >> TURN_BITS and first[2] == last[2] and _is_one_turn(positions):
-        parts[owners[first[3] >> TURN_BITS & _LAST_GROUP]] = (rows, positions)
+    if (
+        first[3] >> ROUND_ROBIN_BITS == last[3] >> ROUND_ROBIN_BITS
+        and first[2] == last[2]
+        and _is_one_round_robin_group(positions)
+    ):
+        parts[owners[first[3] >> ROUND_ROBIN_BITS & _LAST_GROUP]] = (rows, positions)
         return parts
     turn = None
     for row, position in zip(rows, positions, strict=True):
-        if position[3] >> TURN_BITS != turn:
-            turn = position[3] >> TURN_BITS
+        if position[3] >> ROUND_ROBIN_BITS != turn:
+            turn = position[3] >> ROUND_ROBIN_BITS
             part = parts[owners[turn & _LAST_GROUP]]
             add_row, add_position = part[0].append, part[1].append
         add_row(row)
@@ -187,6 +191,6 @@ def split_in_turn(
     return parts
 
 
-def _is_one_turn(positions: list[Position]) -> bool:
-    turn = positions[0][3] >> TURN_BITS
-    return all(position[3] >> TURN_BITS == turn for position in positions)
+def _is_one_round_robin_group(positions: list[Position]) -> bool:
+    turn = positions[0][3] >> ROUND_ROBIN_BITS
+    return all(position[3] >> ROUND_ROBIN_BITS == turn for position in positions)

@@ -27,7 +27,7 @@ CAUSE_LENGTH: Final = 4
 """`position[:4]` names the source record, or the expiry, behind a position."""
 
 
-def final_mark(time_ms: int | None) -> Position:
+def final_watermark(time_ms: int | None) -> Position:
     """The mark of END_OF_INPUT, above every position; carries the time of the last record (None: there was none).
 
     Every instance must learn that time, also one whose last mark was an earlier one: rows leave a sliding window up to it.
@@ -35,22 +35,22 @@ def final_mark(time_ms: int | None) -> Position:
     return (END, -END if time_ms is None else time_ms)
 
 
-def final_behind(mark: Position, last: Position | int) -> Position:
+def final_behind(watermark: Position, last: Position | int) -> Position:
     """A final mark behind rows that the end of the input brought forth, of which the last has this position or time.
 
     Downstream they have happened: every instance there must learn how far time has come, also one that gets none of them.
     """
-    return final_mark(max(mark[1], last if isinstance(last, int) else last[0]))
+    return final_watermark(max(watermark[1], last if isinstance(last, int) else last[0]))
 
 
-def is_final(mark: Position) -> bool:
+def is_final(watermark: Position) -> bool:
     """True for the mark of END_OF_INPUT."""
-    return mark[0] == END
+    return watermark[0] == END
 
 
-def end_of_time(mark: Position) -> Position:
+def end_of_time(watermark: Position) -> Position:
     """Up to where time has passed: the mark itself, or for a final one the end of the last record's time."""
-    return (mark[1], END) if mark[0] == END else mark
+    return (watermark[1], END) if watermark[0] == END else watermark
 
 
 def covering(position: Position) -> Position:
@@ -63,7 +63,7 @@ def union_padding(depth: int, common: int, branch: int) -> Position:
     return (-1,) * (common - depth) + (branch,)
 
 
-def reached(mark: Position) -> int | None:
+def reached(watermark: Position) -> int | None:
     """The event time (ms) up to which a mark says that all is complete; None before the first record."""
-    time_ms = end_of_time(mark)[0]
+    time_ms = end_of_time(watermark)[0]
     return None if time_ms in (-END, BEFORE_ALL_MS) else time_ms

@@ -95,7 +95,12 @@ def aliases_of(row_type: Any) -> dict[str, tuple[str, ...]]:
     except NameError:
         return {}
     found = {
-        name: tuple(one for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Alias) for one in mark.names)
+        name: tuple(
+            one
+            for watermark in getattr(hint, "__metadata__", ())
+            if isinstance(watermark, Alias)
+            for one in watermark.names
+        )
         for name, hint in hints.items()
     }
     return {name: names for name, names in found.items() if names}

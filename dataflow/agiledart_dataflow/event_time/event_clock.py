@@ -72,7 +72,7 @@ class EventClock:
         self.arrivals = 0
         self.late = self.early = 0
         self.keeps_late = keeps_late
-        self.noted: Callable[[int], bool] | None = None
+        self.log_time_passed: Callable[[int], bool] | None = None
         self.replays = False
         self._wall = clock == "wall"
         self._idle_timeout_ns = idle_timeout_ms * 1_000_000
@@ -85,7 +85,7 @@ class EventClock:
         return bool(self.disorder_ms or self.max_ahead_ms)
 
     @property
-    def passes_by_itself(self) -> bool:
+    def advances_by_clock(self) -> bool:
         """Time may pass while nothing is read."""
         return self._wall or self._idle_timeout_ns > 0
 
@@ -141,7 +141,7 @@ class EventClock:
             before = self._newest_read
             reached = wall_ms if before is None else before + silent_ns // 1_000_000
         is_due = self.newest is None or reached >= self.newest + PROMISE_STEP_MS
-        if is_due and (self.noted is None or self.noted(reached)):
+        if is_due and (self.log_time_passed is None or self.log_time_passed(reached)):
             self.reach(reached)
 
     def reach(self, newest: int) -> None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.inference import is_lambda
 from agiledart_dataflow.data.lambda_types import attribute_read
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 from agiledart_dataflow.data.schema import SchemaError, fields_of, is_dict
 from agiledart_dataflow.event_time.loose_times import loose_time
 from agiledart_dataflow.expressions.expression import Expression
-from agiledart_dataflow.expressions.nodes import Field, Node
+from agiledart_dataflow.expressions.nodes import FieldNode, Node
 from agiledart_dataflow.expressions.row_expression import RowExpression
 from agiledart_dataflow.user_code.callsite import CallSite
 from agiledart_kernel.instants import event_time
@@ -49,7 +49,7 @@ def event_times(given: Any, row_type: Any, where: CallSite) -> tuple[EventTimeOf
     if isinstance(given, str) and is_dict(row_type):
         return _time_of_member(given), None
     if isinstance(given, str):
-        node = Field(given)
+        node = FieldNode(given)
     elif isinstance(given, Expression):
         node = given.node
     elif not callable(given):
@@ -62,7 +62,7 @@ def event_times(given: Any, row_type: Any, where: CallSite) -> tuple[EventTimeOf
     name = field_read(given, row_type)
     if name is None:
         return given, None
-    value = RowExpression(Field(name), row_type, where)
+    value = RowExpression(FieldNode(name), row_type, where)
     return given, _times_of(value) if value.type.kind in ("int", "time") and not value.type.optional else None
 
 

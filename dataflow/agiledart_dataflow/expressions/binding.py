@@ -8,8 +8,8 @@ from agiledart_dataflow.data.inference import optional_stripped
 from agiledart_dataflow.data.schema import SchemaError, is_dict
 from agiledart_dataflow.expressions.functions import FUNCTIONS, PYTHON_TYPES, MismatchError
 from agiledart_dataflow.expressions.nodes import (
-    Call,
-    Field,
+    CallNode,
+    FieldNode,
     Literal,
     Node,
     Typed,
@@ -42,7 +42,7 @@ class _Binder:
         self._schema = schema
 
     def bind(self, node: Node) -> Typed:
-        if isinstance(node, Field):
+        if isinstance(node, FieldNode):
             return self._field(node.name)
         if isinstance(node, Literal):
             return _literal(node.value)
@@ -65,7 +65,7 @@ class _Binder:
         field = self._schema.fields[number]
         return TypedField(name, ValueType(field.kind, field.optional, optional_stripped(field.type)))
 
-    def _call(self, node: Call) -> Typed:
+    def _call(self, node: CallNode) -> Typed:
         arguments = tuple(map(self.bind, node.arguments))
         types = [one.type for one in arguments if one.type is not _NOTHING]
         if len(types) < len(arguments):
@@ -73,7 +73,7 @@ class _Binder:
                 raise MismatchError("nothing equals None here: write .is_null() or .is_not_null()")
             if not types:
                 raise MismatchError(f"{node.name} of None is always None")
-            arguments = tuple(_settled(one, types[0]) for one in arguments)
+            arguments = tuple(_with_inferred_type(one, types[0]) for one in arguments)
         if node.name in _ALIGNED:
             arguments = _aligned(arguments)
         types = [one.type for one in arguments]
@@ -99,7 +99,7 @@ class _Binder:
         known = [value.type for value in values if value.type is not _NOTHING]
         if not known:
             raise MismatchError("when(…) gives None whatever the condition; its type is not known")
-        values = list(_aligned(tuple(_settled(value, known[0]) for value in values)))
+        values = list(_aligned(tuple(_with_inferred_type(value, known[0]) for value in values)))
         first = values[0].type
         if any(value.type.kind != first.kind or value.type.type != first.type for value in values):
             said = ", ".join(str(value.type) for value in values)
@@ -117,7 +117,7 @@ def _literal(value: Any) -> Typed:
     return TypedLiteral(value, ValueType(field.kind, False, type(value)))
 
 
-def _settled(one: Typed, beside: ValueType) -> Typed:
+def _with_inferred_type(one: Typed, beside: ValueType) -> Typed:
     """None gets the type of what it stands beside."""
     if one.type is _NOTHING:
         return TypedLiteral(None, ValueType(beside.kind, True, beside.type))
@@ -139,7 +139,7 @@ def _aligned(arguments: tuple[Typed, ...]) -> tuple[Typed, ...]:
 
 def fields_used(node: Node) -> frozenset[str]:
     """Names of the fields that an expression reads."""
-    if isinstance(node, Field):
+    if isinstance(node, FieldNode):
         return frozenset((node.name,))
     if isinstance(node, Literal):
         return frozenset()

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.expressions.aggregates import Aggregate
-from agiledart_dataflow.expressions.nodes import Call, Field, Literal, Node, When
+from agiledart_dataflow.expressions.nodes import CallNode, FieldNode, Literal, Node, When
 from agiledart_dataflow.user_code.callsite import call_site
 from agiledart_kernel.errors import TopologyError
 
@@ -276,7 +276,7 @@ class Expression:
         return Aggregate("max", self.node)
 
 
-class Chain:
+class WhenChain:
     """`when(…).then(…)`, to which more branches can be added."""
 
     __slots__ = ("_branches",)
@@ -301,16 +301,16 @@ class Branch:
     def __init__(self, branches: tuple[tuple[Node, Node], ...], condition: Node) -> None:
         self._branches, self._condition = branches, condition
 
-    def then(self, value: object) -> Chain:
+    def then(self, value: object) -> WhenChain:
         """The value when the condition is True."""
-        return Chain((*self._branches, (self._condition, node_of(value))))
+        return WhenChain((*self._branches, (self._condition, node_of(value))))
 
 
 def col(name: str) -> Expression:
     """The value of a field: `col("fare")`."""
     if not isinstance(name, str):
         raise call_site().error(f'col() takes the name of a field, col("fare"), not {name!r}')
-    return Expression(Field(name))
+    return Expression(FieldNode(name))
 
 
 def lit(value: Any) -> Expression:
@@ -340,7 +340,7 @@ def node_of(value: object) -> Node:
     if isinstance(value, _VALUES):
         return Literal(value)
     hint = ""
-    if isinstance(value, Chain):
+    if isinstance(value, WhenChain):
         hint = ": end when(…).then(…) with .otherwise(…)"
     elif isinstance(value, Branch):
         hint = ": after when(…) comes .then(…)"
@@ -352,4 +352,4 @@ def node_of(value: object) -> Node:
 
 
 def _call(name: str, *arguments: object, options: tuple[Any, ...] = ()) -> Expression:
-    return Expression(Call(name, tuple(node_of(one) for one in arguments), options))
+    return Expression(CallNode(name, tuple(node_of(one) for one in arguments), options))

@@ -40,7 +40,7 @@ class Function:
     helpers: dict[str, Any] = field(default_factory=dict)
 
 
-def _said(types: tuple[ValueType, ...]) -> str:
+def _types_text(types: tuple[ValueType, ...]) -> str:
     return " and ".join(map(str, types))
 
 
@@ -56,14 +56,14 @@ def _arithmetic(name: str, types: tuple[ValueType, ...], options: tuple[Any, ...
         return "span"
     hint = "; write .cast(int) for a bool" if "bool" in (left, right) else ""
     hint = "; write .cast(str) to join it to a text" if name == "+" and "text" in (left, right) else hint
-    raise MismatchError(f"{name} does not work on {_said(types)}{hint}")
+    raise MismatchError(f"{name} does not work on {_types_text(types)}{hint}")
 
 
 def _comparison(name: str, types: tuple[ValueType, ...], options: tuple[Any, ...]) -> ColumnKind:
     left, right = types
     same = left.kind == right.kind and (left.kind != "object" or left.type == right.type)
     if not (same or (left.kind in _NUMBERS and right.kind in _NUMBERS)):
-        raise MismatchError(f"{name} compares values of one type, not {_said(types)}")
+        raise MismatchError(f"{name} compares values of one type, not {_types_text(types)}")
     if name not in ("==", "!=") and left.kind not in _ORDERED:
         raise MismatchError(f"{left} has no order for {name}")
     return "bool"
@@ -93,7 +93,7 @@ def _words(kinds: tuple[str, ...]) -> str:
 def _same(name: str, types: tuple[ValueType, ...], options: tuple[Any, ...]) -> ColumnKind:
     """Arguments of one kind (ints beside floats were made floats before)."""
     if any(one.kind != types[0].kind for one in types):
-        raise MismatchError(f"{name} takes values of one type, not {_said(types)}")
+        raise MismatchError(f"{name} takes values of one type, not {_types_text(types)}")
     if name in ("minimum", "maximum") and types[0].kind not in _ORDERED:
         raise MismatchError(f"{types[0]} has no order for {name}")
     return types[0].kind

@@ -1,6 +1,6 @@
 """What NumPy does for each function of expressions, where that is exactly what Python would do.
 
-A kernel takes (kinds, options, *arguments): arrays without None, or a plain number for a constant. It raises `Odd` where Python's
+A kernel takes (kinds, options, *arguments): arrays without None, or a plain number for a constant. It raises `UnsupportedBatch` where Python's
 result could be another one.
 """
 
@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.data.column import EARLIEST_US, LATEST_US
-from agiledart_dataflow.data.lazy import late
-from agiledart_dataflow.expressions.text_kernels import TEXT_KERNELS, Odd
+from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.expressions.text_kernels import TEXT_KERNELS, UnsupportedBatch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +51,7 @@ def _add(kinds: Any, options: Any, a: Any, b: Any) -> Any:
         return _as_float(a, kinds[0]) + _as_float(b, kinds[1])
     result = a + b
     if len(result) and int(((a ^ result) & (b ^ result)).min()) < 0:
-        raise Odd
+        raise UnsupportedBatch
     return _in_range(result, kinds)
 
 
@@ -60,7 +60,7 @@ def _subtract(kinds: Any, options: Any, a: Any, b: Any) -> Any:
         return _as_float(a, kinds[0]) - _as_float(b, kinds[1])
     result = a - b
     if len(result) and int(((a ^ b) & (a ^ result)).min()) < 0:
-        raise Odd
+        raise UnsupportedBatch
     return _in_range(result, kinds)
 
 
@@ -68,7 +68,7 @@ def _in_range(result: "Array", kinds: Any) -> "Array":
     """A time must stay within the years 1 to 9999."""
     gives_time = len(result) and kinds in (("time", "span"), ("span", "time"))
     if gives_time and (int(result.min()) < EARLIEST_US or int(result.max()) > LATEST_US):
-        raise Odd
+        raise UnsupportedBatch
     return result
 
 
@@ -76,19 +76,19 @@ def _multiply(kinds: Any, options: Any, a: Any, b: Any) -> Any:
     if "float" in kinds:
         return _as_float(a, kinds[0]) * _as_float(b, kinds[1])
     if _largest(a) * _largest(b) > 2**63 - 1:
-        raise Odd
+        raise UnsupportedBatch
     return a * b
 
 
 def _nonzero(b: Any) -> None:
     if not np.all(b):
-        raise Odd
+        raise UnsupportedBatch
 
 
 def _divide(kinds: Any, options: Any, a: Any, b: Any) -> Any:
     _nonzero(b)
     if kinds == ("int", "int") and max(_largest(a), _largest(b)) > _EXACT:
-        raise Odd
+        raise UnsupportedBatch
     return _as_float(a, kinds[0]) / _as_float(b, kinds[1])
 
 
@@ -98,7 +98,7 @@ def _floor_divide(kinds: Any, options: Any, a: Any, b: Any) -> Any:
         a, b = _finite(_as_float(a, kinds[0])), _finite(_as_float(b, kinds[1]))
         return np.floor_divide(a, b)
     if _bounds(a)[0] == _LEAST:
-        raise Odd
+        raise UnsupportedBatch
     return a // b
 
 
@@ -112,7 +112,7 @@ def _modulo(kinds: Any, options: Any, a: Any, b: Any) -> Any:
 
 def _finite(value: Any) -> Any:
     if not np.all(np.isfinite(value)):
-        raise Odd
+        raise UnsupportedBatch
     return value
 
 
@@ -121,7 +121,7 @@ def _compare(compare: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         if kinds in (("int", "float"), ("float", "int")):
             whole = a if kinds[0] == "int" else b
             if _largest(whole) > _EXACT:
-                raise Odd
+                raise UnsupportedBatch
         return compare(a, b)
 
     return kernel
@@ -129,20 +129,20 @@ def _compare(compare: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 def _negative(kinds: Any, options: Any, a: Any) -> Any:
     if kinds[0] != "float" and _bounds(a)[0] == _LEAST:
-        raise Odd
+        raise UnsupportedBatch
     return -a
 
 
 def _absolute(kinds: Any, options: Any, a: Any) -> Any:
     if kinds[0] != "float" and _bounds(a)[0] == _LEAST:
-        raise Odd
+        raise UnsupportedBatch
     return np.abs(a)
 
 
 def _whole(a: "Array") -> "Array":
     """Floats without a fraction as ints."""
     if len(a) and not float(np.max(np.abs(a))) < 2.0**63:  # NaN, too
-        raise Odd
+        raise UnsupportedBatch
     return a.astype(np.int64)
 
 
@@ -152,7 +152,7 @@ def _round(kinds: Any, options: Any, a: Any) -> Any:
         return a if kinds[0] == "int" else _whole(np.rint(a))
     if kinds[0] == "int" and digits >= 0:
         return a
-    raise Odd
+    raise UnsupportedBatch
 
 
 def _floor(kinds: Any, options: Any, a: Any) -> Any:
@@ -166,7 +166,7 @@ def _ceil(kinds: Any, options: Any, a: Any) -> Any:
 def _sqrt(kinds: Any, options: Any, a: Any) -> Any:
     a = _as_float(a, kinds[0])
     if np.any(a < 0.0):
-        raise Odd
+        raise UnsupportedBatch
     return np.sqrt(a)
 
 
@@ -174,7 +174,7 @@ def _cast(kinds: Any, options: Any, a: Any) -> Any:
     (to,) = options
     kind = kinds[0]
     if kind not in ("int", "float", "bool") or to is str:
-        raise Odd
+        raise UnsupportedBatch
     if to is bool:
         return a if kind == "bool" else a != 0
     if to is float:
@@ -198,7 +198,7 @@ def _maximum(kinds: Any, options: Any, first: Any, *others: Any) -> Any:
 
 def _typed(value: Any, kind: str) -> "Array":
     if kind in ("text", "bytes"):
-        raise Odd
+        raise UnsupportedBatch
     array: Array = value
     return array
 
@@ -208,7 +208,7 @@ def _is_in(kinds: Any, options: Any, a: Any) -> Any:
     if kinds[0] not in ("int", "float") or any(
         type(one) is not (int if kinds[0] == "int" else float) for one in values
     ):
-        raise Odd
+        raise UnsupportedBatch
     return np.isin(a, np.array(values, np.int64 if kinds[0] == "int" else np.float64))
 
 
@@ -229,16 +229,16 @@ def _day_of_month(a: "Array") -> "Array":
 def _truncate(kinds: Any, options: Any, a: Any) -> Any:
     to = options[0] // timedelta(microseconds=1)
     if to >= 2**63:
-        raise Odd
+        raise UnsupportedBatch
     result = a - a % to
     if len(result) and int(result.min()) < EARLIEST_US:
-        raise Odd
+        raise UnsupportedBatch
     return result
 
 
 def _total_seconds(kinds: Any, options: Any, a: Any) -> Any:
     if _largest(a) > _EXACT:
-        raise Odd
+        raise UnsupportedBatch
     return a / _SECOND_US
 
 

@@ -7,7 +7,7 @@ from agiledart_dataflow.data.column_schema import ColumnKind
 
 
 @dataclass(frozen=True)
-class Field:
+class FieldNode:
     """The value of a field of the row."""
 
     name: str
@@ -21,7 +21,7 @@ class Literal:
 
 
 @dataclass(frozen=True)
-class Call:
+class CallNode:
     """A function of values; `options` are plain values that stand in the user's code."""
 
     name: str
@@ -37,7 +37,7 @@ class When:
     otherwise: "Node"
 
 
-Node: TypeAlias = Field | Literal | Call | When
+Node: TypeAlias = FieldNode | Literal | CallNode | When
 
 
 @dataclass(frozen=True)

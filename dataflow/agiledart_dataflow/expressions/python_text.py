@@ -11,7 +11,7 @@ from agiledart_dataflow.expressions.nodes import Typed, TypedCall, TypedField, T
 from agiledart_dataflow.user_code.user_errors import EXPRESSION_FILE
 
 
-class Names(Protocol):
+class NameBinder(Protocol):
     """Where a loop keeps the values that its text cannot spell."""
 
     def bind(self, value: Any) -> str:
@@ -20,7 +20,7 @@ class Names(Protocol):
 
 
 class Scope:
-    """`Names` of a function of its own.
+    """`NameBinder` of a function of its own.
 
     Attributes:
         values: by name.
@@ -48,7 +48,7 @@ class PythonText:
         names: where constants go.
     """
 
-    def __init__(self, access: Callable[[str], str], names: Names) -> None:
+    def __init__(self, access: Callable[[str], str], names: NameBinder) -> None:
         self._access = access
         self._names = names
         self._numbers = count()

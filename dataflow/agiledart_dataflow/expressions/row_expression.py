@@ -11,8 +11,8 @@ from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.partitioning import not_nan
 from agiledart_dataflow.data.schema import is_named_tuple
 from agiledart_dataflow.expressions.binding import bound, fields_used
-from agiledart_dataflow.expressions.nodes import Field, Node, TypedField, ValueType
-from agiledart_dataflow.expressions.python_text import Names, PythonText, Scope
+from agiledart_dataflow.expressions.nodes import FieldNode, Node, TypedField, ValueType
+from agiledart_dataflow.expressions.python_text import NameBinder, PythonText, Scope
 from agiledart_dataflow.user_code.callsite import CallSite
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agiledart_dataflow.expressions.straight import Straight
 
 
-def _function(python: Callable[[str, Names], str]) -> Callable[[Any], Any]:
+def _function(python: Callable[[str, NameBinder], str]) -> Callable[[Any], Any]:
     """A function of a row that does what a text says."""
     names = Scope()
     return names.function(f"lambda row: {python('row', names)}")
@@ -52,12 +52,12 @@ class RowExpression:
         self._is_scalar = schema_of(row_type).is_scalar
         self._function = _function(self.python)
         self._straight: Straight | None = None
-        self.__name__ = node.name if isinstance(node, Field) else "expression"
+        self.__name__ = node.name if isinstance(node, FieldNode) else "expression"
 
     def __call__(self, row: Any) -> Any:
         return self._function(row)
 
-    def python(self, row: str, names: Names) -> str:
+    def python(self, row: str, names: NameBinder) -> str:
         """The value as text over the variable `row`."""
         return PythonText(lambda name: row if self._is_scalar and name == SCALAR_FIELD else f"{row}.{name}", names).of(
             self.typed
@@ -77,7 +77,7 @@ class RowExpression:
         """The values for these rows. Raises what Python raises for one of them."""
         if isinstance(self.typed, TypedField):
             return columns.named(self.typed.name)
-        usual = self._usual_way().column(columns)
+        usual = self._row_by_row().column(columns)
         if usual is None:
             from agiledart_dataflow.expressions.vectors import (
                 column_of_expression,
@@ -86,7 +86,7 @@ class RowExpression:
             usual = column_of_expression(self.typed, columns)
         return usual
 
-    def _usual_way(self) -> "Straight":
+    def _row_by_row(self) -> "Straight":
         if self._straight is None:
             from agiledart_dataflow.expressions.straight import straight  # as above
 
@@ -95,7 +95,7 @@ class RowExpression:
 
     def mask(self, columns: Columns) -> "Array":
         """Where a condition is True."""
-        usual = self._usual_way().column(columns)
+        usual = self._row_by_row().column(columns)
         if usual is None:
             from agiledart_dataflow.expressions.vectors import mask_of_expression  # as above
 
@@ -128,7 +128,7 @@ class RowBuilder:
     def __call__(self, row: Any) -> Any:
         return self._function(row)
 
-    def python(self, row: str, names: Names) -> str:
+    def python(self, row: str, names: NameBinder) -> str:
         """The new row as text over the variable `row`."""
         parts = [value.python(row, names) for value in list(self.values.values())[self._whole :]]
         if self._whole:
@@ -160,7 +160,7 @@ class KeyExpression:
     def __call__(self, row: Any) -> Any:
         return self._function(row)
 
-    def python(self, row: str, names: Names) -> str:
+    def python(self, row: str, names: NameBinder) -> str:
         """The key as text over the variable `row`."""
         texts = [
             f"{names.bind(not_nan)}({part.python(row, names)})" if is_float else part.python(row, names)

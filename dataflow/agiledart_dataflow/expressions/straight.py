@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.data.column import Column
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 from agiledart_dataflow.expressions.kernels import KERNELS
 from agiledart_dataflow.expressions.nodes import Typed, TypedCall, TypedField, TypedLiteral
 from agiledart_dataflow.expressions.python_text import Scope
-from agiledart_dataflow.expressions.text_kernels import Odd
+from agiledart_dataflow.expressions.text_kernels import UnsupportedBatch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +40,7 @@ class Straight:
 
     Args:
         fields: (name, kind) of the arrays that it takes.
-        function: arrays → array. May raise `Odd` or OverflowError, and then has done nothing.
+        function: arrays → array. May raise `UnsupportedBatch` or OverflowError, and then has done nothing.
     """
 
     __slots__ = ("_fields", "_function", "_kind")
@@ -60,13 +60,13 @@ class Straight:
             arrays.append(column.values)
         try:
             return Column(self._kind, self._function(*arrays))
-        except (Odd, OverflowError):
+        except (UnsupportedBatch, OverflowError):
             return None
 
 
 def straight(node: Typed) -> Straight:
     """The function of an expression; one that never gives anything for an expression that can have none."""
-    writer = _Writer()
+    writer = _StraightWriter()
     try:
         if not isinstance(node, TypedCall):
             raise _Unable
@@ -80,10 +80,10 @@ def straight(node: Typed) -> Straight:
 
 
 def _odd() -> Any:
-    raise Odd
+    raise UnsupportedBatch
 
 
-class _Writer:
+class _StraightWriter:
     """Writes one line a function; arrays and numbers have names."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.data.column import numbers_of
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,7 @@ else:
     pc = late("pyarrow.compute")
 
 
-class Odd(Exception):
+class UnsupportedBatch(Exception):
     """This batch is not for this kernel."""
 
 
@@ -36,14 +36,14 @@ def _compare(name: str) -> Callable[..., Any]:
 
 
 def _ascii(array: Any) -> None:
-    """Raise `Odd` unless all texts are printable ASCII."""
+    """Raise `UnsupportedBatch` unless all texts are printable ASCII."""
     data = array.buffers()[2]
     if data is None or not len(array):
         return
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
     characters = np.frombuffer(data, np.uint8)[int(offsets[0]) : int(offsets[-1])]
     if len(characters) and (int(characters.max()) > 0x7E or int(characters.min()) < 0x20):
-        raise Odd
+        raise UnsupportedBatch
 
 
 def _lower(kinds: Any, options: Any, a: Any) -> Any:
@@ -64,7 +64,7 @@ def _strip(kinds: Any, options: Any, a: Any) -> Any:
 def _matches(name: str) -> Callable[..., Any]:
     def kernel(kinds: Any, options: Any, a: Any, part: Any) -> Any:
         if not isinstance(part, str) or not isinstance(a, pa.Array):
-            raise Odd
+            raise UnsupportedBatch
         return _bools(getattr(pc, name)(a, pattern=part))
 
     return kernel
@@ -77,14 +77,14 @@ def _length(kinds: Any, options: Any, a: Any) -> Any:
 
 def _replace(kinds: Any, options: Any, a: Any, old: Any, new: Any) -> Any:
     if not (isinstance(old, str) and isinstance(new, str) and isinstance(a, pa.Array)) or not old:
-        raise Odd
+        raise UnsupportedBatch
     return pc.replace_substring(a, pattern=old, replacement=new)
 
 
 def _slice(kinds: Any, options: Any, a: Any) -> Any:
     start, stop = options
     if kinds[0] != "text" or (start or 0) < 0 or (stop is not None and stop < (start or 0)):
-        raise Odd
+        raise UnsupportedBatch
     return pc.utf8_slice_codeunits(a, start or 0, stop)
 
 

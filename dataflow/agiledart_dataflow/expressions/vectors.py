@@ -1,7 +1,7 @@
 """An expression over `Columns` with NumPy: one call a function and a batch.
 
 The text of `functions.py` is the meaning. A kernel computes the usual case; where it could differ (an int beyond 64 bits, a
-divisor of zero, a cast of NaN, text that is no ASCII) it raises `Odd`, and that function runs value by value. What raises
+divisor of zero, a cast of NaN, text that is no ASCII) it raises `UnsupportedBatch`, and that function runs value by value. What raises
 there raises here, too; whoever runs the step goes back to rows, where the record can be named.
 """
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from agiledart_dataflow.data.column import NUMERIC, Column, column_of
 from agiledart_dataflow.data.column_schema import ColumnField, ColumnKind
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 from agiledart_dataflow.expressions.kernels import kernel_of
 from agiledart_dataflow.expressions.nodes import Typed, TypedCall, TypedField, TypedLiteral, TypedWhen, ValueType
 from agiledart_dataflow.expressions.python_text import function_of_call
-from agiledart_dataflow.expressions.text_kernels import Odd
+from agiledart_dataflow.expressions.text_kernels import UnsupportedBatch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ def column_of_expression(node: Typed, columns: Columns) -> Column:
         return column_of(_field(node.type), [])
     with np.errstate(all="ignore"):
         value = _evaluate(node, columns)
-    return value if isinstance(value, Column) else repeated(value.value, node.type, len(columns))
+    return value if isinstance(value, Column) else constant_column(value.value, node.type, len(columns))
 
 
 def mask_of_expression(node: Typed, columns: Columns) -> "Array":
@@ -60,7 +60,7 @@ def mask_of_expression(node: Typed, columns: Columns) -> "Array":
     return mask
 
 
-def repeated(value: Any, kind: ValueType, length: int) -> Column:
+def constant_column(value: Any, kind: ValueType, length: int) -> Column:
     """A constant as a column."""
     return column_of(_field(kind), [value] * length)
 
@@ -92,7 +92,7 @@ def _strict(node: TypedCall, arguments: Sequence[Value], length: int) -> Value:
     for one in arguments:
         if isinstance(one, Constant):
             if one.value is None:
-                return repeated(None, node.type, length)
+                return constant_column(None, node.type, length)
             continue
         nulls = one.nulls()
         if nulls is not None:
@@ -129,7 +129,7 @@ def _applied(node: TypedCall, arguments: Sequence[Value], length: int) -> Column
             raw = [_raw(one, argument.type.kind) for one, argument in zip(arguments, node.arguments, strict=True)]
             kinds: tuple[ColumnKind, ...] = tuple(argument.type.kind for argument in node.arguments)
             return Column(node.type.kind, kernel(kinds, node.options, *raw))
-        except (Odd, OverflowError):
+        except (UnsupportedBatch, OverflowError):
             pass
     lists = [one.to_list() if isinstance(one, Column) else [one.value] * length for one in arguments]
     field = ColumnField("", node.type.annotation, node.type.kind, optional=False)
@@ -137,20 +137,20 @@ def _applied(node: TypedCall, arguments: Sequence[Value], length: int) -> Column
 
 
 def _raw(value: Value, kind: ColumnKind) -> Any:
-    """What a kernel takes: an array, or a number or text. Raises `Odd` for values that arrays of the kind cannot hold."""
+    """What a kernel takes: an array, or a number or text. Raises `UnsupportedBatch` for values that arrays of the kind cannot hold."""
     if isinstance(value, Column):
         if value.kind != kind or kind == "object":
-            raise Odd
+            raise UnsupportedBatch
         if kind in ("text", "bytes"):
             try:
                 return value.arrow()
             except UnicodeEncodeError:
-                raise Odd from None
+                raise UnsupportedBatch from None
         return value.values
     constant = value.value
     if kind == "time":
         if constant.tzinfo is not None:
-            raise Odd
+            raise UnsupportedBatch
         return (constant - _EPOCH) // _MICROSECOND
     return constant // _MICROSECOND if kind == "span" else constant
 
@@ -207,7 +207,7 @@ def _fill_null(node: TypedCall, arguments: Sequence[Value], length: int) -> Valu
     if nulls is None:
         return one
     if not isinstance(other, Column):
-        other = repeated(other.value, node.arguments[1].type, length)
+        other = constant_column(other.value, node.arguments[1].type, length)
     if one.kind in NUMERIC and other.kind == one.kind:
         valid = None if other.valid is None else other.valid | ~nulls
         return Column(one.kind, np.where(nulls, other.values, one.values), valid)
@@ -221,7 +221,7 @@ def _logic(node: TypedCall, arguments: Sequence[Value], length: int) -> Value:
     is_and = node.name == "and"
     sides = []
     for one, argument in zip(arguments, node.arguments, strict=True):
-        column = one if isinstance(one, Column) else repeated(one.value, argument.type, length)
+        column = one if isinstance(one, Column) else constant_column(one.value, argument.type, length)
         yes = column.values if column.valid is None else column.values & column.valid
         no = ~column.values if column.valid is None else ~column.values & column.valid
         sides.append((yes, no, column.valid is None))

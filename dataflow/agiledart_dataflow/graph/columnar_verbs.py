@@ -8,7 +8,7 @@ from typing import Any
 
 from agiledart_dataflow.data.column_schema import schema_of
 from agiledart_dataflow.expressions.expression import Expression, col, node_of
-from agiledart_dataflow.expressions.nodes import Field
+from agiledart_dataflow.expressions.nodes import FieldNode
 from agiledart_dataflow.expressions.row_expression import RowBuilder, RowExpression, made_row_type
 from agiledart_dataflow.graph.graph import Graph, Rows
 from agiledart_dataflow.graph.row_verbs import step_name
@@ -54,7 +54,7 @@ def selected(
     step, columns = _step_and_columns(name, columns, where)
     values: dict[str, object] = {}
     for field in fields:
-        chosen = field.node.name if isinstance(field, Expression) and isinstance(field.node, Field) else field
+        chosen = field.node.name if isinstance(field, Expression) and isinstance(field.node, FieldNode) else field
         if not isinstance(chosen, str):
             raise where.error("select() takes names of fields; give a value a name of its own: .select(ratio=…)")
         if chosen in values or chosen in columns:

@@ -25,14 +25,14 @@ def _explained(method: Callable[..., Any], verb: str) -> Callable[..., Any]:
             return method(*arguments, **keywords)
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # it was never entered
-                why = what_is_wrong(method, arguments, keywords) or str(error)
+                why = call_error(method, arguments, keywords) or str(error)
                 raise call_site().error(f"{verb}() {why}") from None
             raise
 
     return call
 
 
-def what_is_wrong(method: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+def call_error(method: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
     """Why a method cannot be called with these; empty when that cannot be told."""
     parameters = list(inspect.signature(method).parameters.values())[1:]
     names = [one.name for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]

@@ -89,8 +89,8 @@ class Graph:
         if_lost = self.if_lost.get(step.traits.stage, WAIT)
         if if_lost == WAIT or (step.traits.stage == "operator" and not step.traits.has_state):
             return self._with_paths(step)
-        written_out = tuple(sorted((*step.options, (IF_LOST, if_lost))))
-        return self._with_paths(msgspec.structs.replace(step, options=written_out))
+        expand_parallelism = tuple(sorted((*step.options, (IF_LOST, if_lost))))
+        return self._with_paths(msgspec.structs.replace(step, options=expand_parallelism))
 
     def _with_paths(self, step: StepSpecification) -> StepSpecification:
         """The step, which says which ways its rows may take where that is not `auto`."""

@@ -7,7 +7,7 @@ from agiledart_dataflow.data.rows import Joined
 from agiledart_dataflow.data.schema import SchemaError, check_travels, generic, type_text
 from agiledart_dataflow.event_time.windows import Panes
 from agiledart_dataflow.graph.graph import KeyedRows, Rows, needs_name, span_ms
-from agiledart_dataflow.graph.keyed_verbs import Kept, with_state
+from agiledart_dataflow.graph.keyed_verbs import StateOptions, with_state
 from agiledart_dataflow.operators.joins import IntervalJoin, LookupJoin, WindowJoin
 from agiledart_dataflow.operators.keyed import BroadcastOperator, KeyedOperator
 from agiledart_dataflow.operators.operator_types import operator_types, shared_type
@@ -15,7 +15,9 @@ from agiledart_dataflow.plan.specification import Options
 from agiledart_dataflow.user_code.callsite import call_site
 
 
-def window_join(left: KeyedRows, name: str, other: object, window: object, how: Any, **kept: Unpack[Kept]) -> Rows:
+def window_join(
+    left: KeyedRows, name: str, other: object, window: object, how: Any, **kept: Unpack[StateOptions]
+) -> Rows:
     """All pairs of rows of one key and one window."""
     where = call_site()
     if not isinstance(window, Panes) or window.lateness_ms:
@@ -28,7 +30,13 @@ def window_join(left: KeyedRows, name: str, other: object, window: object, how: 
 
 
 def interval_join(
-    left: KeyedRows, name: str, other: object, earliest: timedelta, latest: timedelta, how: Any, **kept: Unpack[Kept]
+    left: KeyedRows,
+    name: str,
+    other: object,
+    earliest: timedelta,
+    latest: timedelta,
+    how: Any,
+    **kept: Unpack[StateOptions],
 ) -> Rows:
     """Pairs of rows of one key, the right one of which happened within a while around the left one."""
     where = call_site()
@@ -45,7 +53,7 @@ def interval_join(
     return _joined(left, right, name, "interval-join", operator, state_type, how, told, **kept)
 
 
-def lookup(left: KeyedRows, name: str, table: object, how: Any, **kept: Unpack[Kept]) -> Rows:
+def lookup(left: KeyedRows, name: str, table: object, how: Any, **kept: Unpack[StateOptions]) -> Rows:
     """Each row with the newest row of the table that has its key."""
     _check_how(how, "inner", "left")
     right = _right(left, name, "lookup", table)
@@ -60,7 +68,9 @@ def check_broadcast(keyed: KeyedRows, broadcast: object) -> Rows:
     return broadcast
 
 
-def stateful_beside(keyed: KeyedRows, broadcast: Rows, name: str, operator: object, **kept: Unpack[Kept]) -> Rows:
+def stateful_beside(
+    keyed: KeyedRows, broadcast: Rows, name: str, operator: object, **kept: Unpack[StateOptions]
+) -> Rows:
     """What the user's code makes of each key's rows and of what the broadcast stream has told."""
     where = call_site()
     needs_name(name, "stateful", "my-state")
@@ -114,7 +124,7 @@ def _joined(
     state_type: Any,
     how: str,
     options: Options,
-    **kept: Unpack[Kept],
+    **kept: Unpack[StateOptions],
 ) -> Rows:
     """Add a step with two keyed inputs, whose rows may be missing where `how` lets those of the other side pass alone."""
     row_type = generic(

@@ -4,17 +4,17 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypedDict, Unpack
 
+from agiledart_dataflow.aggregation.make_operator import aggregate_state_type, aggregate_value_type
 from agiledart_dataflow.aggregation.named_running import NamedRunning, named_running
-from agiledart_dataflow.aggregation.operator_making import aggregate_state_type, aggregate_value_type
-from agiledart_dataflow.aggregation.running import Reduction, Running
-from agiledart_dataflow.data.inference import CannotTellError, traced_type
+from agiledart_dataflow.aggregation.running_aggregate import Reduction, RunningAggregate
+from agiledart_dataflow.data.inference import UnknownTypeError, traced_type
 from agiledart_dataflow.data.keying import Keying
 from agiledart_dataflow.data.rows import Change, Match
 from agiledart_dataflow.data.schema import SchemaError, check_key, check_travels, generic
 from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.expressions.row_expression import KeyExpression, RowExpression
 from agiledart_dataflow.graph.graph import KeyedRows, Rows, needs_name, span_ms
-from agiledart_dataflow.operators.distinct import FirstOnly
+from agiledart_dataflow.operators.distinct import DistinctOperator
 from agiledart_dataflow.operators.keyed import BroadcastOperator, KeyedOperator
 from agiledart_dataflow.operators.operator_types import operator_types
 from agiledart_dataflow.operators.patterns import Never, Pattern
@@ -27,7 +27,7 @@ Keep = Literal["memory", "disk"]
 """Where a step keeps what it remembers: `disk` for more keys than memory holds, at some ten times the cost of a row."""
 
 
-class Kept(TypedDict, total=False):
+class StateOptions(TypedDict, total=False):
     """What is said of a step with state besides its meaning; the methods of handles say the defaults."""
 
     on_error: ErrorPolicy
@@ -59,7 +59,7 @@ def keyed_by(rows: Rows, function: Any, more: Sequence[Any], returns: Any) -> Ke
 def _key_type(rows: Rows, function: Callable[[Any], Any], where: CallSite) -> Any:
     try:
         return traced_type(function, rows.type)
-    except CannotTellError as error:
+    except UnknownTypeError as error:
         raise where.error(
             f"the type of the key cannot be told, {error}: write key_by(…, returns=str), for example"
         ) from None
@@ -71,7 +71,7 @@ def itself(row: Any) -> Any:
 
 
 def stateful(
-    keyed: KeyedRows, name: str, operator: object, time_to_live: timedelta | None, **kept: Unpack[Kept]
+    keyed: KeyedRows, name: str, operator: object, time_to_live: timedelta | None, **kept: Unpack[StateOptions]
 ) -> Rows:
     """What the user's code makes of each key's rows."""
     where = call_site()
@@ -103,14 +103,16 @@ def stateful(
     )
 
 
-def reduced(keyed: KeyedRows, name: str, function: Callable[[Any, Any], Any], **kept: Unpack[Kept]) -> Rows:
+def reduced(keyed: KeyedRows, name: str, function: Callable[[Any, Any], Any], **kept: Unpack[StateOptions]) -> Rows:
     """All rows of a key so far joined two by two."""
     state_type = generic(list, generic(list, keyed.type))
-    operator = Running(Reduction(function))
+    operator = RunningAggregate(Reduction(function))
     return with_state(keyed, name, "running", operator, state_type, _change(keyed, keyed.type), **kept)
 
 
-def running(keyed: KeyedRows, name: str, aggregator: Any, results: dict[str, Any], **kept: Unpack[Kept]) -> Rows:
+def running(
+    keyed: KeyedRows, name: str, aggregator: Any, results: dict[str, Any], **kept: Unpack[StateOptions]
+) -> Rows:
     """What an aggregator, or named results, make of all rows of a key so far."""
     where = call_site()
     if results:
@@ -124,15 +126,15 @@ def running(keyed: KeyedRows, name: str, aggregator: Any, results: dict[str, Any
     row_type = _change(keyed, aggregate_value_type(aggregator, keyed.type, call_site()))
     state_type = generic(list, aggregate_state_type(aggregator, keyed.type))
     told = (("aggregate", type(aggregator).__name__),)
-    operator = Running(aggregator)
+    operator = RunningAggregate(aggregator)
     return with_state(keyed, name, "running", operator, state_type, row_type, options=told, **kept)
 
 
-def distinct(keyed: KeyedRows, name: str, time_to_live: timedelta | None, **kept: Unpack[Kept]) -> Rows:
+def distinct(keyed: KeyedRows, name: str, time_to_live: timedelta | None, **kept: Unpack[StateOptions]) -> Rows:
     """The first row of each key."""
     ttl_ms = span_ms("time_to_live", time_to_live)
     told = (("time_to_live_ms", str(ttl_ms)),)
-    operator = FirstOnly(ttl_ms)
+    operator = DistinctOperator(ttl_ms)
     return with_state(keyed, name, "distinct", operator, list[bool], keyed.type, options=told, **kept)
 
 
@@ -141,7 +143,7 @@ def pattern(
     name: str,
     elements: Sequence[Callable[[Any], object] | Never[Any]],
     within: timedelta,
-    **kept: Unpack[Kept],
+    **kept: Unpack[StateOptions],
 ) -> Rows:
     """Rows of a key that follow each other."""
     where = call_site()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agiledart_dataflow.data.inference import CannotTellError, element_type, is_lambda, return_annotation, traced_type
+from agiledart_dataflow.data.inference import UnknownTypeError, element_type, is_lambda, return_annotation, traced_type
 from agiledart_dataflow.graph.graph import Rows
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.step_parts import RowParts
@@ -19,7 +19,7 @@ def mapped(rows: Rows, function: Callable[..., Any], name: str | None, returns: 
     if returns is None:
         try:
             returns = traced_type(function, rows.type)
-        except CannotTellError as error:
+        except UnknownTypeError as error:
             raise where.error(_ask_returns("map", name, error)) from None
     return rows.add(name, "map", returns, function=function, options=policy, on_error=on_error)
 
@@ -42,7 +42,7 @@ def flat_mapped(
     many = True
     try:
         annotated, many = element_type(return_annotation(function))
-    except CannotTellError as error:
+    except UnknownTypeError as error:
         if returns is None:
             raise where.error(_ask_returns("flat_map", name, error)) from None
         annotated = returns
@@ -101,7 +101,7 @@ def step_name(function: Any, name: str | None, verb: str, where: CallSite) -> st
     return str(function.__name__)
 
 
-def _ask_returns(verb: str, name: str, error: CannotTellError) -> str:
+def _ask_returns(verb: str, name: str, error: UnknownTypeError) -> str:
     """What to write when the type of a step's rows cannot be told."""
     return (
         f"the type of the rows after {name!r} cannot be told, {error}: annotate the function (-> Row), or write"

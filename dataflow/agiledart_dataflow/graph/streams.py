@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 from agiledart_dataflow.aggregation.aggregators import Aggregator, Count
-from agiledart_dataflow.aggregation.running import Reduction
+from agiledart_dataflow.aggregation.running_aggregate import Reduction
 from agiledart_dataflow.data.rows import Change, DeadLetter, Joined, Match, Pane, Ranking
 from agiledart_dataflow.event_time.windows import ClosingWindow, Panes, Sliding
 from agiledart_dataflow.expressions.aggregates import Aggregate
@@ -18,7 +18,7 @@ from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.graph import columnar_verbs, join_verbs, keyed_verbs, row_verbs, side_verbs, window_verbs
 from agiledart_dataflow.graph.explained_calls import explained
 from agiledart_dataflow.graph.graph import KeyedRows, Rows
-from agiledart_dataflow.graph.keyed_verbs import Keep, Kept, itself
+from agiledart_dataflow.graph.keyed_verbs import Keep, StateOptions, itself
 from agiledart_dataflow.graph.missing_verbs import missing_verbs
 from agiledart_dataflow.operators.keyed import BroadcastOperator, KeyedOperator
 from agiledart_dataflow.operators.patterns import Never
@@ -389,15 +389,33 @@ class KeyedStream(Generic[K, R]):
 
     @overload
     def window_join(
-        self, name: str, other: "KeyedStream[K, U]", window: Panes, *, how: Literal["inner"] = ..., **kept: Unpack[Kept]
+        self,
+        name: str,
+        other: "KeyedStream[K, U]",
+        window: Panes,
+        *,
+        how: Literal["inner"] = ...,
+        **kept: Unpack[StateOptions],
     ) -> Stream[Joined[K, R, U]]: ...
     @overload
     def window_join(
-        self, name: str, other: "KeyedStream[K, U]", window: Panes, *, how: Literal["left"], **kept: Unpack[Kept]
+        self,
+        name: str,
+        other: "KeyedStream[K, U]",
+        window: Panes,
+        *,
+        how: Literal["left"],
+        **kept: Unpack[StateOptions],
     ) -> Stream[Joined[K, R, U | None]]: ...
     @overload
     def window_join(
-        self, name: str, other: "KeyedStream[K, U]", window: Panes, *, how: Literal["outer"], **kept: Unpack[Kept]
+        self,
+        name: str,
+        other: "KeyedStream[K, U]",
+        window: Panes,
+        *,
+        how: Literal["outer"],
+        **kept: Unpack[StateOptions],
     ) -> Stream[Joined[K, R | None, U | None]]: ...
     def window_join(
         self, name: str, other: Any, window: Any, *, how: Any = "inner", on_error: Any = "fail", keep: Any = "memory"
@@ -425,7 +443,7 @@ class KeyedStream(Generic[K, R]):
         earliest: timedelta,
         latest: timedelta,
         how: Literal["inner"] = ...,
-        **kept: Unpack[Kept],
+        **kept: Unpack[StateOptions],
     ) -> Stream[Joined[K, R, U]]: ...
     @overload
     def interval_join(
@@ -436,7 +454,7 @@ class KeyedStream(Generic[K, R]):
         earliest: timedelta,
         latest: timedelta,
         how: Literal["left"],
-        **kept: Unpack[Kept],
+        **kept: Unpack[StateOptions],
     ) -> Stream[Joined[K, R, U | None]]: ...
     def interval_join(
         self,
@@ -461,11 +479,11 @@ class KeyedStream(Generic[K, R]):
 
     @overload
     def lookup(
-        self, name: str, table: "KeyedStream[K, U]", *, how: Literal["inner"] = "inner", **kept: Unpack[Kept]
+        self, name: str, table: "KeyedStream[K, U]", *, how: Literal["inner"] = "inner", **kept: Unpack[StateOptions]
     ) -> Stream[Joined[K, R, U]]: ...
     @overload
     def lookup(
-        self, name: str, table: "KeyedStream[K, U]", *, how: Literal["left"], **kept: Unpack[Kept]
+        self, name: str, table: "KeyedStream[K, U]", *, how: Literal["left"], **kept: Unpack[StateOptions]
     ) -> Stream[Joined[K, R, U | None]]: ...
     def lookup(
         self, name: str, table: Any, *, how: Any = "inner", on_error: Any = "fail", keep: Any = "memory"

@@ -16,9 +16,9 @@ from agiledart_dataflow.graph.streams import Stream
 from agiledart_dataflow.plan.connectors import MALFORMED_POLICIES as POLICIES
 from agiledart_dataflow.plan.connectors import Connector, Source, records_source
 from agiledart_dataflow.plan.delivery import DEFAULT, SAVING, Delivery
-from agiledart_dataflow.plan.instances_asked import SCALE, is_possible, limits_written
 from agiledart_dataflow.plan.losses import NODE_LOST, STATE_LOST, WAIT, NodeLost, StateLost
 from agiledart_dataflow.plan.overload import Overload, overload_of
+from agiledart_dataflow.plan.parallelism_request import SCALE, is_valid_parallelism, limits_text
 from agiledart_dataflow.plan.paths import AUTO
 from agiledart_dataflow.plan.specification import Options
 from agiledart_dataflow.plan.stage_plan import suggestion
@@ -216,14 +216,14 @@ class Topology(Graph):
             raise where.error(
                 f"there is no step {step!r} to scale.{suggestion(step, names)} Steps so far: {', '.join(names) or 'none'}"
             )
-        if not (type(low) is type(high) is int and is_possible((low, high))):
+        if not (type(low) is type(high) is int and is_valid_parallelism((low, high))):
             raise where.error(
                 f"{step!r} cannot scale from {low!r} to {high!r}: 1 to {MAX_PARALLELISM}, the lower one first"
             )
         if found.traits.runs_once:
             raise where.error(f"{step!r} runs once ({found.kind}) and cannot scale")
         others = [option for option in found.options if option[0] != SCALE]
-        limits = (SCALE, limits_written((low, high)))
+        limits = (SCALE, limits_text((low, high)))
         self.steps[found.index] = replace(found, options=tuple(sorted((*others, limits))))
 
     @property

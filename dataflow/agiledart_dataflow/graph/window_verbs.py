@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, get_args, get_origin
 
 from agiledart_dataflow.aggregation.aggregators import Count
+from agiledart_dataflow.aggregation.make_operator import aggregate_state_type, aggregate_value_type, keyed_window
 from agiledart_dataflow.aggregation.named_aggregates import named_window
-from agiledart_dataflow.aggregation.operator_making import aggregate_state_type, aggregate_value_type, keyed_window
 from agiledart_dataflow.data.rows import Change, Pane, Ranking
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.event_time.windows import Panes, Sliding, Window

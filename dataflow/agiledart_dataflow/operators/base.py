@@ -5,19 +5,19 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.position import Position
-from agiledart_dataflow.state.groups import Division, State, Store, WithoutRest
-from agiledart_dataflow.state.notes import Changes, Noted
-from agiledart_dataflow.state.open_groups import OpenGroups
+from agiledart_dataflow.state.async_snapshot import AsyncSnapshot
+from agiledart_dataflow.state.dirty_keys import DirtyKeys, StateChanges
+from agiledart_dataflow.state.key_groups import Division, KeyGroupStore, OperatorState, WithoutRest
 
-S = TypeVar("S", bound=Store)
+S = TypeVar("S", bound=KeyGroupStore)
 
 Output = tuple[list[Any], list[Position]]
 
-Mishap = Callable[[Exception, Any, Any], None]
+OnOperatorError = Callable[[Exception, Any, Any], None]
 """What to do when user code raised at a record, or at a timer or a result (then `NO_RECORD`): (error, record, its place)."""
 
 
-class Operator(State, Protocol):
+class Operator(OperatorState, Protocol):
     """The head of a stage. Synchronous; sees rows and positions, never peers, clocks or arrival order.
 
     Attributes:
@@ -30,7 +30,7 @@ class Operator(State, Protocol):
     counts: StepCounts
     function: Callable[..., Any] | None
 
-    def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
+    def run(self, rows: list[Any], positions: list[Position], watermark: Position) -> Output:
         """Take rows at or below `mark`, let time pass up to it, and return what follows, in order of position."""
         ...
 
@@ -40,8 +40,8 @@ class Operator(State, Protocol):
         ...
 
 
-class StateInStore(WithoutRest, Generic[S]):
-    """The `State` of an operator that keeps nothing but what is in its store."""
+class StoreBackedState(WithoutRest, Generic[S]):
+    """The `OperatorState` of an operator that keeps nothing but what is in its store."""
 
     division: ClassVar[Division] = "by group"
     store: S
@@ -62,14 +62,16 @@ class StateInStore(WithoutRest, Generic[S]):
     def drop_group(self, group: int) -> None:
         self.store.drop_group(group)
 
-    def noted(self) -> Noted | None:
-        return self.store.noted()
+    def dirty_keys(self) -> DirtyKeys | None:
+        return self.store.dirty_keys()
 
-    def changes(self, keys: Noted) -> Changes:
+    def changes(self, keys: DirtyKeys) -> StateChanges:
         return self.store.changes(keys)
 
-    def open_groups(self, lists: Sequence[Noted] | None, waste: Iterable[Noted] = ()) -> OpenGroups | None:
-        return self.store.open_groups(lists, waste)
+    def begin_snapshot(
+        self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys] = ()
+    ) -> AsyncSnapshot | None:
+        return self.store.begin_snapshot(lists, waste)
 
-    def apply(self, changes: Changes) -> None:
+    def apply(self, changes: StateChanges) -> None:
         self.store.apply(changes)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 from agiledart_dataflow.data.batch import Order, joined_order, listed
 from agiledart_dataflow.data.batch_forms import Form, columns_of, in_form
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 from agiledart_dataflow.user_code.callsite import CallSite
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
@@ -106,7 +106,7 @@ class VectorFunction:
                 yield from self._without_faults(columns, order, error)
                 return
             raise user_code_error(self._name, self._function, error, NO_RECORD) from error
-        yield self._judged(made, columns, order)
+        yield self._checked_result(made, columns, order)
 
     def _without_faults(self, columns: Columns, order: Order, error: Exception) -> Iterator[tuple[Columns, Order]]:
         """What it makes of the halves of rows at which it raised this; a row alone is refused."""
@@ -117,7 +117,7 @@ class VectorFunction:
         for start, stop in ((0, half), (half, count)):
             yield from self._parts(columns.slice(start, stop), None if order is None else order[start:stop])
 
-    def _judged(self, made: Any, columns: Columns, order: Order) -> tuple[Columns, Order]:
+    def _checked_result(self, made: Any, columns: Columns, order: Order) -> tuple[Columns, Order]:
         """What it returned for these rows, as columns of its row type. Raises `UserCodeError`."""
         try:
             if self.resizes:

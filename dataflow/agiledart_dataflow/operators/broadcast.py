@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from agiledart_dataflow.data.position import Position
-from agiledart_dataflow.operators.base import Mishap, Output
+from agiledart_dataflow.operators.base import OnOperatorError, Output
 from agiledart_dataflow.operators.keyed import BroadcastOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
-from agiledart_dataflow.state.groups import Division
-from agiledart_dataflow.state.notes import Changes, Noted
-from agiledart_dataflow.state.open_groups import OpenGroups
+from agiledart_dataflow.state.async_snapshot import AsyncSnapshot
+from agiledart_dataflow.state.dirty_keys import DirtyKeys, StateChanges
+from agiledart_dataflow.state.key_groups import Division
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.state.store import KeyedStore
 
@@ -40,14 +40,14 @@ class BroadcastStep:
         self._step.context.shared = operator.initial_shared()
         self._operator = operator
         self._codec = codec
-        self._mishap: Mishap | None = options.get("mishap")
+        self._on_operator_error: OnOperatorError | None = options.get("mishap")
         self.inner = self._step
         self.name = name
         self.counts = self._step.counts
         self.sides = self._step.sides
         self.function: Callable[..., Any] | None = operator.on_record
 
-    def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
+    def run(self, rows: list[Any], positions: list[Position], watermark: Position) -> Output:
         out: list[Any] = []
         at: list[Position] = []
         start = 0
@@ -57,28 +57,28 @@ class BroadcastStep:
             self._pass(rows[start:stop], positions[start:stop], position, out, at)
             row = rows[stop]
             self.counts.rows_in += 1
-            self._tell(row, position)
+            self._take_broadcast_row(row, position)
             start = stop + 1
-        self._pass(rows[start:], positions[start:], mark, out, at)
+        self._pass(rows[start:], positions[start:], watermark, out, at)
         return out, at
 
-    def _tell(self, row: Any, position: Position) -> None:
+    def _take_broadcast_row(self, row: Any, position: Position) -> None:
         """A row of the broadcast stream. What `on_broadcast` changed before it raised stays, at every instance alike."""
         self.function = self._operator.on_broadcast
         try:
             self._operator.on_broadcast(row, self._step.context.shared)
         except Exception as error:
-            if self._mishap is None:
+            if self._on_operator_error is None:
                 raise
-            self._mishap(error, row, position)
+            self._on_operator_error(error, row, position)
         else:
             self.counts.taken += 1
         self.function = self._operator.on_record
 
     def _pass(
-        self, rows: list[Any], positions: list[Position], mark: Position, out: list[Any], at: list[Position]
+        self, rows: list[Any], positions: list[Position], watermark: Position, out: list[Any], at: list[Position]
     ) -> None:
-        new_rows, new_at = self._step.run(rows, positions, mark)
+        new_rows, new_at = self._step.run(rows, positions, watermark)
         out += new_rows
         at += new_at
 
@@ -98,16 +98,18 @@ class BroadcastStep:
     def drop_group(self, group: int) -> None:
         self._step.drop_group(group)
 
-    def noted(self) -> Noted | None:
-        return self._step.noted()
+    def dirty_keys(self) -> DirtyKeys | None:
+        return self._step.dirty_keys()
 
-    def changes(self, keys: Noted) -> Changes:
+    def changes(self, keys: DirtyKeys) -> StateChanges:
         return self._step.changes(keys)
 
-    def open_groups(self, lists: Sequence[Noted] | None, waste: Iterable[Noted] = ()) -> OpenGroups | None:
-        return self._step.open_groups(lists, waste)
+    def begin_snapshot(
+        self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys] = ()
+    ) -> AsyncSnapshot | None:
+        return self._step.begin_snapshot(lists, waste)
 
-    def apply(self, changes: Changes) -> None:
+    def apply(self, changes: StateChanges) -> None:
         self._step.apply(changes)
 
     def snapshot_rest(self) -> bytes:

@@ -8,10 +8,10 @@ State = list[bool]
 """Empty before the first row, then [True]."""
 
 
-class FirstOnly(KeyedOperator[Any, Any, State, Any]):
+class DistinctOperator(KeyedOperator[Any, Any, State, Any]):
     """Lets the first row of a key pass, and again the first one `time_to_live_ms` or more after that (0: never again)."""
 
-    keeps_what_raised = False
+    keeps_state_after_error = False
 
     def __init__(self, time_to_live_ms: int = 0) -> None:
         self._time_to_live_ms = time_to_live_ms

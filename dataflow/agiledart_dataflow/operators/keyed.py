@@ -130,7 +130,7 @@ class KeyedOperator(ABC, Generic[K, R, S, O]):
             operators change nothing before they can no longer raise, and do without.
     """
 
-    keeps_what_raised: ClassVar[bool] = True
+    keeps_state_after_error: ClassVar[bool] = True
 
     @abstractmethod
     def initial(self, key: K) -> S:

@@ -11,9 +11,9 @@ from typing import Any
 
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.position import EXPIRY, Position, end_of_time, is_final
-from agiledart_dataflow.operators.base import Mishap, Output, StateInStore
+from agiledart_dataflow.operators.base import OnOperatorError, Output, StoreBackedState
 from agiledart_dataflow.operators.keyed import Context, KeyedOperator
-from agiledart_dataflow.state.entries import NOTHING, Entry, NamedTimer
+from agiledart_dataflow.state.entries import NOTHING, KeyEntry, NamedTimer
 from agiledart_dataflow.state.store import KeyedStore
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
 from agiledart_kernel.errors import AgileDartError
@@ -29,7 +29,7 @@ Side = dict[str, tuple[list[Any], list[Position]]]
 _NO_ROWS: tuple[list[Any], list[Position]] = ([], [])
 
 
-class KeyedStep(StateInStore[KeyedStore]):
+class KeyedStep(StoreBackedState[KeyedStore]):
     """Runs a `KeyedOperator`.
 
     Args:
@@ -52,7 +52,7 @@ class KeyedStep(StateInStore[KeyedStore]):
         *,
         time_to_live_ms: int = 0,
         has_lateness: bool = False,
-        mishap: Mishap | None = None,
+        on_operator_error: OnOperatorError | None = None,
         sieves: bool = False,
     ) -> None:
         self.name = name
@@ -61,20 +61,20 @@ class KeyedStep(StateInStore[KeyedStore]):
         self.sides: Side = {}
         self.store = store
         self.context: Context[Any] = Context(
-            has_lateness=has_lateness, no_result=None if mishap is None else self._tell_no_result
+            has_lateness=has_lateness, no_result=None if on_operator_error is None else self._report_failed_result
         )
         self._key_of = key_of
         self._operator = operator
         self._time_to_live_ms = time_to_live_ms
-        self._mishap = mishap
+        self._on_operator_error = on_operator_error
         self._sieves = sieves
 
-    def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
+    def run(self, rows: list[Any], positions: list[Position], watermark: Position) -> Output:
         out: list[Any] = []
         at: list[Position] = []
         near = self.store.near
         branches = self._key_of if len(self._key_of) > 1 else None
-        key_of, treat, mishap = self._key_of[0], self._treat, self._mishap
+        key_of, treat, on_operator_error = self._key_of[0], self._treat, self._on_operator_error
         refused = 0
         late = len(self.sides.get(LATE, _NO_ROWS)[0])
         for row, position in zip(rows, positions, strict=True):
@@ -82,7 +82,7 @@ class KeyedStep(StateInStore[KeyedStore]):
                 self._fire(out, at)
             if branches is not None:
                 key_of = branches[position[-1]]
-            if mishap is None:
+            if on_operator_error is None:
                 treat(key_of(row), row, position, out, at)
                 continue
             try:
@@ -91,12 +91,12 @@ class KeyedStep(StateInStore[KeyedStore]):
                 raise  # of the store: state of other rows is at stake, which no policy lets go
             except Exception as error:  # noqa: BLE001  user code may raise anything; the step's policy decides
                 refused += 1
-                mishap(error, row, position)
+                on_operator_error(error, row, position)
         passed = len(out)
-        reached = end_of_time(mark)
+        reached = end_of_time(watermark)
         while near and near[0][0] <= reached:
             self._fire(out, at)
-        if is_final(mark):
+        if is_final(watermark):
             self.context.at_end = True
             while near:
                 self._fire(out, at)
@@ -117,7 +117,7 @@ class KeyedStep(StateInStore[KeyedStore]):
         entry = store.get(key)
         is_new = entry is None
         if entry is None:
-            entry = Entry()
+            entry = KeyEntry()
             store.save(key, entry)
         context.position = position
         try:
@@ -137,7 +137,7 @@ class KeyedStep(StateInStore[KeyedStore]):
         if self._time_to_live_ms:
             context._timers.append((position[0] + self._time_to_live_ms, None, TIME_TO_LIVE))  # noqa: SLF001  as above
         if context._timers or context._cancels or context._forgets or store.saves:  # noqa: SLF001  as above
-            self._settle(key, entry, position)
+            self._apply_requests(key, entry, position)
 
     def _fire(self, out: list[Any], at: list[Position]) -> None:
         position, key, row, name = self.store.pop()  # `row` is the payload; errors show it as the record
@@ -149,7 +149,7 @@ class KeyedStep(StateInStore[KeyedStore]):
             if timer is None or timer.queued != position or timer.wanted is None:
                 if timer is not None and timer.queued == position:
                     self._unname(entry, name)
-                self._settle(key, entry, position[:-1])
+                self._apply_requests(key, entry, position[:-1])
                 return
             if timer.wanted != position:
                 timer.queued = timer.wanted
@@ -167,16 +167,16 @@ class KeyedStep(StateInStore[KeyedStore]):
             try:
                 self._operator.on_timer(key, row, entry.state, context)
             except Exception as error:
-                if self._mishap is None:
+                if self._on_operator_error is None:
                     raise
                 context._rows, context._side = [], []  # noqa: SLF001  what it did to the state and its timers stays
                 self.counts.failed += 1
-                self._mishap(error, NO_RECORD, position)
+                self._on_operator_error(error, NO_RECORD, position)
             if context._rows or context._side:  # noqa: SLF001  as above
                 self._put_out(position, out, at)
             if context.at_end:
                 context._timers = []  # noqa: SLF001  as above
-        self._settle(key, entry, position[:-1])
+        self._apply_requests(key, entry, position[:-1])
 
     def _put_out(self, stem: Position, out: list[Any], at: list[Position]) -> None:
         """Take over what was put out, with positions that begin with `stem`."""
@@ -192,7 +192,7 @@ class KeyedStep(StateInStore[KeyedStore]):
                 side_at.append((*stem, number))
             context._side = []  # noqa: SLF001  as above
 
-    def _settle(self, key: Any, entry: Entry, root: Position) -> None:
+    def _apply_requests(self, key: Any, entry: KeyEntry, root: Position) -> None:
         """Move, set and cancel timers as asked for, forget the key if that was asked for."""
         context = self.context
         if context._cancels:  # noqa: SLF001  as above
@@ -216,7 +216,7 @@ class KeyedStep(StateInStore[KeyedStore]):
         elif self.store.saves:
             self.store.save(key, entry)
 
-    def _set(self, key: Any, entry: Entry, position: Position, payload: Any, name: str) -> None:
+    def _set(self, key: Any, entry: KeyEntry, position: Position, payload: Any, name: str) -> None:
         if not name:
             self._wait(key, entry, (position, key, payload, ""))
             return
@@ -229,34 +229,34 @@ class KeyedStep(StateInStore[KeyedStore]):
         entry.named[name] = NamedTimer(position, position, payload)
         self._wait(key, entry, (position, key, None, name))
 
-    def _wait(self, key: Any, entry: Entry, timer: tuple[Position, Any, Any, str]) -> None:
+    def _wait(self, key: Any, entry: KeyEntry, timer: tuple[Position, Any, Any, str]) -> None:
         entry.waiting += 1
         if self.store.saves:
             self.store.save(key, entry)
         self.store.push(timer)
 
     @staticmethod
-    def _unname(entry: Entry, name: str) -> None:
+    def _unname(entry: KeyEntry, name: str) -> None:
         assert entry.named is not None
         del entry.named[name]
         if not entry.named:
             entry.named = None
 
-    def _tell_no_result(self, error: Exception, position: Position) -> None:
+    def _report_failed_result(self, error: Exception, position: Position) -> None:
         """A result that raised is the fault of no record."""
-        assert self._mishap is not None  # the context asks only then
+        assert self._on_operator_error is not None  # the context asks only then
         self.counts.failed += 1
-        self._mishap(error, NO_RECORD, position)
+        self._on_operator_error(error, NO_RECORD, position)
 
-    def _undo(self, key: Any, entry: Entry, position: Position, *, is_new: bool) -> None:
+    def _undo(self, key: Any, entry: KeyEntry, position: Position, *, is_new: bool) -> None:
         """Forget what a call that raised had asked for; a state that stays does so as the call left it, and lives as any other."""
         context = self.context
         context._rows, context._side = [], []  # noqa: SLF001  as above
         context._timers, context._cancels, context._forgets = [], [], False  # noqa: SLF001  as above
-        keeps = self._operator.keeps_what_raised
+        keeps = self._operator.keeps_state_after_error
         if is_new and (entry.state is NOTHING or not keeps):
             self.store.drop(key)
             return
         if keeps and self._time_to_live_ms:
             context._timers.append((position[0] + self._time_to_live_ms, None, TIME_TO_LIVE))  # noqa: SLF001  as above
-        self._settle(key, entry, position)
+        self._apply_requests(key, entry, position)

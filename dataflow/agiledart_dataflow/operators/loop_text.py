@@ -13,7 +13,7 @@ from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy
 
 
-class Names:
+class BoundNames:
     """Names in generated text for values that it uses: constants and helper functions."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Names:
 class Inline(Protocol):
     """An expression that can stand in the loop as text."""
 
-    def python(self, row: str, names: Names) -> str:
+    def python(self, row: str, names: BoundNames) -> str:
         """A Python expression over the variable `row`, in one line."""
         ...
 
@@ -69,7 +69,7 @@ class RowStep:
         return self.kind != "batch" and (self.function is not None or self.inline is not None)
 
 
-class Line(NamedTuple):
+class LoopLine(NamedTuple):
     """A line of the text that can raise.
 
     Attributes:
@@ -94,7 +94,7 @@ class Line(NamedTuple):
 
 
 @dataclass
-class Loop:
+class GeneratedLoop:
     """Generated text.
 
     Attributes:
@@ -104,25 +104,25 @@ class Loop:
     """
 
     text: str
-    lines: Mapping[int, Line]
+    lines: Mapping[int, LoopLine]
     names: Mapping[str, Any]
 
 
-class _Writer:
+class _LoopWriter:
     """Collects the lines of the loop's body."""
 
     def __init__(self) -> None:
-        self.lines: list[tuple[str, Line]] = []
+        self.lines: list[tuple[str, LoopLine]] = []
         self.tails: list[str] = []
         self.indent = "   "
         self.many: int | None = None
 
     def put(self, line: str, step: int, record: str = "x") -> None:
-        self.lines.append((self.indent + line, Line(step, record, self.many)))
+        self.lines.append((self.indent + line, LoopLine(step, record, self.many)))
 
     def end(self, step: int) -> None:
         """What stands behind the loops over several results, the innermost first."""
-        self.lines += [(tail, Line(step, "x", self.many)) for tail in reversed(self.tails)]
+        self.lines += [(tail, LoopLine(step, "x", self.many)) for tail in reversed(self.tails)]
 
     def guarded(self, line: str, step: int, policy: ErrorPolicy, at: str) -> None:
         """A line that runs user code; when it raises, the policy decides."""
@@ -133,15 +133,15 @@ class _Writer:
         self.put(f"except Exception as error: b{step} += 1; h{step}(x, {at}, error); continue", step)
 
 
-def fused_loop_of(steps: Sequence[RowStep]) -> Loop:
+def fused_loop_of(steps: Sequence[RowStep]) -> GeneratedLoop:
     """The loop for a chain of steps with the sink behind it, for rows with which nothing goes.
 
     `run(rows, size, write)` takes them `size` at a time: what the steps make of these is written before the next are begun. It
     returns how many rows were written. The same steps in the same words as in `loop_of`, but one head and one count for
     many batches: at ten rows a batch those cost as much as the steps of one row.
     """
-    names = Names()
-    writer = _Writer()
+    names = BoundNames()
+    writer = _LoopWriter()
     writer.indent = "    "
     last = len(steps) - 1
     for i, step in enumerate(steps):
@@ -159,15 +159,15 @@ def fused_loop_of(steps: Sequence[RowStep]) -> Loop:
     return _loop(head, writer, ["   if out: write(out)", *_counting(steps), "  return n", " return run"], names)
 
 
-def loop_of(steps: Sequence[RowStep], carries: Carries) -> Loop:
+def loop_of(steps: Sequence[RowStep], carries: Carries) -> GeneratedLoop:
     """The loop for a chain of steps whose rows go with positions, times or nothing.
 
     `run` returns the rows and what goes with them. Its closure has `f0…` the functions, `c0…` the counts and `h0…` the handlers
     of steps that go on after an error.
     """
-    names = Names()
+    names = BoundNames()
     moves = any(step.kind != "map" or step.policy != "fail" for step in steps)
-    writer = _Writer()
+    writer = _LoopWriter()
     at = "None" if carries == "rows" else "p"
     paired = carries != "rows" and (moves or any(step.policy != "fail" for step in steps))
     for i, step in enumerate(steps):
@@ -185,7 +185,7 @@ def loop_of(steps: Sequence[RowStep], carries: Carries) -> Loop:
     return _loop(head, writer, [*_counting(steps), "  return out, at", " return run"], names)
 
 
-def _make_line(steps: Sequence[RowStep], names: Names) -> str:
+def _make_line(steps: Sequence[RowStep], names: BoundNames) -> str:
     parameters = [*(f"{letter}{i}" for letter in "fch" for i in range(len(steps))), *names.values]
     return f"def make({', '.join(parameters)}):"
 
@@ -195,12 +195,12 @@ def _zeros(steps: Sequence[RowStep]) -> str:
     return f"{' = '.join(f'd{i} = e{i} = b{i}' for i in range(len(steps)))} = 0"
 
 
-def _loop(head: list[str], writer: _Writer, tail: list[str], names: Names) -> Loop:
+def _loop(head: list[str], writer: _LoopWriter, tail: list[str], names: BoundNames) -> GeneratedLoop:
     text = "\n".join([*head, *[text for text, _ in writer.lines], *tail])
-    return Loop(text, dict(enumerate((line for _, line in writer.lines), len(head) + 1)), names.values)
+    return GeneratedLoop(text, dict(enumerate((line for _, line in writer.lines), len(head) + 1)), names.values)
 
 
-def _put_step(writer: _Writer, i: int, step: RowStep, names: Names, carries: Carries, at: str) -> None:
+def _put_step(writer: _LoopWriter, i: int, step: RowStep, names: BoundNames, carries: Carries, at: str) -> None:
     call = f"f{i}(x)" if step.inline is None else step.inline.python("x", names)
     if step.kind == "map":
         writer.guarded(f"x = {call}", i, step.policy, at)
@@ -218,7 +218,7 @@ def _put_step(writer: _Writer, i: int, step: RowStep, names: Names, carries: Car
         _put_many(writer, i, step, carries, at)
 
 
-def _put_many(writer: _Writer, i: int, step: RowStep, carries: Carries, at: str) -> None:
+def _put_many(writer: _LoopWriter, i: int, step: RowStep, carries: Carries, at: str) -> None:
     """A step that makes several rows of one: a loop of its own around all that follows."""
     rows = f"f{i}(x{i})"
     if step.policy != "fail":

@@ -45,7 +45,7 @@ class Pattern(KeyedOperator[Any, Any, State, Match[Any, Any]]):
         within_ms: the last row comes at most so long after the first.
     """
 
-    keeps_what_raised = False
+    keeps_state_after_error = False
 
     def __init__(self, elements: Sequence[Callable[[Any], object] | Never[Any]], within_ms: int) -> None:
         self._wanted: list[Callable[[Any], object]] = []

@@ -16,14 +16,14 @@ from agiledart_dataflow.data.partitioning import canonical
 from agiledart_dataflow.data.position import CAUSE_LENGTH, END, RECORD, Position, covering
 from agiledart_dataflow.data.rows import Entry, Ranking
 from agiledart_dataflow.data.schema import generic
-from agiledart_dataflow.operators.base import Mishap, Output
-from agiledart_dataflow.state.groups import Division
-from agiledart_dataflow.state.notes import Changes, Noted
-from agiledart_dataflow.state.open_parted import OpenKeys, OpenParted, all_of
-from agiledart_dataflow.state.parting import PartedState
+from agiledart_dataflow.operators.base import OnOperatorError, Output
+from agiledart_dataflow.state.dirty_keys import DirtyKeys, StateChanges
+from agiledart_dataflow.state.indexed_state_snapshot import IndexedStateSnapshot, KeysSnapshot, all_of
+from agiledart_dataflow.state.key_group_indexed_state import KeyGroupIndexedState
+from agiledart_dataflow.state.key_groups import Division
 from agiledart_dataflow.state.plain_codec import PlainCodec
 
-_SPOKEN = (END - 1,)
+_EMITTED = (END - 1,)
 """Path of an output: after all that the source record caused, below the mark that covers it."""
 
 
@@ -31,14 +31,14 @@ Ranked = tuple[Any, tuple[Any, int, Any]]
 """(value, (minus its rank, how new its information is, key)): never changed, another one takes its place."""
 
 
-class Top(PartedState[list[Any]]):
+class Top(KeyGroupIndexedState[list[Any]]):
     """Keeps all keys in order of rank: all in one place, as a ranking cannot be made of parts by key group.
 
     Args:
         name: the step.
         rank: value → number, the greater the better.
         codec: of a key group's entries (`ranked_type`).
-        rest: codec of what belongs to no key (`spoken_type`).
+        rest: codec of what belongs to no key (`emitted_type`).
         n: how many places.
         newest_first: ties by age of information (else by key alone).
         keys_only: the ranking changes when other keys stand in it or in another order, not when a value changes.
@@ -59,7 +59,7 @@ class Top(PartedState[list[Any]]):
         newest_first: bool,
         keys_only: bool = False,
         on_change: bool = False,
-        mishap: Mishap | None = None,
+        on_operator_error: OnOperatorError | None = None,
     ) -> None:
         super().__init__(codec)
         self.name = name
@@ -71,17 +71,17 @@ class Top(PartedState[list[Any]]):
         self._newest_first = newest_first
         self._keys_only = keys_only
         self._on_change = on_change
-        self._mishap = mishap
+        self._on_operator_error = on_operator_error
         self._values: dict[Any, Ranked] = {}
         self._order: list[tuple[Any, int, Any]] = []
         self._is_ordered = True
         self._renewals = 0
-        self._shown: list[Entry[Any, Any]] = []
+        self._emitted: list[Entry[Any, Any]] = []
         self._touched = False
         self._group: Position = ()
         self._cause: Any = None
 
-    def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
+    def run(self, rows: list[Any], positions: list[Position], watermark: Position) -> Output:
         self.rows_come()
         out: list[Any] = []
         at: list[Position] = []
@@ -89,7 +89,7 @@ class Top(PartedState[list[Any]]):
         for row, position in zip(rows, positions, strict=True):
             if position[:CAUSE_LENGTH] != group:
                 if group:
-                    self._speak(out, at)
+                    self._emit_if_changed(out, at)
                 self._group = group = position[:CAUSE_LENGTH]
                 self._renewals += 1
             key, value, cause = row
@@ -98,12 +98,12 @@ class Top(PartedState[list[Any]]):
             try:
                 self._update(key, value, renews=position[1] == RECORD)
             except Exception as error:
-                if self._mishap is None:
+                if self._on_operator_error is None:
                     raise
                 refused += 1
-                self._mishap(error, row, position)
-        if group and covering(group) <= mark:
-            self._speak(out, at)
+                self._on_operator_error(error, row, position)
+        if group and covering(group) <= watermark:
+            self._emit_if_changed(out, at)
             self._group = ()
         self.counts.rows_in += len(rows)
         self.counts.rows_out += len(out)
@@ -126,7 +126,7 @@ class Top(PartedState[list[Any]]):
                 newest = -self._renewals if renews else 0
             entry = (minus, newest, key)
             place = self._place(entry)
-        if self.notes.is_kept and key not in self.notes.keys:
+        if self.dirty_tracker.is_tracking and key not in self.dirty_tracker.keys:
             self.touch(key)
         if left is not None:
             del order[left]
@@ -147,7 +147,7 @@ class Top(PartedState[list[Any]]):
             # Equals in rank whose keys have no order: the slow way, which agrees with the fast one wherever that works.
             return bisect_left(self._order, _in_full(entry), key=_in_full)
 
-    def _speak(self, out: list[Any], at: list[Position]) -> None:
+    def _emit_if_changed(self, out: list[Any], at: list[Position]) -> None:
         """All that the present source record caused is in: say the ranking if it differs from what was said last."""
         cause, self._cause = self._cause, None
         if not self._touched or (cause is None and not self._on_change):
@@ -155,13 +155,13 @@ class Top(PartedState[list[Any]]):
         self._touched = False
         entries = [Entry(key, self._values[key][0]) for _, _, key in self._order[: self._n]]
         if self._keys_only:
-            changed = [entry.key for entry in entries] != [entry.key for entry in self._shown]
+            changed = [entry.key for entry in entries] != [entry.key for entry in self._emitted]
         else:
-            changed = entries != self._shown
+            changed = entries != self._emitted
         if changed:
-            self._shown = entries
+            self._emitted = entries
             out.append(Ranking(cause, entries))
-            at.append(self._group + _SPOKEN)
+            at.append(self._group + _EMITTED)
 
     @property
     def state_keys(self) -> int:
@@ -169,32 +169,32 @@ class Top(PartedState[list[Any]]):
 
     def snapshot_rest(self) -> bytes:
         """What it said last, and what the present source record has done so far."""
-        return self._rest_codec.encode(([], self._shown, self._cause, self._renewals, self._touched, self._group))
+        return self._rest_codec.encode(([], self._emitted, self._cause, self._renewals, self._touched, self._group))
 
     def restore_rest(self, data: bytes) -> None:
-        keys, self._shown, self._cause, self._renewals, self._touched, self._group = self._rest_codec.decode(data)
+        keys, self._emitted, self._cause, self._renewals, self._touched, self._group = self._rest_codec.decode(data)
         if keys:  # format 1, in which there are no groups
-            self._lose()
+            self._invalidate()
             self._values.clear()
             self._put(0, keys)
             self._index, self._moved = None, True
 
-    def changes(self, keys: Noted) -> Changes:
-        return Changes(all_of(self.open_groups([keys])))
+    def changes(self, keys: DirtyKeys) -> StateChanges:
+        return StateChanges(all_of(self.begin_snapshot([keys])))
 
-    def _opened(self, lists: Sequence[Noted] | None, waste: Iterable[Noted]) -> OpenParted:
-        return _OpenRanking(self._codec, self.group_of, lists, self._closed, waste, held=self._values)
+    def _begin_snapshot(self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys]) -> IndexedStateSnapshot:
+        return _RankingSnapshot(self._codec, self.group_of, lists, self._closed, waste, held=self._values)
 
-    def apply(self, changes: Changes) -> None:
+    def apply(self, changes: StateChanges) -> None:
         decoded = [(group, self._codec.decode(data)) for group, data in changes.groups]
-        self._lose()
+        self._invalidate()
         for group, entries in decoded:
             for key, *_ in entries:
                 self._values.pop(key, None)
             self._put(group, [entry for entry in entries if entry[1] is not None])
         self._index, self._moved, self._is_ordered = None, True, False
 
-    def _part(self) -> dict[int, list[Any]]:
+    def _build_group_index(self) -> dict[int, list[Any]]:
         parts: dict[int, list[Any]] = {}
         for key in self._values:
             parts.setdefault(self.group_of[key], []).append(key)
@@ -215,7 +215,7 @@ class Top(PartedState[list[Any]]):
             del self._values[key]
         self._is_ordered = False
 
-    def _settle(self) -> None:
+    def _restore_arrival_order(self) -> None:
         if self._is_ordered:
             return
         entries = [entry for _, entry in self._values.values()]
@@ -226,17 +226,17 @@ class Top(PartedState[list[Any]]):
         self._is_ordered = True
 
 
-class _OpenRanking(OpenKeys[Ranked]):
+class _RankingSnapshot(KeysSnapshot[Ranked]):
     """All keys as of a moment; of those that are gone no value."""
 
-    def _told(self, held: Ranked) -> Ranked:
+    def _describe(self, held: Ranked) -> Ranked:
         return held
 
     def _frozen(self, plain: Ranked) -> Ranked:
         return plain  # it never changes
 
-    def _entry(self, key: Any, told: Ranked | None) -> Any:
-        return (key, None, 0) if told is None else _plain(key, told)
+    def _entry(self, key: Any, described: Ranked | None) -> Any:
+        return (key, None, 0) if described is None else _plain(key, described)
 
 
 def _plain(key: Any, held: Ranked) -> tuple[Any, Any, int]:
@@ -249,7 +249,7 @@ def ranked_type(key: Any, value: Any) -> Any:
     return generic(list, generic(tuple, key, value | None, int))
 
 
-def spoken_type(key: Any, value: Any, cause: Any) -> Any:
+def emitted_type(key: Any, value: Any, cause: Any) -> Any:
     """The type of what belongs to no key. Before it, where format 1 has the entries of all keys, there are none any more."""
     shown = generic(list, generic(Entry, key, value))
     return generic(tuple, ranked_type(key, value), shown, cause | None, int, bool, Position)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.batch import Order
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.lazy_module import late
 from agiledart_dataflow.expressions.row_expression import RowBuilder, RowExpression
 from agiledart_dataflow.operators.chain import OnError
 from agiledart_dataflow.operators.loop_text import RowStep
@@ -101,10 +101,10 @@ class VectorChain:
             counts.rows_out += after
             counts.dropped += before - after if self._function is None else self._function.left_nothing
         if self._function is not None and self._function.refused:
-            self._let_go(self._function.refused)
+            self._drop_refused(self._function.refused)
         return columns, order
 
-    def _let_go(self, refused: Sequence[tuple[Any, Any, Exception]]) -> None:
+    def _drop_refused(self, refused: Sequence[tuple[Any, Any, Exception]]) -> None:
         if self._step.policy == "skip":
             self._counts[0].skipped += len(refused)
         else:

@@ -28,13 +28,13 @@ class Guarantee:
         loses_without: then: an option without which it does not say so.
     """
 
-    repeats: str
-    goes_back: bool = False
+    duplicates: str
+    can_rewind: bool = False
     acknowledges: str = "never"
-    takes_back: bool = False
+    can_abort: bool = False
     delivers: bool = False
-    same_with: str = ""
-    loses_without: str = ""
+    idempotent_with: str = ""
+    confirms_with: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ConnectorKind:
         options: that it knows; a source's `speed`, `malformed` and overload policy are not among them.
         extra: of this package that it needs, `mqtt` for `agiledart[mqtt]`.
         needs: a module that is missing without the extra.
-        opens: `module:function` of `agiledart_executor.connectors` that opens it.
+        opens: `module:function` of `agiledart_connectors` that opens it.
         probes: the same for one that says whether it would open, without reading or writing; "": it is opened and closed again.
     """
 

@@ -1,4 +1,4 @@
-"""What a source reads and a sink writes: described here as values, carried out by `agiledart_executor.connectors`.
+"""What a source reads and a sink writes: described here as values, carried out by `agiledart_connectors`.
 
 A connector is written as a URL, `kind:path?option=value&…@node`, for example `csv:trips.csv.gz?speed=60@pi2`.
 """
@@ -155,7 +155,7 @@ def records_source(rows: Sequence[Any] | Callable[[], Iterable[Any]], row_type: 
 MALFORMED_POLICIES: Final = ("count", "fail", "dead_letter")
 """What becomes of malformed records: they are counted; the first of them ends the application; they are dead letters, too."""
 
-TOLD_OF_A_REASON = 5
+REPORTED_PER_REASON = 5
 """Malformed records of each reason that users are told of, the first; the others are counted."""
 
 
@@ -225,5 +225,5 @@ class SinkWriter(Protocol):
         ...
 
     # A writer may also have `ready() -> bool`: whether it takes rows now. While it does not, it is given none and asked again
-    # some 20 times a second, and pressure travels upstream. And `take_notes() -> list[str]`: what users should know.
+    # some 20 times a second, and pressure travels upstream. And `take_notices() -> list[str]`: what users should know.
     # Readers and writers may have `standing() -> str`: how their way to the outer world stands when it is not well, for `status`.

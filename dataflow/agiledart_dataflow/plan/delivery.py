@@ -22,16 +22,16 @@ class Delivery(StrEnum):
         return self is not Delivery.AT_MOST_ONCE
 
     @property
-    def repeats(self) -> bool:
+    def duplicates(self) -> bool:
         """Sinks show rows at once and take none back, so that some are there again after a failure."""
         return self is Delivery.AT_LEAST_ONCE
 
     @classmethod
-    def of(cls, *, is_saved: bool, repeats: bool) -> "Delivery":
+    def of(cls, *, is_saved: bool, duplicates: bool) -> "Delivery":
         """The one with these properties."""
         if not is_saved:
             return cls.AT_MOST_ONCE
-        return cls.AT_LEAST_ONCE if repeats else cls.EXACTLY_ONCE
+        return cls.AT_LEAST_ONCE if duplicates else cls.EXACTLY_ONCE
 
     @classmethod
     def named(cls, word: str) -> "Delivery":

@@ -13,10 +13,10 @@ from typing import Annotated
 import msgspec
 
 from agiledart_dataflow.plan.delivery import Delivery
-from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 
-_Deed = Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)]
+_SignedEntry = Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)]
 
 
 class PlacedInstance(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -53,7 +53,7 @@ class InstanceAddress(msgspec.Struct, frozen=True, gc=False, array_like=True):
     address: str
 
 
-class SavedAt(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class SnapshotChain(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The element with which one instance goes on, by the hash of its file; `before`: those that it rests on, a whole one first."""
 
     stage: int
@@ -71,9 +71,9 @@ class RestoreFrom(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """
 
     epoch: int
-    elements: tuple[SavedAt, ...] = ()
+    snapshots: tuple[SnapshotChain, ...] = ()
     origin: str = ""
-    shown: tuple[SavedAt, ...] = ()
+    emitted_rows: tuple[SnapshotChain, ...] = ()
 
 
 WHOLE, STEPS = "whole", "steps"
@@ -114,7 +114,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     application: str
     version: int
     number: int
-    life: int
+    attempt: int
     specification: bytes
     plan: bytes
     bundle: bytes
@@ -128,17 +128,17 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     domain: str = ""
     most: int = 0
     by_epoch: bool = False
-    order: bytes = b""
+    signed_command: bytes = b""
     owner: bytes = b""
-    deeds: Annotated[tuple[_Deed, ...], msgspec.Meta(max_length=3)] = ()
+    signed_entries: Annotated[tuple[_SignedEntry, ...], msgspec.Meta(max_length=3)] = ()
     log_owners: tuple[tuple[str, bytes], ...] = ()
     goes_on: bool = False
-    repeats: bool = False
+    duplicates: bool = False
 
     @property
     def delivery(self) -> Delivery:
         """What was asked for."""
-        return Delivery.of(is_saved=self.by_epoch, repeats=self.repeats)
+        return Delivery.of(is_saved=self.by_epoch, duplicates=self.duplicates)
 
     def places(self) -> dict[tuple[int, int], Peer]:
         """(stage, index) → the node that runs it."""

@@ -57,7 +57,7 @@ def named(paths: Paths) -> Paths:
     return () if not paths or paths[0] in MODES else paths
 
 
-def shown(paths: Paths) -> str:
+def describe_paths(paths: Paths) -> str:
     """For people."""
     return f"by {' or '.join(names)}" if (names := named(paths)) else paths[0] if paths else AUTO
 

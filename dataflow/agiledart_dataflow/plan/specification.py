@@ -66,7 +66,7 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
     connector: ConnectorSpecification | None = None
     at: str = ""
     needs: Carries = "positions"
-    minds_time: bool = True
+    reacts_to_time: bool = True
 
     @property
     def traits(self) -> StepKind:

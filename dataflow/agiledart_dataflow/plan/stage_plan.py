@@ -10,7 +10,7 @@ from agiledart_dataflow.data.carries import Carries, most
 from agiledart_dataflow.data.partitioning import Owners
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.plan.paths import AUTO, Paths
-from agiledart_dataflow.state.owner_table import groups_of, next_owners, owners_by_key, owners_by_turn
+from agiledart_dataflow.state.owner_table import groups_of, next_owners, owners_by_key, owners_round_robin
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.limits import MAX_PARALLELISM
 
@@ -26,9 +26,9 @@ POSITIONS_COST = "4 to 8 % of what a job takes that does little with each row (d
 """What limits cost a job with one instance of everything, as `python -m benchmarks.limits_costs` measured it (decision 0020)."""
 
 
-def member(term: int, index: int) -> int:
+def member(generation: int, index: int) -> int:
     """The number by which channels name an instance: its index in the first term, another one in each later term."""
-    return (term - 1) * MAX_PARALLELISM + index
+    return (generation - 1) * MAX_PARALLELISM + index
 
 
 def index_of(number: int) -> int:
@@ -36,7 +36,7 @@ def index_of(number: int) -> int:
     return number % MAX_PARALLELISM
 
 
-def term_of(number: int) -> int:
+def generation_of(number: int) -> int:
     """The term of the instance that channels name so."""
     return number // MAX_PARALLELISM + 1
 
@@ -68,7 +68,7 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
     keyed: bool = False
     has_state: bool = False
     at: str = ""
-    term: int = 1
+    generation: int = 1
     low: int = 1
     high: int = 1
     scales: bool = False
@@ -79,7 +79,7 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """The table that it begins with."""
         if self.high == 1:
             return b""
-        return owners_by_key(self.parallelism) if self.keyed else owners_by_turn(self.parallelism)
+        return owners_by_key(self.parallelism) if self.keyed else owners_round_robin(self.parallelism)
 
     def groups(self, index: int) -> tuple[int, ...]:
         """The key groups of one instance; () where there is no table."""
@@ -118,7 +118,7 @@ class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
     padding: Position = ()
     carries: Carries = "positions"
     side: str = ""
-    lazy_marks: bool = False
+    lazy_watermarks: bool = False
     paths: Paths = (AUTO,)
 
 
@@ -150,7 +150,7 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     def members(self, stage: int) -> range:
         """The instances of a stage in its present term, as channels name them."""
-        first = member(self.stages[stage].term, 0)
+        first = member(self.stages[stage].generation, 0)
         return range(first, first + self.stages[stage].parallelism)
 
     def inputs(self, stage: int, index: int) -> tuple[tuple[int, int], ...]:
@@ -186,7 +186,7 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
                 for target in self.targets(edge.index, source):
                     yield edge.index, source, target
 
-    def next_terms(self, numbers: Mapping[str, int]) -> "StagePlan":
+    def next_generations(self, numbers: Mapping[str, int]) -> "StagePlan":
         """The plan in which the stages that are named, by themselves or by a step, have a new term: with other numbers of
         instances and few groups moved, or with the same number, table and other places.
 
@@ -199,7 +199,7 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
             stage = stages[index]
             if stage.kind != "operator":
                 raise TopologyError(f"{stage.name} is a {stage.kind}: it stays where it is while rows flow")
-            stages[index] = msgspec.structs.replace(stage, term=stage.term + 1)
+            stages[index] = msgspec.structs.replace(stage, generation=stage.generation + 1)
         return msgspec.structs.replace(plan, stages=tuple(stages))
 
     def with_instances(self, numbers: Mapping[str, int]) -> "StagePlan":

@@ -12,9 +12,14 @@ import msgspec
 
 from agiledart_dataflow.data.carries import Carries, most
 from agiledart_dataflow.data.position import union_padding
-from agiledart_dataflow.plan.carrying import carried, lazily_marked
-from agiledart_dataflow.plan.instances_asked import Asked, InstancesAsked, built_limits, refuse_impossible
+from agiledart_dataflow.plan.edge_contents import carried, may_delay_watermarks
 from agiledart_dataflow.plan.losses import IF_LOST
+from agiledart_dataflow.plan.parallelism_request import (
+    ParallelismRequest,
+    RequestedParallelism,
+    builder_limits,
+    check_parallelism,
+)
 from agiledart_dataflow.plan.paths import Paths
 from agiledart_dataflow.plan.paths import read as paths_read
 from agiledart_dataflow.plan.specification import PATHS, Specification, StepSpecification
@@ -25,7 +30,7 @@ from agiledart_kernel.limits import MAX_STAGES
 
 
 def plan_stages(
-    specification: Specification, parallelism: int | Mapping[str, Asked] = 1, at_least: Carries = "rows"
+    specification: Specification, parallelism: int | Mapping[str, RequestedParallelism] = 1, at_least: Carries = "rows"
 ) -> StagePlan:
     """Cut a topology into stages.
 
@@ -48,7 +53,7 @@ def plan_stages(
     groups = _fused(specification)
     if len(groups) > MAX_STAGES:
         raise TopologyError(f"{specification.name} has {len(groups)} stages, at most {MAX_STAGES} are possible")
-    wanted = InstancesAsked(specification, parallelism)
+    wanted = ParallelismRequest(specification, parallelism)
     stages: list[Stage] = []
     for index, steps in enumerate(groups):
         head = steps[0]
@@ -74,9 +79,9 @@ def plan_stages(
     needs = carried(specification, plan)
     if specification.lateness_ms:  # how late a row was stands in its position
         at_least = "positions"
-    lazy = lazily_marked(specification, plan)
+    lazy = may_delay_watermarks(specification, plan)
     edges = [
-        msgspec.structs.replace(edge, carries=most(at_least, needs[edge.index]), lazy_marks=lazy[edge.index])
+        msgspec.structs.replace(edge, carries=most(at_least, needs[edge.index]), lazy_watermarks=lazy[edge.index])
         for edge in edges
     ]
     return msgspec.structs.replace(plan, edges=tuple(edges))
@@ -103,7 +108,9 @@ def _fused(specification: Specification) -> list[list[StepSpecification]]:
     return groups
 
 
-def written_out(specification: Specification, asked: Mapping[str, Asked]) -> dict[str, Asked]:
+def expand_parallelism(
+    specification: Specification, asked: Mapping[str, RequestedParallelism]
+) -> dict[str, RequestedParallelism]:
     """What was asked for by name of a step, with what was asked for all others (`""`) written out.
 
     That goes to one step of each stage that may have several instances, unless the builder or a name says something else of it.
@@ -113,12 +120,12 @@ def written_out(specification: Specification, asked: Mapping[str, Asked]) -> dic
     """
     named = {step: number for step, number in asked.items() if step}
     everywhere = asked.get("", 1)
-    refuse_impossible(everywhere)
+    check_parallelism(everywhere)
     if everywhere == 1:
         return named
     for stage in plan_stages(specification, named).stages:
         steps = [specification.steps[index] for index in stage.steps]
-        if not any(step.traits.runs_once or step.name in named or built_limits(step) for step in steps):
+        if not any(step.traits.runs_once or step.name in named or builder_limits(step) for step in steps):
             named[steps[0].name] = everywhere
     return named
 

@@ -56,7 +56,7 @@ class Step:
         return given or (self.keying.function,)
 
     @property
-    def lets_rows_go(self) -> bool:
+    def skips_failed_rows(self) -> bool:
         """Does it go on without a row at which its code raised?"""
         return self.on_error != "fail"
 
@@ -75,7 +75,7 @@ class Step:
                 connector=None if self.connector is None else self.connector.described(),
                 at=self.at,
                 needs=need_of(self),
-                minds_time=minds_time(self),
+                reacts_to_time=reacts_to_time(self),
             )
         except SchemaError as error:
             raise self.where.error(f"{self.name}: {error}") from None
@@ -90,9 +90,9 @@ def need_of(step: Step) -> Carries:
     return step.traits.needs
 
 
-def minds_time(step: Step) -> bool:
+def reacts_to_time(step: Step) -> bool:
     """Does a step do something when time passes without rows? Its kind says so; code of users without timers does not."""
-    if step.traits.users_timers and step.state is not None:
+    if step.traits.user_timers and step.state is not None:
         operator = type(step.state.operator)
         return any("on_timer" in vars(cls) for cls in operator.__mro__ if cls.__name__ != "KeyedOperator")
-    return step.traits.minds_time
+    return step.traits.reacts_to_time

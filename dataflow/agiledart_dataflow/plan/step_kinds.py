@@ -65,8 +65,8 @@ class StepKind:
     path_by_window: bool = False
     path_anew: bool = False
     needs: Carries = "positions"
-    minds_time: bool = True
-    users_timers: bool = False
+    reacts_to_time: bool = True
+    user_timers: bool = False
     tags: bool = False
     by_event_time: bool = False
     counting: Counting = "takes"
@@ -94,7 +94,7 @@ class StepKind:
 
 
 def _stateless(name: str, loop: Loop, counting: Counting, *, columnar: bool = False) -> StepKind:
-    return StepKind(name, loop=loop, needs="rows", minds_time=False, counting=counting, columnar=columnar)
+    return StepKind(name, loop=loop, needs="rows", reacts_to_time=False, counting=counting, columnar=columnar)
 
 
 def _keyed(
@@ -102,7 +102,7 @@ def _keyed(
     counting: Counting = "takes",
     *,
     by_event_time: bool = False,
-    users_timers: bool = False,
+    user_timers: bool = False,
     tags: bool = False,
 ) -> StepKind:
     return StepKind(
@@ -110,7 +110,7 @@ def _keyed(
         has_state=True,
         path=KEYED_PATH,
         by_event_time=by_event_time,
-        users_timers=users_timers,
+        user_timers=user_timers,
         tags=tags,
         counting=counting,
     )
@@ -135,7 +135,7 @@ _KINDS = (
         runs_once=True,
         inputs="none",
         needs="rows",
-        minds_time=False,
+        reacts_to_time=False,
         counting="source",
     ),
     _stateless("map", "map", "keeps"),
@@ -145,11 +145,11 @@ _KINDS = (
     _stateless("with_columns", "map", "keeps", columnar=True),
     _stateless("select", "map", "keeps", columnar=True),
     _stateless("map_batches", "batch", "makes", columnar=True),
-    StepKind("union", inputs="any", path=1, needs="rows", minds_time=False, counting="keeps"),
-    StepKind("side", needs="rows", minds_time=False, counting="keeps"),
-    _keyed("stateful", users_timers=True, tags=True),
+    StepKind("union", inputs="any", path=1, needs="rows", reacts_to_time=False, counting="keeps"),
+    StepKind("side", needs="rows", reacts_to_time=False, counting="keeps"),
+    _keyed("stateful", user_timers=True, tags=True),
     _keyed("running", "each"),
-    StepKind("running-values", has_state=True, needs="rows", minds_time=False, counting="each"),
+    StepKind("running-values", has_state=True, needs="rows", reacts_to_time=False, counting="each"),
     _keyed("distinct", "sieves"),
     _keyed("pattern", by_event_time=True),
     StepKind("window", has_state=True, path_by_window=True, by_event_time=True),
@@ -159,7 +159,7 @@ _KINDS = (
     _join("lookup"),
     _join("broadcast", shares_second=True, tags=True),
     StepKind("top", runs_once=True, has_state=True, path=1, path_anew=True),
-    StepKind("sink", stage="sink", runs_once=True, minds_time=False, counting="keeps"),
+    StepKind("sink", stage="sink", runs_once=True, reacts_to_time=False, counting="keeps"),
 )
 
 STEP_KINDS: Final = MappingProxyType({kind.name: kind for kind in _KINDS})

@@ -12,7 +12,7 @@ from typing import Any
 from agiledart_dataflow.data.batch import Batch, Held, Order, joined_order, joined_rows, listed, part_of
 from agiledart_dataflow.data.position import END, START, Position, is_final
 from agiledart_dataflow.data.schema import generic
-from agiledart_dataflow.runtime.barriers import Alignment
+from agiledart_dataflow.runtime.alignment import Alignment
 from agiledart_dataflow.runtime.merge import Channel
 from agiledart_dataflow.runtime.outbox import GONE
 from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
@@ -21,14 +21,14 @@ MAX_COLUMN_ROWS = 16_384
 """Rows of columns that are joined into one call of a stage."""
 
 
-class _Input:
+class _ArrivalInput:
     """One channel: what it has promised so far, what waits behind a barrier, how many batches were taken."""
 
-    __slots__ = ("barrier_mark", "barriers", "consumed", "ends", "held_back", "mark", "rows")
+    __slots__ = ("barrier_watermark", "barriers", "consumed", "ends", "held_back", "rows", "watermark")
 
-    def __init__(self, mark: Position = START) -> None:
-        self.mark = mark
-        self.barrier_mark = mark  # of the last barrier
+    def __init__(self, watermark: Position = START) -> None:
+        self.watermark = watermark
+        self.barrier_watermark = watermark  # of the last barrier
         self.ends = 0  # number of its last barrier
         self.held_back: deque[Batch] = deque()
         self.consumed = 0
@@ -51,11 +51,11 @@ class Arrivals:
     __slots__ = ("_alignment", "_at", "_closed", "_gone", "_inputs", "_ready", "barriers", "frontier", "queued_rows")
 
     def __init__(self, channels: Iterable[Channel]) -> None:
-        self._inputs = {channel: _Input() for channel in channels}
+        self._inputs = {channel: _ArrivalInput() for channel in channels}
         self._alignment = Alignment(self._inputs)
-        self._closed: dict[Channel, _Input] = {}  # of terms that have ended, all taken
+        self._closed: dict[Channel, _ArrivalInput] = {}  # of terms that have ended, all taken
         self._gone: dict[int, int] = {}  # edge → rows that came over those that are forgotten
-        self._ready: deque[tuple[_Input | None, Batch]] = deque()  # None: a barrier that is complete
+        self._ready: deque[tuple[_ArrivalInput | None, Batch]] = deque()  # None: a barrier that is complete
         self._at = 0  # rows of the first batch that are taken already
         self.queued_rows = 0
         self.frontier: Position = START
@@ -76,18 +76,18 @@ class Arrivals:
         channel.rows += count
         self._flow((edge, source), channel, batch)
 
-    def _flow(self, name: Channel, channel: _Input, batch: Batch) -> None:
+    def _flow(self, name: Channel, channel: _ArrivalInput, batch: Batch) -> None:
         alignment = self._alignment
         if channel.held_back or alignment.is_ahead(name):
             channel.held_back.append(batch)
             return
         if batch.barrier:
             channel.barriers += 1
-            channel.barrier_mark = batch.mark
+            channel.barrier_watermark = batch.watermark
             alignment.reach(name, batch.barrier)
         else:
             self._ready.append((channel, batch))
-            if not is_final(batch.mark):
+            if not is_final(batch.watermark):
                 return
             alignment.end(name)
         while alignment.advance():
@@ -112,7 +112,7 @@ class Arrivals:
             raise RemoteProtocolError("barrier", f"barrier {batch.barrier} of a change beside another one")
         for other, _ in new:
             if other not in self._inputs:
-                self._inputs[other] = _Input(batch.mark)
+                self._inputs[other] = _ArrivalInput(batch.watermark)
                 self._alignment.take_in(other, batch.barrier)
         channel.ends = batch.barrier
         self.offer(edge, source, batch)
@@ -209,19 +209,19 @@ class Arrivals:
         self.queued_rows -= count
         return joined_rows(parts) if parts else [], joined_order(orders) if orders else None, self.frontier
 
-    def _consume(self, channel: _Input, batch: Batch) -> None:
+    def _consume(self, channel: _ArrivalInput, batch: Batch) -> None:
         channel.consumed += 1
-        if batch.mark <= channel.mark:
+        if batch.watermark <= channel.watermark:
             return
-        channel.mark = batch.mark
+        channel.watermark = batch.watermark
         if len(self._inputs) == 1:
-            self.frontier = batch.mark
+            self.frontier = batch.watermark
             return
         self._advance()
 
     def _advance(self) -> None:
-        marks = [one.mark for one in self._inputs.values()]
-        self.frontier = max(marks) if all(map(is_final, marks)) else min(marks)
+        watermarks = [one.watermark for one in self._inputs.values()]
+        self.frontier = max(watermarks) if all(map(is_final, watermarks)) else min(watermarks)
 
     def _consume_barrier(self, barrier: int) -> None:
         self.barriers.append(barrier)
@@ -240,7 +240,7 @@ class Arrivals:
         the same for all instances of a term.
         """
         for channel in self._inputs.values():
-            channel.mark = max(channel.mark, channel.barrier_mark)
+            channel.watermark = max(channel.watermark, channel.barrier_watermark)
         self._advance()
 
     def snapshot(self, barrier: int = 0) -> Any:
@@ -257,7 +257,7 @@ class Arrivals:
             inputs: list[tuple[Any, ...]] = []
             for (edge, source), channel in self._inputs.items():
                 later = behind[id(channel)] + sum(map(len, channel.held_back))
-                inputs.append((edge, source, channel.mark, 0, 0, channel.rows - later, []))
+                inputs.append((edge, source, channel.watermark, 0, 0, channel.rows - later, []))
             inputs += self._plain_gone()
             return inputs, [], self.frontier, self._alignment.snapshot(barrier)
         names = {id(channel): name for name, channel in self._inputs.items()}
@@ -265,7 +265,7 @@ class Arrivals:
             (
                 edge,
                 source,
-                channel.mark,
+                channel.watermark,
                 channel.consumed,
                 channel.barriers,
                 channel.rows,
@@ -276,8 +276,8 @@ class Arrivals:
         inputs += self._plain_gone()
         waiting = [(None if one is None else names[id(one)], _plain(batch)) for one, batch in self._ready]
         if self._at:
-            name, (rows, order, mark, barrier) = waiting[0]
-            waiting[0] = name, (rows[self._at :], None if order is None else order[self._at :], mark, barrier)
+            name, (rows, order, watermark, barrier) = waiting[0]
+            waiting[0] = name, (rows[self._at :], None if order is None else order[self._at :], watermark, barrier)
         return inputs, waiting, self.frontier, self._alignment.snapshot()
 
     def _plain_gone(self) -> list[tuple[Any, ...]]:
@@ -294,19 +294,19 @@ class Arrivals:
         self._alignment.restore(alignment, [(edge, source) for edge, source, *_ in inputs[: len(alignment[0])]])
         self._closed.clear()
         self._gone.clear()
-        for edge, source, mark, consumed, barriers, rows, held_back in inputs:
+        for edge, source, watermark, consumed, barriers, rows, held_back in inputs:
             if source == GONE:
                 self._gone[edge] = rows
                 continue
             channel = self._inputs[edge, source]
-            channel.mark, channel.consumed, channel.barriers, channel.rows = mark, consumed, barriers, rows
+            channel.watermark, channel.consumed, channel.barriers, channel.rows = watermark, consumed, barriers, rows
             channel.held_back = deque(Batch(*one) for one in held_back)
         self._ready = deque((None if name is None else self._inputs[tuple(name)], Batch(*one)) for name, one in waiting)
         self.queued_rows = sum(len(batch) for _, batch in self._ready)
         self.queued_rows += sum(len(one) for channel in self._inputs.values() for one in channel.held_back)
 
 
-class OnlyInput(Arrivals):
+class SingleInputArrivals(Arrivals):
     """The same for a single channel, which waits for nobody: less to do for each batch."""
 
     __slots__ = ("_edge", "_input", "_source")
@@ -316,13 +316,13 @@ class OnlyInput(Arrivals):
         self._edge, self._source = channel
         self._input = self._inputs[channel]
 
-    def went_past(self, rows: int) -> None:
+    def count_bypassed(self, rows: int) -> None:
         """Count rows that somebody took from the channel directly; nothing waits here."""
         self._input.rows += rows
 
     def offer(self, edge: int, source: int, batch: Batch) -> None:
         """Take the next batch of the channel; a barrier, an end and a wrong channel go the usual way."""
-        if batch.barrier or edge != self._edge or source != self._source or batch.mark[0] == END:
+        if batch.barrier or edge != self._edge or source != self._source or batch.watermark[0] == END:
             super().offer(edge, source, batch)
             return
         count = len(batch.held)
@@ -332,19 +332,19 @@ class OnlyInput(Arrivals):
 
     def passes(self, edge: int, source: int, batch: Batch) -> bool:
         """Do the rows of a batch go past, because nothing waits here? Then they count as taken; else nothing has changed."""
-        mark = batch.mark
+        watermark = batch.watermark
         if (
             self._ready
             or self.barriers
             or batch.barrier
             or edge != self._edge
             or source != self._source
-            or mark[0] == END
-            or mark < self.frontier
+            or watermark[0] == END
+            or watermark < self.frontier
         ):
             return False
         self._input.rows += len(batch.held)
-        self._input.mark = self.frontier = mark
+        self._input.watermark = self.frontier = watermark
         return True
 
     def take(self, limit: int) -> tuple[Held, Order, Position]:
@@ -360,11 +360,11 @@ class OnlyInput(Arrivals):
         ready.clear()
         channel.consumed += 1
         self.queued_rows -= count
-        if batch.mark > self.frontier:
-            channel.mark = self.frontier = batch.mark
+        if batch.watermark > self.frontier:
+            channel.watermark = self.frontier = batch.watermark
         return held, batch.order, self.frontier
 
-    def widened(self) -> Arrivals:
+    def to_multi_input(self) -> Arrivals:
         """The same for any number of channels in place of this one, in which all stands as it stood."""
         wide = Arrivals(())
         for name in Arrivals.__slots__:
@@ -372,9 +372,9 @@ class OnlyInput(Arrivals):
         return wide
 
 
-def inbox_of(channels: Sequence[Channel]) -> Arrivals:
+def inbox_for(channels: Sequence[Channel]) -> Arrivals:
     """For these channels."""
-    return OnlyInput(channels[0]) if len(channels) == 1 else Arrivals(channels)
+    return SingleInputArrivals(channels[0]) if len(channels) == 1 else Arrivals(channels)
 
 
 def arrivals_type(row_type: Any, order_type: Any) -> Any:
@@ -386,4 +386,4 @@ def arrivals_type(row_type: Any, order_type: Any) -> Any:
 
 
 def _plain(batch: Batch) -> tuple[list[Any], Any, Position, int]:
-    return batch.rows, listed(batch.order), batch.mark, batch.barrier
+    return batch.rows, listed(batch.order), batch.watermark, batch.barrier

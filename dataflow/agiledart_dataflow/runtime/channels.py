@@ -15,7 +15,7 @@ from typing import Any
 
 from agiledart_dataflow.data.batch import Batch, Order, has_positions, joined_order, joined_rows, part_of, place
 from agiledart_dataflow.data.position import START, covering, is_final
-from agiledart_dataflow.runtime.paces import FIRST_ROWS, LEAST_FRAMES, MOST_FRAME_ROWS
+from agiledart_dataflow.runtime.receive_rate import FIRST_ROWS, LEAST_FRAMES, MOST_FRAME_ROWS
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import (
     CHANNEL_WINDOW_FRAMES,
@@ -29,7 +29,7 @@ PUNCTUATION_WINDOW = 4
 """Punctuations that may be under way: enough to fill a round trip, few enough to join up under load."""
 
 
-_MARKS_EVERY = PUNCTUATION_WINDOW // 2
+_WATERMARKS_PER_ACKNOWLEDGEMENT = PUNCTUATION_WINDOW // 2
 """Punctuations that are acknowledged together."""
 
 
@@ -41,7 +41,7 @@ class SendingChannel:
         max_rows: rows in one frame.
         bound_rows: rows that may wait here before the instance must stop producing (`blocked`). One call of an
             operator may overshoot it, which is why the bound is checked before the call, not inside it.
-        lazy_marks: a mark waits for rows to go with, for the end, or until `release_mark`: nobody downstream minds it.
+        lazy_marks: a mark waits for rows to go with, for the end, or until `release_watermark`: nobody downstream minds it.
         paced: frames are small until the receiver has told how many rows they may have.
 
     Attributes:
@@ -51,26 +51,26 @@ class SendingChannel:
 
     __slots__ = (
         "_acknowledged",
-        "_acknowledged_marks",
+        "_acknowledged_watermarks",
         "_bound_rows",
         "_fitting",
         "_fitting_columns",
         "_head",
+        "_last_reported",
         "_lazy",
-        "_mark",
-        "_mark_sent",
         "_max_rows",
         "_pending",
         "_released",
-        "_told",
+        "_watermark",
+        "_watermark_sent",
         "_window",
         "columns_limit",
         "frames_sent",
         "has_more",
-        "marks_sent",
         "rows_limit",
         "rows_sent",
         "rows_waiting",
+        "watermarks_sent",
     )
 
     def __init__(
@@ -79,20 +79,20 @@ class SendingChannel:
         max_rows: int = MAX_BATCH_ROWS,
         bound_rows: int = 2 * MAX_BATCH_ROWS,
         *,
-        lazy_marks: bool = False,
+        lazy_watermarks: bool = False,
         paced: bool = False,
     ) -> None:
-        self._lazy, self._released = lazy_marks, False
+        self._lazy, self._released = lazy_watermarks, False
         self._window, self._max_rows, self._bound_rows = window, max_rows, bound_rows
         self._pending: deque[Batch] = deque()
         self._head = 0  # rows of the first pending batch that are already sent
-        self._mark: tuple[int, ...] | None = None
-        self._mark_sent: tuple[int, ...] | None = None
-        self.frames_sent = self.marks_sent = 0
-        self._acknowledged = self._acknowledged_marks = 0
+        self._watermark: tuple[int, ...] | None = None
+        self._watermark_sent: tuple[int, ...] | None = None
+        self.frames_sent = self.watermarks_sent = 0
+        self._acknowledged = self._acknowledged_watermarks = 0
         self.rows_waiting = self.rows_sent = 0
         self._fitting, self._fitting_columns = max_rows, MAX_COLUMN_BATCH_ROWS
-        self._told = FIRST_ROWS if paced else MOST_FRAME_ROWS
+        self._last_reported = FIRST_ROWS if paced else MOST_FRAME_ROWS
         self.has_more = False
         self._limit()
 
@@ -107,7 +107,7 @@ class SendingChannel:
         return waiting > min(self._bound_rows, 2 * self.rows_limit)
 
     @property
-    def room(self) -> int:
+    def free_rows(self) -> int:
         """About so many rows may be put in before too much waits; one at least, so that nobody stands still."""
         frames = self._window + 2 - (self.frames_sent - self._acknowledged)
         return max(1, frames * self.rows_limit - self.rows_waiting)
@@ -117,15 +117,15 @@ class SendingChannel:
         """Everything put in was sent and acknowledged."""
         return (
             not self._pending
-            and self._mark == self._mark_sent
+            and self._watermark == self._watermark_sent
             and self.frames_sent == self._acknowledged
-            and self.marks_sent == self._acknowledged_marks
+            and self.watermarks_sent == self._acknowledged_watermarks
         )
 
     @property
     def last_number(self) -> int:
         """The number of the frame that was sent last, marks counted too, from 0."""
-        return self.frames_sent + self.marks_sent - 1
+        return self.frames_sent + self.watermarks_sent - 1
 
     @property
     def in_flight(self) -> int:
@@ -138,38 +138,42 @@ class SendingChannel:
         if count or batch.barrier:
             self._pending.append(batch)
             self.rows_waiting += count
-        if self._mark is None or batch.mark > self._mark:
-            self._mark = batch.mark
-        self.has_more = bool(self._pending) or self._mark != self._mark_sent
+        if self._watermark is None or batch.watermark > self._watermark:
+            self._watermark = batch.watermark
+        self.has_more = bool(self._pending) or self._watermark != self._watermark_sent
 
     def passes(self, batch: Batch) -> bool:
         """Does a batch go at once, as it is? Then it counts as sent; else nothing has changed, and it has to be `put`.
 
         What `put` and `next_frame` do with rows for which nobody waits: most frames, when a stream is slow.
         """
-        count, mark = len(batch.held), batch.mark
+        count, watermark = len(batch.held), batch.watermark
         if (
             self._pending
             or not count
             or count > (self.rows_limit if type(batch.held) is list else self.columns_limit)
             or self.frames_sent - self._acknowledged >= self._window
-            or (self._mark is not None and mark < self._mark)
+            or (self._watermark is not None and watermark < self._watermark)
         ):
             return False
-        self._mark = self._mark_sent = mark
+        self._watermark = self._watermark_sent = watermark
         self.frames_sent += 1
         self.rows_sent += count
         self.has_more = False
         return True
 
-    def goes_past(self, mark: tuple[int, ...]) -> bool:
+    def may_bypass(self, watermark: tuple[int, ...]) -> bool:
         """May rows with this mark go by another way than as a frame, because none waits or is under way?
 
         Then the mark counts as sent. Who does not find another way puts the same rows in here next, and they take it with them.
         """
-        if self._pending or self.frames_sent != self._acknowledged or (self._mark is not None and mark < self._mark):
+        if (
+            self._pending
+            or self.frames_sent != self._acknowledged
+            or (self._watermark is not None and watermark < self._watermark)
+        ):
             return False
-        self._mark = self._mark_sent = mark
+        self._watermark = self._watermark_sent = watermark
         self.has_more = False
         return True
 
@@ -181,21 +185,24 @@ class SendingChannel:
             batch = self._take()
             self.frames_sent += 1
             self.rows_sent += len(batch.held)
-            self._mark_sent = batch.mark
-            self.has_more = bool(self._pending) or self._mark != batch.mark
+            self._watermark_sent = batch.watermark
+            self.has_more = bool(self._pending) or self._watermark != batch.watermark
             return batch
-        if self._mark == self._mark_sent or self.marks_sent - self._acknowledged_marks >= PUNCTUATION_WINDOW:
+        if (
+            self._watermark == self._watermark_sent
+            or self.watermarks_sent - self._acknowledged_watermarks >= PUNCTUATION_WINDOW
+        ):
             return None
-        assert self._mark is not None
-        if self._lazy and not is_final(self._mark) and not self._released:
+        assert self._watermark is not None
+        if self._lazy and not is_final(self._watermark) and not self._released:
             return None
         self._released = False
-        self.marks_sent += 1
-        self._mark_sent = self._mark
+        self.watermarks_sent += 1
+        self._watermark_sent = self._watermark
         self.has_more = False
-        return Batch([], None, self._mark)
+        return Batch([], None, self._watermark)
 
-    def release_mark(self) -> None:
+    def release_watermark(self) -> None:
         """Let the newest mark go although no rows go with it: now and then, so that figures downstream do not stand still."""
         self._released = True
 
@@ -210,10 +217,14 @@ class SendingChannel:
         if self._head == 0 and len(first.held) <= limit and len(pending) == 1:
             pending.popleft()
             self.rows_waiting -= len(first.held)
-            return first if first.mark == self._mark else Batch(first.held, first.order, self._newest_mark())
+            return (
+                first
+                if first.watermark == self._watermark
+                else Batch(first.held, first.order, self._newest_watermark())
+            )
         parts: list[Any] = []
         orders: list[Order] = []
-        count, mark = 0, START
+        count, watermark = 0, START
         while pending and count < limit:
             batch = pending[0]
             if batch.barrier or (type(batch.held) is list) != is_list:
@@ -225,23 +236,23 @@ class SendingChannel:
             if end == len(batch.held):
                 pending.popleft()
                 self._head = 0
-                mark = max(mark, batch.mark)
+                watermark = max(watermark, batch.watermark)
             else:
                 self._head = end
         self.rows_waiting -= count
         order = joined_order(orders)
         if not pending:
-            mark = self._newest_mark()
+            watermark = self._newest_watermark()
         elif has_positions(order):
             # Rows come in strictly rising order, so what was sent last is a promise of its own when more is to follow.
-            mark = covering(place(order, -1))
-        return Batch(joined_rows(parts), order, mark)
+            watermark = covering(place(order, -1))
+        return Batch(joined_rows(parts), order, watermark)
 
-    def _newest_mark(self) -> tuple[int, ...]:
-        assert self._mark is not None
-        return self._mark
+    def _newest_watermark(self) -> tuple[int, ...]:
+        assert self._watermark is not None
+        return self._watermark
 
-    def sized(self, rows: int, size: int, *, columns: bool = False) -> None:
+    def learn_frame_size(self, rows: int, size: int, *, columns: bool = False) -> None:
         """Learn from a frame of so many rows and bytes how many rows fit into one."""
         if not rows:
             return
@@ -253,10 +264,10 @@ class SendingChannel:
         self._limit()
 
     def _limit(self) -> None:
-        self.rows_limit = min(self._fitting, self._told)
-        self.columns_limit = min(self._fitting_columns, self._told)
+        self.rows_limit = min(self._fitting, self._last_reported)
+        self.columns_limit = min(self._fitting_columns, self._last_reported)
 
-    def acknowledge(self, frames: int, marks: int, frame_rows: int = 0) -> None:
+    def acknowledge(self, frames: int, watermarks: int, frame_rows: int = 0) -> None:
         """The receiver has taken so many data frames and seen so many punctuations, counted from the first.
 
         Args:
@@ -265,13 +276,13 @@ class SendingChannel:
         Raises:
             RemoteProtocolError: more than was ever sent.
         """
-        if frames > self.frames_sent or marks > self.marks_sent:
+        if frames > self.frames_sent or watermarks > self.watermarks_sent:
             raise RemoteProtocolError("acknowledgement", f"{frames} of {self.frames_sent} frames acknowledged")
-        if frame_rows != self._told and frames >= self._acknowledged:
-            self._told = frame_rows or MOST_FRAME_ROWS
+        if frame_rows != self._last_reported and frames >= self._acknowledged:
+            self._last_reported = frame_rows or MOST_FRAME_ROWS
             self._limit()
         self._acknowledged = max(self._acknowledged, frames)
-        self._acknowledged_marks = max(self._acknowledged_marks, marks)
+        self._acknowledged_watermarks = max(self._acknowledged_watermarks, watermarks)
 
 
 class ReceivingChannel:
@@ -289,29 +300,29 @@ class ReceivingChannel:
         "_every",
         "_held_back",
         "_large",
-        "_told",
-        "_told_marks",
+        "_last_reported",
+        "_reported_watermarks",
         "_window",
+        "acknowledgement_due",
         "frame_rows",
         "frames",
-        "marks",
-        "owes",
         "rows",
+        "watermarks",
     )
 
     def __init__(self, window: int = CHANNEL_WINDOW_FRAMES) -> None:
         self._window = window
         self._every, self._held_back = max(1, window // 2), 0
-        self._told = self._told_marks = self._large = self.frame_rows = 0
-        self.frames = self.marks = self.rows = 0
-        self.owes = False
+        self._last_reported = self._reported_watermarks = self._large = self.frame_rows = 0
+        self.frames = self.watermarks = self.rows = 0
+        self.acknowledgement_due = False
 
     @property
     def expected(self) -> int:
         """The number of the frame whose turn it is."""
-        return self.frames + self.marks
+        return self.frames + self.watermarks
 
-    def let_wait(self, rows: int) -> None:
+    def limit_rows_in_flight(self, rows: int) -> None:
         """So many rows may wait here and on the way: frames are that much smaller; where it is less than a row each, the frames
         that are too many are acknowledged when others have come behind them.
         """
@@ -323,16 +334,16 @@ class ReceivingChannel:
         self._every, self._held_back = max(1, frames // 2), self._window - frames
 
     @property
-    def told(self) -> tuple[int, int]:
+    def last_reported(self) -> tuple[int, int]:
         """What was acknowledged last, as totals."""
-        return self._told, self._told_marks
+        return self._last_reported, self._reported_watermarks
 
     def acknowledge_next(self) -> None:
         """Acknowledge the next frame by itself when it is taken: it is large, and its sender keeps few like that; or it is the
         first of a term, and its sender measures how long it waits.
         """
         self._large = self.frames + 1
-        self.owes = True
+        self.acknowledgement_due = True
 
     def accept(self, number: int, first_row: int, rows: int, *, barrier: bool = False) -> None:
         """Count a frame that says which one it is and that it starts with row number `first_row`.
@@ -340,17 +351,22 @@ class ReceivingChannel:
         Raises:
             RemoteProtocolError: a gap or a repeat (reason `gap`).
         """
-        if number != self.frames + self.marks:
-            raise RemoteProtocolError("gap", f"frame {number} came where {self.frames + self.marks} was expected")
+        if number != self.frames + self.watermarks:
+            raise RemoteProtocolError("gap", f"frame {number} came where {self.frames + self.watermarks} was expected")
         if first_row != self.rows:
             raise RemoteProtocolError("gap", f"row {first_row} came where {self.rows} was expected")
         if rows or barrier:
             self.frames += 1
             self.rows += rows
-            self.owes = self.owes or self.frames - self._told >= self._every + self._held_back
+            self.acknowledgement_due = (
+                self.acknowledgement_due or self.frames - self._last_reported >= self._every + self._held_back
+            )
         else:
-            self.marks += 1
-            self.owes = self.owes or self.marks - self._told_marks >= _MARKS_EVERY
+            self.watermarks += 1
+            self.acknowledgement_due = (
+                self.acknowledgement_due
+                or self.watermarks - self._reported_watermarks >= _WATERMARKS_PER_ACKNOWLEDGEMENT
+            )
 
     def due(self, taken: int, *, all_of_it: bool = False) -> tuple[int, int] | None:
         """What to acknowledge now, as totals, or None.
@@ -359,17 +375,19 @@ class ReceivingChannel:
             taken: data frames whose rows the operator has taken.
             all_of_it: acknowledge also less than half a window (nothing more will follow).
         """
-        marks = self.marks - self._told_marks
-        is_large = taken >= self._large > self._told
-        ready = taken if all_of_it or is_large else max(self._told, taken - self._held_back)
+        watermarks = self.watermarks - self._reported_watermarks
+        is_large = taken >= self._large > self._last_reported
+        ready = taken if all_of_it or is_large else max(self._last_reported, taken - self._held_back)
         due = None
         if (
-            ready - self._told >= self._every
-            or marks >= _MARKS_EVERY
+            ready - self._last_reported >= self._every
+            or watermarks >= _WATERMARKS_PER_ACKNOWLEDGEMENT
             or is_large
-            or (all_of_it and (taken > self._told or marks))
+            or (all_of_it and (taken > self._last_reported or watermarks))
         ):
-            self._told, self._told_marks = ready, self.marks
-            due = ready, self.marks
-        self.owes = self.frames - self._told >= self._every + self._held_back or self._large > taken
+            self._last_reported, self._reported_watermarks = ready, self.watermarks
+            due = ready, self.watermarks
+        self.acknowledgement_due = (
+            self.frames - self._last_reported >= self._every + self._held_back or self._large > taken
+        )
         return due

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
 
-from agiledart_dataflow.user_code.user_errors import is_ours, user_code_error
+from agiledart_dataflow.user_code.user_errors import is_engine_file, user_code_error
 
 MAX_KINDS: Final = 8
 """Kinds of errors of one step that are told apart between two looks; the others are counted together."""
@@ -31,7 +31,7 @@ class _Kind:
 
     count: int = 0
     text: str = ""
-    told: int = 0
+    report_count: int = 0
     quiet: int = 0
 
 
@@ -75,8 +75,8 @@ class ErrorReports:
                     more = kind.count - 1
                     again = f"\n  … and {more:,} more {kind_name} in {name} since the last report" if more else ""
                     texts.append(kind.text + again)
-                    kind.told += 1
-                    kind.quiet = QUIET_LOOKS[min(kind.told, len(QUIET_LOOKS) - 1)]
+                    kind.report_count += 1
+                    kind.quiet = QUIET_LOOKS[min(kind.report_count, len(QUIET_LOOKS) - 1)]
                     kind.text, kind.count = "", 0
         return texts
 
@@ -103,7 +103,7 @@ def own_frames(trace: TracebackType | None) -> list[str]:
     frames = []
     while trace is not None:
         code = trace.tb_frame.f_code
-        if not is_ours(code.co_filename):
+        if not is_engine_file(code.co_filename):
             frames.append(f"{code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno} in {code.co_name}")
         trace = trace.tb_next
     return frames[-MAX_FRAMES:]

@@ -33,7 +33,7 @@ class FusedPath:
             return batch
         if held:
             self._run(held)
-        return Batch([], None, batch.mark, batch.barrier)
+        return Batch([], None, batch.watermark, batch.barrier)
 
 
 def fused_path(

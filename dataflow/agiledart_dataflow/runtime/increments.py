@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from agiledart_dataflow.state.groups import Saved, State, saved
-from agiledart_dataflow.state.notes import MAX_NOTED, Changes, Increment, Noted, weight
-from agiledart_dataflow.state.open_element import OpenState
+from agiledart_dataflow.state.async_instance_snapshot import AsyncStateSnapshot
+from agiledart_dataflow.state.dirty_keys import MAX_DIRTY_KEYS, DirtyKeys, Increment, StateChanges, dirty_count
+from agiledart_dataflow.state.key_groups import OperatorState, StateSnapshot, snapshot_of
 
 LEAST: Final = 64 << 10
 """Bytes of a state that is always saved whole: a chain of small files would cost more than it spares."""
@@ -55,34 +55,34 @@ class Increments:
         least: bytes of a whole one from which on increments pay.
     """
 
-    def __init__(self, state: State, least: int = LEAST) -> None:
+    def __init__(self, state: OperatorState, least: int = LEAST) -> None:
         self._state, self._least = state, least
-        self._lists: dict[int, Noted] = {}
+        self._lists: dict[int, DirtyKeys] = {}
         self._open: dict[int, _Link] = {}
         self._base: tuple[int, _Link] | None = None
-        self._waste: list[Noted] = []  # lists that are not needed any more
+        self._waste: list[DirtyKeys] = []  # lists that are not needed any more
         state.groups()  # a store parts its keys when it is first asked: now, that it has none, and then as they come
 
-    def at(self, barrier: int, *, is_last: bool = False) -> Saved | Increment | OpenState:
+    def at(self, barrier: int, *, is_last: bool = False) -> StateSnapshot | Increment | AsyncStateSnapshot:
         """The state as of a barrier, for an element whose `onto` says what it rests on. `is_last`: it is what an instance hands
         over, so an increment pays as long as it is smaller than all of it: who takes over has built what it rests on. And all of
         it is encoded here: somebody waits for it.
         """
-        noted = self._state.noted()
-        if noted is None:
+        dirty_keys = self._state.dirty_keys()
+        if dirty_keys is None:
             self._forget()  # nobody knows what has changed since
         else:
-            self._lists[barrier] = noted
+            self._lists[barrier] = dirty_keys
         return self._increment(barrier, is_last=is_last) or self._whole(barrier, opens=not is_last)
 
-    def at_end(self) -> Saved | OpenState:
+    def at_end(self) -> StateSnapshot | AsyncStateSnapshot:
         """The state behind which nothing changes any more, whole."""
-        self._state.noted()
+        self._state.dirty_keys()
         self._forget()
         return self._whole(0)
 
-    def _whole(self, barrier: int, *, opens: bool = True) -> Saved | OpenState:
-        groups = self._state.open_groups(None, self._given_up()) if opens else None
+    def _whole(self, barrier: int, *, opens: bool = True) -> StateSnapshot | AsyncStateSnapshot:
+        groups = self._state.begin_snapshot(None, self._given_up()) if opens else None
         if groups is not None:
             link = _Link(b"", 1, 0, 0)
             self._open[barrier] = link
@@ -90,8 +90,8 @@ class Increments:
             def encoded() -> None:
                 self._weighed(barrier, link, replace(link, whole=groups.size, keys=groups.keys))
 
-            return OpenState(groups, True, self._state.snapshot_rest(), encoded)
-        state = saved(self._state)
+            return AsyncStateSnapshot(groups, True, self._state.snapshot_rest(), encoded)
+        state = snapshot_of(self._state)
         self._open[barrier] = _Link(b"", 1, sum(len(data) for _, data in state.groups), 0)
         return state
 
@@ -100,7 +100,7 @@ class Increments:
         if self._open.get(barrier) is link:
             self._open[barrier] = now
 
-    def _given_up(self) -> list[Noted]:
+    def _given_up(self) -> list[DirtyKeys]:
         waste, self._waste = self._waste, []
         return waste
 
@@ -133,14 +133,14 @@ class Increments:
         self._waste += self._lists.values()
         self._base, self._lists, self._open = None, {}, {}
 
-    def _increment(self, barrier: int, *, is_last: bool) -> Increment | OpenState | None:
+    def _increment(self, barrier: int, *, is_last: bool) -> Increment | AsyncStateSnapshot | None:
         """What has changed since the base, where there is one and it pays."""
         if self._base is None:
             return None
         since, base = self._base
         lists = [self._lists[number] for number in sorted(self._lists)]
-        count = sum(map(weight, lists))
-        if count > MAX_NOTED + 2 * base.whole:  # a byte is the least that a key takes
+        count = sum(map(dirty_count, lists))
+        if count > MAX_DIRTY_KEYS + 2 * base.whole:  # a byte is the least that a key takes
             self._forget()
             return None
         is_due = base.links >= MAX_LINKS or barrier - since > MAX_SINCE
@@ -149,7 +149,7 @@ class Increments:
         if base.keys and not is_last:
             if base.changed + count * base.whole // base.keys > WORTH * base.whole:
                 return None
-            groups = self._state.open_groups(lists, self._given_up())
+            groups = self._state.begin_snapshot(lists, self._given_up())
             if groups is not None:
                 link = replace(base, onto=base.digest, links=base.links + 1, digest=b"")
                 self._open[barrier] = link
@@ -157,7 +157,7 @@ class Increments:
                 def encoded() -> None:
                     self._weighed(barrier, link, replace(link, changed=base.changed + groups.size))
 
-                return OpenState(groups, False, self._state.snapshot_rest(), encoded)
+                return AsyncStateSnapshot(groups, False, self._state.snapshot_rest(), encoded)
         changes = self._state.changes(dict.fromkeys(chain.from_iterable(lists)))
         size = base.changed + _size(changes)
         if (_size(changes) > base.whole) if is_last else (size > WORTH * base.whole):
@@ -166,5 +166,5 @@ class Increments:
         return Increment(changes, self._state.snapshot_rest())
 
 
-def _size(changes: Changes) -> int:
+def _size(changes: StateChanges) -> int:
     return sum(len(data) for _, data in changes.groups) + len(changes.common)

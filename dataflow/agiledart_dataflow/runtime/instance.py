@@ -22,7 +22,7 @@ from typing import Any, overload
 
 import msgspec
 
-from agiledart_dataflow.aggregation.operator_making import MakeStore
+from agiledart_dataflow.aggregation.make_operator import MakeStore
 from agiledart_dataflow.counts.statistics import InstanceStatistics, StepCounts
 from agiledart_dataflow.data.batch import Batch, Held, Order, as_rows, listed
 from agiledart_dataflow.data.position import START, Position, final_behind, is_final, reached
@@ -32,19 +32,24 @@ from agiledart_dataflow.operators.loop_text import RowStep
 from agiledart_dataflow.operators.segments import Run
 from agiledart_dataflow.plan.connectors import SinkWriter
 from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan
-from agiledart_dataflow.runtime.arrivals import Arrivals, OnlyInput, arrivals_type, inbox_of
-from agiledart_dataflow.runtime.dead_letters import CANNOT_TRAVEL, Letters
+from agiledart_dataflow.runtime.arrivals import Arrivals, SingleInputArrivals, arrivals_type, inbox_for
+from agiledart_dataflow.runtime.dead_letter_writer import CANNOT_TRAVEL, DeadLetterWriter
 from agiledart_dataflow.runtime.error_reports import ErrorReports
-from agiledart_dataflow.runtime.handover import ChangeFailed, Joining, Left, has_ended_channels
+from agiledart_dataflow.runtime.generation_handover import (
+    ChangeFailed,
+    GenerationHandover,
+    SnapshotParts,
+    has_ended_channels,
+)
 from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.merge import Merge, merge_type, typed_rows
-from agiledart_dataflow.runtime.one_input import OneInput, merge_of
 from agiledart_dataflow.runtime.outbox import Emit, Outbox
 from agiledart_dataflow.runtime.program import Program
-from agiledart_dataflow.state.groups import NO_STATE, Saved, State, saved
-from agiledart_dataflow.state.notes import Increment
-from agiledart_dataflow.state.open_element import OpenElement, OpenState
-from agiledart_dataflow.state.streaming import Pieces, put_groups_back
+from agiledart_dataflow.runtime.single_input_merge import SingleInputMerge, merge_for
+from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapshot, AsyncStateSnapshot
+from agiledart_dataflow.state.dirty_keys import Increment
+from agiledart_dataflow.state.key_groups import NO_STATE, OperatorState, StateSnapshot, snapshot_of
+from agiledart_dataflow.state.snapshot_reader import Pieces, restore_groups
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, record_in, user_code_error
 from agiledart_kernel.errors import AgileDartError, LocalProtocolError, OperationFailed
 
@@ -54,21 +59,21 @@ WORK_BUDGET = 4_096
 _CHUNK = 1_024
 """Rows that pass the operator in one go."""
 
-Onlooker = Callable[[list[Any], Order], None]
+RowTap = Callable[[list[Any], Order], None]
 """Shown the rows that leave a step and what goes with them, once for each batch. Must not raise and must not keep the lists."""
 
 Observer = Callable[[Held, Order], None]
 """The same for rows in either form, of which it may look at few."""
 
-Element = bytes | OpenElement
+EncodedSnapshot = bytes | AsyncInstanceSnapshot
 """What an instance says of itself at a barrier; of a large state not all may be encoded yet."""
 
 BarrierReport = Callable[[int, Any, bytes], None]
-"""Told of a barrier that has come through all inputs, with the instance's `Element` at it and the change that it carries."""
+"""Told of a barrier that has come through all inputs, with the instance's `EncodedSnapshot` at it and the change that it carries."""
 
 
 @dataclass(frozen=True)
-class Direct:
+class DirectSink:
     """A sink for whoever writes into it directly.
 
     Attributes:
@@ -83,7 +88,7 @@ class Direct:
     count: Callable[[int], None]
 
 
-def _nobody_waits() -> None:
+def _do_nothing() -> None:
     """To be told of it."""
 
 
@@ -125,31 +130,31 @@ class Instance:
         self.stage, self.index = stage, index
         self.member = plan.members(stage)[index]
         self.programs: Mapping[bytes, Program] = {}
-        self.left: Left | None = None
-        self.on_stop = self.on_save = _nobody_waits
+        self.left: SnapshotParts | None = None
+        self.on_stop = self.on_save = _do_nothing
         self.change_passed = False
         self._asked: dict[int, bytes] = {}  # barrier that has come through an input → the change that it carries
         self.inputs: tuple[tuple[int, int], ...] = plan.inputs(stage, index)
         self._program = program
         self._carries = plan.carries(stage)
         self._inbox: Merge | Arrivals = (
-            merge_of([(channel, plan.edges[channel[0]].padding) for channel in self.inputs])
+            merge_for([(channel, plan.edges[channel[0]].padding) for channel in self.inputs])
             if self._carries == "positions"
-            else inbox_of(self.inputs)
+            else inbox_for(self.inputs)
         )
         self.offer = self._inbox.offer
         """offer(edge, source, batch): put the next batch of a channel into the inbox; no work is done yet. Not for barriers."""
-        self._passes = self._inbox.passes if isinstance(self._inbox, OnlyInput | OneInput) else None
-        self._operator = program.operator(stage, self._mishap, make_store)
-        self.state: State = NO_STATE if self._operator is None else self._operator
+        self._passes = self._inbox.passes if isinstance(self._inbox, SingleInputArrivals | SingleInputMerge) else None
+        self._operator = program.operator(stage, self._on_operator_error, make_store)
+        self.state: OperatorState = NO_STATE if self._operator is None else self._operator
         self._run_batch = getattr(self._operator, "run_batch", None)
         self._sides: dict[str, tuple[list[Any], list[Any]]] = getattr(self._operator, "sides", {})
         self.reports = ErrorReports()
-        self._letters = Letters(program.row_type)
-        self._segments = program.segments(stage, self._let_go)
+        self._letters = DeadLetterWriter(program.row_type)
+        self._segments = program.segments(stage, self._on_step_error)
         self.on_barrier: BarrierReport | None = None
         self._outbox = Outbox(plan, stage, index, program.key_functions(stage))
-        self._mark: Position = START
+        self._watermark: Position = START
         self._counts: dict[str, StepCounts] = {}  # of its steps, in the order in which rows pass them
         self._writer = writer
         steps = program.steps(stage)
@@ -163,11 +168,11 @@ class Instance:
             self._counts[self._operator.name] = self._operator.counts
         if self._segments is not None:
             self._counts |= self._segments.counts
-        self._onlookers: Mapping[str, Onlooker] = {}
+        self._taps: Mapping[str, RowTap] = {}
         self._observer: Observer | None = None
         self._parts = [] if self._segments is None else [("", self._segments)]
-        self._list_run = self._list_way()
-        self._fast = self._fast_way()
+        self._list_run = self._list_path()
+        self._fast = self._fast_path()
         self._write_columns = getattr(writer, "write_columns", None)
         if (steps[0].traits.stage == "sink") != (writer is not None):
             raise LocalProtocolError(
@@ -187,12 +192,12 @@ class Instance:
     @property
     def finished(self) -> bool:
         """True when END_OF_INPUT of all inputs has passed through."""
-        return is_final(self._mark)
+        return is_final(self._watermark)
 
     @property
-    def mark(self) -> Position:
+    def watermark(self) -> Position:
         """The position up to which this instance is complete."""
-        return self._mark
+        return self._watermark
 
     def consumed(self, edge: int, source: int) -> int:
         """How many batches of a channel have been taken wholly out of the inbox; drives acknowledgements."""
@@ -203,18 +208,18 @@ class Instance:
         inbox, fast = self._inbox, self._fast
         left = budget if self.left is None else 0
         while left > 0:
-            if inbox.barriers and not self._works_off(inbox.barriers[0]):
+            if inbox.barriers and not self._is_draining_before(inbox.barriers[0]):
                 self._pass_barrier(inbox.barriers.pop(0), emit)
                 if self.left is not None:
                     break
-            held, order, mark = inbox.take(left if left < _CHUNK else _CHUNK)
+            held, order, watermark = inbox.take(left if left < _CHUNK else _CHUNK)
             count = len(held)
             if fast is not None and count and type(held) is list:
-                self._mark = mark
+                self._watermark = watermark
                 held, order = fast(held, order)
-                self._outbox.send(held, order, mark, emit)
-            elif count or mark > self._mark:
-                self._pass(held, order, mark, emit)
+                self._outbox.send(held, order, watermark, emit)
+            elif count or watermark > self._watermark:
+                self._pass(held, order, watermark, emit)
             if not inbox.has_released and not inbox.barriers:
                 return False
             left -= count or 1
@@ -226,41 +231,45 @@ class Instance:
 
         Raises what `work` raises.
         """
-        held, order, mark = batch.held, batch.order, batch.mark
+        held, order, watermark = batch.held, batch.order, batch.watermark
         count = len(held)
         if not 0 < count <= _CHUNK or self._passes is None or not self._passes(edge, source, batch):
             return False
         if self._fast is not None and type(held) is list:
-            self._mark = mark
+            self._watermark = watermark
             held, order = self._fast(held, order)
-            self._outbox.send(held, order, mark, emit)
+            self._outbox.send(held, order, watermark, emit)
         else:
-            self._pass(held, order, mark, emit)
+            self._pass(held, order, watermark, emit)
         return True
 
-    def direct(self) -> "Direct | None":
+    def direct(self) -> "DirectSink | None":
         """Of a sink of one input: how to write rows past its inbox. None where somebody looks, or more than rows comes in."""
         inbox, writer, counted = self._inbox, self._writer, self._counted
-        if writer is None or not isinstance(inbox, OnlyInput) or self._carries != "rows":
+        if writer is None or not isinstance(inbox, SingleInputArrivals) or self._carries != "rows":
             return None
-        if self._onlookers or self._observer is not None:
+        if self._taps or self._observer is not None:
             return None
 
         def count(rows: int) -> None:
-            inbox.went_past(rows)
+            inbox.count_bypassed(rows)
             counted.rows_in += rows
             counted.rows_out += rows
 
-        return Direct(self._own_step, self.inputs[0], writer.write, count)
+        return DirectSink(self._own_step, self.inputs[0], writer.write, count)
 
-    def fused_with(self, sink: "Direct", batch_rows: int) -> Callable[[list[Any]], None] | None:
+    def fused_with(self, sink: "DirectSink", batch_rows: int) -> Callable[[list[Any]], None] | None:
         """A loop for rows that would enter here: through the steps and into the sink, batch by batch, as `work` of both would.
 
         None where it would not be the same: something goes with the rows, somebody looks, more is done than one loop, the
         sink is not all that follows. Rows must not wait here meanwhile. Raises what `work` raises.
         """
         inbox, outbox = self._inbox, self._outbox
-        if self._fast is None or not isinstance(inbox, OnlyInput) or (outbox.only, self.index) != sink.channel:
+        if (
+            self._fast is None
+            or not isinstance(inbox, SingleInputArrivals)
+            or (outbox.only, self.index) != sink.channel
+        ):
             return None
         assert self._segments is not None  # else there is no fast way
         chain = self._segments.fused()
@@ -272,37 +281,37 @@ class Instance:
                 written = chain.run_into(rows, batch_rows, sink.write)
             except OperationFailed as error:
                 raise OperationFailed(f"{sink.step}: {error}") from None
-            inbox.went_past(len(rows))
-            outbox.went_past(written)
+            inbox.count_bypassed(len(rows))
+            outbox.count_bypassed(written)
             sink.count(written)
 
         return run
 
-    def show(self, onlookers: Mapping[str, Onlooker]) -> None:
+    def show(self, taps: Mapping[str, RowTap]) -> None:
         """From now on show these what leaves the steps by whose names they stand; replaces the ones before.
 
         Without onlookers a stage's stateless steps are one loop; with them it is cut where somebody looks.
         """
-        self._onlookers = onlookers
+        self._taps = taps
         if self._segments is not None:
-            self._parts = self._segments.parts(onlookers) if onlookers else [("", self._segments)]
-        self._list_run = self._list_way()
-        self._fast = self._fast_way()
+            self._parts = self._segments.parts(taps) if taps else [("", self._segments)]
+        self._list_run = self._list_path()
+        self._fast = self._fast_path()
 
     def observe(self, observer: Observer) -> None:
         """From now on show it all that a sink has written."""
         self._observer = observer
 
-    def _list_way(self) -> Run | None:
+    def _list_path(self) -> Run | None:
         """The stateless steps for rows in a list, where they are one generated loop into which nobody looks; else None."""
-        return None if self._onlookers or self._segments is None else self._segments.over_lists()
+        return None if self._taps or self._segments is None else self._segments.over_lists()
 
-    def _fast_way(self) -> Run | None:
+    def _fast_path(self) -> Run | None:
         """What to do with rows in a list where a stage is nothing but such a loop; else None."""
         return None if self._operator is not None or self._own_step else self._list_run
 
-    def _pass(self, held: Held, order: Order, mark: Position, emit: Emit) -> None:
-        self._mark = mark
+    def _pass(self, held: Held, order: Order, watermark: Position, emit: Emit) -> None:
+        self._watermark = watermark
         count = len(held)
         if self._own_step:
             self._counted.rows_in += count
@@ -310,10 +319,10 @@ class Instance:
             if self._writer is not None and count:
                 self._write(held, order)
         elif self._operator is not None:
-            held, order = self._operate(held, order, mark)
-            if is_final(mark) and len(held) and order is not None:
-                mark = final_behind(mark, listed(order[-1:])[0])
-        if self._onlookers:
+            held, order = self._operate(held, order, watermark)
+            if is_final(watermark) and len(held) and order is not None:
+                watermark = final_behind(watermark, listed(order[-1:])[0])
+        if self._taps:
             self._look(self._first_step, held, order)
         if self._list_run is not None and type(held) is list:
             if held:
@@ -322,9 +331,9 @@ class Instance:
             for last, part in self._parts:
                 if len(held):
                     held, order = part.run(held, order)
-                    if self._onlookers:
+                    if self._taps:
                         self._look(last, held, order)
-        self._outbox.send(held, order, mark, emit)
+        self._outbox.send(held, order, watermark, emit)
 
     def _write(self, held: Held, order: Order) -> None:
         assert self._writer is not None
@@ -339,21 +348,21 @@ class Instance:
             self._observer(held, order)
 
     def _look(self, step: str, held: Held, order: Order) -> None:
-        onlooker = self._onlookers.get(step)
-        if onlooker is not None and len(held):
-            onlooker(as_rows(held), listed(order))
+        tap = self._taps.get(step)
+        if tap is not None and len(held):
+            tap(as_rows(held), listed(order))
 
-    def _operate(self, held: Held, order: Order, mark: Position) -> tuple[Held, Order]:
+    def _operate(self, held: Held, order: Order, watermark: Position) -> tuple[Held, Order]:
         operator = self._operator
         assert operator is not None
         out: tuple[Held, Order]
         try:
             if self._run_batch is not None:
-                out = self._run_batch(held, order, mark)
+                out = self._run_batch(held, order, watermark)
             else:
                 if type(held) is not list:
                     held, order = as_rows(held), listed(order)
-                out = operator.run(held, order, mark)
+                out = operator.run(held, order, watermark)
         except AgileDartError:
             raise
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
@@ -366,7 +375,7 @@ class Instance:
             self._sides.clear()
         return out
 
-    def _let_go(self, step: RowStep, row: Any, at: Any, error: Exception) -> None:
+    def _on_step_error(self, step: RowStep, row: Any, at: Any, error: Exception) -> None:
         """A step raised for a row, and its error policy goes on without it."""
         self._put_aside(step.name, step.function, step.policy, row, at, error, row)
 
@@ -390,7 +399,7 @@ class Instance:
                 counts.skipped, counts.dead_letters = counts.skipped + 1, counts.dead_letters - 1
         self.reports.note(step, function, error, row, policy)
 
-    def _mishap(self, error: Exception, row: Any, at: Position) -> None:
+    def _on_operator_error(self, error: Exception, row: Any, at: Position) -> None:
         """The operator raised for a row, and its error policy goes on without it."""
         operator = self._operator
         assert operator is not None
@@ -433,10 +442,10 @@ class Instance:
             return
         before, after = self._program.plan, self.programs[change].plan
         sender = before.edges[edge].source
-        if before.stages[sender].term == after.stages[sender].term:
+        if before.stages[sender].generation == after.stages[sender].generation:
             self.offer(edge, source, batch)
             return
-        self._widen()
+        self._to_multi_input()
         followers = after.followers(edge, source)
         inputs = after.inputs(self.stage, self.index)
         new = [one for one in inputs if one[1] in followers and after.edges[one[0]].source == sender]
@@ -447,7 +456,7 @@ class Instance:
         sends them. The barrier, for which others wait, may be behind them.
         """
         if isinstance(self._inbox, Merge):
-            self._inbox.gives_way = barrier
+            self._inbox.acknowledges_early_until = barrier
 
     def takes_in(self, edge: int, source: int) -> bool:
         """Does this channel enter here now? Not one of a term that has ended, or of which no barrier has told yet."""
@@ -471,10 +480,10 @@ class Instance:
         """Does it stand where its siblings stand? After a roll-back not before all has come again that it had taken too early."""
         return self._inbox.is_caught_up
 
-    def _widen(self) -> None:
+    def _to_multi_input(self) -> None:
         """Have an inbox that takes channels in and lets them go."""
-        if isinstance(self._inbox, OnlyInput | OneInput):
-            self._inbox = self._inbox.widened()
+        if isinstance(self._inbox, SingleInputArrivals | SingleInputMerge):
+            self._inbox = self._inbox.to_multi_input()
             self.offer, self._passes = self._inbox.offer, None
 
     def _ends_at(self, barrier: int) -> bool:
@@ -482,9 +491,11 @@ class Instance:
         change = self._asked.get(barrier, b"")
         if not change:
             return False
-        return self.programs[change].plan.stages[self.stage].term != self._program.plan.stages[self.stage].term
+        return (
+            self.programs[change].plan.stages[self.stage].generation != self._program.plan.stages[self.stage].generation
+        )
 
-    def _works_off(self, barrier: int) -> bool:
+    def _is_draining_before(self, barrier: int) -> bool:
         """Is something left of what the last barrier of this term has released? All instances shall stop at one frontier."""
         return self._ends_at(barrier) and self._inbox.has_released
 
@@ -499,15 +510,15 @@ class Instance:
         if ends or self.on_barrier is not None:
             parts = self._parts_of_snapshot(barrier)
             if self.on_barrier is not None:
-                self.on_barrier(barrier, self._element(barrier, parts, is_last=ends), change)
+                self.on_barrier(barrier, self._encode_snapshot(barrier, parts, is_last=ends), change)
         self._outbox.send_barrier(barrier, emit, change)
         if ends:
             self.left = parts
         elif change:
             if isinstance(self._inbox, Merge):
-                self._inbox.gives_way = 0
+                self._inbox.acknowledges_early_until = 0
             self._program, self.change_passed = self.programs[change], True
-            self._outbox.turn(self._program.plan)
+            self._outbox.retarget(self._program.plan)
             self.inputs = self._program.plan.inputs(self.stage, self.index)
 
     def _reach_end(self, barrier: int, emit: Emit) -> None:
@@ -518,7 +529,7 @@ class Instance:
             )
         if isinstance(self._inbox, Arrivals):
             self._inbox.reach_barrier()
-        if self._inbox.frontier > self._mark:
+        if self._inbox.frontier > self._watermark:
             self._pass([], None, self._inbox.frontier, emit)
 
     def statistics(self) -> InstanceStatistics:
@@ -530,7 +541,7 @@ class Instance:
             latency=[] if self._writer is None else self._writer.latency.to_plain(),
             queued_rows=self.queued_rows,
             state_keys=0 if self._operator is None else self._operator.state_keys,
-            event_time=reached(self._mark),
+            event_time=reached(self._watermark),
             finished=self.finished,
             sent=self._outbox.sent(),
             received=self._inbox.received(),
@@ -549,21 +560,21 @@ class Instance:
         """The element on which that of a barrier rests; empty: it is whole."""
         return b"" if self.increments is None else self.increments.onto(barrier)
 
-    def at_end(self, barrier: int) -> Element:
+    def at_end(self, barrier: int) -> EncodedSnapshot:
         """What it was at the end of its input, which holds for this barrier and all later ones."""
         parts = self._parts_of_snapshot(barrier)
         return _encoded(parts) if self.increments is None else _encoded(parts, self.increments.at_end())
 
-    def _element(self, barrier: int, parts: Left, *, is_last: bool) -> Element:
+    def _encode_snapshot(self, barrier: int, parts: SnapshotParts, *, is_last: bool) -> EncodedSnapshot:
         """What a barrier's element says. `is_last`: it is what the instance hands over."""
         if self.increments is None:
             return _encoded(parts)
         return _encoded(parts, self.increments.at(barrier, is_last=is_last))
 
-    def _parts_of_snapshot(self, barrier: int) -> Left:
+    def _parts_of_snapshot(self, barrier: int) -> SnapshotParts:
         counts = [msgspec.structs.replace(one) for one in self._counts.values()]
         entered = self._inbox.snapshot(barrier)
-        return Left(self.index, entered, self.state, self._outbox.snapshot(), self._mark, counts)
+        return SnapshotParts(self.index, entered, self.state, self._outbox.snapshot(), self._watermark, counts)
 
     def restore(self, snapshot: bytes | Pieces, *increments: bytes | Pieces) -> None:
         """Go back to a snapshot of an instance of the same stage, index and plan. Nobody uses it any more when this raises.
@@ -574,16 +585,16 @@ class Instance:
 
         Raises msgspec.MsgspecError for another's, `StateFormatError` for one whose state the code cannot read.
         """
-        last = self.left_in(self.index, put_groups_back(self.state, snapshot))
-        assert isinstance(last.state, Saved)
+        last = self.snapshot_parts_in(self.index, restore_groups(self.state, snapshot))
+        assert isinstance(last.state, StateSnapshot)
         rest, changes = last.state.rest, []
         for each in increments:
-            last, increment = self.left_with(self.index, each if isinstance(each, bytes) else b"".join(each))
+            last, increment = self.increment_parts_in(self.index, each if isinstance(each, bytes) else b"".join(each))
             rest = increment.rest
             changes.append(increment.changes)
         self._enter(last.entered)
         self._outbox.restore(last.sent)
-        self._mark = last.mark
+        self._watermark = last.watermark
         self.state.restore_rest(rest)
         for one in changes:
             self.state.apply(one)
@@ -594,23 +605,23 @@ class Instance:
         """Barriers go on behind this one: what was restored is another run's, or of an epoch before the committed one."""
         self._inbox.count_from(barrier)
 
-    def left_with(self, index: int, raw: bytes) -> tuple[Left, Increment]:
-        """As `left_in`, of an element that says what has changed in the state: that is told beside what was left."""
-        entered, increment, sent, mark, counts = self._decoded(raw, Increment)
-        return Left(index, entered, NO_STATE, sent, mark, counts), increment
+    def increment_parts_in(self, index: int, raw: bytes) -> tuple[SnapshotParts, Increment]:
+        """As `snapshot_parts_in`, of an element that says what has changed in the state: that is told beside what was left."""
+        entered, increment, sent, watermark, counts = self._decoded(raw, Increment)
+        return SnapshotParts(index, entered, NO_STATE, sent, watermark, counts), increment
 
-    def another_state(self) -> State:
+    def another_state(self) -> OperatorState:
         """One of the same step, of which nothing is remembered yet."""
         return self._program.operator(self.stage) or NO_STATE
 
-    def left_in(self, index: int, snapshot: bytes) -> Left:
+    def snapshot_parts_in(self, index: int, snapshot: bytes) -> SnapshotParts:
         """What an instance of this stage left behind that was saved at its last barrier. Raises as `restore`.
 
         Args:
             index: which one, within its term.
             snapshot: of it.
         """
-        return Left(index, *self._decoded(snapshot, Saved))
+        return SnapshotParts(index, *self._decoded(snapshot, StateSnapshot))
 
     def _decoded(self, snapshot: bytes, state: Any) -> tuple[Any, Any, Any, Position, list[StepCounts]]:
         joins = self._program.joins(self.stage)
@@ -619,49 +630,51 @@ class Instance:
         inbox = merge_type(row) if isinstance(self._inbox, Merge) else arrivals_type(row, order)
         outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
         kind = generic(tuple, inbox, state, outbox, Position, list[StepCounts])
-        entered, found, sent, mark, counts = msgspec.msgpack.Decoder(kind).decode(snapshot)
+        entered, found, sent, watermark, counts = msgspec.msgpack.Decoder(kind).decode(snapshot)
         if joins:
             edges = self._program.plan.incoming(self.stage)
             entered = typed_rows(entered, {edge.index: self._program.row_type(edge.index) for edge in edges})
-        return entered, found, sent, mark, counts
+        return entered, found, sent, watermark, counts
 
-    def take_over(self, left: Sequence[Left]) -> None:
-        """Begin where the instances of the term before have stopped: all those that `owners_before` names.
+    def take_over(self, left: Sequence[SnapshotParts]) -> None:
+        """Begin where the instances of the term before have stopped: all those that `predecessors_of` names.
 
         Raises:
             ChangeFailed: they did not stop at one frontier.
             StateFormatError: the code cannot read their state.
         """
-        joining = Joining(self._program, self.stage, self.index, left)
+        joining = GenerationHandover(self._program, self.stage, self.index, left)
         self._enter(joining.merge() if isinstance(self._inbox, Merge) else joining.arrivals())
         joining.state_into(self.state)
-        self._mark, self._outbox.mark = joining.mark, joining.mark_given
-        for one in joining.inherited():
+        self._watermark, self._outbox.watermark = joining.watermark, joining.sent_watermark
+        for one in joining.predecessors():
             self._outbox.inherit(one.sent[2])
             for counts, then in zip(self._counts.values(), one.counts, strict=True):
                 counts.add(then)
 
     def _enter(self, entered: Any) -> None:
         if has_ended_channels(entered, self.inputs):
-            self._widen()
+            self._to_multi_input()
         self._inbox.restore(entered)
 
 
 @overload
-def _encoded(parts: Left) -> bytes: ...
+def _encoded(parts: SnapshotParts) -> bytes: ...
 
 
 @overload
-def _encoded(parts: Left, instead: Saved | Increment | OpenState) -> Element: ...
+def _encoded(parts: SnapshotParts, instead: StateSnapshot | Increment | AsyncStateSnapshot) -> EncodedSnapshot: ...
 
 
-def _encoded(parts: Left, instead: Saved | Increment | OpenState | None = None) -> Element:
-    _, entered, state, sent, mark, counts = parts
+def _encoded(
+    parts: SnapshotParts, instead: StateSnapshot | Increment | AsyncStateSnapshot | None = None
+) -> EncodedSnapshot:
+    _, entered, state, sent, watermark, counts = parts
     encode = _ENCODER.encode
-    if isinstance(instead, OpenState):
-        return OpenElement(5, encode(entered), instead, encode(sent) + encode(mark) + encode(counts))
-    told = instead or (state if isinstance(state, Saved) else saved(state))
-    return encode((entered, told, sent, mark, counts))
+    if isinstance(instead, AsyncStateSnapshot):
+        return AsyncInstanceSnapshot(5, encode(entered), instead, encode(sent) + encode(watermark) + encode(counts))
+    told = instead or (state if isinstance(state, StateSnapshot) else snapshot_of(state))
+    return encode((entered, told, sent, watermark, counts))
 
 
 _ENCODER = msgspec.msgpack.Encoder()

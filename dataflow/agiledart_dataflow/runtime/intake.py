@@ -40,7 +40,7 @@ OLDEST, SAMPLE, SPOOL_FULL, DISK_FULL = "oldest", "sample", "spool_full", "disk_
 class RowStore(Protocol):
     """A bounded log of chunks, first in, first out; `agiledart_executor.spool` keeps one on disk."""
 
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         """Whether another chunk may be appended."""
         ...
 
@@ -107,11 +107,11 @@ class Intake:
         """Whether nothing waits anywhere."""
         return not self.waiting and not self.spooled
 
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         """Whether the source may read on. Only a spool whose bound is reached says no, unless it may shed."""
         if self._store is None or self._overload.spool_full != BLOCK:
             return True
-        return not self._tail and (self._store.has_room() or self._fits())
+        return not self._tail and (self._store.has_space() or self._fits())
 
     def put(self, due: Sequence[Timed]) -> None:
         """Take rows that came, in order."""
@@ -125,13 +125,13 @@ class Intake:
             number = self._number
             self._number += 1
             if sampling and level_mask & self._hash(number):
-                self._let_go(SAMPLE)
+                self._count_shed(SAMPLE)
             else:
                 self._keep(time_ms, row, number, size)
         while not self._fits():
             if not sampling or self.level >= _MAX_LEVEL:
                 self._bytes -= self._waiting.popleft()[3]
-                self._let_go(OLDEST)
+                self._count_shed(OLDEST)
             else:
                 self.level += 1
                 self._sift()
@@ -142,7 +142,7 @@ class Intake:
         if store is not None:
             if not self._waiting and (chunk := store.next()) is not None:
                 self._unpack(chunk)
-            if self._tail and store.has_room():
+            if self._tail and store.has_space():
                 tail, self._tail = self._tail, []
                 self._put_spooling(store, tail)
         waiting = self._waiting
@@ -176,14 +176,14 @@ class Intake:
         self._waiting.append((time_ms, row, number, size))
         self._bytes += size
 
-    def _let_go(self, reason: str, count: int = 1) -> None:
+    def _count_shed(self, reason: str, count: int = 1) -> None:
         self.shed[reason] = self.shed.get(reason, 0) + count
 
     def _sift(self) -> None:
         """Drop what waits and is not in the thinner sample."""
         mask = (1 << self.level) - 1
         kept = deque(entry for entry in self._waiting if not mask & self._hash(entry[2]))
-        self._let_go(SAMPLE, len(self._waiting) - len(kept))
+        self._count_shed(SAMPLE, len(self._waiting) - len(kept))
         self._waiting = kept
         self._bytes = sum(entry[3] for entry in kept)
 
@@ -227,18 +227,18 @@ class Intake:
                 self._store_chunk(store, piece, chunk)
 
     def _store_chunk(self, store: RowStore, piece: Sequence[Timed], chunk: bytes) -> None:
-        if self._tail or not store.has_room():
+        if self._tail or not store.has_space():
             if self._overload.spool_full == BLOCK:
                 self._tail += piece  # was read already: it waits, and nothing more is read
             else:
-                self._let_go(SPOOL_FULL, len(piece))
+                self._count_shed(SPOOL_FULL, len(piece))
             return
         try:
             store.append(chunk, len(piece))
         except OperationFailed as error:
             if self._overload.spool_full == BLOCK:
                 raise OperationFailed(f"{self._name}: {error}") from None
-            self._let_go(DISK_FULL, len(piece))
+            self._count_shed(DISK_FULL, len(piece))
         else:
             self.spooled_ever += len(piece)
 

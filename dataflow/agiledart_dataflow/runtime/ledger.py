@@ -17,9 +17,9 @@ from itertools import pairwise
 import msgspec
 
 from agiledart_dataflow.counts.latency import LatencyHistogram
-from agiledart_dataflow.counts.statistics import InstanceStatistics, Repeats, SourceCounts, StepCounts, Summary
+from agiledart_dataflow.counts.statistics import DuplicatesBySink, InstanceStatistics, SourceCounts, StepCounts, Summary
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
-from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan, term_of
+from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan, generation_of
 from agiledart_dataflow.runtime.outbox import GONE
 
 
@@ -36,7 +36,7 @@ def audit(
     instances = list(statistics)
     if plan is not None:
         here = {(one.stage, one.index) for one in instances}
-        instances = [_by_terms(plan, here, one) for one in instances]
+        instances = [_by_generations(plan, here, one) for one in instances]
     found: list[str] = []
     for one in instances:
         found += _of_instance(known, one)
@@ -49,7 +49,7 @@ def audit(
     return found
 
 
-def _by_terms(plan: StagePlan, here: Collection[tuple[int, int]], one: InstanceStatistics) -> InstanceStatistics:
+def _by_generations(plan: StagePlan, here: Collection[tuple[int, int]], one: InstanceStatistics) -> InstanceStatistics:
     """Figures in which instances that are not here any more are `GONE`, also those of a sender that had ended before they went."""
     stages = [edge.target for edge in plan.edges]
     sent = [(edge, to if (stages[edge], to) in here else GONE, rows) for edge, to, rows in one.sent]
@@ -68,7 +68,9 @@ def _of_instance(known: dict[str, StepSpecification], one: InstanceStatistics) -
         found += _of_source(name, one.source)
     names = list(one.steps)
     for name, counts in one.steps.items():
-        if name in known and term_of(one.index) == 1:  # else it may have taken over what others took in: `_of_sums`
+        if (
+            name in known and generation_of(one.index) == 1
+        ):  # else it may have taken over what others took in: `_of_sums`
             found += [f"{name} {one.index}: {text}" for text in _of_step(known[name], counts)]
             if one.finished and one.state_keys and known[name].panes:
                 found.append(
@@ -199,12 +201,12 @@ def summarise(specification: Specification, statistics: Iterable[InstanceStatist
     shed: dict[str, int] = {}
     histograms: dict[str, LatencyHistogram] = {}
     sinks = {step.name for step in specification.sinks}
-    repeats = Repeats()
+    duplicates = DuplicatesBySink()
     for one in statistics:
         for name, counts in one.steps.items():
             steps[name].add(counts)
-            if one.repeats is not None and name in sinks:
-                repeats.add(name, one.repeats)
+            if one.duplicates is not None and name in sinks:
+                duplicates.add(name, one.duplicates)
             if one.latency and name in sinks:
                 histograms.setdefault(name, LatencyHistogram()).merge(LatencyHistogram.from_plain(one.latency))
         if one.source is not None:
@@ -237,7 +239,7 @@ def summarise(specification: Specification, statistics: Iterable[InstanceStatist
         waiting=source.waiting,
         spooled=source.spooled,
         spooled_ever=source.spooled_ever,
-        repeated=dict(sorted(repeats.rows.items())),
-        repeated_in=[(life, name, rows) for (life, name), rows in sorted(repeats.lives.items())],
-        uncounted=sorted(repeats.unknown),
+        duplicated=dict(sorted(duplicates.rows.items())),
+        duplicates_by_attempt=[(attempt, name, rows) for (attempt, name), rows in sorted(duplicates.attempts.items())],
+        uncounted=sorted(duplicates.unknown),
     )

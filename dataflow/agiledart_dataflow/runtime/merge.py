@@ -20,7 +20,7 @@ import msgspec
 from agiledart_dataflow.data.batch import Batch, Held, Order, listed
 from agiledart_dataflow.data.position import END, START, Position, is_final
 from agiledart_dataflow.data.schema import generic
-from agiledart_dataflow.runtime.barriers import Alignment
+from agiledart_dataflow.runtime.alignment import Alignment
 from agiledart_dataflow.runtime.outbox import GONE
 from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
 
@@ -28,13 +28,13 @@ Channel = tuple[int, int]
 """(edge, upstream instance)."""
 
 
-class _Input:
+class _MergeInput:
     """One channel: what it promised, and what waits."""
 
-    __slots__ = ("appended", "consumed", "cuts", "joined", "mark", "padding", "rows", "waiting")
+    __slots__ = ("appended", "consumed", "cuts", "joined", "padding", "rows", "waiting", "watermark")
 
     def __init__(self, padding: Position) -> None:
-        self.mark: Position = START
+        self.watermark: Position = START
         self.padding = padding
         self.waiting: deque[Batch] = deque()
         self.joined: deque[int] = deque()
@@ -67,19 +67,21 @@ class Merge:
         "_offered",
         "_positions",
         "_rows",
+        "acknowledges_early_until",
         "barriers",
         "frontier",
-        "gives_way",
         "queued_rows",
     )
 
     def __init__(self, channels: Iterable[tuple[Channel, Position]]) -> None:
-        self._inputs = {channel: _Input(padding) for channel, padding in channels}
+        self._inputs = {channel: _MergeInput(padding) for channel, padding in channels}
         self._alignment = Alignment(self._inputs)
-        self._closed: dict[Channel, _Input] = {}  # of terms that have ended: what waits in them is still to be taken
+        self._closed: dict[
+            Channel, _MergeInput
+        ] = {}  # of terms that have ended: what waits in them is still to be taken
         self._gone: dict[int, int] = {}  # edge → rows that came over those that are forgotten
         self.barriers: list[int] = []
-        self.gives_way = 0
+        self.acknowledges_early_until = 0
         self.queued_rows = 0
         self.frontier: Position = START
         self._rows: list[Any] = []
@@ -98,31 +100,31 @@ class Merge:
         channel = self._inputs.get((edge, source))
         if channel is None:
             raise LocalProtocolError(f"edge {edge} from instance {source} does not enter here")
-        rows, positions, mark = batch.rows, listed(batch.order) or [], batch.mark
-        self._check(edge, channel.mark, positions, mark, ascends=batch.ascends)
-        channel.mark = mark
+        rows, positions, watermark = batch.rows, listed(batch.order) or [], batch.watermark
+        self._check(edge, channel.watermark, positions, watermark, ascends=batch.ascends)
+        channel.watermark = watermark
         self._offered = True
         if channel.padding:
             padding = channel.padding
             positions = [position + padding for position in positions]
-            mark = _last_mark(channel)
+            watermark = _last_watermark(channel)
         channel.rows += len(positions)
         if positions and positions[0] <= self._floor:  # it comes again after a restore, and was taken before
             cut = bisect_right(positions, self._floor)
             rows, positions = rows[cut:], positions[cut:]
         self.queued_rows += len(positions)
         if positions or not channel.waiting:
-            channel.waiting.append(Batch(rows, positions, mark))
+            channel.waiting.append(Batch(rows, positions, watermark))
             channel.joined.append(1)
             channel.appended += 1
         else:
             # A punctuation only moves the mark of what waits before it; both are consumed together.
-            channel.waiting[-1].mark = mark
+            channel.waiting[-1].watermark = watermark
             channel.joined[-1] += 1
-        if batch.barrier or is_final(batch.mark):
+        if batch.barrier or is_final(batch.watermark):
             if batch.barrier:
                 self._alignment.reach((edge, source), batch.barrier)
-                channel.cuts[batch.barrier] = (channel.mark, channel.rows, channel.appended)
+                channel.cuts[batch.barrier] = (channel.watermark, channel.rows, channel.appended)
             else:
                 self._alignment.end((edge, source))
             self._complete()
@@ -133,9 +135,9 @@ class Merge:
         """
         for channel, padding in new:
             if channel not in self._inputs:
-                taken = self._inputs[channel] = _Input(padding)
-                taken.mark = batch.mark
-                taken.cuts[batch.barrier] = (batch.mark, 0, 0)  # what comes over it lies behind the barrier
+                taken = self._inputs[channel] = _MergeInput(padding)
+                taken.watermark = batch.watermark
+                taken.cuts[batch.barrier] = (batch.watermark, 0, 0)  # what comes over it lies behind the barrier
                 self._alignment.take_in(channel, batch.barrier)
         self.offer(edge, source, batch)
         self._closed[edge, source] = self._inputs.pop((edge, source))
@@ -161,21 +163,21 @@ class Merge:
     @property
     def is_caught_up(self) -> bool:
         """Has all come again that was released beyond the barrier to which this was restored?"""
-        return self._floor is START or all(_last_mark(channel) >= self._floor for channel in self._inputs.values())
+        return self._floor is START or all(_last_watermark(channel) >= self._floor for channel in self._inputs.values())
 
     def _complete(self) -> None:
         while self._alignment.advance():
             self.barriers.append(self._alignment.complete)
 
     @staticmethod
-    def _check(edge: int, before: Position, positions: list[Position], mark: Position, *, ascends: bool) -> None:
-        if mark < before:
-            raise RemoteProtocolError("position", f"mark {mark} after {before} on edge {edge}")
+    def _check(edge: int, before: Position, positions: list[Position], watermark: Position, *, ascends: bool) -> None:
+        if watermark < before:
+            raise RemoteProtocolError("position", f"mark {watermark} after {before} on edge {edge}")
         if positions:
             if positions[0] <= before:
                 raise RemoteProtocolError("position", f"a record at {positions[0]} after mark {before} on edge {edge}")
-            if positions[-1] > mark or not (ascends or all(map(lt, positions, positions[1:]))):
-                raise RemoteProtocolError("position", f"records out of order before mark {mark} on edge {edge}")
+            if positions[-1] > watermark or not (ascends or all(map(lt, positions, positions[1:]))):
+                raise RemoteProtocolError("position", f"records out of order before mark {watermark} on edge {edge}")
 
     def take(self, limit: int) -> tuple[Held, Order, Position]:
         """At most `limit` records in order, and the mark up to which they are complete.
@@ -203,7 +205,7 @@ class Merge:
     def consumed(self, edge: int, source: int) -> int:
         """How many batches of a channel have been taken wholly."""
         channel = self._inputs.get((edge, source)) or self._closed[edge, source]
-        if self.gives_way and self.gives_way not in channel.cuts:
+        if self.acknowledges_early_until and self.acknowledges_early_until not in channel.cuts:
             return channel.consumed + sum(channel.joined)
         return channel.consumed
 
@@ -219,8 +221,8 @@ class Merge:
         """Release everything at or below the least mark."""
         self._at = 0
         self._offered = False
-        marks = [_last_mark(channel) for channel in self._inputs.values()]
-        least = max(marks) if all(map(is_final, marks)) else min(marks)
+        watermarks = [_last_watermark(channel) for channel in self._inputs.values()]
+        least = max(watermarks) if all(map(is_final, watermarks)) else min(watermarks)
         # After a restore inputs stand below it until all has come again; a snapshot meanwhile must not let it be taken once more.
         self.frontier = frontier = max(self.frontier, least)
         rows: list[list[Any]] = []
@@ -248,16 +250,16 @@ class Merge:
         """
         inputs: list[tuple[Any, ...]] = []
         for (edge, source), channel in (*self._inputs.items(), *self._closed.items()):
-            waiting = [(batch.rows, batch.order, batch.mark) for batch in channel.waiting]
-            mark, rows, consumed, joined = channel.mark, channel.rows, channel.consumed, list(channel.joined)
+            waiting = [(batch.rows, batch.order, batch.watermark) for batch in channel.waiting]
+            watermark, rows, consumed, joined = channel.watermark, channel.rows, channel.consumed, list(channel.joined)
             if barrier:
                 # An input that has ended before the barrier has none: all that it sent lies before.
-                mark, rows, appended = channel.cuts.pop(barrier, (mark, rows, channel.appended))
-                last = _as_merged(mark, channel)
+                watermark, rows, appended = channel.cuts.pop(barrier, (watermark, rows, channel.appended))
+                last = _as_merged(watermark, channel)
                 before = max(0, len(waiting) - (channel.appended - appended))
                 waiting = [(rows_, order, min(one, last)) for rows_, order, one in waiting[:before]]
                 consumed, joined = 0, [0] * len(waiting)
-            inputs.append((edge, source, mark, consumed, rows, waiting, joined))
+            inputs.append((edge, source, watermark, consumed, rows, waiting, joined))
         inputs += [(edge, GONE, START, 0, rows, [], []) for edge, rows in self._gone.items()]
         alignment = self._alignment.snapshot(barrier)
         return inputs, self._rows[self._at :], self._positions[self._at :], self.frontier, alignment
@@ -276,26 +278,26 @@ class Merge:
         self.queued_rows = len(self._rows)
         self._closed.clear()
         self._gone.clear()
-        for edge, source, mark, consumed, rows, waiting, joined in inputs:
+        for edge, source, watermark, consumed, rows, waiting, joined in inputs:
             if source == GONE:
                 self._gone[edge] = rows
                 continue
             channel = self._inputs.get((edge, source))
             if channel is None:  # of a term that ended before the snapshot: its queue is left
                 padding = next(one.padding for (other, _), one in self._inputs.items() if other == edge)
-                channel = self._closed[edge, source] = _Input(padding)
-            channel.mark, channel.consumed, channel.rows = mark, consumed, rows
+                channel = self._closed[edge, source] = _MergeInput(padding)
+            channel.watermark, channel.consumed, channel.rows = watermark, consumed, rows
             channel.waiting, channel.joined = deque(Batch(*batch) for batch in waiting), deque(joined)
             channel.appended = len(channel.waiting)
             self.queued_rows += sum(len(batch) for batch in channel.waiting)
 
 
-def _release(channel: _Input, frontier: Position, rows: list[list[Any]], positions: list[list[Position]]) -> None:
+def _release(channel: _MergeInput, frontier: Position, rows: list[list[Any]], positions: list[list[Position]]) -> None:
     """Take from a channel what lies at or below the frontier."""
     waiting = channel.waiting
     while waiting:
         batch = waiting[0]
-        if batch.mark <= frontier:
+        if batch.watermark <= frontier:
             waiting.popleft()
             channel.consumed += channel.joined.popleft()
             if batch.held:
@@ -306,7 +308,7 @@ def _release(channel: _Input, frontier: Position, rows: list[list[Any]], positio
         if cut:
             rows.append(batch.rows[:cut])
             positions.append(batch.order[:cut])
-            waiting[0] = Batch(batch.rows[cut:], batch.order[cut:], batch.mark)
+            waiting[0] = Batch(batch.rows[cut:], batch.order[cut:], batch.watermark)
         return
 
 
@@ -329,7 +331,11 @@ def typed_rows(plain: Any, row_types: dict[int, Any]) -> Any:
     decoders = [msgspec.msgpack.Decoder(generic(list, kind)) for kind in row_types.values()]
     by_edge = dict(zip(row_types, decoders, strict=True))
     typed = [
-        (*before, [(_decoded(by_edge[before[0]], rows), order, mark) for rows, order, mark in waiting], joined)
+        (
+            *before,
+            [(_decoded(by_edge[before[0]], rows), order, watermark) for rows, order, watermark in waiting],
+            joined,
+        )
         for *before, waiting, joined in inputs
     ]
     rows = [_decoded(decoders[position[-1]], [row])[0] for row, position in zip(released, positions, strict=True)]
@@ -341,11 +347,11 @@ def _decoded(decoder: "msgspec.msgpack.Decoder[Any]", rows: list[msgspec.Raw]) -
     return decoded
 
 
-def _last_mark(channel: _Input) -> Position:
+def _last_watermark(channel: _MergeInput) -> Position:
     """How far a channel has promised, in the positions of the merged order."""
-    return _as_merged(channel.mark, channel)
+    return _as_merged(channel.watermark, channel)
 
 
-def _as_merged(mark: Position, channel: _Input) -> Position:
+def _as_merged(watermark: Position, channel: _MergeInput) -> Position:
     """A mark of a channel in the positions of the merged order."""
-    return (*mark, END) if channel.padding and not is_final(mark) else mark
+    return (*watermark, END) if channel.padding and not is_final(watermark) else watermark

@@ -5,7 +5,7 @@ from typing import Any
 
 from agiledart_dataflow.data.batch import Batch, Held, Order, as_rows, has_positions, listed
 from agiledart_dataflow.data.carries import Carries
-from agiledart_dataflow.data.partitioning import KeyFunction, KeyRouter, Owners, split_by_key, split_in_turn
+from agiledart_dataflow.data.partitioning import KeyFunction, KeyRouter, Owners, split_by_key, split_round_robin
 from agiledart_dataflow.data.position import START, Position
 from agiledart_dataflow.plan.stage_plan import Edge, StagePlan
 from agiledart_dataflow.user_code.user_errors import user_code_error
@@ -17,7 +17,7 @@ Emit = Callable[[int, int, Batch], None]
 """emit(edge, target instance, batch): hand a batch to a channel."""
 
 
-class _Route:
+class _OutgoingEdge:
     """One outgoing edge; `sent` counts the rows for each of its targets, `gone` those for targets of earlier terms."""
 
     __slots__ = (
@@ -43,11 +43,11 @@ class _Route:
         self.lenient = lenient  # the keyed step's error policy lets rows go
         self.sent: dict[int, int] = {}
         self.gone = 0
-        self.turn(targets, owners)
+        self.retarget(targets, owners)
         self.order_of = None if edge.carries == inner else _nothing if edge.carries == "rows" else _times
         self.waiting: tuple[list[Any], list[Any]] = ([], [])  # rows of a side output, and what goes with them
 
-    def turn(self, targets: range, owners: Owners) -> None:
+    def retarget(self, targets: range, owners: Owners) -> None:
         """What follows goes to these instances, by this table."""
         self.targets, self.owners = targets, owners
         self.router = KeyRouter(owners) if self.edge.partitioning == "key" else None
@@ -55,7 +55,7 @@ class _Route:
         self.gone += sum(self.sent.values())
         self.sent = dict.fromkeys(targets, 0)
 
-    def send(self, held: Held, order: Order, mark: Position, emit: Emit) -> None:
+    def send(self, held: Held, order: Order, watermark: Position, emit: Emit) -> None:
         if self.order_of is not None:
             order = self.order_of(order)
         number, targets = self.number, self.targets
@@ -63,18 +63,18 @@ class _Route:
         if len(targets) == 1 or not count:
             for target in targets:
                 self.sent[target] += count
-                emit(number, target, _made(held, order, mark))
+                emit(number, target, _made(held, order, watermark))
             return
         if self.edge.partitioning == "broadcast":
             for target in targets:
                 self.sent[target] += count
-                emit(number, target, _made(held, order, mark))
+                emit(number, target, _made(held, order, watermark))
             return
         if self.router is None and has_positions(order):
-            parts = split_in_turn(as_rows(held), listed(order), self.owners, len(targets))
+            parts = split_round_robin(as_rows(held), listed(order), self.owners, len(targets))
             for target, (rows, positions) in enumerate(parts, targets.start):
                 self.sent[target] += len(rows)
-                emit(number, target, _made(rows, positions, mark))
+                emit(number, target, _made(rows, positions, watermark))
             return
         if self.router is None:
             # A whole batch to one instance, the mark to all: rows of one batch stay together.
@@ -82,7 +82,11 @@ class _Route:
             self.next_target = (chosen + 1) % len(targets)
             self.sent[targets[chosen]] += count
             for target in targets:
-                emit(number, target, Batch(held, order, mark) if target == targets[chosen] else Batch([], None, mark))
+                emit(
+                    number,
+                    target,
+                    Batch(held, order, watermark) if target == targets[chosen] else Batch([], None, watermark),
+                )
             return
         key_of = self.key_of
         assert key_of is not None  # a keyed edge leads to a keyed step
@@ -98,17 +102,17 @@ class _Route:
             )
         for target, (part, part_order) in enumerate(shares, targets.start):
             self.sent[target] += len(part)
-            emit(number, target, _made(part, part_order, mark))
+            emit(number, target, _made(part, part_order, watermark))
 
-    def send_waiting(self, mark: Position, emit: Emit) -> None:
+    def send_waiting(self, watermark: Position, emit: Emit) -> None:
         """What a side output has collected, with the mark."""
         (rows, order), self.waiting = self.waiting, ([], [])
-        self.send(rows, order if rows and order[0] is not None else None, mark, emit)
+        self.send(rows, order if rows and order[0] is not None else None, watermark, emit)
 
 
-def _made(held: Held, order: Order, mark: Position) -> Batch:
+def _made(held: Held, order: Order, watermark: Position) -> Batch:
     """A batch of what an instance makes: of rows in order it makes rows in order."""
-    return Batch(held, order, mark, 0, None, b"", True)
+    return Batch(held, order, watermark, 0, None, b"", True)
 
 
 def or_nothing(key_of: KeyFunction, router: KeyRouter) -> KeyFunction:
@@ -159,24 +163,24 @@ class Outbox:
         plan: by which it sends.
     """
 
-    __slots__ = ("_index", "_only", "_only_sent", "_only_target", "_routes", "_sides", "mark", "plan")
+    __slots__ = ("_index", "_only", "_only_sent", "_only_target", "_routes", "_sides", "plan", "watermark")
 
     def __init__(
         self, plan: StagePlan, stage: int, index: int, key_functions: dict[int, tuple[str, KeyFunction, bool]]
     ) -> None:
         inner = plan.carries(stage)
         self.plan, self._index = plan, index
-        routes: list[_Route] = []
+        routes: list[_OutgoingEdge] = []
         for edge in plan.outgoing(stage):
             step, key_of, lenient = key_functions.get(edge.index, ("", None, False))
             targets, owners = plan.targets(edge.index, index), plan.stages[edge.target].owners
-            routes.append(_Route(edge, inner, targets, owners, step, key_of, lenient=lenient))
+            routes.append(_OutgoingEdge(edge, inner, targets, owners, step, key_of, lenient=lenient))
         self._routes = [route for route in routes if not route.edge.side]
         self._sides = {route.edge.side: route for route in routes if route.edge.side}
         self._only: int | None = None
         self._only_target = self._only_sent = 0
         self._find_only()
-        self.mark: Position = START
+        self.watermark: Position = START
 
     def _find_only(self) -> None:
         routes = self._routes
@@ -184,7 +188,7 @@ class Outbox:
         self._only = routes[0].number if alone else None
         self._only_target = routes[0].targets.start if alone else 0
 
-    def turn(self, plan: StagePlan) -> None:
+    def retarget(self, plan: StagePlan) -> None:
         """What follows goes by another plan: to the instances of new terms, by their tables. The barrier that says so has been
         sent to those before.
         """
@@ -192,8 +196,8 @@ class Outbox:
         self._note_only()
         for route in (*self._routes, *self._sides.values()):
             target = plan.stages[route.edge.target]
-            if target.term != before.stages[target.index].term:
-                route.turn(plan.targets(route.number, self._index), target.owners)
+            if target.generation != before.stages[target.index].generation:
+                route.retarget(plan.targets(route.number, self._index), target.owners)
         self._find_only()
 
     def _note_only(self) -> None:
@@ -208,31 +212,31 @@ class Outbox:
         for edge, _, rows in sent:
             by_edge[edge].gone += rows
 
-    def send(self, held: Held, order: Order, mark: Position, emit: Emit) -> None:
+    def send(self, held: Held, order: Order, watermark: Position, emit: Emit) -> None:
         """Send records and mark to all edges; nothing when there is nothing new to say."""
-        if mark > self.mark:
-            self.mark = mark
+        if watermark > self.watermark:
+            self.watermark = watermark
         elif not len(held):
             return
         only = self._only
         if only is not None:  # the usual case, without a loop
             self._only_sent += len(held)
-            emit(only, self._only_target, Batch(held, order, mark, 0, None, b"", True))  # `_made` without the call
+            emit(only, self._only_target, Batch(held, order, watermark, 0, None, b"", True))  # `_made` without the call
             return
         for route in self._routes:
-            route.send(held, order, mark, emit)
+            route.send(held, order, watermark, emit)
         for route in self._sides.values():
-            route.send_waiting(mark, emit)
+            route.send_waiting(watermark, emit)
 
     def pass_on(self, batch: Batch, emit: Emit) -> None:
         """`send` for a batch that may travel as it is."""
         only = self._only
         if only is None:
-            self.send(batch.held, batch.order, batch.mark, emit)
+            self.send(batch.held, batch.order, batch.watermark, emit)
             return
         count = len(batch.held)
-        if batch.mark > self.mark:
-            self.mark = batch.mark
+        if batch.watermark > self.watermark:
+            self.watermark = batch.watermark
         elif not count:
             return
         self._only_sent += count
@@ -243,7 +247,7 @@ class Outbox:
         """The edge over which everything leaves as it is, to one instance; None: there are more, or more is to be done."""
         return self._only
 
-    def went_past(self, rows: int) -> None:
+    def count_bypassed(self, rows: int) -> None:
         """Count rows that somebody put into the only channel directly."""
         self._only_sent += rows
 
@@ -263,10 +267,10 @@ class Outbox:
         """Send a barrier over all channels, behind all that was sent. `change`: the plan that holds behind it."""
         for route in self._sides.values():
             if route.waiting[0]:
-                route.send_waiting(self.mark, emit)
+                route.send_waiting(self.watermark, emit)
         for route in (*self._routes, *self._sides.values()):
             for target in route.targets:
-                emit(route.number, target, Batch([], None, self.mark, barrier, None, change))
+                emit(route.number, target, Batch([], None, self.watermark, barrier, None, change))
 
     def sent(self) -> list[tuple[int, int, int]]:
         """(edge, target, rows sent) of each channel; those of earlier terms as one of `GONE`."""
@@ -277,13 +281,13 @@ class Outbox:
 
     def snapshot(self) -> Any:
         """The mark given, whose turn it is, and what was sent, as plain data."""
-        return self.mark, [route.next_target for route in self._routes], self.sent()
+        return self.watermark, [route.next_target for route in self._routes], self.sent()
 
     def restore(self, plain: Any) -> None:
         """Go back to a snapshot."""
-        self.mark, turns, sent = plain
-        for route, turn in zip(self._routes, turns, strict=True):
-            route.next_target = turn
+        self.watermark, turns, sent = plain
+        for route, retarget in zip(self._routes, turns, strict=True):
+            route.next_target = retarget
         self._only_sent = 0
         for route in (*self._routes, *self._sides.values()):
             route.gone = 0

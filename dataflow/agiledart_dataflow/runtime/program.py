@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from agiledart_dataflow.aggregation.operator_making import MakeStore, make_operator
+from agiledart_dataflow.aggregation.make_operator import MakeStore, make_operator
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.partitioning import KeyFunction
 from agiledart_dataflow.graph.column_planning import fields_wanted, wants_columns
 from agiledart_dataflow.graph.topology import Topology
-from agiledart_dataflow.operators.base import Mishap, Operator
+from agiledart_dataflow.operators.base import OnOperatorError, Operator
 from agiledart_dataflow.operators.chain import OnError
 from agiledart_dataflow.operators.loop_text import RowKind, RowStep
 from agiledart_dataflow.operators.segments import Segments
@@ -20,7 +20,7 @@ from agiledart_dataflow.state.owner_table import are_owners
 from agiledart_kernel.errors import TopologyError
 
 
-class AnotherGraph(TopologyError):
+class GraphMismatch(TopologyError):
     """The code builds another graph here than where it was submitted."""
 
 
@@ -54,7 +54,7 @@ class Program:
         self.plan = plan
         self.lateness_ms = self.specification.lateness_ms
         if plan.digest != self.specification.digest():
-            raise AnotherGraph(
+            raise GraphMismatch(
                 f"{topology.name}: this code builds another graph than the one that was planned; a builder must not depend on the"
                 " clock, files or the environment"
             )
@@ -94,11 +94,11 @@ class Program:
             head = self.steps(edge.target)[0]
             if edge.partitioning == "key":
                 branch = self.plan.incoming(edge.target).index(edge)
-                functions[edge.index] = (head.name, head.key_functions[branch], head.lets_rows_go)
+                functions[edge.index] = (head.name, head.key_functions[branch], head.skips_failed_rows)
         return functions
 
     def operator(
-        self, stage: int, mishap: Mishap | None = None, make_store: MakeStore | None = None
+        self, stage: int, on_operator_error: OnOperatorError | None = None, make_store: MakeStore | None = None
     ) -> Operator | None:
         """A new operator for an instance of a stage; None for a stage that has none.
 
@@ -113,7 +113,7 @@ class Program:
             positions=self.plan.carries(stage) == "positions",
             has_lateness=self.lateness_ms > 0,
             make_store=make_store,
-            mishap=mishap,
+            on_operator_error=on_operator_error,
         )
 
     def segments(self, stage: int, on_error: OnError | None = None) -> Segments | None:

@@ -11,7 +11,7 @@ from collections import deque
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import KEPT_BYTES, MAX_DATA_FRAME_BYTES, REORDER_FRAMES
 
-_ROOM_BYTES = KEPT_BYTES - MAX_DATA_FRAME_BYTES
+_SPACE_BYTES = KEPT_BYTES - MAX_DATA_FRAME_BYTES
 """Above this no further batch is taken: the next frame, however large, still stays within `KEPT_BYTES`."""
 
 Numbered = tuple[int, bytes]
@@ -35,22 +35,22 @@ class Unacknowledged:
         "_frames",
         "_frames_gone",
         "_line_bytes",
-        "_marks",
-        "_marks_gone",
         "_next",
+        "_released_watermarks",
         "_seen",
-        "has_room",
+        "_watermarks",
+        "has_space",
         "line",
         "resent",
     )
 
     def __init__(self) -> None:
         self._frames: deque[Numbered] = deque()
-        self._marks: deque[Numbered] = deque()
-        self._frames_gone = self._marks_gone = 0  # acknowledged
+        self._watermarks: deque[Numbered] = deque()
+        self._frames_gone = self._released_watermarks = 0  # acknowledged
         self.line: deque[Numbered] = deque()
         self._bytes = self._line_bytes = self._next = self._seen = self.resent = 0
-        self.has_room = True
+        self.has_space = True
 
     @property
     def kept_bytes(self) -> int:
@@ -62,17 +62,17 @@ class Unacknowledged:
         self._frames.append((number, body))
         self._next = number + 1
         self._bytes = kept = self._bytes + len(body)
-        if kept > _ROOM_BYTES:
-            self.has_room = False
+        if kept > _SPACE_BYTES:
+            self.has_space = False
 
-    def line_up(self, number: int, body: bytes, *, is_mark: bool = False) -> None:
+    def line_up(self, number: int, body: bytes, *, is_watermark: bool = False) -> None:
         """Keep a frame that the link gets later, by `take`."""
         self.line.append((number, body))
         self._line_bytes += len(body)
-        (self._marks if is_mark else self._frames).append((number, body))
+        (self._watermarks if is_watermark else self._frames).append((number, body))
         self._bytes += len(body)
-        if self._bytes > _ROOM_BYTES:
-            self.has_room = False
+        if self._bytes > _SPACE_BYTES:
+            self.has_space = False
 
     def take(self) -> bytes | None:
         """The next frame for the link; None when there is none, or when the receiving end could not keep it before its turn."""
@@ -92,12 +92,12 @@ class Unacknowledged:
 
     def begin_again(self) -> None:
         """There is another link: it is given everything that is kept, in order."""
-        again = [*self._frames, *self._marks]
+        again = [*self._frames, *self._watermarks]
         again.sort(key=_number)
         self.line = deque(again)
         self._line_bytes = self._bytes
 
-    def acknowledge(self, frames: int, marks: int) -> None:
+    def acknowledge(self, frames: int, watermarks: int) -> None:
         """So many frames with rows and barriers, and so many marks, counted from the first, need not be kept any more.
 
         Raises:
@@ -107,13 +107,13 @@ class Unacknowledged:
         while self._frames_gone < frames and self._frames:
             self._release(self._frames)
             self._frames_gone += 1
-        while self._marks_gone < marks and self._marks:
-            self._release(self._marks)
-            self._marks_gone += 1
+        while self._released_watermarks < watermarks and self._watermarks:
+            self._release(self._watermarks)
+            self._released_watermarks += 1
         if self._bytes != before:
-            self.has_room = self._bytes <= _ROOM_BYTES
+            self.has_space = self._bytes <= _SPACE_BYTES
             if self.line:
-                left = dict((*self._frames, *self._marks))
+                left = dict((*self._frames, *self._watermarks))
                 self.line = deque(one for one in self.line if one[0] in left)
                 self._line_bytes = sum(len(body) for _, body in self.line)
 
@@ -144,7 +144,7 @@ class EarlyFrames:
         self.frames: dict[int, bytes] = {}
         self._bytes = self.doubled = 0
 
-    def out_of_turn(self, number: int, expected: int, body: bytes) -> bool:
+    def take_early(self, number: int, expected: int, body: bytes) -> bool:
         """A frame came that is not the expected one; True: a double, which is dropped.
 
         Raises:

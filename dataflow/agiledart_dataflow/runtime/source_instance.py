@@ -21,7 +21,7 @@ from agiledart_dataflow.data.position import (
     START,
     Position,
     end_of_time,
-    final_mark,
+    final_watermark,
     is_final,
     reached,
 )
@@ -29,15 +29,15 @@ from agiledart_dataflow.data.position_arrays import record_positions
 from agiledart_dataflow.data.rows import DeadLetter
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.event_time.event_clock import EventClock, Late, separated
-from agiledart_dataflow.event_time.pacing import Pacer, stamper
+from agiledart_dataflow.event_time.pacer import Pacer, stamper
 from agiledart_dataflow.operators.keyed_step import LATE
 from agiledart_dataflow.plan.connectors import Reading, SourceReader
 from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan
-from agiledart_dataflow.runtime.instance import Onlooker
+from agiledart_dataflow.runtime.instance import RowTap
 from agiledart_dataflow.runtime.intake import Intake
 from agiledart_dataflow.runtime.outbox import Emit, Outbox
 from agiledart_dataflow.runtime.program import Program
-from agiledart_dataflow.runtime.source_reading import SourceJudge
+from agiledart_dataflow.runtime.source_validator import SourceValidator
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
 IDLE_NS = 5_000_000
@@ -107,20 +107,20 @@ class SourceInstance:
             keeps_late=self._outbox.edge_of(f"{step.name}/{LATE}") is not None,
             **step.source.clock,
         )
-        if (judged_by := getattr(reader, "judged_by", None)) is not None:
-            judged_by(self._clock)
+        if (use_event_clock := getattr(reader, "use_event_clock", None)) is not None:
+            use_event_clock(self._clock)
         self._pacer = Pacer(step.name, step.connector.option("speed"))
         has_letters = self._outbox.edge_of(f"{step.name}/{ERRORS}") is not None
-        self._judge = SourceJudge(step, reader, self._clock, paces=self._pacer.paces, has_letters=has_letters)
+        self._validator = SourceValidator(step, reader, self._clock, paces=self._pacer.paces, has_letters=has_letters)
         waits = self._pacer.paces or self._clock.sorts
         self._stamp = stamper(step.row_type) if waits or not reader.stamps else None
-        is_simple = not (waits or self._clock.passes_by_itself or self._judge.checks or has_letters)
+        is_simple = not (waits or self._clock.advances_by_clock or self._validator.has_check or has_letters)
         self._is_plain = is_simple and self._stamp is None and intake is None
         self._counts = SourceCounts(paced=self._pacer.paces)
         self._sequence = 0
-        self._exhausted = self._tells_again = False
-        self._mark: Position = START
-        self._onlooker: Onlooker | None = None
+        self._exhausted = self._repeats_watermark = False
+        self._watermark: Position = START
+        self._tap: RowTap | None = None
         self._may_be_late = self._lateness_ms > 0 or self._clock.keeps_late
 
     @property
@@ -131,17 +131,17 @@ class SourceInstance:
     @reader.setter
     def reader(self, reader: SourceReader) -> None:
         self._reader = reader
-        self._judge.reads_with(reader)
+        self._validator.replace_reader(reader)
 
     @property
     def lines(self) -> int:
         """Lines that it has read."""
-        return self._judge.lines
+        return self._validator.lines
 
     @property
-    def mark(self) -> Position:
+    def watermark(self) -> Position:
         """The position up to which it is complete."""
-        return self._mark
+        return self._watermark
 
     @property
     def reads_on(self) -> bool:
@@ -152,7 +152,7 @@ class SourceInstance:
         """Read on although nothing can be sent; returns before when it need not be called again (None: at once)."""
         if self._intake is None:
             return None if self.reader.read_ahead(max_rows, wall_ns) else now_ns + IDLE_NS
-        if not self._intake.has_room():
+        if not self._intake.has_space():
             return now_ns + IDLE_NS
         held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows)
         self._intake.put(list(zip(listed(times), as_rows(held), strict=True)))
@@ -171,10 +171,10 @@ class SourceInstance:
         intake = self._intake
         reading: Reading | None = None
         if self._is_plain and not self._clock.due and not self._exhausted:
-            reading = self._judge.read(max_rows, wall_ns)
+            reading = self._validator.read(max_rows, wall_ns)
             if (polled := self._at_once(reading, max_rows, now_ns)) is not None:
                 return polled
-        if intake is None or intake.has_room():
+        if intake is None or intake.has_space():
             held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows, reading)
         else:
             held, times, wait, read_nothing = [], [], None, False
@@ -189,18 +189,18 @@ class SourceInstance:
         if self._may_be_late and count:
             held, order = self._put_late_aside(as_rows(held), listed(order))
         self.finished = self._exhausted and not self._clock.due and (intake is None or intake.is_empty)
-        letters = self._judge.bad.take_letters()
+        letters = self._validator.bad.take_letters()
         if letters:
-            mark = self._put_letters_aside(letters, int(times[-1]) if count else None)
+            watermark = self._put_letters_aside(letters, int(times[-1]) if count else None)
         else:
-            mark = self._complete(int(times[-1]) if count else None)
+            watermark = self._complete(int(times[-1]) if count else None)
         if wait is None and read_nothing and not count and not self.finished:
             wait = now_ns + IDLE_NS
-        if not count and mark <= self._mark and not self._tells_again:
-            waits = read_nothing and not self._clock.due and not self._clock.passes_by_itself
+        if not count and watermark <= self._watermark and not self._repeats_watermark:
+            waits = read_nothing and not self._clock.due and not self._clock.advances_by_clock
             return Polled(None, wait, self.finished, self._fileno() if waits else None)
-        self._mark, self._tells_again = mark, False
-        return Polled(Batch(held, order, mark, 0, None, b"", True), wait, self.finished)
+        self._watermark, self._repeats_watermark = watermark, False
+        return Polled(Batch(held, order, watermark, 0, None, b"", True), wait, self.finished)
 
     def _at_once(self, reading: Reading, max_rows: int, now_ns: int) -> Polled | None:
         """The usual reading of a plain source, with as little to do as possible; None for any other."""
@@ -208,16 +208,16 @@ class SourceInstance:
         count = len(rows)
         if not count or (count > max_rows and type(rows) is list) or reading.exhausted:
             return None
-        times = self._judge.times_in_order(rows)
+        times = self._validator.times_if_ordered(rows)
         if times is None:
             return None
         last_ms = int(times[-1])
         order = self._numbered(times, rows)
         self._counts.records += count
-        self._mark = mark = (last_ms, RECORD, self._number, self._sequence - 1, END)
+        self._watermark = watermark = (last_ms, RECORD, self._number, self._sequence - 1, END)
         if reading.drained and (number := self._fileno()) is not None:
-            return Polled(Batch(rows, order, mark, 0, None, b"", True), now_ns + IDLE_NS, False, number)
-        return Polled(Batch(rows, order, mark, 0, None, b"", True), None, False)
+            return Polled(Batch(rows, order, watermark, 0, None, b"", True), now_ns + IDLE_NS, False, number)
+        return Polled(Batch(rows, order, watermark, 0, None, b"", True), None, False)
 
     def _arrived(
         self, now_ns: int, wall_ns: int, max_rows: int, reading: Reading | None = None
@@ -229,9 +229,9 @@ class SourceInstance:
         times: Any = []
         if not self._exhausted and len(self._clock.due) < wanted:
             if reading is None:
-                reading = self._judge.read(wanted - len(self._clock.due), wall_ns)
+                reading = self._validator.read(wanted - len(self._clock.due), wall_ns)
             read_nothing = not reading.lines
-            held, times = self._judge.judged(reading.rows, (reading.came_ns or wall_ns) // 1_000_000)
+            held, times = self._validator.validated(reading.rows, (reading.came_ns or wall_ns) // 1_000_000)
             if type(held) is list and len(held) > max_rows:  # more than it was asked for
                 self._clock.due.extend(zip(times, held, strict=True))
                 held = []
@@ -246,7 +246,7 @@ class SourceInstance:
                 count, wait = self._pacer.ready(self._clock.due, now_ns, wall_ns, max_rows)
             taken = [self._clock.due.popleft() for _ in range(count)]
             times, held = [time_ms for time_ms, _ in taken], [row for _, row in taken]
-        if self._clock.passes_by_itself and not self._exhausted:
+        if self._clock.advances_by_clock and not self._exhausted:
             self._clock.pass_time(now_ns, wall_ns // 1_000_000, has_read=not read_nothing)
         if self._stamp is not None and len(held):
             stamp = self._stamp
@@ -258,8 +258,8 @@ class SourceInstance:
 
     def send(self, batch: Batch, emit: Emit) -> None:
         """Hand a polled batch to the channels that leave this instance."""
-        if self._onlooker is not None and len(batch):
-            self._onlooker(batch.rows, listed(batch.order))
+        if self._tap is not None and len(batch):
+            self._tap(batch.rows, listed(batch.order))
         self._outbox.pass_on(batch, emit)
 
     @property
@@ -276,16 +276,16 @@ class SourceInstance:
         snapshot = self.snapshot()
         self._outbox.send_barrier(barrier, emit, change)
         if program is not None:
-            self._outbox.turn(program.plan)
+            self._outbox.retarget(program.plan)
         return snapshot
 
-    def show(self, onlookers: Mapping[str, Onlooker]) -> None:
+    def show(self, taps: Mapping[str, RowTap]) -> None:
         """From now on show the one under this step's name what leaves it; nobody when there is none."""
-        self._onlooker = onlookers.get(self._name)
+        self._tap = taps.get(self._name)
 
     def tell(self, *, at_end: bool = False) -> list[str]:
         """What users should know of the input since the last time: malformed records, a header."""
-        return self._judge.bad.take() + (self._judge.bad.rest(self._judge.lines) if at_end else [])
+        return self._validator.bad.take() + (self._validator.bad.rest(self._validator.lines) if at_end else [])
 
     def drain(self) -> None:
         """Act as if the input had ended here. What was read already still goes out, at once, so the ledger adds up."""
@@ -313,7 +313,7 @@ class SourceInstance:
             steps={self._name: StepCounts(counts.lines, counts.records, 0)},
             source=counts,
             queued_rows=waiting,
-            event_time=reached(self._mark),
+            event_time=reached(self._watermark),
             finished=self.finished,
             sent=self._outbox.sent(),
         )
@@ -337,7 +337,7 @@ class SourceInstance:
                 self._sequence,
                 self._clock.arrivals,
                 waiting,
-                self._mark,
+                self._watermark,
                 self._outbox.snapshot(),
                 self._pacer.reached,
             )
@@ -345,9 +345,9 @@ class SourceInstance:
 
     def restore(self, snapshot: bytes) -> None:
         """Go back to a snapshot; the reader must stand behind the lines that were read then."""
-        self._outbox.restore(self._gone_back(snapshot))
+        self._outbox.restore(self._restore_all_but_outbox(snapshot))
 
-    def _gone_back(self, snapshot: bytes) -> Any:
+    def _restore_all_but_outbox(self, snapshot: bytes) -> Any:
         """Be where it was then, but for what leaves by its channels, which is returned."""
         row = self._row_type
         waiting = generic(
@@ -357,11 +357,17 @@ class SourceInstance:
         reached = tuple[int, int] | None
         kind = generic(tuple, SourceCounts, int | None, int, int, waiting, Position, outbox, reached)
         read = msgspec.msgpack.Decoder(kind).decode(snapshot)
-        counts, self._clock.newest, self._sequence, self._clock.arrivals, (due, sorting, lates), self._mark, sent = (
-            read[:7]
-        )
+        (
+            counts,
+            self._clock.newest,
+            self._sequence,
+            self._clock.arrivals,
+            (due, sorting, lates),
+            self._watermark,
+            sent,
+        ) = read[:7]
         self._pacer.reached = read[7]
-        self._counts, self._judge.lines, self._judge.bad.reasons = (
+        self._counts, self._validator.lines, self._validator.bad.reasons = (
             counts,
             counts.lines + counts.before,
             counts.malformed,
@@ -370,7 +376,7 @@ class SourceInstance:
         for index, by_ms, aside in lates:
             due[index] = (due[index][0], Late(due[index][1], by_ms, aside))
         self._clock.due, self._clock.sorting = deque(due), sorting  # sorted, so a heap
-        self.finished = self._exhausted = is_final(self._mark)
+        self.finished = self._exhausted = is_final(self._watermark)
         return sent
 
     def resume(self, snapshot: bytes, *, anew: bool) -> None:
@@ -379,14 +385,14 @@ class SourceInstance:
         Args:
             anew: nothing downstream has heard of it: its counts begin at nothing, and what it had promised is told again.
         """
-        sent = self._gone_back(snapshot)
+        sent = self._restore_all_but_outbox(snapshot)
         self._pacer.reached = None
         if anew:
-            before = self._judge.lines - len(self._clock.due) - len(self._clock.sorting)
+            before = self._validator.lines - len(self._clock.due) - len(self._clock.sorting)
             self._counts = SourceCounts(paced=self._pacer.paces, before=max(0, before))
-            self._judge.bad.reasons = {}
+            self._validator.bad.reasons = {}
             self._clock.early = 0
-            self.finished, self._tells_again = False, True
+            self.finished, self._repeats_watermark = False, True
         else:
             self._outbox.restore(sent)
 
@@ -395,8 +401,8 @@ class SourceInstance:
             self._counts,
             late=self._counts.late + self._clock.late,
             early=self._clock.early,
-            lines=self._judge.lines - self._counts.before,
-            malformed=dict(self._judge.bad.reasons),
+            lines=self._validator.lines - self._counts.before,
+            malformed=dict(self._validator.bad.reasons),
             waiting=waiting,
         )
 
@@ -426,7 +432,7 @@ class SourceInstance:
     def _put_letters_aside(self, letters: list[DeadLetter[str]], last_ms: int | None) -> Position:
         """Dead letters stand behind the records that were sent before them, at their time; returns what is complete then."""
         if last_ms is None:
-            last_ms = max(end_of_time(self._mark)[0], BEFORE_ALL_MS)
+            last_ms = max(end_of_time(self._watermark)[0], BEFORE_ALL_MS)
         order = self._numbered([last_ms] * len(letters), letters)
         self._counts.dead_letters += len(letters)
         self._outbox.put_aside(f"{self._name}/{ERRORS}", letters, [None] * len(letters) if order is None else order)
@@ -435,11 +441,11 @@ class SourceInstance:
     def _complete(self, last_ms: int | None) -> Position:
         """The mark after records of which the last has this time (None: no records): nothing at or below it will follow."""
         if self.finished:
-            return final_mark(reached(self._mark) if last_ms is None else last_ms)
-        mark = self._mark if last_ms is None else (last_ms, RECORD, self._number, self._sequence - 1, END)
-        if self._clock.passes_by_itself and (self._intake is None or self._intake.is_empty):
-            return max(mark, self._clock.promise() or mark)
-        return mark
+            return final_watermark(reached(self._watermark) if last_ms is None else last_ms)
+        watermark = self._watermark if last_ms is None else (last_ms, RECORD, self._number, self._sequence - 1, END)
+        if self._clock.advances_by_clock and (self._intake is None or self._intake.is_empty):
+            return max(watermark, self._clock.promise() or watermark)
+        return watermark
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -1,4 +1,4 @@
-"""`Entry`: what a keyed step remembers of one key; `EntryCodec`: its bytes, which survive an upgrade of the state's type."""
+"""`KeyEntry`: what a keyed step remembers of one key; `EntryCodec`: its bytes, which survive an upgrade of the state's type."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ import msgspec
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.state.plain_codec import PlainCodec, begin_of
-from agiledart_dataflow.user_code.user_errors import NO_RECORD, shown, user_code_error
+from agiledart_dataflow.user_code.user_errors import NO_RECORD, bounded_repr, user_code_error
 from agiledart_kernel.errors import UserCodeError
 
 _USUAL = begin_of(is_wide=False)
@@ -31,7 +31,7 @@ class NamedTimer(msgspec.Struct, array_like=True):
     payload: Any
 
 
-class Entry:
+class KeyEntry:
     """One key: its state, the number of its next timer, how many of its timers wait in the queue, the named ones."""
 
     __slots__ = ("named", "number", "state", "waiting")
@@ -84,22 +84,22 @@ class EntryCodec:
         )
         self._timer_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(timer)
 
-    def plain(self, key: Any, entry: Entry) -> PlainEntry:
+    def plain(self, key: Any, entry: KeyEntry) -> PlainEntry:
         """An entry as plain data."""
         has_state = entry.state is not NOTHING
         state = self._to_plain(entry.state) if has_state else None
         return key, has_state, state, entry.number, entry.waiting, entry.named or {}
 
-    def entry(self, plain: PlainEntry) -> tuple[Any, Entry]:
+    def entry(self, plain: PlainEntry) -> tuple[Any, KeyEntry]:
         """(key, entry) of plain data whose types are restored."""
         key, has_state, state, number, waiting, named = plain
-        entry = Entry()
+        entry = KeyEntry()
         if has_state:
             entry.state = self._from_plain(state)
         entry.number, entry.waiting, entry.named = number, waiting, named or None
         return key, entry
 
-    def encode(self, key: Any, entry: Entry) -> bytes:
+    def encode(self, key: Any, entry: KeyEntry) -> bytes:
         """The bytes of an entry. Raises `UserCodeError` for a state that is no plain data; names the key."""
         try:
             return self._entry_codec.encode(self.plain(key, entry))
@@ -107,7 +107,7 @@ class EntryCodec:
             cause = error.__cause__ if isinstance(error, UserCodeError) else error
             raise self._blamed("state", key, cause or error) from error
 
-    def decode(self, data: bytes) -> tuple[Any, Entry]:
+    def decode(self, data: bytes) -> tuple[Any, KeyEntry]:
         """(key, entry) of bytes. Raises `StateFormatError`."""
         return self.entry(self._entry_codec.decode(data))
 
@@ -119,7 +119,7 @@ class EntryCodec:
         key, entry = self.decode(data)
         return key, entry.waiting, self.encode_entries([(key, entry)])
 
-    def encode_group(self, entries: Mapping[Any, Entry], timers: list[Timer]) -> bytes:
+    def encode_group(self, entries: Mapping[Any, KeyEntry], timers: list[Timer]) -> bytes:
         """The bytes of a key group. Raises as `encode` and `encode_timer` do."""
         try:
             return self._group_codec.encode(([self.plain(key, entry) for key, entry in entries.items()], timers))
@@ -127,13 +127,13 @@ class EntryCodec:
             self._find_fault(entries, timers)
             raise
 
-    def _find_fault(self, entries: Mapping[Any, Entry], timers: list[Timer]) -> None:
+    def _find_fault(self, entries: Mapping[Any, KeyEntry], timers: list[Timer]) -> None:
         for key, entry in entries.items():
             self.encode(key, entry)  # raises for the key at fault
         for timer in timers:
             self.encode_timer(timer)
 
-    def encode_entries(self, items: list[tuple[Any, Entry]]) -> tuple[bytes, bool]:
+    def encode_entries(self, items: list[tuple[Any, KeyEntry]]) -> tuple[bytes, bool]:
         """Entries as they stand behind each other in a group (`PlainCodec.encode_items`). Raises as `encode` does."""
         try:
             return self._entry_codec.encode_items([self.plain(key, entry) for key, entry in items])
@@ -158,7 +158,7 @@ class EntryCodec:
         group: PlainGroup = self._group_codec.decode(data)
         return group
 
-    def encode_changes(self, entries: Mapping[Any, Entry], gone: list[Any], timers: list[Timer]) -> bytes:
+    def encode_changes(self, entries: Mapping[Any, KeyEntry], gone: list[Any], timers: list[Timer]) -> bytes:
         """The bytes of some keys of a group and of their timers. Raises as `encode_group` does."""
         try:
             plain = [self.plain(key, entry) for key, entry in entries.items()]
@@ -186,4 +186,4 @@ class EntryCodec:
 
     def _blamed(self, what: str, key: Any, error: BaseException) -> UserCodeError:
         """The key is named here, for by now the step treats another one's record."""
-        return user_code_error(f"{self._step}, {what} of key {shown(key)}", None, error, NO_RECORD)
+        return user_code_error(f"{self._step}, {what} of key {bounded_repr(key)}", None, error, NO_RECORD)

@@ -9,9 +9,9 @@ import msgspec
 
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.data.schema import generic
-from agiledart_dataflow.state.notes import Changes, Noted
-from agiledart_dataflow.state.open_parted import OpenParted, Run, all_of, listed
-from agiledart_dataflow.state.parting import PartedState
+from agiledart_dataflow.state.dirty_keys import DirtyKeys, StateChanges
+from agiledart_dataflow.state.indexed_state_snapshot import IndexedStateSnapshot, Run, all_of, listed
+from agiledart_dataflow.state.key_group_indexed_state import KeyGroupIndexedState
 from agiledart_dataflow.state.plain_codec import PlainCodec
 
 Windows = list[tuple[int, list[tuple[Any, Position | None, Any]]]]
@@ -53,7 +53,7 @@ _Slot = tuple[int, Any, int]
 """(end, key, number of the key in its window)."""
 
 
-class OpenWindows(PartedState[list[_Slot]]):
+class OpenWindows(KeyGroupIndexedState[list[_Slot]]):
     """The open windows of an instance. Their owner writes into the dictionaries, after it has called `rows_come`.
 
     Args:
@@ -103,15 +103,15 @@ class OpenWindows(PartedState[list[_Slot]]):
 
     def anew(self, end: int, keys: Iterable[Any] = ()) -> None:
         """Nothing that was saved of a window holds any more; these keys are in it."""
-        if self.notes.is_kept:
+        if self.dirty_tracker.is_tracking:
             for key in keys:
-                if key not in self.notes.keys:
+                if key not in self.dirty_tracker.keys:
                     self.touch(key)
-            self.notes.keys[Anew(end)] = None
+            self.dirty_tracker.keys[Anew(end)] = None
 
     def windows(self) -> Windows:
         """All of them, as plain data."""
-        self._settle()
+        self._restore_arrival_order()
         return [
             (end, [(key, self.firsts[end].get(key), self._plain(end, key, state)) for key, state in pane.items()])
             for end, pane in sorted(self.panes.items())
@@ -119,7 +119,7 @@ class OpenWindows(PartedState[list[_Slot]]):
 
     def replace(self, windows: Windows) -> None:
         """Put these in the place of all that is there."""
-        self._lose()
+        self._invalidate()
         self.panes.clear()
         self.firsts.clear()
         self.before.clear()
@@ -129,24 +129,26 @@ class OpenWindows(PartedState[list[_Slot]]):
             for key, first, plain in entries:
                 self._keep(end, key, first, plain)
 
-    def changes(self, keys: Noted) -> Changes:
-        opened = self.open_groups([keys])
-        return Changes(all_of(opened), opened.common)
+    def changes(self, keys: DirtyKeys) -> StateChanges:
+        opened = self.begin_snapshot([keys])
+        return StateChanges(all_of(opened), opened.common)
 
-    def _opened(self, lists: Sequence[Noted] | None, waste: Iterable[Noted]) -> OpenParted:
+    def _begin_snapshot(self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys]) -> IndexedStateSnapshot:
         frozen = [
             _Frozen(end, pane, len(pane), self.firsts[end] if self._positions else None, self.before.get(end, {}))
             for end, pane in sorted(self.panes.items())
         ]
-        opened = _OpenPanes(self._codec, self.group_of, lists, self._closed, waste, frozen=frozen, plain=self._to_plain)
+        opened = _PanesSnapshot(
+            self._codec, self.group_of, lists, self._closed, waste, frozen=frozen, plain=self._to_plain
+        )
         if lists is not None:
             opened.common = common_of([end for end in self.panes if all(Anew(end) not in keys for keys in lists)])
         return opened
 
-    def apply(self, changes: Changes) -> None:
+    def apply(self, changes: StateChanges) -> None:
         kept, adds = _common_in(changes.common)
         decoded = [(group, self._codec.decode(data)) for group, data in changes.groups]
-        self._lose()
+        self._invalidate()
         for end in [end for end in self.panes if end not in kept]:
             del self.panes[end], self.firsts[end]
             self.before.pop(end, None)
@@ -182,7 +184,7 @@ class OpenWindows(PartedState[list[_Slot]]):
     def _plain(self, end: int, key: Any, state: Any) -> Any:
         return self._to_plain(state, self.before.get(end, {}).get(key))
 
-    def _part(self) -> dict[int, list[_Slot]]:
+    def _build_group_index(self) -> dict[int, list[_Slot]]:
         parts: dict[int, list[_Slot]] = {}
         for end, pane in sorted(self.panes.items()):
             for number, key in enumerate(pane):
@@ -212,7 +214,7 @@ class OpenWindows(PartedState[list[_Slot]]):
                 self.before.pop(end, None)
                 self._ranks.pop(end, None)
 
-    def _settle(self) -> None:
+    def _restore_arrival_order(self) -> None:
         """Without positions the keys of a window leave in the order in which they came: numbers of groups that came say it.
 
         Groups of one instance are in that order again. Those of several have none among them that was ever seen.
@@ -236,11 +238,11 @@ class _Frozen:
     before: dict[Any, Any]
 
 
-class _OpenPanes(OpenParted):
+class _PanesSnapshot(IndexedStateSnapshot):
     """Windows as of a moment.
 
     Args:
-        given: as of every `OpenParted`.
+        given: as of every `IndexedStateSnapshot`.
         frozen: the windows.
         plain: (state, what was left of it before) → plain data.
     """

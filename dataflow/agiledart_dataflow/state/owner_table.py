@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from agiledart_dataflow.data.partitioning import Owners
 from agiledart_kernel.limits import KEY_GROUPS
 
-EACH_ITS_OWN: Owners = bytes(range(KEY_GROUPS))
+ONE_OWNER_PER_GROUP: Owners = bytes(range(KEY_GROUPS))
 """As many instances as there are groups."""
 
 
@@ -18,7 +18,7 @@ def owners_by_key(instances: int) -> Owners:
     return bytes(group * instances // KEY_GROUPS for group in range(KEY_GROUPS))
 
 
-def owners_by_turn(instances: int) -> Owners:
+def owners_round_robin(instances: int) -> Owners:
     """The first table of a stage without keys: one after the other, since rows that follow each other have groups that do."""
     return bytes(group % instances for group in range(KEY_GROUPS))
 
@@ -72,7 +72,7 @@ def groups_of(owners: Owners, index: int) -> tuple[int, ...]:
     return tuple(group for group, owner in enumerate(owners) if owner == index)
 
 
-def ranges_written(groups: Sequence[int]) -> str:
+def ranges_text(groups: Sequence[int]) -> str:
     """Rising groups as people read them: `0-31,40`."""
     parts: list[str] = []
     first = last = -1

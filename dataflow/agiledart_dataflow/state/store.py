@@ -6,13 +6,13 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from agiledart_dataflow.data.partitioning import key_group
-from agiledart_dataflow.state.entries import Entry, EntryCodec, Timer
-from agiledart_dataflow.state.groups import Store
-from agiledart_dataflow.state.notes import Changes, Noted, Notes
-from agiledart_dataflow.state.open_groups import ChangedGroups, OpenGroups, WholeGroups
+from agiledart_dataflow.state.async_snapshot import AsyncSnapshot, ChangedEntriesSnapshot, FullEntriesSnapshot
+from agiledart_dataflow.state.dirty_keys import DirtyKeys, DirtyKeyTracker, StateChanges
+from agiledart_dataflow.state.entries import EntryCodec, KeyEntry, Timer
+from agiledart_dataflow.state.key_groups import KeyGroupStore
 
 
-class KeyedStore(Store, Protocol):
+class KeyedStore(KeyGroupStore, Protocol):
     """What a keyed step remembers. One instance has one; nobody else touches it.
 
     Attributes:
@@ -28,11 +28,11 @@ class KeyedStore(Store, Protocol):
         """
         ...
 
-    def get(self, key: Any) -> Entry | None:
+    def get(self, key: Any) -> KeyEntry | None:
         """The entry of a key; what the caller changes in it must be told by `save` before the next `get`."""
         ...
 
-    def save(self, key: Any, entry: Entry) -> None:
+    def save(self, key: Any, entry: KeyEntry) -> None:
         """Keep an entry that is new or was changed."""
         ...
 
@@ -62,15 +62,15 @@ class MemoryStore:
 
     def __init__(self, codec: EntryCodec) -> None:
         self._codec = codec
-        self._entries: dict[Any, Entry] = {}
+        self._entries: dict[Any, KeyEntry] = {}
         self._grouped: dict[int, dict[Any, None]] | None = None
         self._timed: dict[int, list[Timer]] | None = None
         self._waiting: list[Timer] = []  # a heap
         self._gone: dict[Any, None] = {}  # keys of groups that were dropped, whose timers are still in it
-        self._notes = Notes()
-        self._open: WholeGroups | ChangedGroups | None = None
-        self._turn: Callable[[Noted, Keep | None], None] | None = None
-        self.get: Callable[[Any], Entry | None] = self._entries.get
+        self._dirty_tracker = DirtyKeyTracker()
+        self._open: FullEntriesSnapshot | ChangedEntriesSnapshot | None = None
+        self._retarget: Callable[[DirtyKeys, Keep | None], None] | None = None
+        self.get: Callable[[Any], KeyEntry | None] = self._entries.get
 
     @property
     def near(self) -> list[Timer]:
@@ -78,7 +78,7 @@ class MemoryStore:
             self._forget_gone()
         return self._waiting
 
-    def save(self, key: Any, entry: Entry) -> None:
+    def save(self, key: Any, entry: KeyEntry) -> None:
         self._entries[key] = entry
         if self._grouped is not None:
             self._grouped.setdefault(key_group(key), {})[key] = None
@@ -88,7 +88,7 @@ class MemoryStore:
         if self._grouped is not None:
             del self._grouped[key_group(key)][key]
         if self._open is None:  # which goes by the notes
-            self._notes.bound(len(self._entries))
+            self._dirty_tracker.bound(len(self._entries))
 
     def push(self, timer: Timer) -> None:
         self._timed = None
@@ -114,40 +114,42 @@ class MemoryStore:
             {key: self._entries[key] for key in keys}, self._timers_by_group().get(group, [])
         )
 
-    def noted(self) -> Noted | None:
-        if self._turn is None:
+    def dirty_keys(self) -> DirtyKeys | None:
+        if self._retarget is None:
             self._by_group()  # from now on as keys come
-            self.get, self._turn = noting(self._entries.get)
+            self.get, self._retarget = tracking_lookup(self._entries.get)
         if self._open is not None:
             self._open.drop()
-        keys = self._notes.swapped()
-        self._turn(self._notes.keys, None)
+        keys = self._dirty_tracker.swap()
+        self._retarget(self._dirty_tracker.keys, None)
         return keys
 
-    def open_groups(self, lists: Sequence[Noted] | None, waste: Iterable[Noted] = ()) -> OpenGroups:
-        assert self._turn is not None  # `noted` comes first
-        given = self._codec, self._entries, self._notes.keys, self.near.copy(), self._close_groups, waste
+    def begin_snapshot(self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys] = ()) -> AsyncSnapshot:
+        assert self._retarget is not None  # `noted` comes first
+        given = self._codec, self._entries, self._dirty_tracker.keys, self.near.copy(), self._close_groups, waste
         made = (
-            WholeGroups(*given, keys_by_group=self._by_group()) if lists is None else ChangedGroups(*given, lists=lists)
+            FullEntriesSnapshot(*given, keys_by_group=self._by_group())
+            if lists is None
+            else ChangedEntriesSnapshot(*given, lists=lists)
         )
         self._open = made
-        self._turn(self._notes.keys, made.keep)
+        self._retarget(self._dirty_tracker.keys, made.keep)
         return made
 
     def _close_groups(self) -> None:
-        assert self._turn is not None  # as above
+        assert self._retarget is not None  # as above
         self._open = None
-        self._turn(self._notes.keys, None)
+        self._retarget(self._dirty_tracker.keys, None)
 
-    def _lose_notes(self) -> None:
+    def _invalidate_dirty_keys(self) -> None:
         """Groups come or go: what is open goes by the notes."""
         if self._open is not None:
             self._open.finish()
-        self._notes.lose()
+        self._dirty_tracker.invalidate()
 
-    def changes(self, keys: Noted) -> Changes:
-        parts: dict[int, tuple[dict[Any, Entry], list[Any], list[Timer]]] = {}
-        place: dict[Any, tuple[dict[Any, Entry], list[Any], list[Timer]]] = {}
+    def changes(self, keys: DirtyKeys) -> StateChanges:
+        parts: dict[int, tuple[dict[Any, KeyEntry], list[Any], list[Timer]]] = {}
+        place: dict[Any, tuple[dict[Any, KeyEntry], list[Any], list[Timer]]] = {}
         find, waiting = self._entries.get, 0
         for key in keys:
             part = place[key] = parts.setdefault(key_group(key), ({}, [], []))
@@ -160,11 +162,11 @@ class MemoryStore:
         if waiting:
             for timer in sorted((one for one in self.near if one[1] in place), key=itemgetter(0)):
                 place[timer[1]][2].append(timer)
-        return Changes([(group, self._codec.encode_changes(*parts[group])) for group in sorted(parts)])
+        return StateChanges([(group, self._codec.encode_changes(*parts[group])) for group in sorted(parts)])
 
-    def apply(self, changes: Changes) -> None:
+    def apply(self, changes: StateChanges) -> None:
         decoded = [(group, self._codec.decode_changes(data)) for group, data in changes.groups]
-        self._lose_notes()
+        self._invalidate_dirty_keys()
         touched: dict[Any, None] = {}
         timers: list[Timer] = []
         for group, (entries, gone, waiting) in decoded:
@@ -196,17 +198,17 @@ class MemoryStore:
         if self._timed is not None:
             self._timed[group] = timers
 
-    def give_group(self, group: int) -> tuple[dict[Any, Entry], list[Timer]]:
+    def hand_over_group(self, group: int) -> tuple[dict[Any, KeyEntry], list[Timer]]:
         """A group's entries and timers, which are not here any more."""
-        self._lose_notes()
+        self._invalidate_dirty_keys()
         entries = {key: self._entries[key] for key in self._by_group().get(group, {})}
         timers = self._timers_by_group().get(group, [])
         self.drop_group(group)
         return entries, timers
 
-    def adopt_group(self, group: int, entries: dict[Any, Entry], timers: list[Timer]) -> None:
+    def adopt_group(self, group: int, entries: dict[Any, KeyEntry], timers: list[Timer]) -> None:
         """Take up what another store has given; nothing is held of the group."""
-        self._lose_notes()
+        self._invalidate_dirty_keys()
         near = self.near
         self._entries.update(entries)
         self._by_group().setdefault(group, {}).update(dict.fromkeys(entries))
@@ -216,7 +218,7 @@ class MemoryStore:
             self._timed[group] = timers
 
     def drop_group(self, group: int) -> None:
-        self._lose_notes()
+        self._invalidate_dirty_keys()
         timers = self._timers_by_group().pop(group, [])
         self._gone.update((timer[1], None) for timer in timers)
         for key in self._by_group().pop(group, {}):
@@ -255,25 +257,25 @@ Keep = Callable[[Any], None]
 """Told of a key before anybody may change it, the first time since notes were begun anew."""
 
 
-def noting(
-    find: Callable[[Any], Entry | None],
-) -> tuple[Callable[[Any], Entry | None], Callable[[Noted, Keep | None], None]]:
+def tracking_lookup(
+    find: Callable[[Any], KeyEntry | None],
+) -> tuple[Callable[[Any], KeyEntry | None], Callable[[DirtyKeys, Keep | None], None]]:
     """As `find`, and the key is noted; and how to say in which notes, and who is told.
 
     Loops hold the function, so what it writes into is a variable of it: a key that is noted already costs a look into the notes.
     """
-    noted: Noted = {}
+    dirty_keys: DirtyKeys = {}
     keep: Keep | None = None
 
-    def get(key: Any) -> Entry | None:
-        if key not in noted:
-            noted[key] = None
+    def get(key: Any) -> KeyEntry | None:
+        if key not in dirty_keys:
+            dirty_keys[key] = None
             if keep is not None:
                 keep(key)
         return find(key)
 
-    def turn(notes: Noted, keeper: Keep | None) -> None:
-        nonlocal noted, keep
-        noted, keep = notes, keeper
+    def retarget(dirty_tracker: DirtyKeys, keeper: Keep | None) -> None:
+        nonlocal dirty_keys, keep
+        dirty_keys, keep = dirty_tracker, keeper
 
-    return get, turn
+    return get, retarget

@@ -16,7 +16,7 @@ MAX_RECORD_TEXT = 200
 MAX_ERROR_TEXT = 300
 
 
-def shown(value: Any, limit: int = MAX_RECORD_TEXT) -> str:
+def bounded_repr(value: Any, limit: int = MAX_RECORD_TEXT) -> str:
     """A bounded `repr` that never raises."""
     try:
         text = repr(value)
@@ -25,7 +25,7 @@ def shown(value: Any, limit: int = MAX_RECORD_TEXT) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def sayable(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """Without lone surrogates, which have no wire form: a message may quote what a device cut off."""
     return text.encode("utf-8", "replace").decode()
 
@@ -38,7 +38,7 @@ def _message(error: BaseException) -> str:
     return text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 1] + "…"
 
 
-def is_ours(filename: str) -> bool:
+def is_engine_file(filename: str) -> bool:
     """Whether a file of a traceback is the engine's, generated loops among them."""
     folders = any(ours in filename for ours in ("/agiledart_dataflow/", "/agiledart_executor/"))
     return folders or filename.startswith(("<stage ", EXPRESSION_FILE))
@@ -57,7 +57,7 @@ def _place(traceback: TracebackType | None, function: Callable[..., Any] | None)
         here = f"{filename.rsplit('/', 1)[-1]}:{traceback.tb_lineno}"
         if filename == own:
             place = here
-        elif not is_ours(filename):
+        elif not is_engine_file(filename):
             other = here
         traceback = traceback.tb_next
     if not place and not other and own is not None:
@@ -70,7 +70,7 @@ def user_code_error(step: str, function: Callable[..., Any] | None, error: BaseE
     """The error to raise in place of what user code raised; keeps it as `__cause__` when raised `from` it."""
     place = _place(error.__traceback__, function)
     where = f"{place} in {step}" if place else f"in {step}"
-    at = "" if record is NO_RECORD else f" for record {shown(record)}"
+    at = "" if record is NO_RECORD else f" for record {bounded_repr(record)}"
     text = _message(error)  # empty for a bare sys.exit() or assert
     return UserCodeError(f"{where}: {type(error).__name__}{f': {text}' if text else ''}{at}")
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
+from agiledart_connectors.codecs.formats import open_decoder
+from agiledart_connectors.options import number
+from agiledart_connectors.remote.payload_queue import PayloadQueue, PayloadQueueReader
 from agiledart_dataflow.plan.connector_kinds import API_VERSION, Guarantee
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_executor.connectors.codecs.formats import open_decoder
-from agiledart_executor.connectors.incoming import Incoming, IncomingReader
-from agiledart_executor.connectors.options import number
 from agiledart_kernel.errors import ConfigurationError
 
 USUAL_MS = 500
@@ -27,14 +27,14 @@ class OpcUaSource:
     options = ("every_ms", "nodes")
     guarantee = Guarantee("may lose what changed meanwhile")
 
-    def open_source(self, connector: Connector, row_type: Any) -> IncomingReader:
+    def open_source(self, connector: Connector, row_type: Any) -> PayloadQueueReader:
         """The reader. Raises `ConfigurationError`."""
         nodes = [name.strip() for name in connector.option("nodes").split(",") if name.strip()]
         if not connector.path.startswith("//") or not nodes:
             raise ConfigurationError(f"{connector.url()}: write opcua://HOST:PORT?nodes=ns=2;i=2,ns=2;i=3")
         every_ms = number(connector, "every_ms", USUAL_MS, 10, 3_600_000)
         subscription = Subscription(f"opc.tcp:{connector.path}", nodes, every_ms)
-        return IncomingReader(connector.path.removeprefix("//"), open_decoder("json", row_type), subscription)
+        return PayloadQueueReader(connector.path.removeprefix("//"), open_decoder("json", row_type), subscription)
 
 
 class Subscription:
@@ -43,15 +43,15 @@ class Subscription:
     def __init__(self, url: str, nodes: list[str], every_ms: int) -> None:
         self._url, self._nodes, self._every_ms = url, nodes, every_ms
 
-    def __call__(self, incoming: Incoming) -> None:
+    def __call__(self, incoming: PayloadQueue) -> None:
         while not incoming.is_closed:
             try:
                 asyncio.run(self._listen(incoming))
             except Exception as error:  # noqa: BLE001  asyncua raises whatever went wrong below it
-                if not incoming.gone(f"{incoming.name} is away ({str(error) or type(error).__name__})"):
+                if not incoming.report_failure(f"{incoming.name} is away ({str(error) or type(error).__name__})"):
                     return
 
-    async def _listen(self, incoming: Incoming) -> None:
+    async def _listen(self, incoming: PayloadQueue) -> None:
         from asyncua.client.client import Client
 
         client = Client(self._url, timeout=4)
@@ -61,7 +61,7 @@ class Subscription:
             names = {node.nodeid.to_string(): (await node.read_browse_name()).Name for node in nodes}
             subscription = await client.create_subscription(self._every_ms, _Changes(incoming, names))
             await subscription.subscribe_data_change(nodes)
-            incoming.there()
+            incoming.report_success()
             while not incoming.is_closed:
                 await asyncio.sleep(LOOK_SECONDS)
                 await client.check_connection()
@@ -73,7 +73,7 @@ class Subscription:
 class _Changes:
     """Told by asyncua."""
 
-    def __init__(self, incoming: Incoming, names: dict[str, Any]) -> None:
+    def __init__(self, incoming: PayloadQueue, names: dict[str, Any]) -> None:
         self._incoming, self._names = incoming, names
 
     def datachange_notification(self, node: Any, value: Any, data: Any) -> None:

@@ -13,7 +13,7 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.cheapest import cheapest_link
 from agiledart_shuffle.divergence import COST_MAX
-from agiledart_shuffle.estimates import Estimates, Memory
+from agiledart_shuffle.estimates import EstimateMemory, Estimates
 from agiledart_shuffle.graph import LinkGraph
 from agiledart_shuffle.policies.kl import KlIndex
 from agiledart_shuffle.policy import Journey
@@ -41,14 +41,14 @@ THIN_NS: Final = 10 * SECOND
 always looks good, so without this two of them would take turns."""
 
 LONG_THIN_NS: Final = 300 * SECOND
-LAST_RESORT: Final = COST_MAX / 2
+THIN_CIRCUIT_COST: Final = COST_MAX / 2
 _RATE_NS: Final = SECOND // 2
 _STEADY: Final = 0.8
 _STEADY_FIRST: Final = 0.9
-_MEMORY: Final = Memory(keep=0.5 ** (SLOT_NS / HALF_LIFE_NS), forgets_used=True)
+_MEMORY: Final = EstimateMemory(keep=0.5 ** (SLOT_NS / HALF_LIFE_NS), forgets_used=True)
 
 
-class Seen(NamedTuple):
+class CircuitReading(NamedTuple):
     """An open circuit at one instant.
 
     Args:
@@ -84,7 +84,7 @@ class Circuit:
     relay: str
     since: int
     well_since: int
-    heard: int
+    last_answer: int
     rtt_ns: int = 0
     rounds: int = 0
     probe: int = 0
@@ -142,7 +142,7 @@ class Circuit:
             self.asked += late_ns
             self.moved += late_ns
 
-    def look(self, seen: Seen, now: int) -> None:
+    def look(self, seen: CircuitReading, now: int) -> None:
         """What has moved; a delivered probe is no longer waited for."""
         if self._acknowledged >= 0 and now > self._looked:
             self._measure_rate(seen.acknowledged - self._acknowledged, now - self._looked)
@@ -181,11 +181,11 @@ class Circuit:
             if took > self.usual_ns:
                 self.well_since = now
             self.rtt_ns = took if not self.rtt_ns else (7 * self.rtt_ns + min(took, 8 * self.rtt_ns)) // 8
-        self.heard, self.asked, self.rounds = now, None, self.rounds + 1
+        self.last_answer, self.asked, self.rounds = now, None, self.rounds + 1
         return max(0, left)
 
 
-class Costs:
+class CircuitCosts:
     """What the circuits to one executor cost, in slots.
 
     Args:
@@ -237,7 +237,7 @@ class Costs:
             rate: bytes a second that it shall carry.
         """
         if self.is_too_thin(circuit, rate, now):
-            return LAST_RESORT
+            return THIN_CIRCUIT_COST
         self._index.refresh(self._costs, (circuit.place,), self._estimates, self._slot + 1)
         waits = 0.0
         if circuit.asked is not None and not circuit.is_delivered:

@@ -76,16 +76,16 @@ class LoggedReader:
         self._trouble = ""
         self.written: Callable[[], None] = lambda: None
         self._waits_for_sync = False
-        self._confirms = _holds(reader)
+        self._confirms = _enable_confirmations(reader)
         self._receipt = 0
         self.lost_behind: int | None = None
 
     # ---- for its source
 
-    def judged_by(self, clock: EventClock) -> None:
+    def use_event_clock(self, clock: EventClock) -> None:
         """Its rows are judged by this clock."""
         self._clock = clock
-        clock.noted = self._time_passed
+        clock.log_time_passed = self._time_passed
         self._look()
 
     def on_malformed(self, take: Callable[[str, str], None]) -> None:
@@ -97,14 +97,14 @@ class LoggedReader:
     def read(self, max_rows: int, wall_ns: int) -> Reading:
         """What lies in the log, one reading at a time; then what is new, when it is in the log."""
         if self._cursor < self._log.end:
-            return self._again()
+            return self._replay_next()
         newest = None if self._clock is None else self._clock.newest
-        reading = self._take(max_rows, wall_ns, newest)
+        reading = self._log_next(max_rows, wall_ns, newest)
         self._cursor = self._log.end
         if reading is None:
             return Reading([], 0)
         self._lines, self._place = self._lines + reading.lines, self._end_place
-        self._hand_on(self._letters)
+        self._forward_malformed(self._letters)
         self._letters = []
         return reading
 
@@ -115,7 +115,7 @@ class LoggedReader:
         """
         if self._is_behind and self._cursor < self._log.end:
             return False
-        reading = self._take(max_rows, wall_ns, None)
+        reading = self._log_next(max_rows, wall_ns, None)
         self._look()
         if reading is None:
             return False
@@ -125,16 +125,16 @@ class LoggedReader:
     def fileno(self) -> int | None:
         """As the reader's own, when the log has nothing more."""
         ask = getattr(self._reader, "fileno", None)
-        has_own = self._cursor < self._log.end or self._unwritten is not None or not self._log.has_room()
+        has_own = self._cursor < self._log.end or self._unwritten is not None or not self._log.has_space()
         return None if ask is None or has_own else ask()
 
-    def standing(self) -> str:
+    def connection_status(self) -> str:
         """Trouble with the log, else the reader's own."""
         if self._trouble:
             return self._trouble
-        if not self._log.has_room():
+        if not self._log.has_space():
             return "its log is full: it reads on when an epoch is committed, or with more spool_bytes"
-        ask = getattr(self._reader, "standing", None)
+        ask = getattr(self._reader, "connection_status", None)
         return "" if ask is None else str(ask())
 
     def close(self) -> None:
@@ -210,7 +210,7 @@ class LoggedReader:
         if self._clock is not None:
             self._clock.replays = self._cursor < self._log.end
 
-    def _again(self) -> Reading:
+    def _replay_next(self) -> Reading:
         """The next reading in the log; what a clock did before is done with it."""
         while True:
             chunk, self._cursor = self._log.read(self._cursor)
@@ -222,14 +222,14 @@ class LoggedReader:
                 self._clock.reach(newest)
             self._lines += lines
             self._look()
-            self._hand_on(letters)
+            self._forward_malformed(letters)
             if lines or exhausted or self._cursor >= self._log.end:
                 return Reading(rows, lines, malformed, exhausted, came_ns=wall_ns)
 
-    def _take(self, max_rows: int, wall_ns: int, newest: int | None) -> Reading | None:
+    def _log_next(self, max_rows: int, wall_ns: int, newest: int | None) -> Reading | None:
         """Something new, which is in the log; None when there is no room for it."""
         reading, self._unwritten = self._unwritten, None
-        if not self._log.has_room():
+        if not self._log.has_space():
             self._unwritten = reading
             return None
         if reading is None:
@@ -244,7 +244,7 @@ class LoggedReader:
                 self._receipt = self._reader.receipt()
         return reading
 
-    def _hand_on(self, letters: list[tuple[str, str]]) -> None:
+    def _forward_malformed(self, letters: list[tuple[str, str]]) -> None:
         if self._letter_taker is not None:
             for text, fault in letters:
                 self._letter_taker(text, fault)
@@ -280,13 +280,13 @@ class LoggedReader:
 
     def _time_passed(self, newest: int) -> bool:
         """A clock lets event time pass: only when a replay will do so, too."""
-        if not self._log.has_room() or not self._append(Reading([], 0), 0, newest, self._place):
+        if not self._log.has_space() or not self._append(Reading([], 0), 0, newest, self._place):
             return False
         self._cursor = self._log.end
         return True
 
 
-def _holds(reader: Any) -> bool:
+def _enable_confirmations(reader: Any) -> bool:
     """Have a reader that tells where rows come from that they are safe wait with it; whether it is one."""
     if not hasattr(reader, "receipt"):
         return False

@@ -24,14 +24,14 @@ from agiledart_executor.spool.chunk_files import (
     write_all,
 )
 from agiledart_kernel.errors import OperationFailed
-from agiledart_sink_log.one_writer import claimed_folder
+from agiledart_sink_log.writer_lock import claimed_folder
 
 _SUFFIX = ".log"
 _IDENTITY = "identity"
 
 
 @dataclass(eq=False)
-class _Segment:
+class _LogSegment:
     path: Path
     descriptor: int
     first: int
@@ -63,7 +63,7 @@ class SourceLog:
     def __init__(self, folder: Path, max_bytes: int, *, fresh: bool = False) -> None:
         self._folder, self._max_bytes = folder, max_bytes
         self._segment_bytes = min(MAX_SEGMENT_BYTES, max_bytes // SEGMENTS)
-        self._segments: list[_Segment] = []
+        self._segments: list[_LogSegment] = []
         self._lock = threading.Lock()  # of the list and its descriptors: `sync` comes from other threads
         self._syncing = threading.Lock()
         self._is_new = True  # whether the folder has files that it might forget in a power cut
@@ -93,7 +93,7 @@ class SourceLog:
             part.replace(path)
         return path.read_bytes() if path.exists() else b""
 
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         """Whether another chunk may be appended."""
         return self.end - self._first_kept() + RESERVE_BYTES <= self._max_bytes
 
@@ -169,12 +169,12 @@ class SourceLog:
     def _first_kept(self) -> int:
         return self._segments[0].first if self._segments else self.end
 
-    def _last(self) -> _Segment:
+    def _last(self) -> _LogSegment:
         if not self._segments or self._segments[-1].size >= self._segment_bytes:
             path = self._folder / f"{self.end:020d}{_SUFFIX}"
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with self._lock:
-                self._segments.append(_Segment(path, descriptor, self.end))
+                self._segments.append(_LogSegment(path, descriptor, self.end))
                 self._is_new = True
         return self._segments[-1]
 
@@ -187,7 +187,7 @@ class SourceLog:
                 is_whole = False
                 path.unlink()
                 continue
-            segment = _Segment(path, os.open(path, os.O_RDWR | os.O_CLOEXEC), first)
+            segment = _LogSegment(path, os.open(path, os.O_RDWR | os.O_CLOEXEC), first)
             self._segments.append(segment)
             length = os.fstat(segment.descriptor).st_size
             segment.size = _whole_bytes(segment.descriptor, length)

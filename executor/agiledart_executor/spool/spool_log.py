@@ -27,7 +27,7 @@ from agiledart_kernel.errors import OperationFailed
 
 
 @dataclass(eq=False)
-class _Segment:
+class _SpoolSegment:
     descriptor: int
     size: int = 0
     read: int = 0
@@ -47,7 +47,7 @@ class SpoolLog:
     def __init__(self, directory: Path, max_bytes: int) -> None:
         self._directory, self._max_bytes = directory, max_bytes
         self._segment_bytes = min(MAX_SEGMENT_BYTES, max_bytes // SEGMENTS)
-        self._segments: deque[_Segment] = deque()
+        self._segments: deque[_SpoolSegment] = deque()
         self._rows = 0
         self._closed = False
 
@@ -61,7 +61,7 @@ class SpoolLog:
         """Space that the files take."""
         return sum(segment.size for segment in self._segments)
 
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         """Whether another chunk may be appended."""
         return self.bytes_used + RESERVE_BYTES <= self._max_bytes
 
@@ -97,7 +97,7 @@ class SpoolLog:
             os.close(self._segments.popleft().descriptor)
         self._rows = 0
 
-    def _read(self, segment: _Segment) -> bytes:
+    def _read(self, segment: _SpoolSegment) -> bytes:
         try:
             length, crc, rows = HEADER.unpack(read_all(segment.descriptor, HEADER.size, segment.read))
             chunk = read_all(segment.descriptor, length, segment.read + HEADER.size)
@@ -109,14 +109,14 @@ class SpoolLog:
         self._rows -= rows
         return chunk
 
-    def _restart(self, segment: _Segment) -> None:
+    def _restart(self, segment: _SpoolSegment) -> None:
         """All of the only file was read: use it again from its beginning."""
         if segment.size:
             with contextlib.suppress(OSError):
                 os.ftruncate(segment.descriptor, 0)
             segment.size = segment.read = 0
 
-    def _last(self) -> _Segment:
+    def _last(self) -> _SpoolSegment:
         if self._closed:
             raise OperationFailed(f"the spool in {self._directory} is closed")
         if not self._segments or self._segments[-1].size >= self._segment_bytes:
@@ -125,7 +125,7 @@ class SpoolLog:
                 os.unlink(path)
             except OSError as error:
                 raise self._failed(error) from None
-            self._segments.append(_Segment(descriptor))
+            self._segments.append(_SpoolSegment(descriptor))
         return self._segments[-1]
 
     def _failed(self, error: OSError) -> OperationFailed:

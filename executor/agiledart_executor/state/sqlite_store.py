@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from agiledart_dataflow.data.partitioning import key_group
-from agiledart_dataflow.state.entries import Entry, EntryCodec, PlainEntry, Timer
-from agiledart_dataflow.state.notes import Changes, Noted, Notes
-from agiledart_dataflow.state.open_parted import all_of
-from agiledart_dataflow.state.store import Keep, noting
-from agiledart_executor.state.open_file import OpenFile, place_of
+from agiledart_dataflow.state.dirty_keys import DirtyKeys, DirtyKeyTracker, StateChanges
+from agiledart_dataflow.state.entries import EntryCodec, KeyEntry, PlainEntry, Timer
+from agiledart_dataflow.state.indexed_state_snapshot import all_of
+from agiledart_dataflow.state.store import Keep, tracking_lookup
+from agiledart_executor.state.sqlite_snapshot import SqliteSnapshot, place_of
 from agiledart_executor.state.timer_file import TimerFile, transaction
 from agiledart_kernel.errors import OperationFailed
 
@@ -56,15 +56,15 @@ class SqliteStore:
 
     def __init__(self, step: str, codec: EntryCodec, directory: Path, cached_keys: int = CACHED_KEYS) -> None:
         self._step, self._codec, self._limit = step, codec, max(1, cached_keys)
-        self._cached: dict[Any, Entry] = {}
+        self._cached: dict[Any, KeyEntry] = {}
         self._changed: dict[Any, None] = {}
         self._dropped: dict[Any, None] = {}
         self._count = 0
-        self._notes = Notes()
-        self._open: OpenFile | None = None
-        self._turn: Callable[[Noted, Keep | None], None] | None = None
-        self.get: Callable[[Any], Entry | None] = self._get
-        with self._told():
+        self._dirty_tracker = DirtyKeyTracker()
+        self._open: SqliteSnapshot | None = None
+        self._retarget_dirty_keys: Callable[[DirtyKeys, Keep | None], None] | None = None
+        self.get: Callable[[Any], KeyEntry | None] = self._get
+        with self._translated_errors():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=directory, prefix="state-", suffix=".db") as file:
                 self._db = sqlite3.connect(file.name, isolation_level=None)
@@ -74,23 +74,23 @@ class SqliteStore:
                 self._timers = TimerFile(self._db, codec)
         self.near: list[Timer] = self._timers.near
 
-    def _get(self, key: Any) -> Entry | None:
+    def _get(self, key: Any) -> KeyEntry | None:
         entry = self._cached.pop(key, None)
         if entry is None:
             if key in self._dropped:
                 return None
-            with self._told():
+            with self._translated_errors():
                 found = self._db.execute("select v from entries where g = ? and k = ?", place_of(key)).fetchone()
             if found is None:
                 return None
             entry = self._codec.decode(found[0])[1]
-            self._make_room()
+            self._evict_entries()
         self._cached[key] = entry  # the newest stands last
         return entry
 
-    def save(self, key: Any, entry: Entry) -> None:
+    def save(self, key: Any, entry: KeyEntry) -> None:
         if key not in self._cached:
-            self._make_room()
+            self._evict_entries()
             self._cached[key] = entry
             self._count += 1
         self._changed[key] = None
@@ -102,24 +102,24 @@ class SqliteStore:
         self._dropped[key] = None
         self._count -= 1
         if self._open is None:  # which goes by the notes
-            self._notes.bound(self._count)
+            self._dirty_tracker.bound(self._count)
         if len(self._dropped) >= self._limit:  # keys that come and go at once make no room in memory otherwise
-            with self._told():
+            with self._translated_errors():
                 self._write([])
 
     def push(self, timer: Timer) -> None:
-        with self._told():
+        with self._translated_errors():
             self._timers.push(timer)
 
     def pop(self) -> Timer:
-        with self._told():
+        with self._translated_errors():
             return self._timers.pop()
 
     def __len__(self) -> int:
         return self._count
 
     def snapshot_group(self, group: int) -> bytes:
-        with self._told():
+        with self._translated_errors():
             self._write(list(self._cached))
             rows = self._db.execute("select v from entries where g = ? order by k", (group,)).fetchall()
             entries = dict(self._codec.decode(row[0]) for row in rows)
@@ -132,72 +132,72 @@ class SqliteStore:
     def drop_group(self, group: int) -> None:
         self._replace_group(group, [], [])
 
-    def noted(self) -> Noted | None:
-        if self._turn is None:
-            self.get, self._turn = noting(self._get)
+    def dirty_keys(self) -> DirtyKeys | None:
+        if self._retarget_dirty_keys is None:
+            self.get, self._retarget_dirty_keys = tracking_lookup(self._get)
         if self._open is not None:
             self._open.drop()
-        keys = self._notes.swapped()
-        self._turn(self._notes.keys, None)
+        keys = self._dirty_tracker.swap()
+        self._retarget_dirty_keys(self._dirty_tracker.keys, None)
         return keys
 
-    def open_groups(self, lists: Sequence[Noted] | None, waste: Iterable[Noted] = ()) -> OpenFile:
-        assert self._turn is not None  # `noted` comes first
-        with self._told():
+    def begin_snapshot(self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys] = ()) -> SqliteSnapshot:
+        assert self._retarget_dirty_keys is not None  # `noted` comes first
+        with self._translated_errors():
             timers, unwritten = self._timers.frozen()
         given = (
             self._codec,
             self,
-            self._notes.keys,
+            self._dirty_tracker.keys,
             self._changed.copy(),
             self._dropped.copy(),
             timers,
             lists,
             self._count,
         )
-        opened = OpenFile(*given, self._close_groups, waste)
+        opened = SqliteSnapshot(*given, self._close_groups, waste)
         opened.moved(unwritten)
         self._open, self._timers.moved = opened, opened.moved
-        self._turn(self._notes.keys, lambda key: opened.keep(key, self._get(key)))
+        self._retarget_dirty_keys(self._dirty_tracker.keys, lambda key: opened.keep(key, self._get(key)))
         return opened
 
     def _close_groups(self) -> None:
-        assert self._turn is not None  # as above
+        assert self._retarget_dirty_keys is not None  # as above
         self._open = self._timers.moved = None
-        self._turn(self._notes.keys, None)
+        self._retarget_dirty_keys(self._dirty_tracker.keys, None)
 
-    def _lose_notes(self) -> None:
+    def _invalidate_dirty_keys(self) -> None:
         """Groups come or go: what is open goes by the notes."""
         if self._open is not None:
             self._open.finish()
-        self._notes.lose()
+        self._dirty_tracker.invalidate()
 
     def has_group(self, group: int) -> bool:
-        with self._told():
+        with self._translated_errors():
             return self._db.execute("select 1 from entries where g = ? limit 1", (group,)).fetchone() is not None
 
     def some_entries(self, group: int, behind: bytes, count: int) -> list[tuple[bytes, bytes]]:
-        with self._told():
+        with self._translated_errors():
             return self._db.execute(
                 "select k, v from entries where g = ? and k > ? order by k limit ?", (group, behind, count)
             ).fetchall()
 
     def some_timers(self, group: int, behind: bytes, count: int) -> list[tuple[bytes, bytes]]:
-        with self._told():
+        with self._translated_errors():
             return self._timers.some(group, behind, count)
 
-    def found(self, key: Any) -> Entry | bytes | None:
+    def found(self, key: Any) -> KeyEntry | bytes | None:
         if key in self._cached or key in self._dropped:
             return self._cached.get(key)
-        with self._told():
+        with self._translated_errors():
             found = self._db.execute("select v from entries where g = ? and k = ?", place_of(key)).fetchone()
         return None if found is None else found[0]
 
-    def changes(self, keys: Noted) -> Changes:
-        return Changes(all_of(self.open_groups([keys])))
+    def changes(self, keys: DirtyKeys) -> StateChanges:
+        return StateChanges(all_of(self.begin_snapshot([keys])))
 
-    def apply(self, changes: Changes) -> None:
-        self._lose_notes()
+    def apply(self, changes: StateChanges) -> None:
+        self._invalidate_dirty_keys()
         for group, data in changes.groups:
             plain, gone, timers = self._codec.decode_changes(data)
             entries = [self._codec.entry(one) for one in plain]
@@ -209,14 +209,14 @@ class SqliteStore:
                 self.get(key)  # brings it into memory, so that it is counted once
                 self.save(key, entry)
                 self._cached[key] = entry
-            with self._told():
+            with self._translated_errors():
                 kept = [timer for timer in self._timers.of_group(group) if timer[1] not in touched]
                 self._timers.replace_group(group, sorted([*kept, *timers], key=itemgetter(0)))
-        self._notes.lose()
+        self._dirty_tracker.invalidate()
 
     def _replace_group(self, group: int, entries: list[PlainEntry], timers: list[Timer]) -> None:
-        self._lose_notes()
-        with self._told():
+        self._invalidate_dirty_keys()
+        with self._translated_errors():
             self._write(list(self._cached))
             rows = [self._row(*self._codec.entry(plain)) for plain in entries]
             with transaction(self._db):
@@ -229,7 +229,7 @@ class SqliteStore:
                 self._timers.replace_group(group, timers)
 
     def groups(self) -> list[int]:
-        with self._told():
+        with self._translated_errors():
             self._timers.by_group()
             self._write(list(self._cached))
             return [row[0] for row in self._db.execute("select distinct g from entries order by g")]
@@ -239,11 +239,11 @@ class SqliteStore:
             self._open.drop()
         self._db.close()
 
-    def _make_room(self) -> None:
+    def _evict_entries(self) -> None:
         if len(self._cached) < self._limit:
             return
         oldest = list(self._cached)[: max(1, self._limit // 10)]
-        with self._told():
+        with self._translated_errors():
             self._write(oldest)
         for key in oldest:
             del self._cached[key]
@@ -262,11 +262,11 @@ class SqliteStore:
         for key in changed:
             del self._changed[key]
 
-    def _row(self, key: Any, entry: Entry) -> tuple[int, bytes, bytes]:
+    def _row(self, key: Any, entry: KeyEntry) -> tuple[int, bytes, bytes]:
         return (*place_of(key), self._codec.encode(key, entry))
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError) as error:

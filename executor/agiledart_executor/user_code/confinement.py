@@ -25,7 +25,7 @@ from agiledart_kernel.errors import InternalError, OperationFailed
 MAX_ENTRIES: Final = 20_000
 """Entries of a folder on the way to what is closed: each costs 20 µs at the start of an executor."""
 
-_MARK: Final = "node.key"
+_AGENT_KEY_FILE: Final = "node.key"
 """A folder that holds one is an agent's state directory."""
 
 
@@ -63,7 +63,7 @@ class Confinement:
         self._closed = dict.fromkeys(Path(os.path.realpath(path)) for path in closed)
         self._own = own
         ways = (parent for path in self._closed for parent in path.parents)
-        self._ways = dict.fromkeys(way for way in ways if not self._is_closed(way))
+        self._ancestors = dict.fromkeys(ancestor for ancestor in ways if not self._is_closed(ancestor))
         for path in own:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -83,7 +83,7 @@ class Confinement:
                     f"{file.step}: {path} lies in the agent's state directory, which is closed to users' code. "
                     f"Give it a file elsewhere"
                 )
-            if not file.writes or not landlock.is_there() or real.parent not in self._ways:
+            if not file.writes or not landlock.is_there() or real.parent not in self._ancestors:
                 continue
             if not file.is_one_file:
                 raise OperationFailed(
@@ -100,7 +100,7 @@ class Confinement:
             OperationFailed: the kernel can and does not.
         """
         temporary = Path(os.path.realpath(os.environ.get("TMPDIR") or "/tmp"))
-        if self._own and (temporary in self._ways or self._is_closed(temporary)):
+        if self._own and (temporary in self._ancestors or self._is_closed(temporary)):
             os.environ["TMPDIR"] = str(self._own[0])
         if not landlock.is_there():
             return False
@@ -119,29 +119,29 @@ class Confinement:
     def _allowed(self) -> Iterator[tuple[str, int]]:
         """Paths and the rights on them."""
         yield "/", landlock.LIST  # beneath it, that is everywhere: names are told, contents are not
-        for way in self._ways:
-            yield from self._beside(way)
+        for ancestor in self._ancestors:
+            yield from self._beside(ancestor)
         for path in self._own:
             yield str(path), landlock.ALL
         for text in (sys.prefix, sys.base_prefix, *sys.path):  # an interpreter that is installed in the state directory
             if text and self._is_closed(Path(os.path.realpath(text))):
                 yield os.path.realpath(text), _READ
 
-    def _beside(self, way: Path) -> Iterator[tuple[str, int]]:
+    def _beside(self, ancestor: Path) -> Iterator[tuple[str, int]]:
         """What lies in a folder on the way and is not itself on a way, closed, a link or another agent's."""
-        known = {str(path) for path in (*self._ways, *self._closed)}  # only looked up in
+        known = {str(path) for path in (*self._ancestors, *self._closed)}  # only looked up in
         try:
-            with os.scandir(way) as found:
+            with os.scandir(ancestor) as found:
                 for number, entry in enumerate(found):
                     if number >= MAX_ENTRIES:
                         raise OperationFailed(
-                            f"users' code cannot be confined: {way}, above the agent's state directory, has more than "
+                            f"users' code cannot be confined: {ancestor}, above the agent's state directory, has more than "
                             f"{MAX_ENTRIES:,} entries. Give the agent another --state-dir"
                         )
                     if entry.is_symlink() or entry.path in known:
                         continue
                     is_folder = entry.is_dir(follow_symlinks=False)
-                    if not (is_folder and os.access(f"{entry.path}/{_MARK}", os.F_OK)):
+                    if not (is_folder and os.access(f"{entry.path}/{_AGENT_KEY_FILE}", os.F_OK)):
                         yield entry.path, landlock.ALL if is_folder else landlock.OF_FILES
         except OSError:  # there is none, or it is closed to us anyway
             return

@@ -39,7 +39,7 @@ _ASK_VERSION: Final = 1
 _BENEATH: Final = 1
 _NO_NEW_PRIVILEGES: Final = 38
 _CAPABILITY_VERSION: Final = 0x20080522
-_LEADING_AROUND: Final = sum(1 << number for number in (16, 17, 19, 21, 27, 38, 39))
+_BYPASS_CAPABILITIES: Final = sum(1 << number for number in (16, 17, 19, 21, 27, 38, 39))
 """CAP_SYS_MODULE, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, MKNOD, PERFMON, BPF."""
 
 _ATTRIBUTES = struct.Struct("=QQQ")
@@ -114,7 +114,7 @@ def _give_up_capabilities() -> None:
     if library.capget(header, data):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     low = struct.unpack("=6I", data.raw)  # effective, permitted, inheritable of capabilities 0 to 31, then of 32 to 63
-    kept = [word & ~(_LEADING_AROUND >> 32 * (place // 3) & 0xFFFFFFFF) for place, word in enumerate(low)]
+    kept = [word & ~(_BYPASS_CAPABILITIES >> 32 * (place // 3) & 0xFFFFFFFF) for place, word in enumerate(low)]
     if library.capset(header, struct.pack("=6I", *kept)):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 

@@ -64,7 +64,7 @@ class UserModules:
                 return 3, minor
         return sys.version_info[0], sys.version_info[1]
 
-    def shown(self, file: str) -> str:
+    def display_name(self, file: str) -> str:
         """The file name that tracebacks show."""
         return str(self.root / file) if self.root else f"<{self.package[len(PREFIX) :][:8]}>/{file}"
 
@@ -215,7 +215,7 @@ class _Loader(importlib.abc.InspectLoader):
         return importlib.util.decode_source(self._modules.files[self._file]) if self._file else ""
 
     def get_code(self, fullname: str) -> CodeType:
-        path = self._modules.shown(self._file) if self._file else fullname
+        path = self._modules.display_name(self._file) if self._file else fullname
         return compile(self._modules.files[self._file] if self._file else b"", path, "exec", dont_inherit=True)
 
     def is_package(self, fullname: str) -> bool:
@@ -251,7 +251,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         file = files.get(inner)
         loader = _Loader(modules, file, names)
-        origin = modules.shown(file) if file else package
+        origin = modules.display_name(file) if file else package
         spec = importlib.machinery.ModuleSpec(fullname, loader, origin=origin, is_package=loader.is_package(fullname))
         spec.has_location = file is not None
         return spec

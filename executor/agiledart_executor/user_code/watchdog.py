@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agiledart_executor.user_code.bounds import MB, Bounds, ResidentMemory
-from agiledart_executor.user_code.last_words import EXIT_BOUND, LastWords
-from agiledart_executor.user_code.user_frames import Whereabouts, whereabouts
+from agiledart_executor.user_code.code_location import CodeLocation, locate_thread
+from agiledart_executor.user_code.crash_report import EXIT_BOUND, CrashReporter
 
 LOOK_SECONDS: Final = 0.5
 WARY_SECONDS: Final = 0.05
@@ -27,7 +27,7 @@ AGAIN_FACTOR: Final = 3.0
 
 
 @dataclass(frozen=True)
-class Call:
+class UserCall:
     """What the main thread is busy with: the names of the steps, and a number that is another for each call."""
 
     name: str
@@ -35,23 +35,25 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class OverdueCall:
     """What to do about it."""
 
     seconds: float
-    ends: bool
+    must_end: bool
 
 
-class StuckJudge:
+class HangDetector:
     """Decides when a call has taken too long; knows no clock and no threads."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        self._seen: tuple[Call, tuple[int, ...]] | None = None
+        self._seen: tuple[UserCall, tuple[int, ...]] | None = None
         self._since = 0.0
         self._next_warning = bounds.warning_seconds
 
-    def look(self, now: float, call: Call | None, mark: Callable[[], tuple[int, ...]]) -> Verdict | None:
+    def look(
+        self, now: float, call: UserCall | None, progress_key: Callable[[], tuple[int, ...]]
+    ) -> OverdueCall | None:
         """The state at this moment (seconds); `mark` is asked only once the same call has gone on for a while."""
         if call is None:
             self._seen = None
@@ -59,20 +61,20 @@ class StuckJudge:
         if self._seen is None or self._seen[0] != call:
             self._start(now, call, ())
             return None
-        marked = mark()
+        marked = progress_key()
         if marked != self._seen[1]:
             self._start(now, call, marked)
             return None
         seconds = now - self._since
         if self._bounds.limit_seconds and seconds >= self._bounds.limit_seconds:
-            return Verdict(seconds, ends=True)
+            return OverdueCall(seconds, must_end=True)
         if seconds >= self._next_warning:
             self._next_warning *= AGAIN_FACTOR
-            return Verdict(seconds, ends=False)
+            return OverdueCall(seconds, must_end=False)
         return None
 
-    def _start(self, now: float, call: Call, mark: tuple[int, ...]) -> None:
-        self._seen, self._since = (call, mark), now
+    def _start(self, now: float, call: UserCall, progress_key: tuple[int, ...]) -> None:
+        self._seen, self._since = (call, progress_key), now
         self._next_warning = self._bounds.warning_seconds
 
 
@@ -89,12 +91,12 @@ class Watchdog:
         self,
         application: str,
         bounds: Bounds,
-        look: Callable[[], Call | None],
-        words: LastWords,
+        look: Callable[[], UserCall | None],
+        crash_reporter: CrashReporter,
         *,
         end: Callable[[int], None] = os._exit,
     ) -> None:
-        self._application, self._look, self._words, self._end = application, look, words, end
+        self._application, self._look, self._crash_reporter, self._end = application, look, crash_reporter, end
         self._watched = threading.get_ident()
         self._memory = ResidentMemory()
         self._stopping = threading.Event()
@@ -102,7 +104,7 @@ class Watchdog:
 
     def set_bounds(self, bounds: Bounds) -> None:
         """From now on."""
-        self._bounds, self._judge = bounds, StuckJudge(bounds)
+        self._bounds, self._hang_detector = bounds, HangDetector(bounds)
 
     def start(self) -> None:
         """Begin; the thread ends with its process."""
@@ -113,10 +115,10 @@ class Watchdog:
         self._stopping.set()
 
     def _watch(self) -> None:
-        while not self._stopping.wait(self._turn()):
+        while not self._stopping.wait(self._check_once()):
             pass
 
-    def _turn(self) -> float:
+    def _check_once(self) -> float:
         """Look once; how long to wait before the next time."""
         bound, used = self._bounds.memory_bytes, self._memory.bytes()
         call = self._look()
@@ -125,39 +127,39 @@ class Watchdog:
         self._look_at_call(call)
         return WARY_SECONDS if bound and used > bound // 2 else LOOK_SECONDS
 
-    def _look_at_call(self, call: Call | None) -> None:
-        where: list[Whereabouts | None] = []
+    def _look_at_call(self, call: UserCall | None) -> None:
+        where: list[CodeLocation | None] = []
 
-        def mark() -> tuple[int, ...]:
-            self._words.alive()
-            where.append(whereabouts(self._watched))
-            return () if where[0] is None else where[0].mark
+        def progress_key() -> tuple[int, ...]:
+            self._crash_reporter.report_alive()
+            where.append(locate_thread(self._watched))
+            return () if where[0] is None else where[0].progress_key
 
-        verdict = self._judge.look(time.monotonic(), call, mark)
+        verdict = self._hang_detector.look(time.monotonic(), call, progress_key)
         if verdict is None or call is None:
             return
-        at = where[0] if where else whereabouts(self._watched)
+        at = where[0] if where else locate_thread(self._watched)
         text = f"{_step(at, call)}: user code has not returned for {verdict.seconds:.0f} s: {at}"
-        if verdict.ends:
+        if verdict.must_end:
             self._finish(f"{text}; its process was stopped (stuck_limit)")
         else:
             limit = self._bounds.limit_seconds
             _print(f"warning: {text}{f'; after {limit:.0f} s its process is stopped' if limit else ''}")
 
-    def _end_for_memory(self, used: int, call: Call | None) -> None:
-        at = whereabouts(self._watched) if call is not None else None
+    def _end_for_memory(self, used: int, call: UserCall | None) -> None:
+        at = locate_thread(self._watched) if call is not None else None
         self._finish(
             f"{_step(at, call)}: its process took {used / MB:,.0f} MB of memory, more than the"
             f" {self._bounds.memory_bytes / MB:,.0f} MB that it may have ({self._bounds.memory_setting}){f': {at}' if at else ''}"
         )
 
     def _finish(self, reason: str) -> None:
-        self._words.say(reason)
+        self._crash_reporter.report_reason(reason)
         self._stopping.set()
         self._end(EXIT_BOUND)
 
 
-def _step(at: Whereabouts | None, call: Call | None) -> str:
+def _step(at: CodeLocation | None, call: UserCall | None) -> str:
     """The step's name, as exactly as it is known."""
     if at is not None and at.step:
         return at.step

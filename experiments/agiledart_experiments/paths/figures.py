@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Sequence
 
 from agiledart_experiments.paths.networks import PathNetwork
-from agiledart_experiments.paths.trial import Trial
+from agiledart_experiments.paths.trial import PathTrial
 from agiledart_kernel.randomness import RandomStream
-from agiledart_shuffle.estimates import STATIONARY, Memory
+from agiledart_shuffle.estimates import STATIONARY, EstimateMemory
 from agiledart_shuffle.registry import PathTask, policy_named
 
 
@@ -32,7 +32,9 @@ def ci95(values: Sequence[float]) -> float:
     return 1.96 * math.sqrt(sum((value - middle) ** 2 for value in values) / (len(values) - 1) / len(values))
 
 
-def trial_of(policy: str, network: PathNetwork, seed: int, number: int, memory: Memory = STATIONARY) -> Trial:
+def trial_of(
+    policy: str, network: PathNetwork, seed: int, number: int, memory: EstimateMemory = STATIONARY
+) -> PathTrial:
     """A policy by name on a network; luck and draws depend on the seed, the network's number and the policy only."""
     task = PathTask(
         network.graph,
@@ -43,7 +45,7 @@ def trial_of(policy: str, network: PathNetwork, seed: int, number: int, memory: 
         network.rates,
     )
     luck = RandomStream(seed, "luck", policy, network.graph.nodes, number)
-    return Trial(network, policy_named(policy, task), luck)
+    return PathTrial(network, policy_named(policy, task), luck)
 
 
 def regrets(policy: str, networks: Callable[[int], PathNetwork], count: int, packets: int, seed: int) -> list[float]:

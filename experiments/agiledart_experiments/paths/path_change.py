@@ -8,11 +8,11 @@ The network measured is IoT-LAB Grenoble's: fifty nodes, each channel by itself,
 from agiledart_experiments.paths.figures import ci95, mean, trial_of
 from agiledart_experiments.paths.grenoble import Replay, replays
 from agiledart_experiments.paths.networks import PathNetwork, grid_of_nodes, shape_of
-from agiledart_experiments.report import Goal, Report, Row, Settings
-from agiledart_shuffle.estimates import CHANGING, FORGETTING, STATIONARY, Memory
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
+from agiledart_shuffle.estimates import CHANGING, FORGETTING, STATIONARY, EstimateMemory
 from agiledart_shuffle.graph import LinkGraph
 
-POLICIES: dict[str, Memory] = {"paper": STATIONARY, "kl": FORGETTING, "planned": CHANGING}
+POLICIES: dict[str, EstimateMemory] = {"paper": STATIONARY, "kl": FORGETTING, "planned": CHANGING}
 """And how long outcomes count with each."""
 
 PUBLISHED: dict[tuple[int, str], tuple[int, int, int]] = {
@@ -35,7 +35,7 @@ _UNUSED = 20.0
 _FIGURES = ("before", "after_worse", "after_better")
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each network and policy."""
     sizes, count = PAPER if settings.is_paper else SMALL
     rows = []
@@ -68,10 +68,10 @@ def run(settings: Settings) -> Report:
         notes.append(f"grenoble50 is observed, without a goal: regret of planned is {part:.2f} of kl's there")
     else:
         notes.append("wireless_links of AGILEDART_DATA is not there: no measured network was replayed")
-    return Report(parameters, tuple(rows), tuple(goals), tuple(notes))
+    return ExperimentReport(parameters, tuple(rows), tuple(goals), tuple(notes))
 
 
-def _measure(nodes: int, policy: str, memory: Memory, count: int, seed: int) -> Row:
+def _measure(nodes: int, policy: str, memory: EstimateMemory, count: int, seed: int) -> Row:
     before, worse, better = list[float](), list[float](), list[float]()
     for number in range(count):
         network = grid_of_nodes(nodes, seed, number)
@@ -114,7 +114,7 @@ def _goal(rows: list[Row], nodes: int) -> Goal:
     return Goal(f"{nodes} nodes: both after of planned ≤ {OF_KL_MOST} of kl's ({part:.2f})", part <= OF_KL_MOST)
 
 
-def _replayed(measured: list[Replay], policy: str, memory: Memory, seed: int) -> Row:
+def _replayed(measured: list[Replay], policy: str, memory: EstimateMemory, seed: int) -> Row:
     regrets, delays, best = list[float](), list[float](), list[float]()
     for number, replay in enumerate(measured):
         trial = trial_of(policy, replay.network, seed, number, memory)

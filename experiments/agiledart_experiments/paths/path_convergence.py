@@ -5,7 +5,7 @@ The published values beside ours are those of an independent simulator (specific
 
 from agiledart_experiments.paths.figures import mean, trial_of
 from agiledart_experiments.paths.networks import DELAYS_MS, grid_of_nodes, shape_of
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 
 POLICIES = ("planned", "paper", "ts", "next-hop", "end-to-end")
 WINDOWS = ((1, 50), (51, 200), (201, 500), (501, 900), (901, 1000))
@@ -29,7 +29,7 @@ PACKETS = WINDOWS[-1][1]
 _LAST = "excess_901_1000"
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each size and policy."""
     usual, count = PAPER if settings.is_paper else SMALL
     sizes = settings.sizes_or(usual)
@@ -49,7 +49,7 @@ def run(settings: Settings) -> Report:
         "slots a packet beyond the best path's mean delay",
         "published: an independent simulator on other networks of the same sizes; the paper's figure prints no numbers",
     )
-    return Report(parameters, tuple(rows), _goals(rows), notes)
+    return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
 
 
 def _measure(nodes: int, policy: str, count: int, seed: int) -> Row:

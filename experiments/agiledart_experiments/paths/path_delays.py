@@ -9,7 +9,7 @@ import heapq
 from agiledart_experiments.paths.figures import mean, median, trial_of
 from agiledart_experiments.paths.networks import PathNetwork
 from agiledart_experiments.paths.streets import generated, sydney
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.graph import LinkGraph
 
@@ -33,7 +33,7 @@ PAPER, SMALL = (25, 200), (4, 200)
 APPLICATIONS = 4
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each policy and application, and one for each policy over all of them."""
     draws, packets = PAPER if settings.is_paper else SMALL
     measured = sydney()
@@ -61,7 +61,7 @@ def run(settings: Settings) -> Report:
         f"first_optimal_trial: median of the runs; one that never took the best path counts as {packets + 1}",
         "application: empty for all of them together; the paper's optimal path takes 5.9 s and its planned one 7.8 s",
     )
-    return Report(parameters, tuple(rows), _goals(rows), notes)
+    return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
 
 
 def _network(graph: LinkGraph, seed: int, number: int) -> PathNetwork:

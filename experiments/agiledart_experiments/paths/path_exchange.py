@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from agiledart_experiments.paths.figures import ci95, mean
 from agiledart_experiments.paths.networks import PathNetwork, grid_of_nodes, shape_of
-from agiledart_experiments.paths.trial import Trial
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.paths.trial import PathTrial
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.cost_exchange import CHANGE
 from agiledart_shuffle.distributed import DistributedPlanner
@@ -47,7 +47,7 @@ MODES = (
 PUBLISHED = {25: (389, 395, 417, 432), 36: (617, 663, 779, 837), 64: (1006, 1154, 1523, 1750)}
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each size and way of telling."""
     sizes, count = PAPER if settings.is_paper else SMALL
     rows: list[Row] = []
@@ -74,7 +74,7 @@ def run(settings: Settings) -> Report:
             )
         goals += _goals(nodes, totals)
     parameters = {"sizes": sizes, "networks": count, "packets": PACKETS, "c": EXPLORATION}
-    return Report(parameters, tuple(rows), tuple(goals))
+    return ExperimentReport(parameters, tuple(rows), tuple(goals))
 
 
 def _trial(network: PathNetwork, mode: Mode, seed: int, number: int) -> tuple[float, float]:
@@ -88,7 +88,7 @@ def _trial(network: PathNetwork, mode: Mode, seed: int, number: int) -> tuple[fl
         change=mode.change,
         loss=mode.loss,
     )
-    trial = Trial(network, planner, RandomStream(seed, "luck", "exchange", network.graph.nodes, number))
+    trial = PathTrial(network, planner, RandomStream(seed, "luck", "exchange", network.graph.nodes, number))
     trial.send(PACKETS)
     return sum(trial.regret), planner.announcements
 

@@ -5,8 +5,8 @@ Published: the best C is 0.4 for the second kind and 0.2 for the third.
 
 from agiledart_experiments.paths.figures import ci95, mean
 from agiledart_experiments.paths.networks import PathNetwork, lossy_grid
-from agiledart_experiments.paths.trial import Trial
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.paths.trial import PathTrial
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.planner import PathPlanner
 from agiledart_shuffle.policies.kl import KlIndex
@@ -25,7 +25,7 @@ PAPER, SMALL = 200, 20
 PACKETS = 1_000
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each kind of network and factor."""
     count = PAPER if settings.is_paper else SMALL
     rows: list[Row] = []
@@ -55,13 +55,13 @@ def run(settings: Settings) -> Report:
             )
         goals.append(Goal(f"network {kind}: best_c = {best} lies in ({LEAST}, {MOST})", LEAST < best < MOST))
     parameters = {"nodes": SIDE * SIDE, "links": LINKS, "networks": count, "packets": PACKETS, "factors": FACTORS}
-    return Report(parameters, tuple(rows), tuple(goals))
+    return ExperimentReport(parameters, tuple(rows), tuple(goals))
 
 
 def _regret(network: PathNetwork, factor: float, seed: int, kind: int, number: int) -> float:
     """The same luck for every factor."""
     ties = RandomStream(seed, "ties", kind, number)
-    trial = Trial(
+    trial = PathTrial(
         network,
         PathPlanner(network.graph, network.sink, KlIndex(factor), ties),
         RandomStream(seed, "luck", kind, number),

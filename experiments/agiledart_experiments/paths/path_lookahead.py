@@ -7,7 +7,7 @@ from functools import partial
 
 from agiledart_experiments.paths.figures import ci95, mean, regrets
 from agiledart_experiments.paths.networks import grid_of_nodes, shape_of
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 
 HOPS = (1, 2, 4, 6)
 """Beside all of them."""
@@ -21,7 +21,7 @@ SMALL = ((25, 36, 64), 12)
 PACKETS = 1_000
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each size and number of links ahead."""
     sizes, count = PAPER if settings.is_paper else SMALL
     rows: list[Row] = []
@@ -40,7 +40,7 @@ def run(settings: Settings) -> Report:
             before = totals
     parameters = {"sizes": sizes, "hops": HOPS, "networks": count, "packets": PACKETS, "policy": "paper"}
     notes = ("no path is longer than the greatest number of hops of a size, which therefore stands for all",)
-    return Report(parameters, tuple(rows), tuple(goals), notes)
+    return ExperimentReport(parameters, tuple(rows), tuple(goals), notes)
 
 
 def _row(nodes: int, hops: int, is_all: bool, published: int, totals: list[float]) -> Row:

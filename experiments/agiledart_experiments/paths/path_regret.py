@@ -8,7 +8,7 @@ from functools import partial
 
 from agiledart_experiments.paths.figures import ci95, mean, median, regrets
 from agiledart_experiments.paths.networks import DELAYS_MS, SIZES, grid_of_nodes, shape_of
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 
 POLICIES = ("planned", "paper", "kl", "ts", "ts4", "next-hop", "end-to-end")
 
@@ -31,7 +31,7 @@ OF_PAPER_MOST = 0.35
 WITHIN = 0.1
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each size and policy."""
     usual, count = PAPER if settings.is_paper else SMALL
     sizes = settings.sizes_or(usual)
@@ -53,7 +53,7 @@ def run(settings: Settings) -> Report:
         "regret in slots: each attempt on a link is worth its success rate times what it brings nearer; links stay as they are",
         "published: an independent simulator on other networks of the same sizes; the paper's figures print no numbers",
     )
-    return Report(parameters, tuple(rows), _goals(rows), notes)
+    return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
 
 
 def _row(nodes: int, policy: str, totals: list[float]) -> Row:

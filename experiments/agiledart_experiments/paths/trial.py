@@ -17,7 +17,7 @@ ATTEMPTS_MOST = 200
 
 
 @dataclass(slots=True)
-class Trial:
+class PathTrial:
     """One policy on one network.
 
     Attributes:
@@ -66,7 +66,7 @@ class Trial:
                 if not taken:
                     self.lost += 1
                     break
-                regret += self._turn_back(journey, taken)
+                regret += self._backtrack(journey, taken)
                 continue
             needed = self._attempts(link)
             most = 1 if self.decides_per_slot else ATTEMPTS_MOST
@@ -89,12 +89,12 @@ class Trial:
         """How many a packet needs: geometric, out of one draw."""
         return int(math.log(1.0 - self.luck.uniform()) / self._logs[link]) + 1
 
-    def _turn_back(self, journey: Journey, taken: list[int]) -> float:
+    def _backtrack(self, journey: Journey, taken: list[int]) -> float:
         """A dead end: back over the last link, which takes a slot and counts as a failure there."""
         link = taken.pop()
         tail = self.network.graph.tails[link]
         regret = 1.0 + self._to_go[tail] - self._to_go[journey.node]
-        journey.turn_back(tail, link)
+        journey.backtrack(tail, link)
         self.policy.record(link, 1, arrived=False)
         self.slot += 1
         return regret

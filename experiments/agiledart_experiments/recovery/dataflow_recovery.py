@@ -11,12 +11,12 @@ from each other on a node that both use is not in this figure.
 from typing import NamedTuple
 
 from agiledart_experiments.overlay_recovery import line
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
-from agiledart_recovery.lives.coordinator import Phase
-from agiledart_recovery.wire.names import Party
-from agiledart_recovery.wire.value import Assignment, Plan, Role
+from agiledart_recovery.attempts.coordinator import Phase
+from agiledart_recovery.wire.names import InstanceId
+from agiledart_recovery.wire.register_value import Assignment, InstanceRole, Plan
 from agiledart_simulation.runs.recovery_faults import RUN
 from agiledart_simulation.runs.recovery_run import DETECTION_NS, RecoveryRun
 from agiledart_simulation.runs.scenario import draw
@@ -54,9 +54,14 @@ class StruckRun(RecoveryRun):
 
     def _plan(self) -> Plan:
         peers = [self.world.nodes[node].peer for node in self.ids]
-        names = (("S", Role.SOURCE), ("X", Role.STAGE), ("Y", Role.STAGE), ("K", Role.SINK))
+        names = (
+            ("S", InstanceRole.SOURCE),
+            ("X", InstanceRole.STAGE),
+            ("Y", InstanceRole.STAGE),
+            ("K", InstanceRole.SINK),
+        )
         assignments = tuple(
-            Assignment(Party(name, 0, 0) if role is Role.SOURCE else Party(name), role, peers[number])
+            Assignment(InstanceId(name, 0, 0) if role is InstanceRole.SOURCE else InstanceId(name), role, peers[number])
             for number, (name, role) in enumerate(names)
         )
         return Plan(assignments, (("S", "X"), ("X", "Y"), ("Y", "K")), syncs=True)
@@ -70,22 +75,22 @@ class StruckRun(RecoveryRun):
         began = self.world.now
         for place in places:
             self.crash(self.ids[place], is_power=True)
-        while self.world.now - began < LIMIT_NS and not self.ledger.wrong and not self._runs_in(before.life + 1):
+        while self.world.now - began < LIMIT_NS and not self.ledger.wrong and not self._runs_in(before.attempt + 1):
             self._pass(LOOK_NS)
         wrong = next(iter(self.ledger.wrong), "")
-        return Struck((self.world.now - began) / SECOND if self._runs_in(before.life + 1) else None, wrong)
+        return Struck((self.world.now - began) / SECOND if self._runs_in(before.attempt + 1) else None, wrong)
 
-    def _runs_in(self, life: int) -> bool:
+    def _runs_in(self, attempt: int) -> bool:
         """Is there a life from this one on whose coordinator has heard of all its hosts that they have entered it?"""
         value = self.ledger.newest
-        if value is None or value.life < life:
+        if value is None or value.attempt < attempt:
             return False
         led = [host.machine.coordinators[RUN] for host in self.hosts if self.leads(host)]
         parts = {each.host.node for each in value.plan.assignments}
         return any(one.phase is Phase.RUNNING for one in led) and all(self.world.nodes[node].is_up for node in parts)
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each number of failures."""
     nodes, counts = PAPER if settings.is_paper else SMALL
     random = RandomStream(settings.seed, "applications")
@@ -115,7 +120,7 @@ def run(settings: Settings) -> Report:
         f"time is virtual, deaths are silent; a host is taken for dead after {DETECTION_NS / SECOND:g} s",
         "applications do not share links",
     )
-    return Report(parameters, tuple(rows), goals, notes)
+    return ExperimentReport(parameters, tuple(rows), goals, notes)
 
 
 def _some(random: RandomStream, nodes: int, count: int) -> tuple[int, ...]:

@@ -5,21 +5,21 @@ that agents run, and fetched by its stripe plan from all holders but one, which 
 paper's statement that time falls with m holds for fragments of one size; for a state of one size it grows. Both curves are here.
 """
 
-from agiledart_agent.fragments.erasure import cut, joined
+from agiledart_agent.fragments.erasure_code import cut, joined
 from agiledart_experiments.recovery.emulated_links import MEGABIT, Transfer, arrivals, noise
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.observe import ignore
+from agiledart_kernel.observation import ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_recovery.config import RecoveryConfig
-from agiledart_recovery.desk import Desk
 from agiledart_recovery.fragments.arithmetic import fragment_bytes, transfer_seconds
-from agiledart_recovery.fragments.rebuild import Rebuild, State
+from agiledart_recovery.fragments.snapshot_rebuild import RebuildState, SnapshotRebuild
+from agiledart_recovery.recovery_config import RecoveryConfig
+from agiledart_recovery.recovery_context import RecoveryContext
 from agiledart_recovery.wire.effects import FetchStripe
-from agiledart_recovery.wire.names import Party, Run, Snapshot
-from agiledart_recovery.wire.value import Element
+from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId
+from agiledart_recovery.wire.register_value import InstanceSnapshot
 
 RAW = (2, 4, 8, 16)
 PARITY = (1, 2, 3, 4)
@@ -36,7 +36,7 @@ DELAY = 0.001
 CLOSE = 0.15
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each curve, m and k."""
     fragment, state = PAPER if settings.is_paper else SMALL
     random = RandomStream(settings.seed, "fragments")
@@ -47,7 +47,7 @@ def run(settings: Settings) -> Report:
             rows += [_row(fixed, m, k, fragment * m if fixed == "fragment" else state, random) for k in PARITY]
     parameters = {"fragment_bytes": fragment, "state_bytes": state, "upload_mbit": 100, "delay_ms": 1_000 * DELAY}
     notes = ("data and its fragments are real, links emulated; one holder died with the owner, so m + k - 1 provide",)
-    return Report(parameters, tuple(rows), _goals(rows), notes)
+    return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
 
 
 def _row(fixed: str, m: int, k: int, size: int, random: RandomStream) -> Row:
@@ -73,19 +73,19 @@ def _row(fixed: str, m: int, k: int, size: int, random: RandomStream) -> Row:
 def _fetched(fragments: list[bytes], m: int, lost: int, size: int) -> tuple[float, list[dict[int, bytes]], int]:
     """(seconds, what came by stripe, number of stripes) of a rebuilding without one holder."""
     me = Peer(NodeId(1), 1, "here:1")
-    holders = tuple(NodeId(2 + number) for number in range(len(fragments)))
-    element = Element(Snapshot(1, 1), b"\0" * 32, size, m, holders)
-    live = {holder: None for number, holder in enumerate(holders) if number != lost}
-    desk = Desk(me, RecoveryConfig(), RandomStream(1, "desk"), ignore)
+    replica_nodes = tuple(NodeId(2 + number) for number in range(len(fragments)))
+    snapshot = InstanceSnapshot(CheckpointId(1, 1), b"\0" * 32, size, m, replica_nodes)
+    live = {replica_node: None for number, replica_node in enumerate(replica_nodes) if number != lost}
+    desk = RecoveryContext(me, RecoveryConfig(), RandomStream(1, "desk"), ignore)
     desk.now = Instant(0)
-    rebuild = Rebuild(desk, Run("job", 1), Party("sums"), element, live)
+    rebuild = SnapshotRebuild(desk, RunId("job", 1), InstanceId("sums"), snapshot, live)
     asked = [effect for effect in desk.effects if isinstance(effect, FetchStripe)]
     transfers = [Transfer(one.key.index, one.length) for one in asked]
     times = arrivals(transfers, UPLOAD, DOWNLOAD, DELAY)
     for when, one in sorted(zip(times, asked, strict=True), key=lambda pair: pair[0]):
         piece = fragments[one.key.index][one.offset : one.offset + one.length]
         desk.answered(one.request, piece, "")
-        if rebuild.state is State.READY:
+        if rebuild.state is RebuildState.READY:
             return when, rebuild.pieces, len(rebuild.pieces)
     raise AssertionError(f"{m} of {len(fragments)} fragments came, and the element is {rebuild.state}")
 

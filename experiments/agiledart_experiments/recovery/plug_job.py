@@ -11,7 +11,7 @@ from agiledart import Context, KeyedOperator, Sink, Source, Topology
 Delivery = Literal["exactly-once", "at-most-once"]
 
 
-class Reading(NamedTuple):
+class KeyedReading(NamedTuple):
     """One line of input: when, a key, a value."""
 
     at: int
@@ -28,36 +28,36 @@ class Total(NamedTuple):
 
 
 @dataclass
-class Memory:
+class SumState:
     """What is kept of a key; `notes` is there to be saved, moved and brought back."""
 
-    notes: str
+    padding_bytes: str
     total: int = 0
 
 
-class Sums(KeyedOperator[int, Reading, Memory, Total]):
+class RunningSums(KeyedOperator[int, KeyedReading, SumState, Total]):
     """The running sum of each key."""
 
-    def __init__(self, notes: int) -> None:
-        self._notes = notes
+    def __init__(self, padding_bytes: int) -> None:
+        self._padding_bytes = padding_bytes
 
-    def initial(self, key: int) -> Memory:
-        return Memory(f"{key:016d}" * (self._notes // 16))
+    def initial(self, key: int) -> SumState:
+        return SumState(f"{key:016d}" * (self._padding_bytes // 16))
 
-    def on_record(self, key: int, record: Reading, state: Memory, context: Context[Total]) -> None:
+    def on_record(self, key: int, record: KeyedReading, state: SumState, context: Context[Total]) -> None:
         state.total += record.value
         context.emit(Total(record.at, key, state.total))
 
 
 def plug(
-    readings: Source[Reading],
+    readings: Source[KeyedReading],
     report: Sink[Total],
     name: str = "plug",
-    notes: int = 432,
+    padding_bytes: int = 432,
     delivery: Delivery = "exactly-once",
 ) -> Topology:
     """Readings and their sums; `notes` bytes are kept with each key."""
     topology = Topology(name, delivery=delivery)
     rows = topology.source("readings", readings, event_time=lambda reading: reading.at)
-    rows.key_by(lambda reading: reading.key).stateful("sums", Sums(notes)).sink("report", report)
+    rows.key_by(lambda reading: reading.key).stateful("sums", RunningSums(padding_bytes)).sink("report", report)
     return topology

@@ -31,7 +31,7 @@ def until(look: Callable[[], T | None], seconds: float, what: str) -> T:
     return found
 
 
-class Machine:
+class AgentMachine:
     """One agent and what it started.
 
     Args:
@@ -91,7 +91,7 @@ class Machine:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def bury(self) -> None:
+    def kill_and_remove(self) -> None:
         """Kill what is left of it."""
         if self._process is not None:
             self.signal(signal.SIGKILL)
@@ -119,7 +119,7 @@ class PlugMesh:
         machines: by their number.
     """
 
-    def __init__(self, folder: Path, machines: list[Machine], environment: dict[str, str]) -> None:
+    def __init__(self, folder: Path, machines: list[AgentMachine], environment: dict[str, str]) -> None:
         self.folder, self.machines, self._environment = folder, machines, environment
         self._token = folder / "token"
 
@@ -131,11 +131,11 @@ class PlugMesh:
         for machine in self.machines[1:count]:
             self.join(machine, *words)
 
-    def join(self, machine: Machine, *words: str) -> None:
+    def join(self, machine: AgentMachine, *words: str) -> None:
         """Start one more machine."""
         machine.start("--join", f"@{self._token}", *words)
 
-    def machine(self, name: str) -> Machine:
+    def machine(self, name: str) -> AgentMachine:
         """The one of a name."""
         return next(one for one in self.machines if one.name == name)
 
@@ -150,7 +150,7 @@ class PlugMesh:
             raise OperationFailed(f"agiledart {' '.join(words)}: {said.stderr.strip()}")
         return json.loads(said.stdout)
 
-    def total(self, prefix: str, machines: list[Machine]) -> dict[str, float]:
+    def total(self, prefix: str, machines: list[AgentMachine]) -> dict[str, float]:
         """Samples of /metrics, added up over those machines that answer."""
         sums: dict[str, float] = {}
         for machine in machines:
@@ -180,16 +180,16 @@ def machines(count: int, settings: Mapping[str, str], uplinks: str = "") -> Iter
     with tempfile.TemporaryDirectory(prefix="adx-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         environment = {**os.environ, "XDG_STATE_HOME": name, "PYTHONUNBUFFERED": "1", **settings}
-        made: list[Machine] = []
+        made: list[AgentMachine] = []
         for number in range(1, count + 1):
             link = folder / f"a{number}.link"
             link.touch()
             own = {**environment, **({uplinks: str(link)} if uplinks else {})}
-            made.append(Machine(f"a{number}", folder, ours, own))
+            made.append(AgentMachine(f"a{number}", folder, ours, own))
         try:
             yield PlugMesh(folder, made, environment)
         finally:
             for machine in made:
-                machine.bury()
+                machine.kill_and_remove()
             os.close(ours)
             os.close(theirs)

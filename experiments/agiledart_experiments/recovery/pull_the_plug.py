@@ -14,8 +14,8 @@ At the end the job is stopped and its file compared with a plain loop over the i
 import signal
 import time
 
-from agiledart_experiments.recovery import losing_holders
-from agiledart_experiments.recovery.plug_account import (
+from agiledart_experiments.recovery import losing_replica_nodes
+from agiledart_experiments.recovery.plug_ledger import (
     STAGE,
     epoch_of,
     ledger,
@@ -24,16 +24,16 @@ from agiledart_experiments.recovery.plug_account import (
     recovered,
     write_input,
 )
-from agiledart_experiments.recovery.plug_mesh import Machine, PlugMesh, plug_mesh, until
+from agiledart_experiments.recovery.plug_mesh import AgentMachine, PlugMesh, plug_mesh, until
 from agiledart_experiments.recovery.sink_watch import SinkWatch
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.randomness import RandomStream
 
 MACHINES = 6
 FAULTS = ("kill", "power", "executor")
 KEYS = {"small": 2_000, "paper": 150_000}
-NOTES = 416
+PADDING_BYTES = 416
 """Bytes kept with a key; with its name and sum 430."""
 
 LOAD_MS = {"small": 1_000, "paper": 15_000}
@@ -45,16 +45,16 @@ RUNS = {"small": 2, "paper": 50}
 RUN_SECONDS = 60
 """Input for each run; a run takes a third of it."""
 
-PATIENCE = 90.0
+TIMEOUT_S = 90.0
 PHASES = ("plan", "fetch", "restore", "replay", "waiting")
 BOUND, QUICK_BOUND = 5.0, 2.0
 """Seconds to the next result in 95 % of the runs; the second where little state is lost and links break at once."""
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each run."""
-    if settings.holders:
-        return losing_holders.run(settings)
+    if settings.replica_nodes:
+        return losing_replica_nodes.run(settings)
     scale = settings.scale
     fault, runs = settings.fault or FAULTS[0], settings.runs or RUNS[scale]
     random = RandomStream(settings.seed, "pull-the-plug")
@@ -71,7 +71,7 @@ def run(settings: Settings) -> Report:
         "fault": fault,
         "machines": MACHINES,
         "keys": KEYS[scale],
-        "state_bytes": KEYS[scale] * (NOTES + 14),
+        "state_bytes": KEYS[scale] * (PADDING_BYTES + 14),
         "rows_a_second": ROWS_A_SECOND,
         "interval_s": INTERVAL[scale],
         **told,
@@ -82,7 +82,7 @@ def run(settings: Settings) -> Report:
         "lost and twice are of the whole file, after all runs, beside a plain loop over the input",
     )
     goals = _goals(rows, told, scale, fault)
-    return Report(parameters, tuple(rows), (*goals, Goal(broken, False)) if broken else goals, notes)
+    return ExperimentReport(parameters, tuple(rows), (*goals, Goal(broken, False)) if broken else goals, notes)
 
 
 def _pull_again_and_again(
@@ -105,26 +105,26 @@ def submit(mesh: PlugMesh, scale: str, seconds: int) -> None:
     put_job(mesh)
     write_input(mesh.folder / "in.csv", KEYS[scale], LOAD_MS[scale], seconds * ROWS_A_SECOND, ROWS_A_SECOND)
     mesh.ask(
-        "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv?speed=1@a1", "--set", f"notes={NOTES}",
+        "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv?speed=1@a1", "--set", f"notes={PADDING_BYTES}",
         "--set", f"report=csv:{mesh.folder / 'out.csv'}@a{MACHINES}", "--parallelism", f"{STAGE}={MACHINES}",
     )  # fmt: skip
 
 
-def until_loaded(mesh: PlugMesh, scale: str, settings: Settings, patience: float = PATIENCE) -> None:
+def until_loaded(mesh: PlugMesh, scale: str, settings: Settings, timeout_s: float = TIMEOUT_S) -> None:
     """Until an epoch with the state of all keys has been committed."""
     settings.progress(f"{KEYS[scale]:,} keys come")
-    wanted = KEYS[scale] * NOTES
+    wanted = KEYS[scale] * PADDING_BYTES
 
     def is_loaded() -> bool | None:
         status = epoch_of(mesh)
         return True if status is not None and status["epoch"]["bytes"] >= wanted else None
 
-    until(is_loaded, patience, "an epoch with the whole state is committed")
+    until(is_loaded, timeout_s, "an epoch with the whole state is committed")
 
 
-def host_of_state(mesh: PlugMesh, random: RandomStream) -> Machine:
+def host_of_state(mesh: PlugMesh, random: RandomStream) -> AgentMachine:
     """One of those that have state, and neither source nor sink. Waits until the job runs."""
-    status = until(lambda: epoch_of(mesh), PATIENCE, "the job runs again")
+    status = until(lambda: epoch_of(mesh), TIMEOUT_S, "the job runs again")
     hosts = [name for name in dict.fromkeys(status["placement"][STAGE]) if name not in ("a1", f"a{MACHINES}")]
     if not hosts:
         raise OperationFailed(f"{STAGE} runs on {status['placement'][STAGE]} only, where source and sink are")
@@ -135,17 +135,17 @@ def _pull(mesh: PlugMesh, watch: SinkWatch, number: int, fault: str, random: Ran
     """One fault, its end, and the host anew."""
     victim = host_of_state(mesh, random)
     time.sleep(random.uniform() * INTERVAL[settings.scale])
-    judges = [one for one in mesh.machines if fault == "executor" or one is not victim]
-    before = mesh.total("agiledart_recovery_", judges)
+    observers = [one for one in mesh.machines if fault == "executor" or one is not victim]
+    before = mesh.total("agiledart_recovery_", observers)
     settings.progress(f"run {number + 1}: {victim.name} dies ({fault})")
     began = time.monotonic()
     _strike(victim, fault)
-    after = until(lambda: recovered(mesh, judges, before), PATIENCE, "a commit after the fault")
+    after = until(lambda: recovered(mesh, observers, before), TIMEOUT_S, "a commit after the fault")
     now = time.monotonic()
     committed = now - began
-    came = until(lambda: watch.next_result(began, now), PATIENCE, "the next result")
+    came = until(lambda: watch.next_result(began, now), TIMEOUT_S, "the next result")
     if fault != "executor":
-        victim.bury()
+        victim.kill_and_remove()
         victim.start()
     phases = {phase: after.get(phase_name(phase), 0.0) - before.get(phase_name(phase), 0.0) for phase in PHASES}
     return {
@@ -159,7 +159,7 @@ def _pull(mesh: PlugMesh, watch: SinkWatch, number: int, fault: str, random: Ran
     }
 
 
-def _strike(victim: Machine, fault: str) -> None:
+def _strike(victim: AgentMachine, fault: str) -> None:
     if fault == "power":
         victim.signal(signal.SIGSTOP)
     else:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import NamedTuple
 
-from agiledart_agent.fragments.erasure import KEY_BYTES, cut, joined, sealed, unsealed
+from agiledart_agent.fragments.erasure_code import KEY_BYTES, cut, joined, sealed, unsealed
 from agiledart_experiments.recovery.emulated_links import MEGABIT, Transfer, arrivals, noise
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 
 COPIES = (3, 4, 8, 16)
 PARITY = 2
@@ -32,7 +32,7 @@ PUBLISHED = {4: (32.0, 1.6), 8: (64.0, 1.067), 16: (128.0, 0.914)}
 """n → seconds of copies and of fragments of 100 MB, by the model of the appendix."""
 
 
-class Reading(NamedTuple):
+class OperatorRow(NamedTuple):
     """One row of the operator's input."""
 
     at: int
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
     value: float
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each number of copies or fragments."""
     rows_each, state = PAPER if settings.is_paper else SMALL
     settings.progress(f"an operator takes {rows_each:,} rows")
@@ -63,7 +63,7 @@ def run(settings: Settings) -> Report:
         "copies_cpu_seconds is n times the measured CPU of one operator; coded is one operator, sealing, cutting and joining",
         f"published seconds are those of a state of 100 MB; ours are of {state / 1e6:.0f} MB and scaled to it",
     )
-    return Report(parameters, tuple(rows), _goals(rows), notes)
+    return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
 
 
 def _least(work: Callable[[], None], times: int = 3) -> float:
@@ -82,8 +82,8 @@ def _processed(rows: int) -> None:
     from agiledart.testing import run_local
 
     topology = Topology("sums")
-    readings = [Reading(number, number % 997, float(number % 31)) for number in range(rows)]
-    source: Source[Reading] = readings  # type: ignore[assignment]
+    readings = [OperatorRow(number, number % 997, float(number % 31)) for number in range(rows)]
+    source: Source[OperatorRow] = readings  # type: ignore[assignment]
     sums = (
         topology.source("readings", source)
         .key_by(lambda row: row.sensor)

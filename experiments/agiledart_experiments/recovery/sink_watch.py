@@ -4,12 +4,12 @@ import contextlib
 import time
 from pathlib import Path
 
-from agiledart_experiments.recovery.watching import Watching
+from agiledart_experiments.recovery.polling_thread import PollingThread
 
 LOOK_SECONDS = 0.005
 
 
-class SinkWatch(Watching):
+class SinkWatch(PollingThread):
     """Remembers each change of a file's size while it is entered; a context manager."""
 
     def __init__(self, file: Path) -> None:

@@ -9,9 +9,9 @@ import time
 from hashlib import sha256
 from itertools import pairwise
 
-from agiledart_agent.fragments.erasure import KEY_BYTES, cut, joined, sealed, unsealed
+from agiledart_agent.fragments.erasure_code import KEY_BYTES, cut, joined, sealed, unsealed
 from agiledart_experiments.recovery.emulated_links import MEGABIT, Transfer, arrivals, noise
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_recovery.fragments.arithmetic import stripe_providers, stripe_range
 
 PAPER = (8, 16, 32, 64, 128, 256)
@@ -30,7 +30,7 @@ LARGE_MB = 64
 SAVING = 1.25
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each size and code."""
     sizes = settings.sizes_or(PAPER if settings.is_paper else SMALL)
     rows = []
@@ -42,7 +42,7 @@ def run(settings: Settings) -> Report:
         "links are emulated; code_seconds is CPU of this machine, and part of the times of fragments",
         "saving sends (m + k)/m times the state: 1.5 with 4 + 2 by its definition, 1.125 with 16 + 2",
     )
-    return Report(parameters, tuple(rows), _goals(rows), notes)
+    return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
 
 
 def _row(size_mb: int, m: int, k: int, seed: int) -> Row:
@@ -56,15 +56,15 @@ def _row(size_mb: int, m: int, k: int, seed: int) -> Row:
     piece = len(fragments[0])
     saving = max(arrivals([Transfer(0, piece)] * n, UPLOAD, DOWNLOAD, NEAR))
     # The owner's host died, and with it the holder of the first fragment, so the parity is needed.
-    holders = range(1, n)
+    replica_nodes = range(1, n)
     asked = [
-        (stripe, holders[place])
-        for stripe in range(len(holders))
-        for place in stripe_providers(stripe, m, len(holders))
+        (stripe, replica_nodes[place])
+        for stripe in range(len(replica_nodes))
+        for place in stripe_providers(stripe, m, len(replica_nodes))
     ]
-    ranges = [stripe_range(stripe, len(holders), piece) for stripe in range(len(holders))]
+    ranges = [stripe_range(stripe, len(replica_nodes), piece) for stripe in range(len(replica_nodes))]
     fetching = max(arrivals([Transfer(at, ranges[stripe][1]) for stripe, at in asked], UPLOAD, DOWNLOAD, NEAR))
-    came: list[dict[int, bytes]] = [{} for _ in holders]
+    came: list[dict[int, bytes]] = [{} for _ in replica_nodes]
     for stripe, at in asked:
         offset, length = ranges[stripe]
         came[stripe][at] = fragments[at][offset : offset + length]

@@ -6,10 +6,17 @@ another sequence, so they agree in size, not to the digit. The paper shows no cl
 
 from dataclasses import dataclass
 
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_experiments.scaling.fluid import FLUID_ROWS, exact_rows
 from agiledart_experiments.scaling.loads import FALL_S, HOUR_S, RISE_S, STEP_S, bursts, step
-from agiledart_experiments.scaling.queue_model import INTERVAL_S, TICKS_PER_SECOND, Change, Loop, Run, Stage
+from agiledart_experiments.scaling.queue_model import (
+    INTERVAL_S,
+    TICKS_PER_SECOND,
+    ClosedLoop,
+    InstanceChange,
+    LoopRun,
+    QueueStage,
+)
 from agiledart_scaling.policies.paper import Paper, PaperSettings
 from agiledart_scaling.registry import policy_named
 from agiledart_scaling.scaling_policy import ScalingPolicy
@@ -58,7 +65,7 @@ class Figures:
     late: float
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each policy and scenario."""
     short, long = PAPER if settings.is_paper else SMALL
     names = (settings.policy,) if settings.policy else POLICIES
@@ -80,7 +87,7 @@ def run(settings: Settings) -> Report:
         "paper: with the floor `drain`, which is not the paper's; paper-no-floor starves, as the paper's score lets it",
         f"the rows of the fluid queue (specification §6 and §7.4) are compared to the digit: {len(FLUID_ROWS)}",
     )
-    return Report(parameters, (*rows, *exact), _goals(rows, exact), notes)
+    return ExperimentReport(parameters, (*rows, *exact), _goals(rows, exact), notes)
 
 
 def _policy(name: str) -> ScalingPolicy:
@@ -89,31 +96,31 @@ def _policy(name: str) -> ScalingPolicy:
 
 def times_four(policy: ScalingPolicy, seed: int) -> Figures:
     """Four times the rate for two minutes, with four instances of one stage at the start."""
-    done = Loop([Stage(100, 4)], step, policy, seed).go(STEP_S)
+    done = ClosedLoop([QueueStage(100, 4)], step, policy, seed).go(STEP_S)
     ups = [change for change in done.changes if change.after > change.before and RISE_S <= change.second < FALL_S]
     return _figures(done, (RISE_S, FALL_S), len(ups))
 
 
 def three_stages(policy: ScalingPolicy, seed: int) -> Figures:
     """Three stages with back-pressure between them, selectivities 1 and 2; 100 → 400 rows/s."""
-    stages = [Stage(100, 2), Stage(50, 3, 2.0), Stage(200, 2)]
-    done = Loop(stages, lambda second: 400 if second >= RISE_S else 100, policy, seed).go(360)
+    stages = [QueueStage(100, 2), QueueStage(50, 3, 2.0), QueueStage(200, 2)]
+    done = ClosedLoop(stages, lambda second: 400 if second >= RISE_S else 100, policy, seed).go(360)
     return _figures(done, (RISE_S, 360), len([change for change in done.changes if change.second > RISE_S]))
 
 
 def slow_instance(policy: ScalingPolicy, seed: int) -> Figures:
     """One of six instances does 30 % of what the others do, from the start."""
-    done = Loop([Stage(100, 6, slow={2: 0.3})], lambda _: 450, policy, seed).go(180)
+    done = ClosedLoop([QueueStage(100, 6, slow={2: 0.3})], lambda _: 450, policy, seed).go(180)
     return _figures(done, (0, 180), len(done.changes))
 
 
 def hour(policy: ScalingPolicy, seed: int) -> Figures:
     """Bursts of seconds that are over before an instance has started."""
-    done = Loop([Stage(100, 4)], bursts(seed), policy, seed).go(HOUR_S)
+    done = ClosedLoop([QueueStage(100, 4)], bursts(seed), policy, seed).go(HOUR_S)
     return _figures(done, None, len(done.changes))
 
 
-def _figures(done: Run, window: tuple[int, int] | None, changes: int) -> Figures:
+def _figures(done: LoopRun, window: tuple[int, int] | None, changes: int) -> Figures:
     intervals = None
     if window:
         part = done.waits[window[0] * TICKS_PER_SECOND : window[1] * TICKS_PER_SECOND]
@@ -124,10 +131,10 @@ def _figures(done: Run, window: tuple[int, int] | None, changes: int) -> Figures
     return Figures(intervals, changes, _reversals(done.changes), done.instance_seconds, share)
 
 
-def _reversals(changes: list[Change]) -> int:
+def _reversals(changes: list[InstanceChange]) -> int:
     """Changes of a stage that went the other way than the one before, within a minute."""
     count = 0
-    last: dict[int, Change] = {}
+    last: dict[int, InstanceChange] = {}
     for change in changes:
         before = last.get(change.stage)
         if before and change.second - before.second <= REVERSAL_S:

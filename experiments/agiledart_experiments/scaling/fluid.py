@@ -33,13 +33,13 @@ def fluid_run(policy: ScalingPolicy, intervals: int) -> Trace:
 
 def _paper(floor: str, each: float) -> Paper:
     return Paper(
-        PaperSettings(floor=floor, backlog_each=each, smoothing=1.0, down_patience=1, cooldown=0, new_phase=0.0)
+        PaperSettings(floor=floor, backlog_each=each, smoothing=1.0, down_intervals=1, cooldown=0, new_phase=0.0)
     )
 
 
 def _secant(busy_share: float) -> Secant:
     at_once = SecantSettings(
-        busy_share=busy_share, max_factor=HIGH, up_patience=1, down_patience=1, down_margin=1.0, burst_s=0.0
+        busy_share=busy_share, max_factor=HIGH, up_intervals=1, down_intervals=1, down_margin=1.0, burst_s=0.0
     )
     return Secant(at_once)
 

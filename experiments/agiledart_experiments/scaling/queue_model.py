@@ -2,7 +2,7 @@
 
 Ticks of 0.1 s. The instances of a stage take from one queue; a full queue blocks the stage before it, and what the
 first one cannot take waits at the source. Every 5 s each stage is measured, its true rates with noise, and its policy
-is asked. A change takes effect after `START_S` and stops the stage for `GAP_S`. A row that comes now waits as long as
+is asked. A change takes effect after `START_S` and stops the stage for `CHANGE_PAUSE_S`. A row that comes now waits as long as
 all rows before it take at the pace of the slowest stage.
 """
 
@@ -19,7 +19,7 @@ from agiledart_scaling.scaling_policy import ScalingPolicy
 TICKS_PER_SECOND = 10
 INTERVAL_S = 5
 START_S = 1.5
-GAP_S = 0.3
+CHANGE_PAUSE_S = 0.3
 MEASURING_NOISE = 0.05
 LOAD_NOISE = 0.15
 """Relative deviations of a measured rate, and of the rows of a tick."""
@@ -32,7 +32,7 @@ Load = Callable[[float], float]
 
 
 @dataclass
-class Stage:
+class QueueStage:
     """Instances that take from one queue.
 
     Attributes:
@@ -47,7 +47,7 @@ class Stage:
     rate: float
     instances: int
     selectivity: float = 1.0
-    room: int = 300
+    queue_capacity: int = 300
     slow: dict[int, float] = field(default_factory=dict)
     bend: float = 0.0
     queue: float = 0.0
@@ -69,7 +69,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class InstanceChange:
     """A stage was told to have another number of instances, or (`before == after`) a slow one was switched over."""
 
     second: float
@@ -79,7 +79,7 @@ class Change:
 
 
 @dataclass
-class Run:
+class LoopRun:
     """What happened.
 
     Attributes:
@@ -90,20 +90,20 @@ class Run:
     """
 
     waits: list[float] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[InstanceChange] = field(default_factory=list)
     instance_seconds: float = 0.0
     most: list[int] = field(default_factory=list)
 
 
-class Loop:
+class ClosedLoop:
     """Stages, their source, and the policy that steers each of them."""
 
     def __init__(
-        self, stages: Sequence[Stage], load: Load, policy: ScalingPolicy, seed: int, *, carries: bool = True
+        self, stages: Sequence[QueueStage], load: Load, policy: ScalingPolicy, seed: int, *, carries: bool = True
     ) -> None:
         """`carries`: demand is carried from the sources; else a stage is told of the rows that reach it."""
         self.stages = list(stages)
-        self.run = Run(most=[stage.instances for stage in stages])
+        self.run = LoopRun(most=[stage.instances for stage in stages])
         self._load, self._policy, self._carries = load, policy, carries
         self._random = RandomStream(seed, "closed loop")
         self._spool = 0.0
@@ -111,7 +111,7 @@ class Loop:
         self._seconds: list[float] = []
         self._arrived = [0.0] * len(self.stages)
 
-    def go(self, seconds: int) -> Run:
+    def go(self, seconds: int) -> LoopRun:
         """The whole run."""
         for tick in range(seconds * TICKS_PER_SECOND):
             self._tick(tick)
@@ -128,13 +128,17 @@ class Loop:
         self._second += came
         for stage in self.stages:
             if stage.pending and tick >= stage.pending[0]:
-                stage.instances, stage.stopped, stage.pending = stage.pending[1], round(GAP_S * TICKS_PER_SECOND), None
+                stage.instances, stage.stopped, stage.pending = (
+                    stage.pending[1],
+                    round(CHANGE_PAUSE_S * TICKS_PER_SECOND),
+                    None,
+                )
             self.run.instance_seconds += stage.instances / TICKS_PER_SECOND
         # Downstream first: room that it makes can be used in the same tick.
         for index in range(len(self.stages) - 1, -1, -1):
             self._work(index)
         first = self.stages[0]
-        taken = min(self._spool, max(0.0, first.room * first.instances - first.queue))
+        taken = min(self._spool, max(0.0, first.queue_capacity * first.instances - first.queue))
         self._spool -= taken
         first.queue += taken
         self._arrived[0] += taken
@@ -146,7 +150,7 @@ class Loop:
         stage.stopped = max(0, stage.stopped - 1)
         behind = self.stages[index + 1] if index + 1 < len(self.stages) else None
         if behind:
-            can = min(can, max(0.0, behind.room * behind.instances - behind.queue) / stage.selectivity)
+            can = min(can, max(0.0, behind.queue_capacity * behind.instances - behind.queue) / stage.selectivity)
         done = min(can, stage.queue)
         stage.queue -= done
         stage.has_worked = stage.has_worked or done > 0
@@ -195,7 +199,7 @@ class Loop:
         stage.memory = decision.memory
         if decision.wanted != stage.instances:
             stage.pending = (tick + round(START_S * TICKS_PER_SECOND), decision.wanted)
-            self.run.changes.append(Change(tick / TICKS_PER_SECOND, index, stage.instances, decision.wanted))
+            self.run.changes.append(InstanceChange(tick / TICKS_PER_SECOND, index, stage.instances, decision.wanted))
             self.run.most[index] = max(self.run.most[index], decision.wanted)
 
     def _switch_over(self, tick: int, index: int, measured: tuple[float, ...]) -> None:
@@ -206,5 +210,5 @@ class Loop:
         stage.slow_for = slow_intervals(measured, stage.slow_for)
         found = straggler(measured, stage.slow_for)
         if found is not None and stage.slow.pop(found, None) is not None:
-            stage.stopped = round(GAP_S * TICKS_PER_SECOND)
-            self.run.changes.append(Change(tick / TICKS_PER_SECOND, index, stage.instances, stage.instances))
+            stage.stopped = round(CHANGE_PAUSE_S * TICKS_PER_SECOND)
+            self.run.changes.append(InstanceChange(tick / TICKS_PER_SECOND, index, stage.instances, stage.instances))

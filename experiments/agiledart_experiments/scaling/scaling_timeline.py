@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agiledart_experiments.recovery.plug_mesh import PlugMesh, machines, until
-from agiledart_experiments.report import Goal, Report, Row, Settings
-from agiledart_experiments.scaling.timeline import Look, helped, rate_between, seconds_to_stable, stays
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
+from agiledart_experiments.scaling.timeline import StageSample, helped, rate_between, seconds_to_stable, stays
 from agiledart_experiments.scaling.timeline_jobs import UPLINK
 from agiledart_kernel.errors import OperationFailed
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TimelineJob:
     """One of the three.
 
     Attributes:
@@ -36,9 +36,9 @@ class Job:
 
 
 JOBS = {
-    "remove-duplicates": Job("remove_duplicates", "parse", 1_000, 60),
-    "top-k": Job("top_k", "parse", 1_000, 60),
-    "word-count": Job("word_count", "split", 1_500, 90),
+    "remove-duplicates": TimelineJob("remove_duplicates", "parse", 1_000, 60),
+    "top-k": TimelineJob("top_k", "parse", 1_000, 60),
+    "word-count": TimelineJob("word_count", "split", 1_500, 90),
 }
 
 UP, OUT = "up", "up then out"
@@ -62,12 +62,12 @@ OUT_S = 90
 STEPS_TO_STABLE = 4
 """Intervals of the controller within which a stage is to be stable after bandwidth was short."""
 
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each look, and one for what came out of each timeline."""
-    lines: dict[tuple[str, str], list[Look]] = {}
+    lines: dict[tuple[str, str], list[StageSample]] = {}
     ends = _up(settings, lines)
     if settings.is_paper:
         for name in JOBS:
@@ -92,7 +92,7 @@ def run(settings: Settings) -> Report:
         "uplinks are emulated: all instances of a machine share a number of rows a second, chosen so that it is short when it was",
         "the paper prints no figure for `up`; for `up then out` it names the second at which bandwidth was short",
     )
-    return Report(parameters, (*rows, *ends), _goals(ends, INTERVAL_S[settings.scale]), notes)
+    return ExperimentReport(parameters, (*rows, *ends), _goals(ends, INTERVAL_S[settings.scale]), notes)
 
 
 def _environment(settings: Settings) -> dict[str, str]:
@@ -129,10 +129,10 @@ def _submit(mesh: PlugMesh, name: str, timeline: str, link: float, least: int) -
     mesh.ask("submit", f"timeline_jobs.py:{job.function}", *words, "--parallelism", limits)
 
 
-class _Watch:
+class _StageWatch:
     """Looks at the slow stages of jobs, by the agents' metrics."""
 
-    def __init__(self, mesh: PlugMesh, lines: dict[tuple[str, str], list[Look]], timeline: str) -> None:
+    def __init__(self, mesh: PlugMesh, lines: dict[tuple[str, str], list[StageSample]], timeline: str) -> None:
         self._mesh, self._lines, self._timeline = mesh, lines, timeline
         self.began = time.monotonic()
         self._taken: dict[str, tuple[float, float]] = {}
@@ -150,7 +150,7 @@ class _Watch:
             if look is not None:
                 self._lines.setdefault((name, self._timeline), []).append(look)
 
-    def _seen(self, name: str, told: Sequence[Mapping[str, float]]) -> Look | None:
+    def _seen(self, name: str, told: Sequence[Mapping[str, float]]) -> StageSample | None:
         stage = JOBS[name].stage
         second, label = round(self.second, 1), (f'app="{name}"', f'operator="{stage}"')
         here = [_sum(figures, "agiledart_application_instances", *label) for figures in told]
@@ -164,7 +164,9 @@ class _Watch:
         rate = None
         if before is not None and second > before[0] and taken >= before[1]:
             rate = round((taken - before[1]) / (second - before[0]), 1)
-        return Look(second, instances, round(scores[0], 3) if scores else None, rate, sum(1 for one in here if one))
+        return StageSample(
+            second, instances, round(scores[0], 3) if scores else None, rate, sum(1 for one in here if one)
+        )
 
 
 def _sum(figures: Mapping[str, float], name: str, *labels: str) -> float:
@@ -173,7 +175,7 @@ def _sum(figures: Mapping[str, float], name: str, *labels: str) -> float:
     )
 
 
-def _up(settings: Settings, lines: dict[tuple[str, str], list[Look]]) -> list[Row]:
+def _up(settings: Settings, lines: dict[tuple[str, str], list[StageSample]]) -> list[Row]:
     """All jobs at once on three machines; the rate becomes four times what it was."""
     scale = settings.scale
     with machines(3, _environment(settings)) as mesh:
@@ -183,7 +185,7 @@ def _up(settings: Settings, lines: dict[tuple[str, str], list[Look]]) -> list[Ro
         for name in JOBS:
             _submit(mesh, name, UP, 0.0, 1)
             mesh.ask("scale", name, JOBS[name].stage, "auto")
-        watch = _Watch(mesh, lines, UP)
+        watch = _StageWatch(mesh, lines, UP)
         while watch.second < CALM_S[scale] + BUSY_S[scale]:
             watch.look(list(JOBS))
             if all(stays(lines.get((name, UP), []), STAY * INTERVAL_S[scale]) for name in JOBS):
@@ -192,7 +194,7 @@ def _up(settings: Settings, lines: dict[tuple[str, str], list[Look]]) -> list[Ro
     return [_end(name, UP, lines.get((name, UP), [])) for name in JOBS]
 
 
-def _end(name: str, timeline: str, looks: Sequence[Look]) -> Row:
+def _end(name: str, timeline: str, looks: Sequence[StageSample]) -> Row:
     """What came out of a timeline."""
     return {
         "job": name,
@@ -206,7 +208,7 @@ def _end(name: str, timeline: str, looks: Sequence[Look]) -> Row:
     }
 
 
-def _up_then_out(settings: Settings, name: str, lines: dict[tuple[str, str], list[Look]]) -> Row:
+def _up_then_out(settings: Settings, name: str, lines: dict[tuple[str, str], list[StageSample]]) -> Row:
     """One job: ten more instances every 30 s on one machine until they are no help, then with others."""
     job = JOBS[name]
     words = ("--executors", str(STEP * STEPS))
@@ -215,7 +217,7 @@ def _up_then_out(settings: Settings, name: str, lines: dict[tuple[str, str], lis
         _prepare(mesh, [(STEP_S * (STEPS + 1) + OUT_S, OUT_ROWS)])
         settings.progress(f"{name}: ten instances on one machine")
         _submit(mesh, name, OUT, 1 / job.link_rows, STEP)
-        watch = _Watch(mesh, lines, OUT)
+        watch = _StageWatch(mesh, lines, OUT)
         key = (name, OUT)
         short = _steps_until_short(watch, mesh, name, lines)
         settings.progress(f"{name}: bandwidth is short after {short} s; others come")
@@ -239,16 +241,16 @@ def _up_then_out(settings: Settings, name: str, lines: dict[tuple[str, str], lis
 
 
 def _steps_until_short(
-    watch: _Watch, mesh: PlugMesh, name: str, lines: dict[tuple[str, str], list[Look]]
+    watch: _StageWatch, mesh: PlugMesh, name: str, lines: dict[tuple[str, str], list[StageSample]]
 ) -> int | None:
     """Ten more every 30 s; after how many seconds of this they were no help; None: they always were."""
     key, rate = (name, OUT), 0.0
 
-    def seen() -> list[Look] | None:
+    def seen() -> list[StageSample] | None:
         watch.look([name])
         return lines.get(key)
 
-    until(seen, PATIENCE, f"{name} runs")
+    until(seen, TIMEOUT_S, f"{name} runs")
     for step in range(1, STEPS + 1):
         start = watch.second
         while watch.second < start + STEP_S:

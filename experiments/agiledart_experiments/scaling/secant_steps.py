@@ -6,11 +6,11 @@ are not given.
 
 from collections.abc import Callable
 
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_experiments.scaling.noise import normal
 from agiledart_kernel.randomness import RandomStream
 from agiledart_scaling.policies.paper import least_with_score, trials_of_phase
-from agiledart_scaling.score import ORIGIN, Trial, paper_score, secant_step
+from agiledart_scaling.score import ORIGIN, ScoredTrial, paper_score, secant_step
 
 CAPACITIES = ((30, 10), (20, 20), (10, 30), (50, 50))
 STARTS = ((0, 10), (0, 5), (5, 10), (1, 2), (10, 50))
@@ -45,7 +45,7 @@ def gain_of(capacity: tuple[int, int], phase: Phase) -> float:
     return score
 
 
-def run(settings: Settings) -> Report:
+def run(settings: Settings) -> ExperimentReport:
     """A row for each pair of capacities and starts, for each way to begin warm, and for each noise."""
     seeds = range(settings.seed, settings.seed + SEEDS[settings.scale])
     rows = [_steps(capacity, starts, seeds) for capacity in CAPACITIES for starts in STARTS]
@@ -64,7 +64,7 @@ def run(settings: Settings) -> Report:
         "warm: the first trial is the number of the phase before; beside it the last trial of that phase, or the origin",
         "noise: of each measured score; published values are those of an independent run with another sequence (§6)",
     )
-    return Report(parameters, (*rows, *warm, *noisy), goals, notes)
+    return ExperimentReport(parameters, (*rows, *warm, *noisy), goals, notes)
 
 
 def _steps(capacity: tuple[int, int], starts: tuple[int, int], seeds: range) -> Row:
@@ -77,7 +77,7 @@ def _steps(capacity: tuple[int, int], starts: tuple[int, int], seeds: range) -> 
 def _warm(seeds: range, name: str, uses_last_phase: bool) -> Row:
     """Phases one after the other: the first trial is what the phase before ended with."""
     capacity = CAPACITIES[0]
-    last = {"x": 10, "before": Trial(5, 0.5)}
+    last = {"x": 10, "before": ScoredTrial(5, 0.5)}
 
     def tried(phase: Phase) -> list[int]:
         return _warm_trials(gain_of(capacity, phase), last, uses_last_phase)
@@ -89,14 +89,14 @@ def _warm_trials(gain: float, last: dict[str, object], uses_last_phase: bool) ->
     """Trials from today's number; the pair's other point is of the phase before, or the origin."""
     x, before = last["x"], last["before"]
     assert isinstance(x, int)
-    assert isinstance(before, Trial)
+    assert isinstance(before, ScoredTrial)
     best, tried = least_with_score(gain), [x]
     pair = before if uses_last_phase else ORIGIN
     while tried[-1] != best and len(tried) < MOST_ITERATIONS:
-        now = Trial(tried[-1], gain * tried[-1])
+        now = ScoredTrial(tried[-1], gain * tried[-1])
         tried.append(max(1, round_up(secant_step(now, pair).instances)))
         pair = now
-    last["x"], last["before"] = tried[-1], Trial(tried[-2], gain * tried[-2]) if len(tried) > 1 else pair
+    last["x"], last["before"] = tried[-1], ScoredTrial(tried[-2], gain * tried[-2]) if len(tried) > 1 else pair
     return tried
 
 
@@ -151,10 +151,10 @@ def _noisy(seed: int, noise: float) -> Row:
 
 def _noisy_phase(gain: float, noise: float, random: RandomStream) -> tuple[int, int]:
     """The number that the phase ends with, and how many were tried."""
-    before, x, count = Trial(0, 0.0), 10, 1
+    before, x, count = ScoredTrial(0, 0.0), 10, 1
     while count < MOST_ITERATIONS:
         count += 1
-        now = Trial(x, gain * x * max(0.0, normal(random, 1.0, noise)))
+        now = ScoredTrial(x, gain * x * max(0.0, normal(random, 1.0, noise)))
         if abs(now.score - 1) <= DEAD_BAND:
             break
         proposal = secant_step(now, before).instances

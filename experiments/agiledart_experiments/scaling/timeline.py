@@ -11,7 +11,7 @@ NO_HELP = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StageSample:
     """What was seen of a stage at one time.
 
     Attributes:
@@ -29,7 +29,7 @@ class Look:
     nodes: int = 1
 
 
-def seconds_to_stable(looks: Sequence[Look]) -> float | None:
+def seconds_to_stable(looks: Sequence[StageSample]) -> float | None:
     """From the first look that finds too little to the first from which on there is enough and the number stays as it is.
 
     None: it never had too little, or was not stable at the end.
@@ -38,13 +38,13 @@ def seconds_to_stable(looks: Sequence[Look]) -> float | None:
     return None if span is None else round(span[1] - span[0], 1)
 
 
-def stays(looks: Sequence[Look], seconds: float) -> bool:
+def stays(looks: Sequence[StageSample], seconds: float) -> bool:
     """Has it had too little, and been stable since for so long?"""
     span = _unstable(looks)
     return span is not None and looks[-1].second - span[1] >= seconds
 
 
-def _unstable(looks: Sequence[Look]) -> tuple[float, float] | None:
+def _unstable(looks: Sequence[StageSample]) -> tuple[float, float] | None:
     """Seconds of the first look that finds too little, and of the first from which on all is well; None without either."""
     short = next((n for n, look in enumerate(looks) if _is_short(look)), None)
     if short is None:
@@ -55,7 +55,7 @@ def _unstable(looks: Sequence[Look]) -> tuple[float, float] | None:
     return (looks[short].second, looks[last + 1].second) if last + 1 < len(looks) else None
 
 
-def _is_short(look: Look) -> bool:
+def _is_short(look: StageSample) -> bool:
     return look.score is not None and look.score < ENOUGH
 
 
@@ -64,7 +64,7 @@ def helped(before: float, after: float) -> bool:
     return after >= NO_HELP * before
 
 
-def rate_between(looks: Sequence[Look], start: float, end: float) -> float:
+def rate_between(looks: Sequence[StageSample], start: float, end: float) -> float:
     """Median of the rows a second that were seen in a span of time; 0.0 where none were."""
     seen = sorted(look.rows_a_second for look in looks if start <= look.second < end and look.rows_a_second is not None)
     return seen[len(seen) // 2] if seen else 0.0

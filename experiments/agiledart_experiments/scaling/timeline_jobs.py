@@ -20,7 +20,7 @@ UPLINK = "TIMELINE_UPLINK"
 _UNTIL = struct.Struct("d")
 
 
-class Line(NamedTuple):
+class InputLine(NamedTuple):
     """One line of input: when, and words."""
 
     at: int
@@ -53,11 +53,11 @@ def uplink(seconds_each: float) -> Callable[[], None]:
     return leave
 
 
-def slowly(seconds_each: float, link_seconds_each: float) -> Callable[[Line], Line]:
+def slowly(seconds_each: float, link_seconds_each: float) -> Callable[[InputLine], InputLine]:
     """A step that takes so long for each row, and then until the uplink has taken it."""
     leave = uplink(link_seconds_each)
 
-    def slow(line: Line) -> Line:
+    def slow(line: InputLine) -> InputLine:
         time.sleep(seconds_each)
         leave()
         return line
@@ -66,13 +66,13 @@ def slowly(seconds_each: float, link_seconds_each: float) -> Callable[[Line], Li
 
 
 def remove_duplicates(
-    lines: Source[Line], report: Sink[Word], name: str = "remove-duplicates", each: float = 0.01, link: float = 0.0
+    lines: Source[InputLine], report: Sink[Word], name: str = "remove-duplicates", each: float = 0.01, link: float = 0.0
 ) -> Topology:
     """Source, parse, distinct by key, sink."""
     topology = Topology(name, delivery="exactly-once")
     slow = slowly(each, link)
 
-    def parse(line: Line) -> Word:
+    def parse(line: InputLine) -> Word:
         return Word(slow(line).at, line.text)
 
     rows = topology.source("lines", lines, event_time=lambda line: line.at)
@@ -81,7 +81,7 @@ def remove_duplicates(
 
 
 def word_count(
-    lines: Source[Line],
+    lines: Source[InputLine],
     report: Sink[Change[str, int, Word]],
     name: str = "word-count",
     each: float = 0.01,
@@ -91,7 +91,7 @@ def word_count(
     topology = Topology(name, delivery="exactly-once")
     slow = slowly(each, link)
 
-    def split(line: Line) -> Iterable[Word]:
+    def split(line: InputLine) -> Iterable[Word]:
         at = slow(line).at
         return [Word(at, word) for word in line.text.split()]
 
@@ -101,7 +101,7 @@ def word_count(
 
 
 def top_k(
-    lines: Source[Line],
+    lines: Source[InputLine],
     report: Sink[Ranking[Word, str, int]],
     name: str = "top-k",
     each: float = 0.01,
@@ -111,7 +111,7 @@ def top_k(
     topology = Topology(name, delivery="exactly-once")
     slow = slowly(each, link)
 
-    def parse(line: Line) -> Word:
+    def parse(line: InputLine) -> Word:
         return Word(slow(line).at, line.text)
 
     rows = topology.source("lines", lines, event_time=lambda line: line.at)

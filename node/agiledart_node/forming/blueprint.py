@@ -8,14 +8,14 @@ import msgspec
 from agiledart_dataflow.plan.paths import named
 from agiledart_dataflow.plan.specification import FORMAT, Specification, release
 from agiledart_dataflow.plan.stage_plan import StagePlan
-from agiledart_dataflow.plan.stages import plan_stages, written_out
+from agiledart_dataflow.plan.stages import expand_parallelism, plan_stages
 from agiledart_kernel.errors import RemoteProtocolError, TopologyError
 from agiledart_kernel.limits import (
     MAX_APPLICATION_NAME,
     MAX_BUNDLE_BYTES,
     MAX_STAGES,
 )
-from agiledart_node.desk.desk import CommandRefused, Desk
+from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.records.application import SPECIFICATION_CODEC, StageEntry
 from agiledart_node.wire.commands import Submit
 
@@ -45,7 +45,7 @@ class Blueprint:
     edges: tuple[tuple[int, int], ...]
     pins: tuple[str | None, ...]
     digest: str
-    led_by: tuple[tuple[str, str], ...] = ()
+    relayed_by: tuple[tuple[str, str], ...] = ()
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -72,7 +72,7 @@ class Blueprint:
         return tuple(sorted(seen))
 
 
-def blueprint_of(command: Submit, here: Desk) -> Blueprint:
+def blueprint_of(command: Submit, here: NodeContext) -> Blueprint:
     """Check a submission and cut it into stages.
 
     Raises:
@@ -91,7 +91,7 @@ def blueprint_of(command: Submit, here: Desk) -> Blueprint:
             2,
         )
     try:
-        plan = plan_stages(specification, written_out(specification, command.parallelism))
+        plan = plan_stages(specification, expand_parallelism(specification, command.parallelism))
     except TopologyError as error:
         raise CommandRefused(str(error), 2) from None
     except (ValueError, LookupError, TypeError) as error:
@@ -115,7 +115,7 @@ def blueprint_of(command: Submit, here: Desk) -> Blueprint:
     return blueprint
 
 
-def _decoded(raw: bytes, here: Desk) -> Specification:
+def _decoded(raw: bytes, here: NodeContext) -> Specification:
     try:
         specification = SPECIFICATION_CODEC.decode(raw)
     except RemoteProtocolError as error:

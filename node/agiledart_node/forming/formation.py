@@ -33,11 +33,11 @@ class Forwarder:
         return len(self.previous) > 1
 
 
-class SoftState:
+class JoinSoftState:
     """What a node remembers of JOINs that it passed on or received."""
 
-    def __init__(self, life: Duration) -> None:
-        self._life = life
+    def __init__(self, lifetime: Duration) -> None:
+        self._lifetime = lifetime
         self.forwarders: dict[tuple[int, NodeId], Forwarder] = {}
         self._paths: dict[tuple[int, NodeId], tuple[Instant, tuple[Peer, ...]]] = {}
 
@@ -47,7 +47,7 @@ class SoftState:
         """A JOIN came from `previous` (None: it starts here) and goes on (None: it ends here)."""
         state = self.forwarders.get((number, sink))
         if state is None:
-            _make_room(self.forwarders)
+            _evict_oldest(self.forwarders)
             state = self.forwarders[number, sink] = Forwarder(onward, now)
         state.next, state.since = onward, now
         if previous is not None and previous not in state.previous and len(state.previous) < MAX_PATH:
@@ -57,7 +57,7 @@ class SoftState:
     def arrived(self, number: int, source: NodeId, path: tuple[Peer, ...], now: Instant) -> None:
         """A JOIN has reached its sink, this node."""
         if (number, source) not in self._paths:
-            _make_room(self._paths)
+            _evict_oldest(self._paths)
         self._paths[number, source] = (now, path)
 
     def path_from(self, number: int, source: NodeId) -> tuple[Peer, ...] | None:
@@ -67,13 +67,13 @@ class SoftState:
 
     def forget_old(self, now: Instant) -> None:
         """Drop what was not refreshed for the life of soft state."""
-        for number_sink in [k for k, state in self.forwarders.items() if now - state.since > self._life]:
+        for number_sink in [k for k, state in self.forwarders.items() if now - state.since > self._lifetime]:
             del self.forwarders[number_sink]
-        for number_source in [k for k, (since, _) in self._paths.items() if now - since > self._life]:
+        for number_source in [k for k, (since, _) in self._paths.items() if now - since > self._lifetime]:
             del self._paths[number_source]
 
 
-def _make_room(table: MutableMapping[tuple[int, NodeId], Any]) -> None:
+def _evict_oldest(table: MutableMapping[tuple[int, NodeId], Any]) -> None:
     if len(table) >= MAX_SOFT_STATES:
         del table[next(iter(table))]
 

@@ -4,12 +4,12 @@ from agiledart_kernel.instants import SECOND, Duration
 from agiledart_kernel.machine import Completed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.desk.desk import Desk
+from agiledart_node.context.node_context import NodeContext
 from agiledart_node.forming.blueprint import Blueprint
-from agiledart_node.records.order_checks import Orders
-from agiledart_node.wire.bodies import CheckRow
+from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.wire.effects import CheckCode
 from agiledart_node.wire.formation_messages import CheckHost, HostChecked
+from agiledart_node.wire.responses import CheckRow
 from agiledart_placement.request import Placement
 
 CHECK = Duration(10 * SECOND)
@@ -19,18 +19,18 @@ MAX_CHECKS = 4
 """Checks at one time on one node; each is a process."""
 
 
-class Checking:
+class HostChecks:
     """Asks hosts, and answers as host."""
 
-    def __init__(self, desk: Desk, orders: Orders) -> None:
-        self._desk, self._orders = desk, orders
+    def __init__(self, context: NodeContext, verifier: CommandVerifier) -> None:
+        self._context, self._verifier = context, verifier
         self._asked: dict[tuple[NodeId, int], None] = {}
 
     async def checked(
         self,
         blueprint: Blueprint,
         bundle: bytes,
-        order: bytes,
+        signed_command: bytes,
         placement: Placement,
         peers: dict[NodeId, Peer],
         names: dict[NodeId, str],
@@ -39,9 +39,9 @@ class Checking:
         stages: dict[NodeId, dict[int, bool]] = {}
         for (stage, _), node in placement.nodes.items():
             stages.setdefault(node, {})[stage] = True
-        answers = await self._desk.talks.ask_all(
+        answers = await self._context.requests.ask_all(
             [peers[node] for node in sorted(stages)],
-            lambda number, peer: CheckHost(number, blueprint.plan, bundle, tuple(stages[peer.node]), order),
+            lambda number, peer: CheckHost(number, blueprint.plan, bundle, tuple(stages[peer.node]), signed_command),
             HostChecked,
             CHECK,
         )
@@ -65,25 +65,25 @@ class Checking:
         """Another agent plans to run this here; a question that is repeated meanwhile is answered once."""
         if (sender.node, message.request) in self._asked:
             return
-        if len(self._asked) >= MAX_CHECKS or self._desk.talks.is_full:
-            self._desk.send(sender, HostChecked(message.request, f"{self._desk.me.name} checks others just now"))
+        if len(self._asked) >= MAX_CHECKS or self._context.requests.is_full:
+            self._context.send(sender, HostChecked(message.request, f"{self._context.me.name} checks others just now"))
             return
-        if why := self._orders.objection_to_check(message.order, message.bundle):
-            self._desk.drop("order: refused")
-            self._desk.send(sender, HostChecked(message.request, why))
+        if why := self._verifier.objection_to_check(message.signed_command, message.bundle):
+            self._context.drop("order: refused")
+            self._context.send(sender, HostChecked(message.request, why))
             return
         self._asked[sender.node, message.request] = None
-        self._desk.talks.begin(self._check(sender, message))
+        self._context.requests.begin(self._check(sender, message))
 
     async def _check(self, sender: Peer, message: CheckHost) -> None:
         try:
-            number = self._desk.talks.number()
-            effect = CheckCode(number, message.plan, message.bundle, message.stages, message.order)
-            answer = (await self._desk.driven(number, effect, CHECK)).get(number)
+            number = self._context.requests.number()
+            effect = CheckCode(number, message.plan, message.bundle, message.stages, message.signed_command)
+            answer = (await self._context.ask_driver(number, effect, CHECK)).get(number)
         finally:
             del self._asked[sender.node, message.request]
         if isinstance(answer, Completed) and isinstance(answer.result, HostChecked):
             told = answer.result
         else:
             told = HostChecked(0, getattr(answer, "reason", "") or "it could not be checked")
-        self._desk.send(sender, HostChecked(message.request, told.refusal, told.connectors))
+        self._context.send(sender, HostChecked(message.request, told.refusal, told.connectors))

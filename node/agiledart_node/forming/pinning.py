@@ -3,7 +3,7 @@
 from agiledart_dataflow.plan.paths import MODES
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
+from agiledart_node.context.node_context import CommandRefused, NodeContext, did_you_mean
 from agiledart_node.forming.blueprint import Blueprint
 from agiledart_node.records.records import Records
 
@@ -11,7 +11,7 @@ MAX_LISTED = 20
 """Names that a refusal lists."""
 
 
-async def pinned_nodes(desk: Desk, records: Records, blueprint: Blueprint) -> dict[int, Peer]:
+async def pinned_nodes(context: NodeContext, records: Records, blueprint: Blueprint) -> dict[int, Peer]:
     """Stage → the node that must run it.
 
     Raises:
@@ -20,15 +20,15 @@ async def pinned_nodes(desk: Desk, records: Records, blueprint: Blueprint) -> di
     pinned: dict[int, Peer] = {}
     for stage, word in enumerate(blueprint.pins):
         if word is not None:
-            pinned[stage] = await node_at(desk, records, word, blueprint.stages[stage].name)
-    for step, name in blueprint.led_by:
-        _check_leader(desk, step, name)
+            pinned[stage] = await node_at(context, records, word, blueprint.stages[stage].name)
+    for step, name in blueprint.relayed_by:
+        _check_relay(context, step, name)
     return pinned
 
 
-def _check_leader(desk: Desk, step: str, name: str) -> None:
+def _check_relay(context: NodeContext, step: str, name: str) -> None:
     """Raise CommandRefused unless a node has the name that stands in `paths`."""
-    names = sorted({peer.name for peer in (desk.me, *desk.known()) if peer.name})
+    names = sorted({peer.name for peer in (context.me, *context.known()) if peer.name})
     if name not in names:
         more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
         raise CommandRefused(
@@ -38,11 +38,11 @@ def _check_leader(desk: Desk, step: str, name: str) -> None:
         )
 
 
-async def node_at(desk: Desk, records: Records, word: str, step: str) -> Peer:
+async def node_at(context: NodeContext, records: Records, word: str, step: str) -> Peer:
     """The node that a word means: this one when empty, else a node's name, address or id, else some node of the zone or host."""
     if not word:
-        return desk.me
-    known = desk.known()
+        return context.me
+    known = context.known()
     named = [peer for peer in known if peer.name == word]
     if len(named) > 1:
         ids = ", ".join(peer.node.hex[:12] for peer in named)

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from agiledart_kernel.instants import Duration
-from agiledart_node.desk.desk import Desk
-from agiledart_node.hosting.hosted import Hosted, report_copy
+from agiledart_node.context.node_context import NodeContext
+from agiledart_node.hosting.hosted_application import HostedApplication, report_copy
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import summary_of
-from agiledart_node.wire.formation_messages import AskReports, Reports
+from agiledart_node.wire.formation_messages import QueryReports, Reports
 
 Figures = dict[tuple[int, int], dict[str, Any]]
 """Report by (stage, index)."""
@@ -20,10 +20,10 @@ Figures = dict[tuple[int, int], dict[str, Any]]
 class LastFigures:
     """Gathers them; each method is part of a conversation."""
 
-    def __init__(self, desk: Desk, records: Records) -> None:
-        self._desk, self._records = desk, records
+    def __init__(self, context: NodeContext, records: Records) -> None:
+        self._context, self._records = context, records
 
-    async def note(self, hosted: Hosted) -> None:
+    async def note(self, hosted: HostedApplication) -> None:
         """The record of a run that failed or was cut tells the last figures of its instances, as far as somebody knows them."""
         figures = {**await self.elsewhere(hosted), **hosted.reports}
         summary = summary_of(hosted.part.specification, figures) if figures else {}
@@ -35,12 +35,12 @@ class LastFigures:
                 hosted.part.number,
             )
 
-    async def elsewhere(self, hosted: Hosted) -> Figures:
+    async def elsewhere(self, hosted: HostedApplication) -> Figures:
         """What other hosts tell of their instances; of dead hosts, what the coordinator saw last."""
-        others = [peer for peer in hosted.hosts if peer.node != self._desk.me.node]
-        timeout = Duration(self._desk.config.report_timeout_ns)
-        answers = await self._desk.talks.ask_all(
-            others, lambda number, _: AskReports(number, *hosted.key), Reports, timeout
+        others = [peer for peer in hosted.hosts if peer.node != self._context.me.node]
+        timeout = Duration(self._context.config.report_timeout_ns)
+        answers = await self._context.requests.ask_all(
+            others, lambda number, _: QueryReports(number, *hosted.key), Reports, timeout
         )
         places = hosted.part.places()
         seen: Figures = dict(hosted.seen)

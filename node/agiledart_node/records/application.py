@@ -8,7 +8,7 @@ The scheduler moves it to `running`, the coordinator to `finished` and `stopped`
 `failed`. The last three are final: whoever comes later finds the record closed. Two awkward cases. Two nodes see a failure at
 once, both write, one compare-and-set wins and the other reads a closed record, which is what it wanted. And a node that hosts
 nothing of it no longer hears of its host, which may be dead, or on the other side of a cut: what it writes is marked
-(`by_hearsay`), and those who run the application take it back or say how it ended.
+(`is_unverified`), and those who run the application take it back or say how it ended.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from agiledart_dataflow.plan.specification import Specification
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_RECORD_BYTES, MAX_STAGES
 from agiledart_kernel.node_id import NodeId, key_of_name
-from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
-from agiledart_node.desk.names import display_names
-from agiledart_node.records.ways import ways_of
-from agiledart_node.wire.change_bodies import ChangeRow
-from agiledart_node.wire.commands import WAITS_FOR_ROOM
+from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
+from agiledart_node.context.display_names import display_names
+from agiledart_node.records.data_paths import data_paths_of
+from agiledart_node.wire.change_responses import ChangeRow
+from agiledart_node.wire.commands import WAITING_FOR_CAPACITY
 
 SPECIFICATION_CODEC: Codec[Specification] = Codec(Specification, limit=MAX_RECORD_BYTES // 2)
 """How a record holds the topology of its application."""
@@ -37,7 +37,7 @@ DEPLOYING, RUNNING, FINISHED, FAILED, STOPPED = "deploying", "running", "finishe
 RECOVERING = "recovering"
 """Shown for `running` while what was lost is being brought back; never in a record."""
 
-ISLAND = "island"
+MINORITY = "island"
 """Shown likewise on a side of a cut that works on without the majority of the voters; a phase of recovery, too."""
 
 FINAL = (FINISHED, FAILED, STOPPED)
@@ -62,7 +62,7 @@ MAX_CHANGE_TEXT = 120
 MAX_HISTORY = 32
 """Entries of a record's history; the oldest but the first go."""
 
-MAX_DEEDS = 48
+MAX_SIGNED_ENTRIES = 48
 """Signed orders that a record keeps beside the one with which it was submitted."""
 
 MAX_RIVALS = 8
@@ -111,13 +111,13 @@ class Rival(msgspec.Struct, frozen=True, gc=False, array_like=True):
     reason: str
     submitted_to: str
     at_ms: int = 0
-    by_hearsay: bool = False
+    is_unverified: bool = False
 
 
 class Loss(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Rows of a source that only the log of a lost node had when the source went on elsewhere, in this life; at least so many."""
 
-    life: int
+    attempt: int
     source: str
     rows: int
 
@@ -168,7 +168,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     paths: tuple[tuple[Peer, ...], ...] = ()
     specification: bytes = b""
     plan: bytes = b""
-    life: int = 1
+    attempt: int = 1
     seconds_to_running: float = 0.0
     history: tuple[HistoryEntry, ...] = ()
     summary: dict[str, Any] = {}
@@ -177,24 +177,25 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     shared_keys: tuple[Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)], ...] = ()
     away: tuple[str, ...] = ()
     is_forgotten: bool = False
-    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
-    by_hearsay: bool = False
+    signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
+    is_unverified: bool = False
     revivals: int = 0
     rivals: Annotated[tuple[Rival, ...], msgspec.Meta(max_length=MAX_RIVALS)] = ()
     held: Annotated[
         tuple[Annotated[str, msgspec.Meta(max_length=4_096)], ...], msgspec.Meta(max_length=MAX_STAGES)
     ] = ()
     changes: Annotated[tuple[dict[str, Any], ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
-    deeds: Annotated[
-        tuple[Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)], ...], msgspec.Meta(max_length=MAX_DEEDS)
+    signed_entries: Annotated[
+        tuple[Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)], ...],
+        msgspec.Meta(max_length=MAX_SIGNED_ENTRIES),
     ] = ()
-    repeats: bool = False
+    duplicates: bool = False
     losses: Annotated[tuple[Loss, ...], msgspec.Meta(max_length=256)] = ()
 
     @property
     def delivery(self) -> Delivery:
         """What becomes of it, and of its rows, when a host dies."""
-        return Delivery.of(is_saved=self.by_epoch, repeats=self.repeats)
+        return Delivery.of(is_saved=self.by_epoch, duplicates=self.duplicates)
 
     @property
     def owner(self) -> str:
@@ -208,7 +209,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def is_final(self) -> bool:
-        """Whether it has ended, as far as this record knows (`by_hearsay`)."""
+        """Whether it has ended, as far as this record knows (`is_unverified`)."""
         return self.state in FINAL
 
     @property
@@ -230,7 +231,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         used = {place.node for place in self.assignment}
         return tuple(node for position, node in enumerate(self.nodes) if position in used)
 
-    def held_by(self, node: NodeId) -> tuple[tuple[int, int], ...]:
+    def instances_on(self, node: NodeId) -> tuple[tuple[int, int], ...]:
         """(stage, index) of the instances on a node, sorted."""
         return tuple(
             sorted((place.stage, place.index) for place in self.assignment if self.nodes[place.node].node == node)
@@ -242,11 +243,11 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return {stage.name: why for stage, why in zip(self.stages, self.away, strict=False) if why}
 
     @property
-    def ways(self) -> list[list[str]]:
-        """The ways that rows take; see `ways_of`."""
+    def data_paths(self) -> list[list[str]]:
+        """The ways that rows take; see `data_paths_of`."""
         placement = self.placement
         hosts = [placement[stage.name] for stage in self.stages]
-        return ways_of([stage.kind for stage in self.stages], self.edges, hosts) if self.assignment else []
+        return data_paths_of([stage.kind for stage in self.stages], self.edges, hosts) if self.assignment else []
 
     @property
     def placement(self) -> dict[str, list[str]]:
@@ -261,7 +262,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """Whether all positions in it point to something; a record from the ring is checked before use."""
         return (
             self.state in NEXT_STATES
-            and (self.state == FAILED or not self.by_hearsay)
+            and (self.state == FAILED or not self.is_unverified)
             and all(
                 0 <= place.node < len(self.nodes) and 0 <= place.stage < len(self.stages) for place in self.assignment
             )
@@ -292,14 +293,14 @@ def node_name_key(name: str) -> NodeId:
 
 
 def advanced(
-    record: ApplicationRecord, state: str, reason: str, wall_ms: int, *, by_hearsay: bool = False
+    record: ApplicationRecord, state: str, reason: str, wall_ms: int, *, is_unverified: bool = False
 ) -> ApplicationRecord | None:
     """The record in its next state, or None when it is closed or the step is not allowed.
 
     Args:
         by_hearsay: who says so hosts nothing of it, and does not know it from those who do. Their word may follow it.
     """
-    is_heard = record.by_hearsay and not by_hearsay
+    is_heard = record.is_unverified and not is_unverified
     if state not in ((RUNNING, *FINAL) if is_heard else NEXT_STATES[record.state]):
         return None
     reason = reason[:MAX_REASON]
@@ -312,7 +313,7 @@ def advanced(
         reason="" if is_revived else reason,
         changed_ms=wall_ms,
         history=history,
-        by_hearsay=by_hearsay,
+        is_unverified=is_unverified,
         revivals=record.revivals + is_revived,
     )
 
@@ -327,8 +328,8 @@ def forgotten(record: ApplicationRecord) -> ApplicationRecord:
         record.state,
         record.scheduler,
         changed_ms=record.changed_ms,
-        life=record.life,
-        order=record.order,  # it is carried out once, whatever becomes of what it began
+        attempt=record.attempt,
+        signed_command=record.signed_command,  # it is carried out once, whatever becomes of what it began
         is_forgotten=True,
     )
 
@@ -338,11 +339,11 @@ def is_old(record: ApplicationRecord, wall_ms: int) -> bool:
     return record.is_final and 0 < record.changed_ms < wall_ms - KEPT_MS
 
 
-def waiting_for_room(record: ApplicationRecord, reason: str, wall_ms: int) -> ApplicationRecord | None:
+def waiting_for_capacity(record: ApplicationRecord, reason: str, wall_ms: int) -> ApplicationRecord | None:
     """The record of an application that cannot be placed now; None when it is not being deployed."""
     if record.state != DEPLOYING:
         return None
-    text = f"{WAITS_FOR_ROOM}: {reason}"[:MAX_REASON]
+    text = f"{WAITING_FOR_CAPACITY}: {reason}"[:MAX_REASON]
     return msgspec.structs.replace(
         record, reason=text, history=kept_history(record.history, HistoryEntry(wall_ms, DEPLOYING, text))
     )
@@ -372,10 +373,10 @@ def listed(items: list[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else "nothing"
 
 
-def held_text(record: ApplicationRecord, node: NodeId) -> str:
+def instances_text(record: ApplicationRecord, node: NodeId) -> str:
     """What a node held: `busiest-routes, route_of 2 and 3`; a stage of one instance goes without a number."""
     by_stage: dict[int, list[str]] = {}
-    for stage, index in record.held_by(node):
+    for stage, index in record.instances_on(node):
         by_stage.setdefault(stage, []).append(str(index))
     parts = [
         record.stages[stage].name + (f" {listed(indices)}" if record.stages[stage].parallelism > 1 else "")

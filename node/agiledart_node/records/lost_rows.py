@@ -23,7 +23,7 @@ def lines_read(reports: Reports) -> dict[tuple[int, int], int]:
     return {copy: one.source.lines for copy, one in told if one is not None and one.source is not None}
 
 
-def losses_of(life: int, before: Mapping[tuple[int, int], int], reports: Reports) -> list[Loss]:
+def losses_of(attempt: int, before: Mapping[tuple[int, int], int], reports: Reports) -> list[Loss]:
     """What sources have lost that began a life without their logs.
 
     Args:
@@ -35,11 +35,11 @@ def losses_of(life: int, before: Mapping[tuple[int, int], int], reports: Reports
         if told is not None and told.source is not None and (behind := told.source.lost_behind) is not None:
             name = next(iter(told.steps), "")
             found[name] = found.get(name, 0) + max(0, before.get(copy, 0) - behind)
-    return [Loss(life, name, rows) for name, rows in found.items()]
+    return [Loss(attempt, name, rows) for name, rows in found.items()]
 
 
 def with_losses(record: ApplicationRecord, losses: Iterable[Loss]) -> ApplicationRecord | None:
     """The record that tells these, too; None where it does."""
-    known = {(loss.life, loss.source) for loss in record.losses}
-    new = tuple(loss for loss in losses if (loss.life, loss.source) not in known)
+    known = {(loss.attempt, loss.source) for loss in record.losses}
+    new = tuple(loss for loss in losses if (loss.attempt, loss.source) not in known)
     return msgspec.structs.replace(record, losses=(*record.losses, *new)[-MAX_LOSSES:]) if new else None

@@ -27,20 +27,20 @@ from agiledart_node.records.application import (
     application_key,
     kept_history,
 )
-from agiledart_node.records.deeds import Signed, merged_deeds, with_signed_deeds
-from agiledart_node.records.kinds import Kind
+from agiledart_node.records.record_kind import RecordKind
+from agiledart_node.records.signed_entries import VerifySignature, merged_signed_entries, without_forged_entries
 
-_HEARD = {DEPLOYING: 0, RUNNING: 1, FAILED: 2}
-_SAID = {FAILED: 1, STOPPED: 2, FINISHED: 3}
+_UNVERIFIED_RANK = {DEPLOYING: 0, RUNNING: 1, FAILED: 2}
+_CONFIRMED_RANK = {FAILED: 1, STOPPED: 2, FINISHED: 3}
 _PLACES = ("coordinator", "nodes", "guards", "assignment", "paths", "life", "seconds_to_running")
 """What a record says only from `running` on: who heard of an end before that does not know where it runs."""
 
 
-def standing(record: ApplicationRecord) -> tuple[int, ...]:
+def state_precedence(record: ApplicationRecord) -> tuple[int, ...]:
     """How much a record's state weighs against another one of the same run; what lasts weighs most."""
-    if record.is_final and not record.by_hearsay:
-        return 1, _SAID[record.state]
-    return 0, record.revivals, record.life, _HEARD[record.state]
+    if record.is_final and not record.is_unverified:
+        return 1, _CONFIRMED_RANK[record.state]
+    return 0, record.revivals, record.attempt, _UNVERIFIED_RANK[record.state]
 
 
 def merged_applications(earlier: ApplicationRecord, later: ApplicationRecord) -> ApplicationRecord:
@@ -49,7 +49,7 @@ def merged_applications(earlier: ApplicationRecord, later: ApplicationRecord) ->
         return _merged_runs(earlier, later)
     if earlier.is_forgotten or later.is_forgotten:
         return later if later.is_forgotten else earlier
-    base, other = (earlier, later) if standing(earlier) > standing(later) else (later, earlier)
+    base, other = (earlier, later) if state_precedence(earlier) > state_precedence(later) else (later, earlier)
     if other.assignment and not base.assignment:
         base = msgspec.structs.replace(base, **{name: getattr(other, name) for name in _PLACES})
     changed = {
@@ -58,7 +58,7 @@ def merged_applications(earlier: ApplicationRecord, later: ApplicationRecord) ->
         "summary": base.summary or other.summary,
         "changes": base.changes or other.changes,
         "rivals": merged_rivals(base.rivals, other.rivals),
-        "deeds": merged_deeds(base.deeds, other.deeds),
+        "deeds": merged_signed_entries(base.signed_entries, other.signed_entries),
     }
     if all(getattr(base, name) == value for name, value in changed.items()):
         return base
@@ -90,7 +90,7 @@ def as_rival(record: ApplicationRecord) -> Rival:
         record.reason,
         record.submitted_to,
         record.changed_ms,
-        record.by_hearsay,
+        record.is_unverified,
     )
 
 
@@ -101,7 +101,7 @@ def with_rival_ended(
     known = next((rival for rival in record.rivals if rival.number == number), None)
     if known is None or _weight(known)[0]:
         return None
-    ended = msgspec.structs.replace(known, state=state, reason=reason[:MAX_REASON], at_ms=wall_ms, by_hearsay=False)
+    ended = msgspec.structs.replace(known, state=state, reason=reason[:MAX_REASON], at_ms=wall_ms, is_unverified=False)
     entry = HistoryEntry(
         wall_ms, record.state, f"another run of it, submitted to {known.submitted_to}: {state}. {reason}"
     )
@@ -125,8 +125,8 @@ def merged_rivals(ours: tuple[Rival, ...], theirs: tuple[Rival, ...]) -> tuple[R
 
 
 def _weight(rival: Rival) -> tuple[int, int, int, str]:
-    said = _SAID[rival.state] if rival.state in _SAID and not rival.by_hearsay else 0
-    return said, _HEARD.get(rival.state, 3), rival.at_ms, rival.reason
+    said = _CONFIRMED_RANK[rival.state] if rival.state in _CONFIRMED_RANK and not rival.is_unverified else 0
+    return said, _UNVERIFIED_RANK.get(rival.state, 3), rival.at_ms, rival.reason
 
 
 def merged_history(base: tuple[HistoryEntry, ...], other: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
@@ -145,7 +145,7 @@ def merged_history(base: tuple[HistoryEntry, ...], other: tuple[HistoryEntry, ..
     return (*kept, base[-1])
 
 
-def applications(signed: Signed | None = None) -> Kind:
+def applications(signed: VerifySignature | None = None) -> RecordKind:
     """Records of applications on the ring.
 
     Args:
@@ -155,10 +155,12 @@ def applications(signed: Signed | None = None) -> Kind:
 
     def merge(earlier: ApplicationRecord, later: ApplicationRecord) -> ApplicationRecord:
         if signed is not None:
-            earlier, later = with_signed_deeds(earlier, signed), with_signed_deeds(later, signed)
+            earlier, later = without_forged_entries(earlier, signed), without_forged_entries(later, signed)
         return merged_applications(earlier, later)
 
-    return Kind(RECORD_CODEC, lambda record, key: application_key(record.name) == key and record.is_consistent(), merge)
+    return RecordKind(
+        RECORD_CODEC, lambda record, key: application_key(record.name) == key and record.is_consistent(), merge
+    )
 
 
 APPLICATIONS = applications()

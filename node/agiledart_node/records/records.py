@@ -10,7 +10,7 @@ from agiledart_kernel.instants import Duration, Instant
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.desk.desk import CommandRefused, Desk
+from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.records.application import (
     CATALOGUE_KEYS,
     MAX_NAMES,
@@ -22,13 +22,13 @@ from agiledart_node.records.application import (
     catalogue_key,
     node_name_key,
 )
-from agiledart_node.records.deeds import as_begun
-from agiledart_node.records.order_checks import Orders
+from agiledart_node.records.command_verifier import CommandVerifier
+from agiledart_node.records.signed_entries import with_command_of_part
 from agiledart_overlay.wire.effects import RecordAnswer
 from agiledart_overlay.wire.events import ReadRecord, StoreRecord
 
 _PAUSE = Duration(200_000_000)
-_PATIENCE = Duration(60_000_000_000)
+_OVERLAY_TIMEOUT = Duration(60_000_000_000)
 """Longer than the overlay takes to answer `timeout` by itself."""
 
 _AT_ONCE = 128
@@ -44,27 +44,27 @@ class Records:
     without deeds that nobody has signed.
     """
 
-    def __init__(self, desk: Desk, orders: Orders) -> None:
-        self._desk, self._orders = desk, orders
+    def __init__(self, context: NodeContext, verifier: CommandVerifier) -> None:
+        self._context, self._verifier = context, verifier
         self._adding: dict[NodeId, dict[str, list[int]]] = {}
 
     async def read(self, key: NodeId) -> RecordAnswer:
         """What lies at a key."""
-        number = self._desk.talks.number()
-        self._desk.tell_overlay(ReadRecord(number, key))
+        number = self._context.requests.number()
+        self._context.deliver_to_overlay(ReadRecord(number, key))
         return await self._answer(number)
 
     async def store(self, key: NodeId, expected: int, value: bytes) -> RecordAnswer:
         """Write if the version at the key is still the expected one; a conflict with our own value counts as stored."""
-        number = self._desk.talks.number()
-        self._desk.tell_overlay(StoreRecord(number, key, expected, value))
+        number = self._context.requests.number()
+        self._context.deliver_to_overlay(StoreRecord(number, key, expected, value))
         answer = await self._answer(number)
         if not answer.ok and answer.reason == "conflict" and answer.value == value:
             return msgspec.structs.replace(answer, ok=True, reason="")
         return answer
 
     async def _answer(self, number: int) -> RecordAnswer:
-        answers = await self._desk.talks.answers({number: None}, _PATIENCE)
+        answers = await self._context.requests.answers({number: None}, _OVERLAY_TIMEOUT)
         answer = answers.get(number)
         if isinstance(answer, RecordAnswer):
             return answer
@@ -80,7 +80,9 @@ class Records:
             CommandRefused: the ring does not answer.
         """
         revision, record = await self._written(name)
-        return revision, None if record is None else self._orders.judged(as_begun(record, part))
+        return revision, None if record is None else self._verifier.without_unproven_rights(
+            with_command_of_part(record, part)
+        )
 
     async def _written(self, name: str) -> tuple[int, ApplicationRecord | None]:
         answer = await self.read(application_key(name))
@@ -97,26 +99,26 @@ class Records:
         """Records of many applications, in the order of their names, and how many could not be read."""
         found, unreadable = [], 0
         for start in range(0, len(names), _AT_ONCE):
-            numbers = {self._desk.talks.number(): name for name in names[start : start + _AT_ONCE]}
+            numbers = {self._context.requests.number(): name for name in names[start : start + _AT_ONCE]}
             for number, name in numbers.items():
-                self._desk.tell_overlay(ReadRecord(number, application_key(name)))
-            answers = await self._desk.talks.answers(dict.fromkeys(numbers, None), _PATIENCE)
+                self._context.deliver_to_overlay(ReadRecord(number, application_key(name)))
+            answers = await self._context.requests.answers(dict.fromkeys(numbers, None), _OVERLAY_TIMEOUT)
             for number, name in numbers.items():
                 answer = answers.get(number)
                 if not isinstance(answer, RecordAnswer) or (not answer.ok and answer.reason != "missing"):
                     unreadable += 1
                 elif answer.ok and (record := self._decoded(name, answer.value)) is not None:
-                    found.append(self._orders.judged(record))
+                    found.append(self._verifier.without_unproven_rights(record))
         return found, unreadable
 
     def _decoded(self, name: str, value: bytes) -> ApplicationRecord | None:
         try:
             record = RECORD_CODEC.decode(value)
         except RemoteProtocolError:
-            self._desk.drop("record form")
+            self._context.drop("record form")
             return None
         if record.name != name or not record.is_consistent():
-            self._desk.drop("record content")
+            self._context.drop("record content")
             return None
         return record
 
@@ -151,35 +153,35 @@ class Records:
         Returns:
             The record as it is now, judged; None when this run has none any more or the ring does not answer.
         """
-        deadline = self._desk.now + self._desk.config.record_deadline_ns
+        deadline = self._context.now + self._context.config.record_deadline_ns
         while True:
             try:
                 revision, record = await self._written(name)
             except CommandRefused:
-                if self._desk.now >= deadline:
+                if self._context.now >= deadline:
                     return None
-                await self._desk.talks.pause(_PAUSE)
+                await self._context.requests.pause(_PAUSE)
                 continue
             if record is None or record.version != version or number not in (0, record.number):
                 return None
-            record = self._orders.changeable(as_begun(record, part))
+            record = self._verifier.without_forged_entries_of(with_command_of_part(record, part))
             changed = change(record)
             if changed is None:
-                return self._orders.judged(record)
+                return self._verifier.without_unproven_rights(record)
             answer = await self.store(application_key(name), revision, RECORD_CODEC.encode(changed))
             if answer.ok:
-                return self._orders.judged(changed)
-            if self._desk.now >= deadline:
+                return self._verifier.without_unproven_rights(changed)
+            if self._context.now >= deadline:
                 return None
             if answer.reason != "conflict":
-                await self._desk.talks.pause(_PAUSE)
+                await self._context.requests.pause(_PAUSE)
 
     async def names(self) -> tuple[str, ...]:
         """Names of all applications that were ever submitted, sorted."""
-        numbers = {self._desk.talks.number(): key for key in CATALOGUE_KEYS}
+        numbers = {self._context.requests.number(): key for key in CATALOGUE_KEYS}
         for number, key in numbers.items():
-            self._desk.tell_overlay(ReadRecord(number, key))
-        answers = await self._desk.talks.answers(dict.fromkeys(numbers, None), _PATIENCE)
+            self._context.deliver_to_overlay(ReadRecord(number, key))
+        answers = await self._context.requests.answers(dict.fromkeys(numbers, None), _OVERLAY_TIMEOUT)
         found: list[str] = []
         for number in numbers:
             answer = answers.get(number)
@@ -193,7 +195,7 @@ class Records:
         try:
             return NAMES_CODEC.decode(value)
         except RemoteProtocolError:
-            self._desk.drop("record form")
+            self._context.drop("record form")
             return ()
 
     async def add_name(self, name: str) -> None:
@@ -202,14 +204,16 @@ class Records:
         Raises:
             CommandRefused: the page is full or cannot be written.
         """
-        key, number = catalogue_key(name), self._desk.talks.number()
+        key, number = catalogue_key(name), self._context.requests.number()
         waiting = self._adding.get(key)
         if waiting is None:
             self._adding[key] = {name: [number]}
-            self._desk.talks.begin(self._write_names(key))
+            self._context.requests.begin(self._write_names(key))
         else:
             waiting.setdefault(name, []).append(number)
-        answers = await self._desk.talks.answers({number: None}, Duration(2 * self._desk.config.record_deadline_ns))
+        answers = await self._context.requests.answers(
+            {number: None}, Duration(2 * self._context.config.record_deadline_ns)
+        )
         refusal = answers.get(number, f"{name} cannot be added to the list of applications: the ring did not answer.")
         if refusal:
             raise CommandRefused(str(refusal))
@@ -221,7 +225,7 @@ class Records:
             refusal = await self._write_page(key, tuple(names))
             for name, numbers in names.items():
                 for number in numbers:
-                    self._desk.talks.answered(number, refusal.format(name=name))
+                    self._context.requests.answered(number, refusal.format(name=name))
         del self._adding[key]
 
     async def remove_name(self, name: str) -> None:
@@ -230,7 +234,7 @@ class Records:
 
     async def _write_page(self, key: NodeId, added: tuple[str, ...], removed: tuple[str, ...] = ()) -> str:
         """Add names to a page, or remove some; returns why not, with `{name}` in it."""
-        deadline = self._desk.now + self._desk.config.record_deadline_ns
+        deadline = self._context.now + self._context.config.record_deadline_ns
         while True:
             answer = await self.read(key)
             known = self._names(answer.value) if answer.ok else ()
@@ -245,14 +249,14 @@ class Records:
                 await self.store(key, answer.version, NAMES_CODEC.encode(tuple(names)))
             ).ok:
                 return ""
-            if self._desk.now >= deadline:
+            if self._context.now >= deadline:
                 return "{name} cannot be added to the list of applications: the ring did not answer."
-            await self._desk.talks.pause(Duration(20_000_000))
+            await self._context.requests.pause(Duration(20_000_000))
 
     async def register(self, me: Peer) -> None:
         """Note on the ring that this node has its name, so that agents that never met it find it."""
-        deadline = Instant(self._desk.now + self._desk.config.record_deadline_ns)
-        while me.name and self._desk.now < deadline:
+        deadline = Instant(self._context.now + self._context.config.record_deadline_ns)
+        while me.name and self._context.now < deadline:
             answer = await self.read(node_name_key(me.name))
             if answer.ok and self._peer(answer.value) == me:
                 return
@@ -260,7 +264,7 @@ class Records:
                 stored = await self.store(node_name_key(me.name), answer.version, PEER_CODEC.encode(me))
                 if stored.ok:
                     return
-            await self._desk.talks.pause(_PAUSE)
+            await self._context.requests.pause(_PAUSE)
 
     async def node_named(self, name: str) -> Peer | None:
         """The node that last registered this name; it may be gone."""
@@ -272,5 +276,5 @@ class Records:
         try:
             return PEER_CODEC.decode(value)
         except RemoteProtocolError:
-            self._desk.drop("record form")
+            self._context.drop("record form")
             return None

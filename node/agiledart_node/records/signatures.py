@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Final
 
 from agiledart_kernel.errors import Refused
-from agiledart_kernel.orders import Verified, order_hash
+from agiledart_kernel.signed_commands import VerifiedCommand, command_hash
 
-VerifyOrder = Callable[[bytes], Verified]
+VerifyCommand = Callable[[bytes], VerifiedCommand]
 """A signed order → what it says and who gave it; raises `Refused`."""
 
 MAX_KNOWN: Final = 4_096
@@ -20,20 +20,20 @@ class Signatures:
         verify: None: nothing is signed in this world.
     """
 
-    def __init__(self, verify: VerifyOrder | None) -> None:
+    def __init__(self, verify: VerifyCommand | None) -> None:
         self._verify = verify
-        self._known: dict[bytes, Verified | None] = {}
+        self._known: dict[bytes, VerifiedCommand | None] = {}
 
     @property
-    def judge(self) -> Callable[[bytes], Verified | None] | None:
+    def checker(self) -> Callable[[bytes], VerifiedCommand | None] | None:
         """`verified`; None: nothing is signed in this world."""
         return None if self._verify is None else self.verified
 
-    def verified(self, raw: bytes) -> Verified | None:
+    def verified(self, raw: bytes) -> VerifiedCommand | None:
         """What an order says, however long ago it was given; None: its giver did not sign it."""
         if self._verify is None or not raw:
             return None
-        name = order_hash(raw)
+        name = command_hash(raw)
         if name not in self._known:
             try:
                 self._known[name] = self._verify(raw)

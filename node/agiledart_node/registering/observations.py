@@ -1,6 +1,6 @@
 """What the counting of uses reports to its observer."""
 
-from agiledart_kernel.observe import Observation
+from agiledart_kernel.observation import Observation
 
 
 class TokenOverused(Observation, frozen=True, gc=False):

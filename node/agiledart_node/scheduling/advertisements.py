@@ -15,7 +15,7 @@ MAX_ADVERTISEMENTS = 256
 """Schedulers that one node remembers: 12,800 applications in its domain."""
 
 
-class Heard(IntEnum):
+class Freshness(IntEnum):
     """What an advertisement was worth: known already, a newer version, or something that others want to know at once."""
 
     OLD = 0
@@ -43,28 +43,28 @@ class Advertisements:
         known = self._known.get(node)
         return known[0] if known is not None else None
 
-    def take(self, advertisement: Advertisement, now: Instant) -> Heard:
+    def take(self, advertisement: Advertisement, now: Instant) -> Freshness:
         """Keep an advertisement if it is newer than what is known."""
         node = advertisement.scheduler.node
         dropped = self._dropped.get(node)
         if dropped is not None and dropped[0] >= advertisement.rank:
-            return Heard.OLD
+            return Freshness.OLD
         known = self._known.get(node)
         if known is not None and known[0].rank >= advertisement.rank:
-            return Heard.OLD
+            return Freshness.OLD
         if known is None and len(self._known) >= MAX_ADVERTISEMENTS:
             del self._known[next(iter(self._known))]
         self._known[node] = (advertisement, now)
         if known is None:
-            return Heard.NEWS
+            return Freshness.NEWS
         before = known[0]
-        is_same = (before.scheduler.life, before.office, before.has_room, before.resigned) == (
-            advertisement.scheduler.life,
-            advertisement.office,
-            advertisement.has_room,
+        is_same = (before.scheduler.incarnation_key, before.scheduler_slot, before.has_capacity, before.resigned) == (
+            advertisement.scheduler.incarnation_key,
+            advertisement.scheduler_slot,
+            advertisement.has_capacity,
             advertisement.resigned,
         )
-        return Heard.NEWER if is_same else Heard.NEWS
+        return Freshness.NEWER if is_same else Freshness.NEWS
 
     def drop(self, peer: Peer, now: Instant) -> None:
         """This life of a node is no scheduler, or is gone: nothing that was said so far counts."""
@@ -89,12 +89,12 @@ class Advertisements:
 
     def of(self, domain: str) -> list[Advertisement]:
         """The schedulers of a domain, by index."""
-        found = [ad for ad, _ in self._known.values() if ad.office.domain == domain and not ad.resigned]
-        return sorted(found, key=lambda ad: (ad.office.index, ad.scheduler.node))
+        found = [ad for ad, _ in self._known.values() if ad.scheduler_slot.domain == domain and not ad.resigned]
+        return sorted(found, key=lambda ad: (ad.scheduler_slot.index, ad.scheduler.node))
 
     def best(self, domain: str, refused: Container[NodeId]) -> Advertisement | None:
         """The first scheduler of a domain that has room; low indices fill first, so that high ones may resign."""
-        return next((ad for ad in self.of(domain) if ad.has_room and ad.scheduler.node not in refused), None)
+        return next((ad for ad in self.of(domain) if ad.has_capacity and ad.scheduler.node not in refused), None)
 
     def violations(self) -> list[str]:
         """Bounded, and each under its own scheduler."""

@@ -8,28 +8,28 @@ another one stands there. Of two records the later term counts; in one term, tha
 import msgspec
 
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.count import one_more
+from agiledart_kernel.counts import saturating_increment
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
-from agiledart_node.desk.desk import Desk
-from agiledart_node.records.kinds import Kind
+from agiledart_node.context.node_context import NodeContext
+from agiledart_node.records.record_kind import RecordKind
 from agiledart_node.records.records import Records
-from agiledart_node.scheduling.messages import Office
+from agiledart_node.scheduling.messages import SchedulerSlot
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The record of an office; `winner` is None when it was given up."""
 
-    office: Office
+    scheduler_slot: SchedulerSlot
     winner: Peer | None
 
 
 CLAIM_CODEC: Codec[Claim] = Codec(Claim, limit=MAX_RECORD_BYTES)
 
 
-def office_key(domain: str, index: int) -> NodeId:
+def scheduler_slot_key(domain: str, index: int) -> NodeId:
     """Where the record of an office lies: hash("scheduler", domain, index)."""
     return key_of_name("scheduler", f"{domain}\0{index}")
 
@@ -37,12 +37,12 @@ def office_key(domain: str, index: int) -> NodeId:
 class Claims:
     """Reads and writes the records of offices; each method is part of a conversation."""
 
-    def __init__(self, desk: Desk, records: Records) -> None:
-        self._desk, self._records = desk, records
+    def __init__(self, context: NodeContext, records: Records) -> None:
+        self._context, self._records = context, records
 
     async def read(self, domain: str, index: int) -> tuple[int, Claim | None] | None:
         """(version of the record, claim) of an office; None when the ring does not answer."""
-        answer = await self._records.read(office_key(domain, index))
+        answer = await self._records.read(scheduler_slot_key(domain, index))
         if answer.ok:
             return answer.version, self._decoded(answer.value)
         return (0, None) if answer.reason == "missing" else None
@@ -50,24 +50,27 @@ class Claims:
     async def claim(self, domain: str, index: int, winner: Peer, seen: tuple[int, Claim | None]) -> Claim | None:
         """Give an office to a winner unless somebody was faster; returns who holds it now, None: the ring does not answer."""
         version, before = seen
-        claim = Claim(Office(domain, index, one_more(before.office.term) if before is not None else 1), winner)
-        answer = await self._records.store(office_key(domain, index), version, CLAIM_CODEC.encode(claim))
+        claim = Claim(
+            SchedulerSlot(domain, index, saturating_increment(before.scheduler_slot.term) if before is not None else 1),
+            winner,
+        )
+        answer = await self._records.store(scheduler_slot_key(domain, index), version, CLAIM_CODEC.encode(claim))
         if answer.ok:
             return claim
         return self._decoded(answer.value) if answer.reason == "conflict" else None
 
-    async def give_up(self, office: Office, me: Peer) -> None:
+    async def give_up(self, scheduler_slot: SchedulerSlot, me: Peer) -> None:
         """Note that an office is free, if this node still holds it."""
-        seen = await self.read(office.domain, office.index)
-        if seen is not None and seen[1] == Claim(office, me):
-            value = CLAIM_CODEC.encode(Claim(office, None))
-            await self._records.store(office_key(office.domain, office.index), seen[0], value)
+        seen = await self.read(scheduler_slot.domain, scheduler_slot.index)
+        if seen is not None and seen[1] == Claim(scheduler_slot, me):
+            value = CLAIM_CODEC.encode(Claim(scheduler_slot, None))
+            await self._records.store(scheduler_slot_key(scheduler_slot.domain, scheduler_slot.index), seen[0], value)
 
     def _decoded(self, value: bytes) -> Claim | None:
         try:
             return CLAIM_CODEC.decode(value)
         except RemoteProtocolError:
-            self._desk.drop("record form")
+            self._context.drop("record form")
             return None
 
 
@@ -75,9 +78,17 @@ def merged_claims(earlier: Claim, later: Claim) -> Claim:
     """Which of two claims counts."""
 
     def weight(claim: Claim) -> tuple[int, bool, NodeId]:
-        return claim.office.term, claim.winner is None, claim.winner.node if claim.winner is not None else NodeId(0)
+        return (
+            claim.scheduler_slot.term,
+            claim.winner is None,
+            claim.winner.node if claim.winner is not None else NodeId(0),
+        )
 
     return earlier if weight(earlier) > weight(later) else later
 
 
-CLAIMS = Kind(CLAIM_CODEC, lambda claim, key: office_key(claim.office.domain, claim.office.index) == key, merged_claims)
+CLAIMS = RecordKind(
+    CLAIM_CODEC,
+    lambda claim, key: scheduler_slot_key(claim.scheduler_slot.domain, claim.scheduler_slot.index) == key,
+    merged_claims,
+)

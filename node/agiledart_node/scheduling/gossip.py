@@ -15,9 +15,9 @@ from agiledart_kernel.machine import SetTimer
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.desk.desk import Desk
-from agiledart_node.scheduling.advertisements import Advertisements, Heard
-from agiledart_node.scheduling.messages import MAX_NEWS, Advertisement, SchedulerNews
+from agiledart_node.context.node_context import NodeContext
+from agiledart_node.scheduling.advertisements import Advertisements, Freshness
+from agiledart_node.scheduling.messages import MAX_BANS_PER_MESSAGE, Advertisement, SchedulerNews
 
 TIMER = ("node", "gossip")
 
@@ -40,30 +40,30 @@ class Gossip:
         renew: called before each exchange, so that a scheduler says again that it is there.
     """
 
-    def __init__(self, desk: Desk, known: Advertisements, random: RandomStream) -> None:
-        self._desk, self._known, self._random = desk, known, random
+    def __init__(self, context: NodeContext, known: Advertisements, random: RandomStream) -> None:
+        self._context, self._known, self._random = context, known, random
         self._is_awake = False
         self.renew: Callable[[], None] = _nothing
 
     @property
     def domain(self) -> str:
         """The domain of submissions to this node: its zone, or the region."""
-        return REGION if self._desk.config.scheduler_scope == "region" else self._desk.me.zone
+        return REGION if self._context.config.scheduler_scope == "region" else self._context.me.zone
 
     def peers(self, domain: str) -> list[Peer]:
         """Live peers of a domain: of leaf set and neighbourhood set, or of any table when these have none; without this node."""
-        overlay = self._desk.overlay
+        overlay = self._context.overlay
         near: dict[NodeId, Peer] = {peer.node: peer for peer in overlay.leaf_set.members}
         near.update((peer.node, peer) for peer in overlay.neighbourhood)
         found = [peer for peer in near.values() if domain in (REGION, peer.zone)]
         if not found:
             found = [peer for peer in overlay.known_peers() if domain in (REGION, peer.zone)]
-        return [peer for peer in found if not self._desk.talks.is_gone(peer)]
+        return [peer for peer in found if not self._context.requests.is_gone(peer)]
 
-    def some_peers(self, count: int) -> list[Peer]:
+    def random_peers(self, count: int) -> list[Peer]:
         """So many different random ones of the own domain, or all when there are fewer."""
-        domain, is_gone, choice = self.domain, self._desk.talks.is_gone, self._random.choice
-        overlay = self._desk.overlay
+        domain, is_gone, choice = self.domain, self._context.requests.is_gone, self._random.choice
+        overlay = self._context.overlay
         near: tuple[Peer, ...] = (*overlay.leaf_set.members, *overlay.neighbourhood)
         chosen: dict[NodeId, Peer] = {}
         for _ in range(_PICKS * count if near else 0):
@@ -85,42 +85,42 @@ class Gossip:
         self._learn(message.advertisements)
         if message.asks:
             told = {ad.scheduler.node: ad.rank for ad in message.advertisements}
-            known = (ad for ad in self._known.all() if ad.office.domain == self.domain)
+            known = (ad for ad in self._known.all() if ad.scheduler_slot.domain == self.domain)
             better = [ad for ad in known if ad.rank > told.get(ad.scheduler.node, (0, 0))]
             if better:
-                self._desk.send(sender, SchedulerNews(tuple(better[-MAX_NEWS:])))
+                self._context.send(sender, SchedulerNews(tuple(better[-MAX_BANS_PER_MESSAGE:])))
 
     def _learn(self, advertisements: tuple[Advertisement, ...]) -> None:
-        now, news = self._desk.now, []
+        now, news = self._context.now, []
         for advertisement in advertisements:
-            is_news = self._known.take(advertisement, now) is Heard.NEWS
-            if is_news and advertisement.office.domain == self.domain:
+            is_news = self._known.take(advertisement, now) is Freshness.NEWS
+            if is_news and advertisement.scheduler_slot.domain == self.domain:
                 news.append(advertisement)
         if news:
-            self._spread(tuple(news[:MAX_NEWS]))
+            self._spread(tuple(news[:MAX_BANS_PER_MESSAGE]))
         if len(self._known) and not self._is_awake:
             self._is_awake = True
-            self._set_timer(int(self._desk.config.gossip_interval_ns * self._random.uniform()))
+            self._set_timer(int(self._context.config.gossip_interval_ns * self._random.uniform()))
 
     def _spread(self, news: tuple[Advertisement, ...]) -> None:
         message = SchedulerNews(news)
-        for peer in self.some_peers(self._desk.config.gossip_fanout):
-            self._desk.send(peer, message)
+        for peer in self.random_peers(self._context.config.gossip_fanout):
+            self._context.send(peer, message)
 
     def on_timer(self) -> None:
         """Exchange with one random peer; fall asleep when nothing is known any more. Other domains' schedulers just expire."""
         self.renew()
-        self._known.forget_old(self._desk.now, self._desk.me.node)
+        self._known.forget_old(self._context.now, self._context.me.node)
         if not len(self._known):
             self._is_awake = False
             return
-        self._set_timer(self._desk.config.gossip_interval_ns)
-        told = [ad for ad in self._known.all() if ad.office.domain == self.domain]
-        for peer in self.some_peers(1) if told else ():
-            self._desk.send(peer, SchedulerNews(tuple(told[-MAX_NEWS:]), asks=True))
+        self._set_timer(self._context.config.gossip_interval_ns)
+        told = [ad for ad in self._known.all() if ad.scheduler_slot.domain == self.domain]
+        for peer in self.random_peers(1) if told else ():
+            self._context.send(peer, SchedulerNews(tuple(told[-MAX_BANS_PER_MESSAGE:]), asks=True))
 
     def _set_timer(self, delay: int) -> None:
-        self._desk.emit(SetTimer(TIMER, Instant(self._desk.now + delay)))
+        self._context.emit(SetTimer(TIMER, Instant(self._context.now + delay)))
 
     def known_of(self, node: NodeId) -> Advertisement | None:
         """What is known of one scheduler."""

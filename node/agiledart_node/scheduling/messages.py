@@ -7,29 +7,29 @@ from typing import Annotated
 
 import msgspec
 
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.permissions import Asker
-from agiledart_node.wire.commands import Asked, Origin
+from agiledart_kernel.permissions import Principal
+from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
+from agiledart_node.wire.commands import CheckpointOrigin, RequestedParallelism
 
-MAX_NEWS = 64
+MAX_BANS_PER_MESSAGE = 64
 """Advertisements in one message."""
 
 MAX_VISITED = 64
 """Nodes that one look-up may name as visited or refused."""
 
-MAX_LINES = 256
+MAX_REGISTRATIONS = 256
 """Applications named in one message; a scheduler serves 50."""
 
 Domain = Annotated[str, msgspec.Meta(max_length=128)]
 Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_VISITED)]
 
 
-class Office(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class SchedulerSlot(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A scheduler's place: the `index`-th of its domain (a zone, or the region), held for the `term`-th time.
 
     The term grows whenever the office changes hands; of two holders the one with the record's term is right.
@@ -50,7 +50,7 @@ class Advertisement(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """
 
     scheduler: Peer
-    office: Office
+    scheduler_slot: SchedulerSlot
     version: Count
     applications: Count
     limit: Count
@@ -62,12 +62,12 @@ class Advertisement(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return self.scheduler.incarnation, self.version
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether it would take one more."""
         return not self.resigned and self.applications < self.limit
 
 
-News = Annotated[tuple[Advertisement, ...], msgspec.Meta(max_length=MAX_NEWS)]
+News = Annotated[tuple[Advertisement, ...], msgspec.Meta(max_length=MAX_BANS_PER_MESSAGE)]
 
 
 class SchedulerNews(Message, frozen=True, gc=False, tag=350):
@@ -98,14 +98,14 @@ class SchedulerFound(Message, frozen=True, gc=False, tag=352):
     advertisement: Advertisement | None = None
 
 
-class Canvass(Message, frozen=True, gc=False, tag=353):
+class AskCandidate(Message, frozen=True, gc=False, tag=353):
     """Would you be a good scheduler?"""
 
     request: int
 
 
 class Candidate(Message, frozen=True, gc=False, tag=354):
-    """Answer to `Canvass`: capacity score, operator instances held, and whether it is one already or may not be one."""
+    """Answer to `AskCandidate`: capacity score, operator instances held, and whether it is one already or may not be one."""
 
     request: int
     capacity: Count
@@ -113,7 +113,7 @@ class Candidate(Message, frozen=True, gc=False, tag=354):
     is_taken: bool
 
 
-class Register(Message, frozen=True, gc=False, tag=355):
+class RegisterApplication(Message, frozen=True, gc=False, tag=355):
     """Serve this application, if you hold this office and have room. Compare and set at the scheduler.
 
     Args:
@@ -121,14 +121,14 @@ class Register(Message, frozen=True, gc=False, tag=355):
     """
 
     request: int
-    office: Office
+    scheduler_slot: SchedulerSlot
     application: str
     version: Count
     ticket: Count
 
 
-class Registered(Message, frozen=True, gc=False, tag=356):
-    """Answer to `Register`; the advertisement is fresh, None when the receiver holds no office.
+class ApplicationRegistered(Message, frozen=True, gc=False, tag=356):
+    """Answer to `RegisterApplication`; the advertisement is fresh, None when the receiver holds no office.
 
     Args:
         other: of a scheduler of the domain that has room, as far as one that refuses knows.
@@ -140,7 +140,7 @@ class Registered(Message, frozen=True, gc=False, tag=356):
     other: Advertisement | None = None
 
 
-class Release(Message, frozen=True, gc=False, tag=357):
+class ReleaseApplication(Message, frozen=True, gc=False, tag=357):
     """The application, or the submission with this ticket, needs its scheduler no longer. Answered by `Acknowledged`."""
 
     request: int
@@ -149,7 +149,7 @@ class Release(Message, frozen=True, gc=False, tag=357):
     ticket: Count = 0
 
 
-class Line(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class Registration(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One application in a list; its coordinator is None while it is being deployed."""
 
     application: str
@@ -157,24 +157,24 @@ class Line(msgspec.Struct, frozen=True, gc=False, array_like=True):
     coordinator: Peer | None = None
 
 
-Lines = Annotated[tuple[Line, ...], msgspec.Meta(max_length=MAX_LINES)]
+Registrations = Annotated[tuple[Registration, ...], msgspec.Meta(max_length=MAX_REGISTRATIONS)]
 
 
-class Renew(Message, frozen=True, gc=False, tag=358):
+class RenewRegistrations(Message, frozen=True, gc=False, tag=358):
     """Coordinator → scheduler: these run, and you serve them. The heartbeat between the two."""
 
     request: int
-    lines: Lines
+    registrations: Registrations
 
 
-class Renewed(Message, frozen=True, gc=False, tag=359):
-    """Answer to `Renew`: the lines that the receiver does not serve."""
+class RegistrationsRenewed(Message, frozen=True, gc=False, tag=359):
+    """Answer to `RenewRegistrations`: the lines that the receiver does not serve."""
 
     request: int
-    unknown: Lines
+    unknown: Registrations
 
 
-class HandOver(Message, frozen=True, gc=False, tag=360):
+class HandOverSubmission(Message, frozen=True, gc=False, tag=360):
     """The agent that a user asked → scheduler: a submission, registered before under `ticket`.
 
     Args:
@@ -188,39 +188,39 @@ class HandOver(Message, frozen=True, gc=False, tag=360):
     """
 
     request: int
-    office: Office
+    scheduler_slot: SchedulerSlot
     ticket: Count
     name: str
     specification: Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)]
     bundle: Annotated[bytes, msgspec.Meta(max_length=MAX_BUNDLE_BYTES)]
-    parallelism: dict[str, Asked]
+    parallelism: dict[str, RequestedParallelism]
     executors: int
     submitter: str
     pinned: tuple[tuple[int, Peer], ...]
     elapsed_ns: Count
     by_epoch: bool = False
-    asker: Asker = Asker()
-    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
-    origin: Origin | None = None
-    repeats: bool = False
+    principal: Principal = Principal()
+    signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
+    origin: CheckpointOrigin | None = None
+    duplicates: bool = False
 
 
-class HandOverTaken(Message, frozen=True, gc=False, tag=361):
-    """Answer to `HandOver`: it is being worked on, or why not."""
+class SubmissionHandedOver(Message, frozen=True, gc=False, tag=361):
+    """Answer to `HandOverSubmission`: it is being worked on, or why not."""
 
     request: int
     reason: str = ""
 
 
-class AskOutcome(Message, frozen=True, gc=False, tag=362):
+class AskSubmissionOutcome(Message, frozen=True, gc=False, tag=362):
     """What became of the submission that I handed over with the request number `of`? Answered when it is known."""
 
     request: int
     of: int
 
 
-class Outcome(Message, frozen=True, gc=False, tag=363):
-    """Answer to `AskOutcome`: a body in MessagePack, or a refusal for the user; `unknown`: nothing was handed over."""
+class SubmissionOutcome(Message, frozen=True, gc=False, tag=363):
+    """Answer to `AskSubmissionOutcome`: a body in MessagePack, or a refusal for the user; `unknown`: nothing was handed over."""
 
     request: int
     body: Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)] = b""
@@ -229,23 +229,23 @@ class Outcome(Message, frozen=True, gc=False, tag=363):
     unknown: bool = False
 
 
-class HandOverProgress(Message, frozen=True, gc=False, tag=364):
+class SubmissionProgress(Message, frozen=True, gc=False, tag=364):
     """A line for the user who waits for the submission handed over with the request number `of`; may be lost."""
 
     of: int
     text: Annotated[str, msgspec.Meta(max_length=65_536)]
 
 
-class SchedulerCopy(Message, frozen=True, gc=False, tag=365):
+class SchedulerStateCopy(Message, frozen=True, gc=False, tag=365):
     """Scheduler → leaf: what I would leave behind. Newer versions replace older ones. Answered by `Acknowledged`."""
 
     request: int
-    office: Office
+    scheduler_slot: SchedulerSlot
     version: Count
-    lines: Lines
+    registrations: Registrations
 
 
-class FindAnother(Message, frozen=True, gc=False, tag=366):
+class FindNewScheduler(Message, frozen=True, gc=False, tag=366):
     """To a coordinator: the scheduler of these applications is gone or has stepped down; look for another one.
 
     Args:
@@ -254,7 +254,7 @@ class FindAnother(Message, frozen=True, gc=False, tag=366):
     """
 
     former: Peer
-    lines: Lines
+    registrations: Registrations
     successor: Advertisement | None = None
 
 
@@ -262,18 +262,18 @@ SchedulingMessage = (
     SchedulerNews
     | FindScheduler
     | SchedulerFound
-    | Canvass
+    | AskCandidate
     | Candidate
-    | Register
-    | Registered
-    | Release
-    | Renew
-    | Renewed
-    | HandOver
-    | HandOverTaken
-    | AskOutcome
-    | Outcome
-    | HandOverProgress
-    | SchedulerCopy
-    | FindAnother
+    | RegisterApplication
+    | ApplicationRegistered
+    | ReleaseApplication
+    | RenewRegistrations
+    | RegistrationsRenewed
+    | HandOverSubmission
+    | SubmissionHandedOver
+    | AskSubmissionOutcome
+    | SubmissionOutcome
+    | SubmissionProgress
+    | SchedulerStateCopy
+    | FindNewScheduler
 )

@@ -1,6 +1,6 @@
 """What the scheduling of a node reports to its observer."""
 
-from agiledart_kernel.observe import Observation
+from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
 
 

@@ -10,17 +10,17 @@ from agiledart_kernel.peer import Peer
 _Words = Annotated[str, msgspec.Meta(max_length=256)]
 
 
-class Wanted(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class AuditFilter(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Which lines.
 
     Args:
         since_ms: wall time of the first.
-        who: what the key, or who it was in words, begins with; empty: anybody.
+        requester: beginning of the key or of the name; empty: all.
         application: empty: any, and what is about none.
     """
 
     since_ms: int = 0
-    who: _Words = ""
+    requester: _Words = ""
     application: _Words = ""
 
 
@@ -30,9 +30,9 @@ class AuditLine(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Args:
         number: counts the lines of one agent.
         at_ms: wall time of the agent's answer, milliseconds since 1970-01-01 UTC.
-        who: role and key, or the user id of who came by the Unix socket; `key`: public key, hex.
+        requester: role and key, or the user id of who came by the Unix socket; `key`: public key, hex.
         what: a verb of `permissions.VERBS`, or `read log`; `details`: its arguments, never a secret.
-        whence: address, or process.
+        origin: address, or process.
         allowed: may who asked do that? `reason`: why not, one word.
         outcome: why it came to nothing although it was allowed, or the sentence of the refusal; empty: it was done.
         left_out: refused attempts of the same key before this one that were counted only.
@@ -40,19 +40,19 @@ class AuditLine(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     number: int
     at_ms: int
-    who: str
+    requester: str
     key: str
     what: str
     application: str
     details: str
-    whence: str
+    origin: str
     allowed: bool
     reason: str
     outcome: str
     left_out: int = 0
 
 
-class AskAudit(Message, frozen=True, gc=False, tag=440):
+class QueryAudit(Message, frozen=True, gc=False, tag=440):
     """Lines of yours behind this number, at most so many.
 
     Args:
@@ -60,7 +60,7 @@ class AskAudit(Message, frozen=True, gc=False, tag=440):
     """
 
     request: int
-    wanted: Wanted
+    wanted: AuditFilter
     after: int
     limit: int
     verify: bool
@@ -90,7 +90,7 @@ class ReadAudit(Effect, frozen=True, gc=False):
     """What the driver keeps of it. `Completed.result`: an `AuditLines`, whose `request` and `known` mean nothing."""
 
     request: int
-    ask: AskAudit
+    ask: QueryAudit
 
 
-AuditMessage = AskAudit | AuditLines
+AuditMessage = QueryAudit | AuditLines

@@ -6,17 +6,18 @@ import msgspec
 
 from agiledart_kernel.bans import RANGES
 from agiledart_kernel.machine import Message
-from agiledart_kernel.orders import MAX_ORDER_BYTES
+from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 
-MAX_NEWS = 64
+MAX_BANS_PER_MESSAGE = 64
 """Bans in one message: 40 kB as they are, half a megabyte at the most."""
 
 
 class BanNews(Message, frozen=True, gc=False, tag=430):
     """Signed bans that the receiver may not know."""
 
-    orders: Annotated[
-        tuple[Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)], ...], msgspec.Meta(max_length=MAX_NEWS)
+    signed_commands: Annotated[
+        tuple[Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)], ...],
+        msgspec.Meta(max_length=MAX_BANS_PER_MESSAGE),
     ]
 
 

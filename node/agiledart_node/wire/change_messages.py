@@ -7,23 +7,23 @@ from typing import Annotated
 
 import msgspec
 
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_APPLICATION_NAME
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.orders import MAX_ORDER_BYTES
-from agiledart_node.wire.commands import Move, Scale
+from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
+from agiledart_node.wire.commands import MoveStage, ScaleStage
 
 SCALE, MOVE, DRAIN = "scale", "move", "drain"
 
-MAX_WISHES = 64
+MAX_CHANGE_REQUESTS = 64
 """In one barrier."""
 
 _Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 _Text = Annotated[str, msgspec.Meta(max_length=4_096)]
 
 
-class Wish(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class ChangeRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What is wanted of one stage, or of one node.
 
     Args:
@@ -37,8 +37,8 @@ class Wish(msgspec.Struct, frozen=True, gc=False, array_like=True):
     node: NodeId = NodeId(0)
 
 
-class AskChange(Message, frozen=True, gc=False, tag=420):
-    """To who coordinates a run: have it changed as this command says. Answered by `ChangeTaken`.
+class RequestChange(Message, frozen=True, gc=False, tag=420):
+    """To who coordinates a run: have it changed as this command says. Answered by `ChangeAccepted`.
 
     Args:
         order: the command signed by its user; whoever coordinates checks it.
@@ -48,12 +48,12 @@ class AskChange(Message, frozen=True, gc=False, tag=420):
     request: int
     application: _Name
     version: Count
-    command: Scale | Move
-    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
+    command: ScaleStage | MoveStage
+    signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
     submitter: Annotated[str, msgspec.Meta(max_length=256)] = ""
 
 
-class ChangeTaken(Message, frozen=True, gc=False, tag=421):
+class ChangeAccepted(Message, frozen=True, gc=False, tag=421):
     """It is under way: these stages take these terms. None, without a refusal: all is so already.
 
     Args:
@@ -62,10 +62,10 @@ class ChangeTaken(Message, frozen=True, gc=False, tag=421):
     """
 
     request: int
-    terms: Annotated[tuple[tuple[_Text, Count], ...], msgspec.Meta(max_length=MAX_WISHES)] = ()
+    generations: Annotated[tuple[tuple[_Text, Count], ...], msgspec.Meta(max_length=MAX_CHANGE_REQUESTS)] = ()
     refusal: _Text = ""
     exit_code: Annotated[int, msgspec.Meta(ge=0, le=255)] = 1
-    is_elsewhere: bool = False
+    is_not_coordinator: bool = False
 
 
-ChangeMessage = AskChange | ChangeTaken
+ChangeMessage = RequestChange | ChangeAccepted

@@ -8,11 +8,11 @@ import msgspec
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.wire.checkpoint_messages import KnownCheckpoint
-from agiledart_recovery.wire.names import Run
+from agiledart_node.wire.checkpoint_messages import CheckpointInfo
+from agiledart_recovery.wire.names import RunId
 
 
-class ElementAt(msgspec.Struct, frozen=True, array_like=True):
+class SnapshotLocation(msgspec.Struct, frozen=True, array_like=True):
     """An element on the disk of the node that saved it.
 
     Args:
@@ -22,7 +22,7 @@ class ElementAt(msgspec.Struct, frozen=True, array_like=True):
 
     host: Peer
     stage: int
-    term: int
+    generation: int
     index: int
     role: str
     digest: bytes
@@ -30,7 +30,7 @@ class ElementAt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GatherCheckpoint(Effect, frozen=True, gc=False):
-    """Make one file of these elements. `Completed.result`: the `KnownCheckpoint`, with hash and size.
+    """Make one file of these elements. `Completed.result`: the `CheckpointInfo`, with hash and size.
 
     Args:
         about: what is known of it before; without a name it is a passing one, which goes by itself.
@@ -39,10 +39,10 @@ class GatherCheckpoint(Effect, frozen=True, gc=False):
     """
 
     request: int
-    about: KnownCheckpoint
+    about: CheckpointInfo
     specification: bytes
     plan: bytes
-    elements: tuple[ElementAt, ...]
+    snapshots: tuple[SnapshotLocation, ...]
 
 
 class FetchCheckpoint(Effect, frozen=True, gc=False):
@@ -50,12 +50,12 @@ class FetchCheckpoint(Effect, frozen=True, gc=False):
 
     request: int
     holder: Peer
-    checkpoint: KnownCheckpoint
-    passes: bool = False
+    checkpoint: CheckpointInfo
+    is_temporary: bool = False
 
 
 class ReadCheckpoints(Effect, frozen=True, gc=False):
-    """Which are kept here? `Completed.result`: tuple of `KnownCheckpoint`."""
+    """Which are kept here? `Completed.result`: tuple of `CheckpointInfo`."""
 
     request: int
 
@@ -66,21 +66,21 @@ class DropCheckpoint(Effect, frozen=True, gc=False):
     request: int
     name: str
     digest: bytes
-    run: Run
+    run: RunId
 
 
-class LendCheckpoint(Effect, frozen=True, gc=False):
+class AllowCheckpointFetch(Effect, frozen=True, gc=False):
     """A node may fetch the kept one with this hash, for a while: it is to keep a copy, or has brought the order of who may."""
 
     digest: bytes
     node: NodeId
 
 
-class BringElement(Effect, frozen=True, gc=False):
+class FetchSnapshot(Effect, frozen=True, gc=False):
     """Fetch an element out of a checkpoint that lies on a node, and put it where a run looks for its own."""
 
     request: int
     holder: Peer
-    run: Run
+    run: RunId
     digest: bytes
     most: int

@@ -2,22 +2,22 @@
 
 The bytes of a checkpoint, and of what it is made of, travel over links of the service `fragments`: who wants some names its hash.
 Hashes of elements are known to those who know the run's register; those of kept files to every agent that asks what is kept
-(`AskKept`), so those are given only to nodes that are to keep a copy, or that bring the order of a user who may (`AskLoan`).
+(`QueryRetained`), so those are given only to nodes that are to keep a copy, or that bring the order of a user who may (`RequestDownload`).
 """
 
 from typing import Annotated
 
 import msgspec
 
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_APPLICATION_NAME
 from agiledart_kernel.machine import Message
-from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.commands import ExportCheckpoint, RemoveCheckpoint, Stop
-from agiledart_recovery.wire.names import Run
+from agiledart_recovery.wire.names import RunId
 
-MAX_KEPT = 64
+MAX_RETAINED = 64
 """Checkpoints that a node tells of; it keeps fewer."""
 
 _Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
@@ -26,7 +26,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=4_096)]
 Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 
 
-class KnownCheckpoint(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class CheckpointInfo(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A checkpoint that lies on a node as one file.
 
     Args:
@@ -37,8 +37,8 @@ class KnownCheckpoint(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """
 
     name: _Name
-    run: Run
-    life: Count
+    run: RunId
+    attempt: Count
     epoch: Count
     taken_ms: Count
     owner: _Key
@@ -47,9 +47,9 @@ class KnownCheckpoint(msgspec.Struct, frozen=True, gc=False, array_like=True):
     size: Count
 
 
-class AskCheckpoint(Message, frozen=True, gc=False, tag=470):
+class RequestCheckpoint(Message, frozen=True, gc=False, tag=470):
     """To who coordinates a run: end it and keep its state, or put its state into one file that is fetched from you. Answered by
-    `CheckpointIs` when that is done; it may be said again meanwhile.
+    `CheckpointReply` when that is done; it may be said again meanwhile.
 
     Args:
         order: the command signed by its user, where it changes something; whoever coordinates checks it.
@@ -60,11 +60,11 @@ class AskCheckpoint(Message, frozen=True, gc=False, tag=470):
     application: _Name
     version: Count
     command: Stop | ExportCheckpoint
-    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
+    signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
     submitter: Annotated[str, msgspec.Meta(max_length=256)] = ""
 
 
-class CheckpointIs(Message, frozen=True, gc=False, tag=471):
+class CheckpointReply(Message, frozen=True, gc=False, tag=471):
     """It is done: this is the checkpoint, which lies on the sender, and on these others.
 
     Args:
@@ -73,60 +73,69 @@ class CheckpointIs(Message, frozen=True, gc=False, tag=471):
     """
 
     request: int
-    checkpoint: KnownCheckpoint | None = None
+    checkpoint: CheckpointInfo | None = None
     nodes: Annotated[tuple[Peer, ...], msgspec.Meta(max_length=16)] = ()
     refusal: _Text = ""
     exit_code: Annotated[int, msgspec.Meta(ge=0, le=255)] = 1
-    is_elsewhere: bool = False
+    is_not_coordinator: bool = False
 
 
-class AskCopy(Message, frozen=True, gc=False, tag=472):
-    """To a node that takes part in a run, by a voter of it: keep this checkpoint of it, too; fetch it from me. `CopyIs` answers.
+class RequestCopy(Message, frozen=True, gc=False, tag=472):
+    """To a node that takes part in a run, by a voter of it: keep this checkpoint of it, too; fetch it from me. `CopyReply` answers.
 
-    `is_back`: no more; the run has gone on in place of ending there. A checkpoint of another run stays.
+    `is_withdrawn`: no more; the run has gone on in place of ending there. A checkpoint of another run stays.
     """
 
     request: int
-    checkpoint: KnownCheckpoint
-    is_back: bool = False
+    checkpoint: CheckpointInfo
+    is_withdrawn: bool = False
 
 
-class CopyIs(Message, frozen=True, gc=False, tag=473):
+class CopyReply(Message, frozen=True, gc=False, tag=473):
     """It is on my disk; or why not."""
 
     request: int
     refusal: _Text = ""
 
 
-class AskKept(Message, frozen=True, gc=False, tag=474):
-    """Which checkpoints are kept there? Answered by `KeptAre`."""
+class QueryRetained(Message, frozen=True, gc=False, tag=474):
+    """Which checkpoints are kept there? Answered by `RetainedCheckpointList`."""
 
     request: int
 
 
-class KeptAre(Message, frozen=True, gc=False, tag=475):
+class RetainedCheckpointList(Message, frozen=True, gc=False, tag=475):
     """These, and agents that may have others."""
 
     request: int
-    kept: Annotated[tuple[KnownCheckpoint, ...], msgspec.Meta(max_length=MAX_KEPT)]
+    retained: Annotated[tuple[CheckpointInfo, ...], msgspec.Meta(max_length=MAX_RETAINED)]
     known: Annotated[tuple[Peer, ...], msgspec.Meta(max_length=1_024)] = ()
 
 
-class AskRemoval(Message, frozen=True, gc=False, tag=476):
-    """Keep this checkpoint no longer. Answered by `CopyIs`. `order`: the command signed by its user."""
+class RequestRemoval(Message, frozen=True, gc=False, tag=476):
+    """Keep this checkpoint no longer. Answered by `CopyReply`. `order`: the command signed by its user."""
 
     request: int
     command: RemoveCheckpoint
-    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
+    signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
 
 
-class AskLoan(Message, frozen=True, gc=False, tag=477):
-    """Let me fetch this kept checkpoint from you. Answered by `CopyIs`. `order`: the command signed by its user."""
+class RequestDownload(Message, frozen=True, gc=False, tag=477):
+    """Let me fetch this kept checkpoint from you. Answered by `CopyReply`. `order`: the command signed by its user."""
 
     request: int
     command: ExportCheckpoint
-    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
+    signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
 
 
-CheckpointMessage = AskCheckpoint | CheckpointIs | AskCopy | CopyIs | AskKept | KeptAre | AskRemoval | AskLoan
-CHECKPOINT_ANSWERS = (CheckpointIs, CopyIs, KeptAre)
+CheckpointMessage = (
+    RequestCheckpoint
+    | CheckpointReply
+    | RequestCopy
+    | CopyReply
+    | QueryRetained
+    | RetainedCheckpointList
+    | RequestRemoval
+    | RequestDownload
+)
+CHECKPOINT_REPLIES = (CheckpointReply, CopyReply, RetainedCheckpointList)

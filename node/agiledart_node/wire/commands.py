@@ -2,7 +2,7 @@
 
 They travel as CONTROL frames over the agent's Unix socket (whoever may open it is an admin) or over a TLS link with the service
 `control`, where the grant decides: `VERB_BY_COMMAND` and the table in `kernel/permissions.py`. A request is answered by any number
-of `Progress` and exactly one `Answer` or `Refusal`. An answer's body is a JSON document whose schema stands in
+of `ControlProgress` and exactly one `ControlAnswer` or `ControlRefusal`. An answer's body is a JSON document whose schema stands in
 `docs/reference/control-api.md`.
 """
 
@@ -12,14 +12,14 @@ import msgspec
 
 from agiledart_kernel.grants import NO_QUOTA, Quota
 from agiledart_kernel.machine import Message
-from agiledart_kernel.orders import MAX_ORDER_BYTES
+from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.renewal_messages import Chain, TokenRecordBytes
 
-Asked = int | tuple[int, int]
+RequestedParallelism = int | tuple[int, int]
 """Instances of a stage: so many, or limits between which it may scale."""
 
 
-class BroughtElement(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class ImportedSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An element of a checkpoint with which a run begins.
 
     Args:
@@ -33,7 +33,7 @@ class BroughtElement(msgspec.Struct, frozen=True, gc=False, array_like=True):
     length: Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Origin(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class CheckpointOrigin(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The checkpoint with which a run begins; its file lies on the agent that is asked.
 
     Args:
@@ -46,7 +46,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False, array_like=True):
     kind: Annotated[str, msgspec.Meta(max_length=16)]
     about: Annotated[str, msgspec.Meta(max_length=256)]
     digest: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
-    elements: Annotated[tuple[BroughtElement, ...], msgspec.Meta(max_length=2_048)]
+    snapshots: Annotated[tuple[ImportedSnapshot, ...], msgspec.Meta(max_length=2_048)]
 
 
 class Submit(Message, frozen=True, gc=False, tag=200):
@@ -63,11 +63,11 @@ class Submit(Message, frozen=True, gc=False, tag=200):
     name: str
     specification: bytes
     bundle: bytes
-    parallelism: dict[str, Asked] = {}
+    parallelism: dict[str, RequestedParallelism] = {}
     executors: int = 0
     dry_run: bool = False
     delivery: str = ""
-    origin: Origin | None = None
+    origin: CheckpointOrigin | None = None
 
 
 class ListApplications(Message, frozen=True, gc=False, tag=201):
@@ -95,7 +95,7 @@ class Nodes(Message, frozen=True, gc=False, tag=204):
     """The nodes that this node knows, with what they run."""
 
 
-class Route(Message, frozen=True, gc=False, tag=205):
+class TraceRoute(Message, frozen=True, gc=False, tag=205):
     """The hops that a key takes from here. `key` is hex digits, or `name:TEXT` for a hashed name, or a node's name."""
 
     key: str
@@ -123,7 +123,7 @@ class CreateToken(Message, frozen=True, gc=False, tag=208):
     quota: Quota = NO_QUOTA
 
 
-class Leave(Message, frozen=True, gc=False, tag=209):
+class ShutDownAgent(Message, frozen=True, gc=False, tag=209):
     """Leave the ring and end this agent: drain first, or at once with `now`."""
 
     now: bool = False
@@ -140,7 +140,7 @@ class Tap(Message, frozen=True, gc=False, tag=210):
     after: dict[str, int] = {}
 
 
-class Share(Message, frozen=True, gc=False, tag=211):
+class ShareApplication(Message, frozen=True, gc=False, tag=211):
     """Let another key act on an application as its owner may, or no more. `key`: its public key, 64 hex digits."""
 
     name: str
@@ -195,7 +195,7 @@ class RecoverRun(Message, frozen=True, gc=False, tag=235):
     """
 
     name: Annotated[str, msgspec.Meta(max_length=64)]
-    without: Annotated[
+    lost_voters: Annotated[
         tuple[Annotated[str, msgspec.Meta(max_length=256)], ...], msgspec.Meta(min_length=1, max_length=16)
     ]
     check: bool = False
@@ -212,11 +212,11 @@ class ReadCheckpoint(Message, frozen=True, gc=False, tag=233):
     offset: Annotated[int, msgspec.Meta(ge=0)]
 
 
-MAX_BROUGHT_BYTES = 1 << 20
-"""Of a checkpoint's file, in one `BringCheckpoint` or its answer to `ReadCheckpoint`."""
+MAX_UPLOAD_CHUNK_BYTES = 1 << 20
+"""Of a checkpoint's file, in one `UploadCheckpoint` or its answer to `ReadCheckpoint`."""
 
 
-class BringCheckpoint(Message, frozen=True, gc=False, tag=234):
+class UploadCheckpoint(Message, frozen=True, gc=False, tag=234):
     """Bytes of a checkpoint's file for this agent, one piece after the other; it is looked at as a whole when the last has come.
 
     `name`: of the application that is to begin with it; `digest`, `size`: of the file.
@@ -226,10 +226,10 @@ class BringCheckpoint(Message, frozen=True, gc=False, tag=234):
     digest: Annotated[str, msgspec.Meta(min_length=64, max_length=64)]
     size: Annotated[int, msgspec.Meta(ge=1)]
     offset: Annotated[int, msgspec.Meta(ge=0)]
-    data: Annotated[bytes, msgspec.Meta(max_length=MAX_BROUGHT_BYTES)]
+    data: Annotated[bytes, msgspec.Meta(max_length=MAX_UPLOAD_CHUNK_BYTES)]
 
 
-class Scale(Message, frozen=True, gc=False, tag=228):
+class ScaleStage(Message, frozen=True, gc=False, tag=228):
     """Give a stage of an application that runs another number of instances.
 
     Args:
@@ -245,7 +245,7 @@ class Scale(Message, frozen=True, gc=False, tag=228):
     is_auto: bool = False
 
 
-class Move(Message, frozen=True, gc=False, tag=229):
+class MoveStage(Message, frozen=True, gc=False, tag=229):
     """Have a stage of an application that runs, or its instance `STAGE.N`, run on a node. `node`: its name or id."""
 
     name: str
@@ -268,11 +268,11 @@ class DrainNode(Message, frozen=True, gc=False, tag=230):
     undo: bool = False
 
 
-WAITS_FOR_ROOM = "waits for room"
+WAITING_FOR_CAPACITY = "waits for room"
 """In a line of progress, and in the reason of a record: no node has room now; what follows the colon says what would help."""
 
 
-class Ban(Message, frozen=True, gc=False, tag=214):
+class SetBan(Message, frozen=True, gc=False, tag=214):
     """A key, or a token and all that came from it, counts no more.
 
     Args:
@@ -285,7 +285,7 @@ class Ban(Message, frozen=True, gc=False, tag=214):
     reason: str = ""
 
 
-class Bans(Message, frozen=True, gc=False, tag=213):
+class ListBans(Message, frozen=True, gc=False, tag=213):
     """What is banned, and was."""
 
 
@@ -309,7 +309,7 @@ class Tokens(Message, frozen=True, gc=False, tag=219):
     """All tokens, and who came by them."""
 
 
-class Renew(Message, frozen=True, gc=False, tag=216):
+class RenewUserMembership(Message, frozen=True, gc=False, tag=216):
     """A membership for the same key and role, as long as the last one.
 
     Args:
@@ -347,21 +347,21 @@ class Secrets(Message, frozen=True, gc=False, tag=223):
     name: str = ""
 
 
-class Progress(Message, frozen=True, gc=False, tag=220):
+class ControlProgress(Message, frozen=True, gc=False, tag=220):
     """Something that a waiting user may want to read."""
 
     request: int
     text: str
 
 
-class Answer(Message, frozen=True, gc=False, tag=221):
+class ControlAnswer(Message, frozen=True, gc=False, tag=221):
     """The result of a request: a JSON document."""
 
     request: int
     body: bytes
 
 
-class Refusal(Message, frozen=True, gc=False, tag=222):
+class ControlRefusal(Message, frozen=True, gc=False, tag=222):
     """Why a request was not carried out, what to do next, and the exit code for a command line (1 failed, 2 usage).
 
     Args:
@@ -374,7 +374,7 @@ class Refusal(Message, frozen=True, gc=False, tag=222):
     reason: str = ""
 
 
-class Request(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=199):
+class ControlRequest(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=199):
     """One numbered command of a control connection; numbers are the asker's own.
 
     Args:
@@ -384,7 +384,7 @@ class Request(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=199):
 
     request: int
     command: "Command"
-    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
+    signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
 
 
 Command = (
@@ -393,17 +393,17 @@ Command = (
     | Status
     | Stop
     | Nodes
-    | Route
+    | TraceRoute
     | Logs
     | Info
     | CreateToken
-    | Leave
+    | ShutDownAgent
     | Tap
-    | Share
-    | Ban
-    | Bans
+    | ShareApplication
+    | SetBan
+    | ListBans
     | Tokens
-    | Renew
+    | RenewUserMembership
     | Forget
     | ExplainScaling
     | ExplainRecovery
@@ -412,15 +412,15 @@ Command = (
     | RemoveCheckpoint
     | RecoverRun
     | ReadCheckpoint
-    | BringCheckpoint
-    | Scale
-    | Move
+    | UploadCheckpoint
+    | ScaleStage
+    | MoveStage
     | DrainNode
     | Audit
     | SetSecret
     | Secrets
 )
-ControlMessage = Request | Progress | Answer | Refusal
+ControlMessage = ControlRequest | ControlProgress | ControlAnswer | ControlRefusal
 
 VERB_BY_COMMAND: dict[type, str] = {
     Submit: "submit",
@@ -428,18 +428,18 @@ VERB_BY_COMMAND: dict[type, str] = {
     Status: "status",
     Stop: "stop",
     Nodes: "nodes",
-    Route: "route",
+    TraceRoute: "route",
     Logs: "logs",
     Info: "info",
     CreateToken: "create token",
-    Leave: "leave",
+    ShutDownAgent: "leave",
     Tap: "tap",
-    Share: "share",
+    ShareApplication: "share",
     Forget: "forget",
-    Ban: "ban",
-    Bans: "bans",
+    SetBan: "ban",
+    ListBans: "bans",
     Tokens: "tokens",
-    Renew: "renew",
+    RenewUserMembership: "renew",
     ExplainScaling: "explain",
     ExplainRecovery: "explain",
     Checkpoints: "checkpoint",
@@ -447,9 +447,9 @@ VERB_BY_COMMAND: dict[type, str] = {
     RemoveCheckpoint: "checkpoint",
     RecoverRun: "recover",
     ReadCheckpoint: "export",
-    BringCheckpoint: "submit",
-    Scale: "scale",
-    Move: "move",
+    UploadCheckpoint: "submit",
+    ScaleStage: "scale",
+    MoveStage: "move",
     DrainNode: "drain",
     Audit: "audit",
     SetSecret: "secret",

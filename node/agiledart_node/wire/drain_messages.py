@@ -1,20 +1,20 @@
 """What nodes say to each other so that a node is emptied. Tags 460 to 469.
 
-Who was asked by a user brings the order to the node (`AskDrain`) and looks on (`LookAtDrain`); the node itself has its instances
-taken by others (`AskRelief`): it asks for no more than what it would get by dying, so nobody's order is needed for that.
+Who was asked by a user brings the order to the node (`RequestDrain`) and looks on (`QueryDrain`); the node itself has its instances
+taken by others (`RequestEvacuation`): it asks for no more than what it would get by dying, so nobody's order is needed for that.
 """
 
 from typing import Annotated
 
 import msgspec
 
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_APPLICATION_NAME
 from agiledart_kernel.machine import Message
-from agiledart_kernel.orders import MAX_ORDER_BYTES
+from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.commands import DrainNode
 
-MAX_LEFT = 256
+MAX_EVACUATED = 256
 """Applications of which a node tells that they have left it."""
 
 MAX_LINES = 512
@@ -27,17 +27,17 @@ SERVING, EMPTYING, EMPTIED, LEAVING = "serving", "emptying", "drained", "leaving
 """How it stands with a node: it takes work, gives it away, has none and takes none, is about to end."""
 
 
-class LeftRun(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class EvacuatedRun(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An application that has left a node: so many instances, within this time."""
 
     name: _Name
     version: Count
     instances: Count
-    took_ms: Count
+    duration_ms: Count
 
 
-class AskDrain(Message, frozen=True, gc=False, tag=460):
-    """Any agent → the node: be emptied, or take work again. Answered by `DrainIs`.
+class RequestDrain(Message, frozen=True, gc=False, tag=460):
+    """Any agent → the node: be emptied, or take work again. Answered by `DrainStatus`.
 
     Args:
         order: the command signed by its user, which the node checks; `submitter`: who it was, where nothing is signed.
@@ -45,18 +45,18 @@ class AskDrain(Message, frozen=True, gc=False, tag=460):
 
     request: int
     command: DrainNode
-    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
+    signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
     submitter: Annotated[str, msgspec.Meta(max_length=256)] = ""
 
 
-class LookAtDrain(Message, frozen=True, gc=False, tag=461):
+class QueryDrain(Message, frozen=True, gc=False, tag=461):
     """How far is it? `after`: lines that the asker has."""
 
     request: int
     after: Count = 0
 
 
-class DrainIs(Message, frozen=True, gc=False, tag=462):
+class DrainStatus(Message, frozen=True, gc=False, tag=462):
     """Answer to both.
 
     Args:
@@ -72,13 +72,13 @@ class DrainIs(Message, frozen=True, gc=False, tag=462):
     state: Annotated[str, msgspec.Meta(max_length=16)]
     refusal: _Text = ""
     reason: Annotated[str, msgspec.Meta(max_length=16)] = ""
-    already: bool = False
+    is_unchanged: bool = False
     lines: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=MAX_LINES)] = ()
-    left: Annotated[tuple[LeftRun, ...], msgspec.Meta(max_length=MAX_LEFT)] = ()
+    evacuated: Annotated[tuple[EvacuatedRun, ...], msgspec.Meta(max_length=MAX_EVACUATED)] = ()
 
 
-class AskRelief(Message, frozen=True, gc=False, tag=463):
-    """A host of a run → who coordinates it: let others run what runs here. Answered by `Relieved`.
+class RequestEvacuation(Message, frozen=True, gc=False, tag=463):
+    """A host of a run → who coordinates it: let others run what runs here. Answered by `EvacuationStatus`.
 
     Args:
         seat: let another node vote in its register, too, for this one leaves; it runs nothing of it any more.
@@ -87,10 +87,10 @@ class AskRelief(Message, frozen=True, gc=False, tag=463):
     request: int
     application: _Name
     version: Count
-    seat: bool = False
+    voter_slot: bool = False
 
 
-class Relieved(Message, frozen=True, gc=False, tag=464):
+class EvacuationStatus(Message, frozen=True, gc=False, tag=464):
     """It is under way.
 
     Args:
@@ -104,9 +104,9 @@ class Relieved(Message, frozen=True, gc=False, tag=464):
     is_begun: bool = False
     refusal: _Text = ""
     last: _Text = ""
-    passes: bool = False
+    is_transient: bool = False
     is_safe: bool = False
-    is_elsewhere: bool = False
+    is_not_coordinator: bool = False
 
 
-DrainMessage = AskDrain | LookAtDrain | DrainIs | AskRelief | Relieved
+DrainMessage = RequestDrain | QueryDrain | DrainStatus | RequestEvacuation | EvacuationStatus

@@ -6,7 +6,7 @@ own, another space than the numbers of `Asked`. All others are done and forgotte
 
 from typing import Any
 
-from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress, RestoreFrom, SavedAt
+from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress, RestoreFrom, SnapshotChain
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 
@@ -76,7 +76,7 @@ class CheckCode(Effect, frozen=True, gc=False):
     plan: bytes
     bundle: bytes
     stages: tuple[int, ...]
-    order: bytes = b""
+    signed_command: bytes = b""
 
 
 class LinkInstances(Effect, frozen=True, gc=False):
@@ -88,7 +88,7 @@ class LinkInstances(Effect, frozen=True, gc=False):
     addresses: tuple[InstanceAddress, ...]
 
 
-class PassBarrier(Effect, frozen=True, gc=False):
+class InjectBarriers(Effect, frozen=True, gc=False):
     """The local sources of this application put the barrier of an epoch behind what they have sent. May come twice.
 
     Args:
@@ -104,7 +104,7 @@ class PassBarrier(Effect, frozen=True, gc=False):
     holds: bool = False
 
 
-class ReadyTerm(Effect, frozen=True, gc=False):
+class PrepareLocalGeneration(Effect, frozen=True, gc=False):
     """Make instances of a plan that may come ready: they listen, and wait to be handed over.
 
     `Completed.result`: dict (stage, index) → data address, as of `StartInstances`, also of instances here that stay.
@@ -119,7 +119,7 @@ class ReadyTerm(Effect, frozen=True, gc=False):
     plan_name: bytes
 
 
-class OpenTerm(Effect, frozen=True, gc=False):
+class ConnectLocalGeneration(Effect, frozen=True, gc=False):
     """Everybody who takes part in a plan that may come is ready, and listens here. Answered by `Completed` or `Failed`."""
 
     request: int
@@ -128,7 +128,7 @@ class OpenTerm(Effect, frozen=True, gc=False):
     addresses: tuple[InstanceAddress, ...]
 
 
-class HandOver(Effect, frozen=True, gc=False):
+class HandOverState(Effect, frozen=True, gc=False):
     """The element that an old instance left at a change's barrier lies on this node's disk: for whoever waits for its groups.
 
     Args:
@@ -140,13 +140,13 @@ class HandOver(Effect, frozen=True, gc=False):
     epoch: int
     stage: int
     index: int
-    term: int
+    generation: int
     plan_name: bytes
     digest: bytes
     before: tuple[bytes, ...] = ()
 
 
-class BuildAhead(Effect, frozen=True, gc=False):
+class PreloadFromDisk(Effect, frozen=True, gc=False):
     """Committed elements of old instances lie on this node's disk: who waits for their groups builds them, beside what runs.
     Answered by `Completed` or `Failed`.
 
@@ -159,11 +159,11 @@ class BuildAhead(Effect, frozen=True, gc=False):
     application: str
     version: int
     plan_name: bytes
-    elements: tuple[SavedAt, ...]
-    patience_ns: int
+    snapshots: tuple[SnapshotChain, ...]
+    timeout_ns: int
 
 
-class LetTermGo(Effect, frozen=True, gc=False):
+class DropLocalGeneration(Effect, frozen=True, gc=False):
     """A plan will not come: what was made ready for it and has not begun ends."""
 
     application: str
@@ -171,7 +171,7 @@ class LetTermGo(Effect, frozen=True, gc=False):
     plan_name: bytes
 
 
-class CountEpoch(Effect, frozen=True, gc=False):
+class CommitEpochRows(Effect, frozen=True, gc=False):
     """An epoch is committed: the local sinks of this application let its rows count. May come twice."""
 
     application: str
@@ -213,7 +213,7 @@ class KeepFile(Effect, frozen=True, gc=False):
     content: bytes
 
 
-class KeepElements(Effect, frozen=True, gc=False):
+class RetainSnapshots(Effect, frozen=True, gc=False):
     """Of a run's elements here only these are needed any more, and those of later snapshots: an executor may have written some of
     which this node has not heard yet.
 
@@ -224,11 +224,11 @@ class KeepElements(Effect, frozen=True, gc=False):
     application: str
     version: int
     digests: tuple[bytes, ...]
-    life: int
+    attempt: int
     epoch: int
 
 
-class DropElements(Effect, frozen=True, gc=False):
+class DropSnapshots(Effect, frozen=True, gc=False):
     """Copies of elements that were brought here for a plan that will not come."""
 
     application: str
@@ -258,14 +258,14 @@ class ForgetRun(Effect, frozen=True, gc=False):
     why: str = ""
 
 
-class StartSources(Effect, frozen=True, gc=False):
+class StartLocalSources(Effect, frozen=True, gc=False):
     """The local sources of this application begin to read; nothing to do without one. May come twice."""
 
     application: str
     version: int
 
 
-class DrainSources(Effect, frozen=True, gc=False):
+class DrainLocalSources(Effect, frozen=True, gc=False):
     """The local sources of this application read nothing more and end with END_OF_INPUT. May come twice."""
 
     application: str
@@ -306,10 +306,10 @@ class BansChanged(Effect, frozen=True, gc=False):
     """
 
     until: dict[bytes, int]
-    orders: tuple[bytes, ...]
+    signed_commands: tuple[bytes, ...]
 
 
-class KeyJudged(Effect, frozen=True, gc=False):
+class KeyDecision(Effect, frozen=True, gc=False):
     """Whether a key that came by a token may come in.
 
     Args:

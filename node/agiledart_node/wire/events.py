@@ -6,7 +6,7 @@ import msgspec
 
 from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.permissions import Asker
+from agiledart_kernel.permissions import Principal
 from agiledart_node.wire.commands import Command
 from agiledart_recovery.wire.effects import FragmentKey
 
@@ -24,11 +24,11 @@ class ClockRead(Event, frozen=True, gc=False):
 class BansFound(Event, frozen=True, gc=False):
     """Signed bans that lay on this node's disk."""
 
-    orders: tuple[bytes, ...]
+    signed_commands: tuple[bytes, ...]
 
 
-class KeyMet(Event, frozen=True, gc=False):
-    """Somebody with a good chain shows a key that this node does not know. Answered by one `KeyJudged` with the same number.
+class KeyPresented(Event, frozen=True, gc=False):
+    """Somebody with a good chain shows a key that this node does not know. Answered by one `KeyDecision` with the same number.
 
     Args:
         token: the hash of the invitation's link; `key`: who redeemed it; `role`, `scope`: of the grant.
@@ -48,7 +48,7 @@ class KeyMet(Event, frozen=True, gc=False):
     known: tuple[tuple[bytes, int], ...] = ()
 
 
-class BeRenewalDesk(Event, frozen=True, gc=False):
+class EnableRenewalService(Event, frozen=True, gc=False):
     """This node holds the authority's key, or an admin's, and renews the memberships of others."""
 
 
@@ -69,7 +69,7 @@ class TokenKnown(Event, frozen=True, gc=False):
     scope: str = ""
 
 
-class Asked(Event, frozen=True, gc=False):
+class UserRequest(Event, frozen=True, gc=False):
     """A control request of a user.
 
     Answered by any number of `Progressed` and exactly one `Replied` or `RefusedRequest` with the same number.
@@ -84,8 +84,8 @@ class Asked(Event, frozen=True, gc=False):
     request: int
     command: Command
     submitter: str = ""
-    asker: Asker = Asker()
-    order: bytes = b""
+    principal: Principal = Principal()
+    signed_command: bytes = b""
 
 
 class InstanceReported(Event, frozen=True, gc=False):
@@ -151,10 +151,10 @@ class InstancePrepared(Event, frozen=True, gc=False):
     size: int
     ends: tuple[int, ...] = ()
     ended: bool = False
-    term: int = 1
+    generation: int = 1
     after: bytes = b""
     caught_up: bool = True
-    gaps: tuple[tuple[int, int, int], ...] = ()
+    changeover_pauses: tuple[tuple[int, int, int], ...] = ()
     onto: bytes = b""
     pause_ns: int = 0
 

@@ -11,12 +11,12 @@ import msgspec
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress
 from agiledart_kernel.clocks import WallMs
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 
 
 class SendJoins(Message, frozen=True, gc=False, tag=50):
@@ -56,7 +56,7 @@ class Survey(Message, frozen=True, gc=False, tag=53):
     asked_ms: WallMs = 0
 
 
-class Load(Message, frozen=True, gc=False, tag=54):
+class NodeLoad(Message, frozen=True, gc=False, tag=54):
     """Answer to `Survey`.
 
     Args:
@@ -89,7 +89,7 @@ class Load(Message, frozen=True, gc=False, tag=54):
     software: Annotated[str, msgspec.Meta(max_length=32)] = ""
     specification: Count = 0
     stays: bool = False
-    grows_to: Count = 0
+    max_executors: Count = 0
 
 
 class Deploy(Message, frozen=True, gc=False, tag=55):
@@ -148,7 +148,7 @@ class InstancesEnded(Message, frozen=True, gc=False, tag=60):
     application: str
     version: int
     reports: dict[str, Any]
-    life: Count = 0
+    attempt: Count = 0
 
 
 class Drain(Message, frozen=True, gc=False, tag=61):
@@ -159,7 +159,7 @@ class Drain(Message, frozen=True, gc=False, tag=61):
     version: int
 
 
-class AskStop(Message, frozen=True, gc=False, tag=62):
+class RequestStop(Message, frozen=True, gc=False, tag=62):
     """Any agent → coordinator: drain this application, or cut it with `now`; `order`: what the user has signed."""
 
     request: int
@@ -167,10 +167,10 @@ class AskStop(Message, frozen=True, gc=False, tag=62):
     version: int
     now: bool
     submitter: str = ""
-    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
+    signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
 
 
-class AskReports(Message, frozen=True, gc=False, tag=63):
+class QueryReports(Message, frozen=True, gc=False, tag=63):
     """What do your instances of this application report?"""
 
     request: int
@@ -185,7 +185,7 @@ class Reports(Message, frozen=True, gc=False, tag=64):
     reports: dict[str, Any]
 
 
-class AskLogs(Message, frozen=True, gc=False, tag=65):
+class QueryLogs(Message, frozen=True, gc=False, tag=65):
     """What did user code of this application print at your node after line number `after`?"""
 
     request: int
@@ -222,7 +222,7 @@ class TraceHops(Message, frozen=True, gc=False, tag=67):
     path: tuple[Peer, ...]
 
 
-class AskWhetherActive(Message, frozen=True, gc=False, tag=68):
+class QueryActive(Message, frozen=True, gc=False, tag=68):
     """Are you still at work on this run, as its scheduler or a host? Answered by `Acknowledged`. `number`: as in `Halt`."""
 
     request: int
@@ -238,7 +238,7 @@ class JoinArrived(Message, frozen=True, gc=False, tag=69):
     path: tuple[Peer, ...]
 
 
-class AskTap(Message, frozen=True, gc=False, tag=80):
+class QueryTap(Message, frozen=True, gc=False, tag=80):
     """What leaves this step of this application at your node? Keeps the tap open for some seconds more.
 
     Args:
@@ -293,7 +293,7 @@ class CheckHost(Message, frozen=True, gc=False, tag=82):
     plan: Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)]
     bundle: Annotated[bytes, msgspec.Meta(max_length=MAX_BUNDLE_BYTES)]
     stages: tuple[int, ...]
-    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
+    signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
 
 
 class ConnectorChecked(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -325,7 +325,7 @@ FormationMessage = (
     | CollectJoins
     | JoinTree
     | Survey
-    | Load
+    | NodeLoad
     | Deploy
     | Deployed
     | StartFlow
@@ -333,15 +333,15 @@ FormationMessage = (
     | Halt
     | InstancesEnded
     | Drain
-    | AskStop
-    | AskReports
+    | RequestStop
+    | QueryReports
     | Reports
-    | AskLogs
+    | QueryLogs
     | LogLines
     | TraceHops
-    | AskWhetherActive
+    | QueryActive
     | JoinArrived
-    | AskTap
+    | QueryTap
     | TapRows
     | CheckHost
     | HostChecked

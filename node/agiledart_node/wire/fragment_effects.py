@@ -7,8 +7,8 @@ them together again and looks at hashes. The node says which, from whom, to whom
 from agiledart_kernel.machine import Effect, Event
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.wire.effects import FragmentKey
-from agiledart_recovery.wire.names import Run
-from agiledart_recovery.wire.value import Element
+from agiledart_recovery.wire.names import RunId
+from agiledart_recovery.wire.register_value import InstanceSnapshot
 
 
 class StoreFragment(Effect, frozen=True, gc=False):
@@ -20,11 +20,11 @@ class StoreFragment(Effect, frozen=True, gc=False):
     """
 
     request: int
-    holder: Peer
+    replica_node: Peer
     key: FragmentKey
-    element: Element
+    snapshot: InstanceSnapshot
     secret: bytes
-    life: int
+    attempt: int
 
 
 class FetchFragment(Effect, frozen=True, gc=False):
@@ -34,22 +34,22 @@ class FetchFragment(Effect, frozen=True, gc=False):
     """
 
     request: int
-    holder: Peer
+    replica_node: Peer
     key: FragmentKey
-    element: Element
+    snapshot: InstanceSnapshot
     offset: int
     length: int
 
 
-class FindElement(Effect, frozen=True, gc=False):
+class FindSnapshot(Effect, frozen=True, gc=False):
     """Does an element lie here whole? `Completed.result`: bool."""
 
     request: int
-    run: Run
+    run: RunId
     digest: bytes
 
 
-class RebuildElement(Effect, frozen=True, gc=False):
+class RebuildSnapshot(Effect, frozen=True, gc=False):
     """Put an element together and on this node's disk, as if it had been saved here. `Failed`: it is not the one that was saved.
 
     Args:
@@ -60,18 +60,18 @@ class RebuildElement(Effect, frozen=True, gc=False):
 
     request: int
     key: FragmentKey
-    element: Element
+    snapshot: InstanceSnapshot
     stripes: tuple[dict[int, bytes], ...]
     secret: bytes
 
 
-class DropFragments(Effect, frozen=True, gc=False):
+class DropStoredFragments(Effect, frozen=True, gc=False):
     """Nobody needs these fragments here any more."""
 
     keys: tuple[FragmentKey, ...]
 
 
-class FragmentJudged(Effect, frozen=True, gc=False):
+class FragmentDecision(Effect, frozen=True, gc=False):
     """Answer to `FragmentOffered`: why the fragment is not taken, one of `REFUSALS` and a sentence; empty when it is."""
 
     request: int
@@ -80,7 +80,7 @@ class FragmentJudged(Effect, frozen=True, gc=False):
 
 
 class FragmentOffered(Event, frozen=True, gc=False):
-    """A peer wants a fragment to be kept here. Answered by `FragmentJudged`; `request` is the driver's own number.
+    """A peer wants a fragment to be kept here. Answered by `FragmentDecision`; `request` is the driver's own number.
 
     `life`: in which the peer is; a fragment that is made again belongs to an element of an older one.
     """
@@ -88,7 +88,7 @@ class FragmentOffered(Event, frozen=True, gc=False):
     request: int
     sender: Peer
     key: FragmentKey
-    life: int
+    attempt: int
 
 
 class FragmentStored(Event, frozen=True, gc=False):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from agiledart_dataflow.plan.deployment import InstanceAddress
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_APPLICATION_NAME, MAX_BUNDLE_BYTES, MAX_RECORD_BYTES, MAX_STAGES
 from agiledart_kernel.machine import Message
 from agiledart_recovery.limits import MAX_CHANGES
@@ -16,35 +16,35 @@ from agiledart_recovery.limits import MAX_CHANGES
 _Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 
 
-class MakeVoter(Message, frozen=True, gc=False, tag=410):
-    """Make a seat in the register of this run. Answered by `VoterMade`."""
+class CreateVoter(Message, frozen=True, gc=False, tag=410):
+    """Make a seat in the register of this run. Answered by `VoterCreated`."""
 
     request: int
     application: _Name
     version: Count
 
 
-class VoterMade(Message, frozen=True, gc=False, tag=411):
+class VoterCreated(Message, frozen=True, gc=False, tag=411):
     """The seat's number."""
 
     request: int
-    seat: Count
+    voter_slot: Count
 
 
-class FoundRegister(Message, frozen=True, gc=False, tag=412):
+class BootstrapRegister(Message, frozen=True, gc=False, tag=412):
     """Write this value as the first one. Answered by `Acknowledged`; the run then enters its first life."""
 
     request: int
     value: Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)]
 
 
-class Listening(Message, frozen=True, gc=False, tag=413):
+class AttemptListening(Message, frozen=True, gc=False, tag=413):
     """Where instances of the sender take data links in a life. Answered by `Acknowledged`."""
 
     request: int
     application: _Name
     version: Count
-    life: Count
+    attempt: Count
     addresses: Annotated[tuple[InstanceAddress, ...], msgspec.Meta(max_length=4_096)]
 
 
@@ -60,27 +60,27 @@ class RunClosed(Message, frozen=True, gc=False, tag=414):
     version: Count
     state: Annotated[str, msgspec.Meta(max_length=16)]
     reason: Annotated[str, msgspec.Meta(max_length=4_096)] = ""
-    instead: bool = False
+    is_substitute: bool = False
 
 
-class AskPart(Message, frozen=True, gc=False, tag=415):
-    """Give me what you know of this run, with its code: I am to host a part of it in this life. Answered by `PartIs`."""
+class RequestPart(Message, frozen=True, gc=False, tag=415):
+    """Give me what you know of this run, with its code: I am to host a part of it in this life. Answered by `PartReply`."""
 
     request: int
     application: _Name
     version: Count
-    life: Count
+    attempt: Count
 
 
-class PartIs(Message, frozen=True, gc=False, tag=416):
+class PartReply(Message, frozen=True, gc=False, tag=416):
     """A `DeploymentPart`."""
 
     request: int
     part: Annotated[bytes, msgspec.Meta(max_length=MAX_BUNDLE_BYTES + 2 * MAX_RECORD_BYTES)]
 
 
-class AskRecovery(Message, frozen=True, gc=False, tag=417):
-    """How does it stand with the epochs and lives of this run? Answered by `RecoveryIs`.
+class QueryRecovery(Message, frozen=True, gc=False, tag=417):
+    """How does it stand with the epochs and lives of this run? Answered by `RecoveryStatus`.
 
     Args:
         elements: what each instance saved is wanted, too.
@@ -90,36 +90,36 @@ class AskRecovery(Message, frozen=True, gc=False, tag=417):
     request: int
     application: _Name
     version: Count
-    elements: bool = False
+    snapshots: bool = False
     begin: bool = False
 
 
-class RecoveryIs(Message, frozen=True, gc=False, tag=418):
+class RecoveryStatus(Message, frozen=True, gc=False, tag=418):
     """As the run's coordinator sees it; all empty from a node that does not coordinate it.
 
-    Form: `RecoveryRow`, `EpochRow`, `ChangeRow`, `ElementRow`; `scaling`: `SelfScaling.standings`.
+    Form: `RecoveryRow`, `EpochRow`, `ChangeRow`, `InstanceSnapshotRow`; `scaling`: `Autoscaler.standings`.
     """
 
     request: int
     recovery: dict[str, Any]
     epoch: dict[str, Any]
     changes: Annotated[tuple[dict[str, Any], ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
-    elements: tuple[dict[str, Any], ...] = ()
+    snapshots: tuple[dict[str, Any], ...] = ()
     scaling: Annotated[tuple[dict[str, Any], ...], msgspec.Meta(max_length=MAX_STAGES)] = ()
 
 
-class TermListening(Message, frozen=True, gc=False, tag=419):
+class GenerationListening(Message, frozen=True, gc=False, tag=419):
     """Where new instances of the sender listen, of the plan of this digest. Answered by `Acknowledged`."""
 
     request: int
     application: _Name
     version: Count
-    life: Count
+    attempt: Count
     digest: Annotated[bytes, msgspec.Meta(max_length=32)]
     addresses: Annotated[tuple[InstanceAddress, ...], msgspec.Meta(max_length=4_096)]
 
 
 RecoveringMessage = (
-    MakeVoter | VoterMade | FoundRegister | Listening | RunClosed | AskPart | PartIs | AskRecovery | RecoveryIs
-    | TermListening
+    CreateVoter | VoterCreated | BootstrapRegister | AttemptListening | RunClosed | RequestPart | PartReply | QueryRecovery | RecoveryStatus
+    | GenerationListening
 )  # fmt: skip

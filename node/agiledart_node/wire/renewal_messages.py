@@ -16,7 +16,7 @@ Chain = Annotated[
 TokenRecordBytes = Annotated[bytes, msgspec.Meta(max_length=MAX_TOKEN_RECORD_BYTES)]
 
 
-class AskRenewal(Message, frozen=True, gc=False, tag=450):
+class RequestRenewal(Message, frozen=True, gc=False, tag=450):
     """Sign this membership anew: mine, or that of a user who asks me. `token`: the record of the token by which its key came;
     empty: by none."""
 
@@ -25,7 +25,7 @@ class AskRenewal(Message, frozen=True, gc=False, tag=450):
     token: TokenRecordBytes = b""
 
 
-class RenewalIs(Message, frozen=True, gc=False, tag=451):
+class RenewalReply(Message, frozen=True, gc=False, tag=451):
     """The new chain, or why there is none."""
 
     request: int
@@ -33,5 +33,5 @@ class RenewalIs(Message, frozen=True, gc=False, tag=451):
     reason: Annotated[str, msgspec.Meta(max_length=256)] = ""
 
 
-RenewalMessage = AskRenewal | RenewalIs
+RenewalMessage = RequestRenewal | RenewalReply
 """All of them."""

@@ -5,11 +5,11 @@ from typing import Annotated
 import msgspec
 
 from agiledart_kernel.machine import Effect, Message
-from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.commands import SetSecret
 
-MAX_TOLD = 2_048
+MAX_SECRETS_LISTED = 2_048
 """Secrets of one node that are told in one answer."""
 
 
@@ -18,7 +18,7 @@ class StoreSecret(Message, frozen=True, gc=False, tag=442):
 
     request: int
     command: SetSecret
-    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
+    signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
 
 
 class SecretStored(Message, frozen=True, gc=False, tag=443):
@@ -28,7 +28,7 @@ class SecretStored(Message, frozen=True, gc=False, tag=443):
     refusal: str = ""
 
 
-class KnownSecret(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class SecretInfo(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A secret that a node keeps, without its text.
 
     Args:
@@ -42,17 +42,17 @@ class KnownSecret(msgspec.Struct, frozen=True, gc=False, array_like=True):
     set_ms: int
 
 
-class AskSecrets(Message, frozen=True, gc=False, tag=444):
+class QuerySecrets(Message, frozen=True, gc=False, tag=444):
     """Which secrets do you keep?"""
 
     request: int
 
 
-class SecretsAre(Message, frozen=True, gc=False, tag=445):
+class SecretList(Message, frozen=True, gc=False, tag=445):
     """All that are kept here; `known`: other nodes that this one knows."""
 
     request: int
-    secrets: Annotated[tuple[KnownSecret, ...], msgspec.Meta(max_length=MAX_TOLD)] = ()
+    secrets: Annotated[tuple[SecretInfo, ...], msgspec.Meta(max_length=MAX_SECRETS_LISTED)] = ()
     known: Annotated[tuple[Peer, ...], msgspec.Meta(max_length=1_024)] = ()
 
 
@@ -60,14 +60,14 @@ class KeepSecret(Effect, frozen=True, gc=False):
     """Keep what is sealed to this node's key, or (nothing is sealed) let it go. `Completed`, or `Failed` with the user's reason."""
 
     request: int
-    known: KnownSecret
+    known: SecretInfo
     sealed: bytes
 
 
 class ReadSecrets(Effect, frozen=True, gc=False):
-    """`Completed.result`: tuple of `KnownSecret`."""
+    """`Completed.result`: tuple of `SecretInfo`."""
 
     request: int
 
 
-SecretMessage = StoreSecret | SecretStored | AskSecrets | SecretsAre
+SecretMessage = StoreSecret | SecretStored | QuerySecrets | SecretList

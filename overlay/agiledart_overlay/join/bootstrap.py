@@ -13,7 +13,7 @@ from collections.abc import Callable
 from agiledart_kernel.instants import MILLISECOND, Instant
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.state.view import View
-from agiledart_overlay.wire.messages import LeafRequest, LeafState, Probe
+from agiledart_overlay.wire.messages import LeafRequest, LeafState, PeerProbe
 
 _LEAST_NS = 1 * MILLISECOND
 """Round trips shorter than this are all near: no further search, and the least length of a round."""
@@ -55,11 +55,11 @@ class Bootstrap:
         if self._nearest is None:
             self._nearest, self._nearest_ns = sender, took
             self._tried[sender.node] = None
-            self._look_around()
+            self._request_leaves()
         elif took < self._nearest_ns:
             self._nearest, self._nearest_ns = sender, took
 
-    def _look_around(self) -> None:
+    def _request_leaves(self) -> None:
         """Ask the nearest so far for its leaves, or be content with it."""
         view = self._view
         assert self._nearest is not None
@@ -83,7 +83,7 @@ class Bootstrap:
         self._sent_at = view.now
         for peer in strangers[: view.config.bootstrap_probes]:
             self._tried[peer.node] = None
-            view.send(peer, Probe(view.number(), view.refutations, joined=False))
+            view.send(peer, PeerProbe(view.number(), view.refutations, joined=False))
         view.set_timer("nearer", view.now + max(_LEAST_NS, self._nearest_ns))
 
     def on_timer(self) -> None:
@@ -91,7 +91,7 @@ class Bootstrap:
         if self._nearest is None:
             return
         if self._asked is not None and self._nearest.node != self._asked.node:
-            self._look_around()
+            self._request_leaves()
         else:
             self._choose()
 
@@ -103,4 +103,4 @@ class Bootstrap:
 
     def violations(self) -> list[str]:
         """A round of the search ends by itself."""
-        return self._view.unguarded("nearer") if self._asked is not None else []
+        return self._view.missing_timer("nearer") if self._asked is not None else []

@@ -19,15 +19,15 @@ from enum import IntEnum
 
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.join.arrival import Arrival
-from agiledart_overlay.join.founder import Founding
-from agiledart_overlay.join.search import MAX_SEEDS, Search
-from agiledart_overlay.ring.ring import Neighbours
+from agiledart_overlay.join.node_arrival import NodeArrival
+from agiledart_overlay.join.ring_creation import RingCreation
+from agiledart_overlay.join.ring_search import MAX_SEEDS, RingSearch
+from agiledart_overlay.ring.neighbours import Neighbours
 from agiledart_overlay.state.view import View
-from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, Rejoining
-from agiledart_overlay.wire.messages import Accused, JoinRefused, Leave
+from agiledart_overlay.wire.effects import JoinCompleted, JoinFailed, LeaveCompleted, Rejoining
+from agiledart_overlay.wire.messages import Accused, Departing, JoinRefused
 from agiledart_overlay.wire.observations import RingJoined, RingLeft, RingRejoining
-from agiledart_overlay.wire.ring_messages import Assent, Confirmed, MayFound, Queued
+from agiledart_overlay.wire.ring_messages import AdmissionConfirmed, JoinQueued, RequestRingCreation, RingCreationReply
 
 
 class Phase(IntEnum):
@@ -42,16 +42,24 @@ class Membership:
     """Join, leave and rejoin, of one node."""
 
     __slots__ = (
-        "_arrival", "_busy", "_neighbours", "_noticed", "_rejoins", "_started", "_view", "founding", "phase",
+        "_arrival",
+        "_busy",
+        "_neighbours",
+        "_noticed",
+        "_rejoins",
+        "_started",
+        "_view",
+        "phase",
+        "ring_creation",
         "search",
     )  # fmt: skip
 
-    def __init__(self, view: View, arrival: Arrival, neighbours: Neighbours) -> None:
+    def __init__(self, view: View, arrival: NodeArrival, neighbours: Neighbours) -> None:
         self._view = view
         self._arrival = arrival
         self._neighbours = neighbours
-        self.founding = Founding(view)
-        self.search = Search(view, self.founding)
+        self.ring_creation = RingCreation(view)
+        self.search = RingSearch(view, self.ring_creation)
         self.phase = Phase.OUTSIDE
         self._started = self._noticed = Instant(0)
         self._busy = self._rejoins = False
@@ -72,12 +80,12 @@ class Membership:
         view.seeds = tuple(seed for seed in seeds if seed.node != view.me.node)[:MAX_SEEDS]
         self._rejoins = False
         self.search.forget()
-        self.founding.reset()
+        self.ring_creation.reset()
         self._begin()
         if view.seeds:
             self._seek()
         else:
-            self._found()
+            self._create_ring()
 
     def _begin(self) -> None:
         self.phase = Phase.SEEKING
@@ -86,7 +94,7 @@ class Membership:
         self._view.agreed.seeking = True
 
     def _seek(self) -> None:
-        self.founding.give_up()
+        self.ring_creation.give_up()
         self.search.seek(is_hurried=self._rejoins)
 
     def on_join_timer(self) -> None:
@@ -94,33 +102,38 @@ class Membership:
         view = self._view
         if self.phase is not Phase.SEEKING:
             return
-        if view.agreed.active or self._neighbours.handshake.is_called:
+        if view.agreed.active or self._neighbours.handshake.is_invited:
             view.set_timer("join", view.now + view.config.join_retry_ns)
         elif not self._rejoins and view.now - self._noticed >= view.config.join_timeout_ns:
             self._give_up()
-        elif not self.founding.is_asking and self._may_found():
+        elif not self.ring_creation.is_asking and self._request_ring_creation():
             view.set_timer("join", view.now + view.config.join_retry_ns)
-            if self.founding.ask():
-                self._found()
+            if self.ring_creation.ask():
+                self._create_ring()
         else:
             self._seek()
 
-    def _may_found(self) -> bool:
-        return not self.search.has_asked and self.founding.is_due(self.search.tries, was_member=self._rejoins)
+    def _request_ring_creation(self) -> bool:
+        return not self.search.has_asked and self.ring_creation.is_due(self.search.tries, was_member=self._rejoins)
 
-    def on_assent(self, sender: Peer, message: Assent) -> None:
+    def on_ring_creation_reply(self, sender: Peer, message: RingCreationReply) -> None:
         """Somebody was asked whether this node may found a ring."""
         if self.phase is not Phase.SEEKING:
             return
-        is_last = self.founding.on_assent(sender, message)
-        if is_last and self._may_found() and not self._view.agreed.active and not self._neighbours.handshake.is_called:
-            self._found()
+        is_last = self.ring_creation.on_ring_creation_reply(sender, message)
+        if (
+            is_last
+            and self._request_ring_creation()
+            and not self._view.agreed.active
+            and not self._neighbours.handshake.is_invited
+        ):
+            self._create_ring()
 
-    def on_may_found(self, sender: Peer, message: MayFound) -> None:
+    def on_request_ring_creation(self, sender: Peer, message: RequestRingCreation) -> None:
         """Somebody else wants to found a ring."""
         is_free = self.phase is not Phase.MEMBER and not self._view.agreed.active
-        is_free = is_free and not self._neighbours.handshake.is_called
-        self.founding.on_may_found(sender, message, is_free=is_free)
+        is_free = is_free and not self._neighbours.handshake.is_invited
+        self.ring_creation.on_request_ring_creation(sender, message, is_free=is_free)
 
     def _give_up(self) -> None:
         if self._busy:
@@ -136,19 +149,19 @@ class Membership:
         self.abandon()
         self._view.effects.append(JoinFailed(reason))
 
-    def on_queued(self, sender: Peer, message: Queued) -> None:
+    def on_queued(self, sender: Peer, message: JoinQueued) -> None:
         """The guardian will call."""
         view = self._view
-        self.founding.saw_ring(0)
+        self.ring_creation.saw_ring(0)
         if self.phase is Phase.SEEKING and message.attempt == self.search.attempt:
             self._noticed = view.now
-            view.set_timer("join", view.now + view.config.queue_patience_ns)
+            view.set_timer("join", view.now + view.config.queue_timeout_ns)
 
     def on_refused(self, sender: Peer, message: JoinRefused) -> None:
         """Not now, or never."""
         view = self._view
         if message.reason in ("incarnation", "left"):
-            self._on_life_refused(sender, message)
+            self._on_incarnation_refused(sender, message)
             return
         if self.phase is not Phase.SEEKING or message.attempt != self.search.attempt or view.agreed.active:
             return
@@ -156,7 +169,7 @@ class Membership:
         self._noticed = view.now
         view.set_timer("join", view.now + int(view.config.join_retry_ns * 2 * view.random.uniform()))
 
-    def _on_life_refused(self, sender: Peer, message: JoinRefused) -> None:
+    def _on_incarnation_refused(self, sender: Peer, message: JoinRefused) -> None:
         """Somebody knows a life of this node that outranks this one.
 
         Those who forgot that, or never knew it, may have let it in: then it goes again, else half of the ring would have it in
@@ -166,26 +179,26 @@ class Membership:
         view = self._view
         mine, theirs = view.me.incarnation, message.incarnation
         is_answer = self.phase is Phase.SEEKING and message.attempt == self.search.attempt and not view.agreed.active
-        if is_answer and theirs == mine and message.reason == "incarnation" and self._neighbours.handshake.was_called:
+        if is_answer and theirs == mine and message.reason == "incarnation" and self._neighbours.handshake.was_invited:
             self.rejoin("its guardian was lost while it was let in", None)
             return
         is_over = theirs > mine or (theirs == mine and (message.reason == "left" or (is_answer and not self._rejoins)))
         if is_over and self.phase is not Phase.OUTSIDE:
-            self._end_life(sender, theirs)
+            self._end_incarnation(sender, theirs)
 
-    def _end_life(self, sender: Peer, theirs: int) -> None:
+    def _end_incarnation(self, sender: Peer, theirs: int) -> None:
         reason = (
             f"{sender.name or sender.node.short} knows this node with incarnation {theirs}, "
             f"this life has {self._view.me.incarnation}: it runs twice, or its state directory was restored from a copy"
         )
         if self.phase is Phase.MEMBER:
-            self._view.agreed.expelled = reason
+            self._view.agreed.expel_reason = reason
         else:
             self._fail(reason)
 
     def expel(self, reason: str) -> None:
         """This life should not have been let in: out, and the node above is told why."""
-        self._say_goodbye(is_clean=False)
+        self._send_departing(is_clean=False)
         self._fail(reason)
 
     def on_accused(self, sender: Peer, message: Accused) -> None:
@@ -196,7 +209,7 @@ class Membership:
         view = self._view
         if self.phase is not Phase.SEEKING or view.agreed.active:
             return
-        is_known = view.agreed.rejoined or self._neighbours.handshake.was_called
+        is_known = view.agreed.rejoined or self._neighbours.handshake.was_invited
         if is_known or message.incarnation != view.me.incarnation:
             if message.refutations < view.refutations:
                 return
@@ -204,14 +217,14 @@ class Membership:
                 return
             view.set_timer_by("join", view.now + view.config.probe_timeout_ns)
         else:
-            self._end_life(sender, message.incarnation)
+            self._end_incarnation(sender, message.incarnation)
 
-    def on_confirmed(self, sender: Peer, message: Confirmed) -> None:
+    def on_admission_confirmed(self, sender: Peer, message: AdmissionConfirmed) -> None:
         """The guardian says that this node is in."""
-        if self._neighbours.handshake.on_confirmed(sender, message):
+        if self._neighbours.handshake.on_admission_confirmed(sender, message):
             self._become_member()
 
-    def _found(self) -> None:
+    def _create_ring(self) -> None:
         """A ring of one."""
         agreed = self._view.agreed
         agreed.found(self._view.now)
@@ -225,14 +238,14 @@ class Membership:
         self.phase = Phase.MEMBER
         view.joined = view.leaves_changed = True
         view.cancel_timer("join")
-        leaves, calls = handshake.leaves, handshake.calls
+        leaves, queued_joins = handshake.leaves, handshake.queued_joins
         handshake.reset()
         for side in (view.agreed.predecessor, view.agreed.successor):
             told = next((each for each in leaves if side.peer is not None and each.peer.node == side.peer.node), None)
             if told is not None:
                 view.meet(told.peer, told.refutations)
-        self._neighbours.guardian.take_over(calls)
-        view.effects.append(Joined())
+        self._neighbours.range_owner.take_over(queued_joins)
+        view.effects.append(JoinCompleted())
         view.observe(RingJoined(view.now - self._started, self.search.attempt))
         self.search.gather(leaves)
         self._arrival.begin(self.search.take(), leaves)
@@ -264,7 +277,7 @@ class Membership:
         contacts.extend(view.book.lost)
         was_member = view.joined
         self._rejoins = self._rejoins or was_member
-        self.founding.saw_ring(0)
+        self.ring_creation.saw_ring(0)
         self._stop()
         view.clear_tables()
         view.refutations += 1
@@ -288,19 +301,19 @@ class Membership:
 
         Not clean: something is pending between this node and its ring neighbours, so to them it just falls silent.
         """
-        self._say_goodbye(is_clean=is_clean)
-        self._view.effects.append(Left())
+        self._send_departing(is_clean=is_clean)
+        self._view.effects.append(LeaveCompleted())
         self._view.observe(RingLeft())
 
-    def _say_goodbye(self, *, is_clean: bool) -> None:
+    def _send_departing(self, *, is_clean: bool) -> None:
         view = self._view
         sides = (view.agreed.predecessor.peer, view.agreed.successor.peer)
         involved = [side.node for side in sides if side is not None]
         for peer in view.known():
             if is_clean or peer.node not in involved:
-                view.send(peer, Leave())
+                view.send(peer, Departing())
         self.phase = Phase.OUTSIDE
-        self.founding.has_left = not view.agreed.is_alone
+        self.ring_creation.has_left = not view.agreed.is_alone
         self._stop()
 
     def violations(self) -> list[str]:
@@ -312,7 +325,7 @@ class Membership:
         if flags != (phase is Phase.MEMBER, phase is Phase.MEMBER, phase is Phase.SEEKING):
             found.append(f"phase: {phase.name}, but joined, confirmed, seeking are {flags}")
         if phase is Phase.SEEKING:
-            found.extend(view.unguarded("join"))
+            found.extend(view.missing_timer("join"))
         if phase is Phase.OUTSIDE and agreed.active:
             found.append("phase: OUTSIDE, and it may deliver")
         return found

@@ -23,7 +23,14 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.state.view import View
 from agiledart_overlay.wire.effects import PeerFailed
-from agiledart_overlay.wire.messages import Confirm, DeclaredFailed, Probe, ProbedForYou, ProbeForMe, Suspect
+from agiledart_overlay.wire.messages import (
+    ConfirmSuspicion,
+    DeclaredFailed,
+    IndirectProbe,
+    IndirectProbeAck,
+    PeerProbe,
+    Suspect,
+)
 from agiledart_overlay.wire.observations import NodeWasLate, PeerDeclaredFailed, PeerSuspected, SuspicionRefuted
 
 _WORST_HEALTH = 4
@@ -37,7 +44,7 @@ _SHORTENING_PERMILLE: Final = ((1000,), (0, 1000), (0, 631, 1000), (0, 500, 792,
 """1000 · log(c + 1) / log(k + 1), row k = confirmations that can be had, column c = confirmations so far."""
 
 
-class Stage(IntEnum):
+class CheckStage(IntEnum):
     """Where a check stands."""
 
     DIRECT = 1
@@ -61,7 +68,7 @@ class Check:
         "askers", "began", "cause", "confirmed", "deadline", "first", "is_declared", "peer", "refusals", "since", "stage",
     )  # fmt: skip
 
-    def __init__(self, peer: Peer, stage: Stage, cause: str, first: int, now: Instant, deadline: int) -> None:
+    def __init__(self, peer: Peer, stage: CheckStage, cause: str, first: int, now: Instant, deadline: int) -> None:
         self.peer, self.stage, self.cause, self.first, self.deadline = peer, stage, cause, first, deadline
         self.since = self.began = now
         self.askers: dict[NodeId, Peer] = {}
@@ -89,7 +96,7 @@ class Checks:
     def is_suspect(self, node: NodeId) -> bool:
         """Whether a peer answers neither this node nor its helpers."""
         check = self._checks.get(node)
-        return check is not None and check.stage is Stage.SUSPECT
+        return check is not None and check.stage is CheckStage.SUSPECT
 
     def __iter__(self) -> Iterator[Check]:
         yield from self._checks.values()
@@ -118,7 +125,7 @@ class Checks:
         view = self._view
         number = view.number()
         self._probes[number] = (peer.node, view.now)
-        view.send(peer, Probe(number, view.refutations, view.joined))
+        view.send(peer, PeerProbe(number, view.refutations, view.joined))
         return number
 
     def answered(self, sender: Peer, number: int) -> Instant | None:
@@ -136,7 +143,7 @@ class Checks:
 
     # ---- one check
 
-    def examine(self, peer: Peer, stage: Stage, cause: str) -> Check:
+    def examine(self, peer: Peer, stage: CheckStage, cause: str) -> Check:
         """Begin a check with a probe."""
         view = self._view
         check = Check(peer, stage, cause, self.probe(peer), view.now, view.now + self._wait_ns(peer))
@@ -147,7 +154,7 @@ class Checks:
     def wait_for(self, peer: Peer) -> None:
         """A check that begins with another question than a probe."""
         view = self._view
-        check = Check(peer, Stage.DIRECT, "silent", view.number(), view.now, view.now + self._wait_ns(peer))
+        check = Check(peer, CheckStage.DIRECT, "silent", view.number(), view.now, view.now + self._wait_ns(peer))
         self._checks[peer.node] = check
         view.set_timer_by("checks", check.deadline)
 
@@ -161,7 +168,7 @@ class Checks:
         view.random.shuffle(helpers)
         number = view.number()
         for helper in helpers[: view.config.indirect_probes]:
-            view.send(helper, ProbeForMe(number, check.peer))
+            view.send(helper, IndirectProbe(number, check.peer))
         return bool(helpers)
 
     # ---- deadlines
@@ -175,7 +182,7 @@ class Checks:
         view.observe(NodeWasLate(late_ns))
         if late_ns > view.config.paused_ns:
             for check in list(self._checks.values()):
-                fresh = self.examine(check.peer, Stage.DIRECT, "silent")
+                fresh = self.examine(check.peer, CheckStage.DIRECT, "silent")
                 fresh.askers = check.askers
 
     def on_time(self) -> None:
@@ -197,10 +204,10 @@ class Checks:
 
     def _advance(self, check: Check) -> None:
         view = self._view
-        if check.stage is Stage.SUSPECT or (check.is_declared and check.stage is Stage.INDIRECT):
+        if check.stage is CheckStage.SUSPECT or (check.is_declared and check.stage is CheckStage.INDIRECT):
             self.declare(check)
-        elif check.stage is Stage.DIRECT:
-            check.stage = Stage.INDIRECT
+        elif check.stage is CheckStage.DIRECT:
+            check.stage = CheckStage.INDIRECT
             helped = self._ask_helpers(check)
             self.probe(check.peer)
             self._doubt_beyond(check.peer.node)
@@ -222,13 +229,13 @@ class Checks:
         if known is None:
             self._checks.pop(check.peer.node, None)
             return
-        check.stage, check.since = Stage.SUSPECT, view.now
+        check.stage, check.since = CheckStage.SUSPECT, view.now
         view.observe(PeerSuspected(check.peer))
         accusation = Suspect(check.peer, known.refutations)
         if check.askers:
             view.send(check.peer, accusation)
             for asker in check.askers.values():
-                view.send(asker, Confirm(check.peer.node, check.peer.incarnation, known.refutations))
+                view.send(asker, ConfirmSuspicion(check.peer.node, check.peer.incarnation, known.refutations))
         else:
             for peer in view.leaf_set.members:
                 view.send(peer, accusation)
@@ -261,9 +268,9 @@ class Checks:
             for leaf in view.leaf_set.members:
                 if leaf.node != peer.node:
                     view.send(leaf, DeclaredFailed(peer, known.refutations))
-        self.bury(peer, check.cause)
+        self.mark_dead(peer, check.cause)
 
-    def bury(self, peer: Peer, reason: str) -> None:
+    def mark_dead(self, peer: Peer, reason: str) -> None:
         """This life of a peer is over: out of all tables, and the node above is told."""
         view = self._view
         known = view.book.get(peer.node)
@@ -271,13 +278,13 @@ class Checks:
             return
         check = self._checks.pop(peer.node, None)
         view.remove(known.peer, known.refutations, has_left=False)
-        grave = view.book.grave(peer.node)
-        if check is not None and grave is not None:
-            grave.silent_since = check.began
+        tombstone = view.book.tombstone(peer.node)
+        if check is not None and tombstone is not None:
+            tombstone.silent_since = check.began
         view.observe(PeerDeclaredFailed(known.peer, reason))
         view.effects.append(PeerFailed(known.peer, reason))
 
-    def heard(self, node: NodeId) -> None:
+    def note_alive(self, node: NodeId) -> None:
         """A peer sent something: it lives."""
         check = self._checks.pop(node, None)
         if check is None:
@@ -287,8 +294,8 @@ class Checks:
             view.cancel_timer("checks")
         known = view.book.get(node)
         for asker in check.askers.values():
-            view.send(asker, ProbedForYou(0, node, known.refutations if known is not None else 0))
-        if check.stage is Stage.SUSPECT:
+            view.send(asker, IndirectProbeAck(0, node, known.refutations if known is not None else 0))
+        if check.stage is CheckStage.SUSPECT:
             view.observe(SuspicionRefuted(check.peer))
 
     def forget(self, node: NodeId) -> None:
@@ -302,15 +309,15 @@ class Checks:
         if known is None:
             return
         if check is None:
-            check = self.examine(known.peer, Stage.INDIRECT, "link")
+            check = self.examine(known.peer, CheckStage.INDIRECT, "link")
             self._ask_helpers(check)
-        elif check.stage is Stage.DIRECT:
-            check.stage, check.cause = Stage.INDIRECT, "link"
+        elif check.stage is CheckStage.DIRECT:
+            check.stage, check.cause = CheckStage.INDIRECT, "link"
             self._ask_helpers(check)
         if not refused:
             return
         check.refusals += 1
-        if check.stage is Stage.INDIRECT:
+        if check.stage is CheckStage.INDIRECT:
             self._suspect(check)
         else:
             self.wait_for_confirmations(check)
@@ -319,13 +326,13 @@ class Checks:
         """Another part got no answer from this peer: have a look."""
         known = self._view.book.get(node)
         if known is not None and node not in self._checks:
-            self.examine(known.peer, Stage.DIRECT, "silent")
+            self.examine(known.peer, CheckStage.DIRECT, "silent")
 
     def violations(self) -> list[str]:
         """The timer fires by the first deadline; nobody is checked under another's id; the own health is in its range."""
         view, found = self._view, []
         if self._checks:
-            found = view.unguarded("checks", min(check.deadline for check in self._checks.values()))
+            found = view.missing_timer("checks", min(check.deadline for check in self._checks.values()))
         for node, check in self._checks.items():
             if check.peer.node != node or node == view.me.node or not check.began <= check.since <= view.now:
                 found.append(f"check: that of {node.short} makes no sense")

@@ -11,7 +11,7 @@ from agiledart_overlay.wire import messages as wire
 from agiledart_overlay.wire import ring_messages
 
 _SELF_CLAIMS = (
-    wire.Probe,
+    wire.PeerProbe,
     wire.ProbeAck,
     wire.LeafRequest,
     wire.LeafState,
@@ -19,20 +19,20 @@ _SELF_CLAIMS = (
     wire.Announced,
     wire.LeafDigest,
     wire.Refute,
-    ring_messages.Call,
-    ring_messages.Place,
-    ring_messages.Taken,
-    ring_messages.Renew,
-    ring_messages.Close,
-    ring_messages.Closed,
-    ring_messages.Seek,
+    ring_messages.InviteJoiner,
+    ring_messages.OfferRange,
+    ring_messages.RangeTaken,
+    ring_messages.RenewLease,
+    ring_messages.ProposeNeighbour,
+    ring_messages.NeighbourAccepted,
+    ring_messages.SeekPredecessor,
     ring_messages.RingProbe,
     ring_messages.RingState,
 )
 """Messages that carry the sender's own refutations."""
 
 
-class Lives:
+class Incarnations:
     """The door of one node."""
 
     __slots__ = ("_checks", "_view")
@@ -40,31 +40,31 @@ class Lives:
     def __init__(self, view: View, checks: Checks) -> None:
         self._view, self._checks = view, checks
 
-    def admits(self, sender: Peer, message: Message) -> bool:
+    def accepts(self, sender: Peer, message: Message) -> bool:
         """Settle which life of the sender speaks, before its words are heard."""
         view = self._view
         known = view.book.alive.get(sender.node)
         if known is not None:
             if sender.incarnation == known.peer.incarnation:
-                known.heard_at = view.now
-                self._checks.heard(sender.node)
+                known.last_received_at = view.now
+                self._checks.note_alive(sender.node)
                 return True
             if sender.incarnation < known.peer.incarnation:
                 self._refuse(sender, message, wire.JoinRefused(0, "incarnation", known.peer.incarnation))
                 return False
-            self._checks.bury(known.peer, "restarted")
-        grave = view.book.grave(sender.node)
-        if grave is None or sender.incarnation > grave.peer.incarnation:
+            self._checks.mark_dead(known.peer, "restarted")
+        tombstone = view.book.tombstone(sender.node)
+        if tombstone is None or sender.incarnation > tombstone.peer.incarnation:
             return True
-        if sender.incarnation < grave.peer.incarnation or grave.has_left:
-            reason = "incarnation" if sender.incarnation < grave.peer.incarnation else "left"
-            self._refuse(sender, message, wire.JoinRefused(0, reason, grave.peer.incarnation))
+        if sender.incarnation < tombstone.peer.incarnation or tombstone.has_left:
+            reason = "incarnation" if sender.incarnation < tombstone.peer.incarnation else "left"
+            self._refuse(sender, message, wire.JoinRefused(0, reason, tombstone.peer.incarnation))
             return False
         refutations = message.refutations if isinstance(message, _SELF_CLAIMS) else 0
-        is_due = grave.accused_at is None or view.now - grave.accused_at >= view.config.probe_timeout_ns
-        if refutations <= grave.refutations and view.joined and is_due:
-            grave.accused_at = view.now
-            view.send(sender, wire.Accused(grave.refutations, grave.peer.incarnation))
+        is_due = tombstone.accused_at is None or view.now - tombstone.accused_at >= view.config.probe_timeout_ns
+        if refutations <= tombstone.refutations and view.joined and is_due:
+            tombstone.accused_at = view.now
+            view.send(sender, wire.Accused(tombstone.refutations, tombstone.peer.incarnation))
         return True
 
     def _refuse(self, sender: Peer, message: Message, refusal: wire.JoinRefused) -> None:

@@ -6,15 +6,15 @@ from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_overlay.state.view import View
 from agiledart_overlay.wire.effects import RecordAnswer
 from agiledart_overlay.wire.events import ReadRecord, StoreRecord
-from agiledart_overlay.wire.messages import RecordRead, RecordReply, RecordStore
+from agiledart_overlay.wire.messages import RecordRead, RecordReply, RecordWrite
 
 
-class Question:
+class RecordRequest:
     """One request under way; `message` is the same at each repetition, so that the root does it once."""
 
     __slots__ = ("deadline", "message", "request", "retry_at")
 
-    def __init__(self, request: int, message: RecordStore | RecordRead, deadline: int) -> None:
+    def __init__(self, request: int, message: RecordWrite | RecordRead, deadline: int) -> None:
         self.request, self.message, self.deadline = request, message, deadline
         self.retry_at = 0
 
@@ -26,12 +26,12 @@ class RecordClient:
         dispatch: brings a request one hop nearer to its root, or to the root's part of this node.
     """
 
-    __slots__ = ("_dispatch", "_questions", "_view")
+    __slots__ = ("_dispatch", "_requests", "_view")
 
-    def __init__(self, view: View, dispatch: Callable[[RecordStore | RecordRead], None]) -> None:
+    def __init__(self, view: View, dispatch: Callable[[RecordWrite | RecordRead], None]) -> None:
         self._view = view
         self._dispatch = dispatch
-        self._questions: dict[int, Question] = {}
+        self._requests: dict[int, RecordRequest] = {}
 
     def store(self, event: StoreRecord) -> None:
         """Compare and set."""
@@ -42,23 +42,23 @@ class RecordClient:
         number = view.number()
         self._ask(
             event.request,
-            RecordStore(view.me, number, 0, event.key, event.expected_version, event.value),
+            RecordWrite(view.me, number, 0, event.key, event.expected_version, event.value),
         )
 
     def read(self, event: ReadRecord) -> None:
         """Read."""
         self._ask(event.request, RecordRead(self._view.me, self._view.number(), 0, event.key))
 
-    def _ask(self, request: int, message: RecordStore | RecordRead) -> None:
+    def _ask(self, request: int, message: RecordWrite | RecordRead) -> None:
         view = self._view
-        if len(self._questions) >= view.config.max_requests_pending:
+        if len(self._requests) >= view.config.max_requests_pending:
             view.effects.append(RecordAnswer(request, ok=False, version=0, value=b"", reason="overloaded"))
             return
-        question = Question(request, message, view.now + view.config.record_timeout_ns)
-        self._questions[message.number] = question
+        question = RecordRequest(request, message, view.now + view.config.record_timeout_ns)
+        self._requests[message.number] = question
         self._send(question)
 
-    def _send(self, question: Question) -> None:
+    def _send(self, question: RecordRequest) -> None:
         view = self._view
         question.retry_at = min(view.now + view.config.record_retry_ns, question.deadline)
         view.set_timer_by("requests", question.retry_at)
@@ -68,18 +68,18 @@ class RecordClient:
     def on_timer(self) -> None:
         """Repeat what was not answered; end what took too long."""
         view = self._view
-        for question in [question for question in self._questions.values() if question.retry_at <= view.now]:
+        for question in [question for question in self._requests.values() if question.retry_at <= view.now]:
             if view.now >= question.deadline:
-                del self._questions[question.message.number]
+                del self._requests[question.message.number]
                 view.effects.append(RecordAnswer(question.request, ok=False, version=0, value=b"", reason="timeout"))
             else:
                 self._send(question)
-        if self._questions:
-            view.set_timer_by("requests", min(question.retry_at for question in self._questions.values()))
+        if self._requests:
+            view.set_timer_by("requests", min(question.retry_at for question in self._requests.values()))
 
     def on_reply(self, message: RecordReply) -> None:
         """The root answered; a second answer to the same request is ignored."""
-        question = self._questions.pop(message.number, None)
+        question = self._requests.pop(message.number, None)
         if question is not None:
             self._view.effects.append(
                 RecordAnswer(question.request, message.ok, message.version, message.value, message.reason)
@@ -88,7 +88,7 @@ class RecordClient:
     def violations(self) -> list[str]:
         """Every question is asked again or ended by a timer; they are bounded."""
         view = self._view
-        questions = self._questions
+        questions = self._requests
         if len(questions) > view.config.max_requests_pending:
             return [f"bound: {len(questions)} questions about records, at most {view.config.max_requests_pending}"]
-        return view.unguarded("requests", min(each.retry_at for each in questions.values())) if questions else []
+        return view.missing_timer("requests", min(each.retry_at for each in questions.values())) if questions else []

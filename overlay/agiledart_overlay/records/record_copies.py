@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from agiledart_kernel.instants import MILLISECOND, SECOND, Instant
 from agiledart_kernel.node_id import NodeId, ring_distance
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.records.records import Merge, Record, RecordStore
+from agiledart_overlay.records.record_store import Merge, Record, RecordStore
 from agiledart_overlay.state.view import View
 from agiledart_overlay.tables.virtual_nodes import on_distinct_hosts
-from agiledart_overlay.wire.messages import MAX_OFFERS, Offer, RecordCopy, RecordFetch, RecordKept, RecordOffer
+from agiledart_overlay.wire.messages import MAX_OFFERS, Offer, RecordCopy, RecordFetch, RecordHeld, RecordOffer
 from agiledart_overlay.wire.observations import RecordConflictMerged
 
 _BATCH_NS = 50 * MILLISECOND
@@ -29,7 +29,7 @@ def copy_of(record: Record) -> RecordCopy:
     return RecordCopy(record.key, record.version, record.value, record.writer, record.follows)
 
 
-class Copies:
+class RecordCopies:
     """What one node holds.
 
     Attributes:
@@ -84,7 +84,7 @@ class Copies:
         if record is not None and record.rank != (message.version, message.digest):
             self._view.send(sender, copy_of(record))
         else:
-            self._view.send(sender, RecordKept(message.key, *self._store.rank(message.key)))
+            self._view.send(sender, RecordHeld(message.key, *self._store.rank(message.key)))
 
     def take(self, sender: Peer, message: RecordCopy) -> bool:
         """A copy: keep what it and the one here say together, and tell the sender what that is; false when there is no room."""
@@ -102,12 +102,12 @@ class Copies:
             self.offer_soon()
         if kept.rank == record.rank:
             self._note(key, sender.node, record.rank)
-            view.send(sender, RecordKept(key, record.version, record.digest))
+            view.send(sender, RecordHeld(key, record.version, record.digest))
         else:
             view.send(sender, copy_of(kept))
         return True
 
-    def on_kept(self, sender: Peer, message: RecordKept) -> None:
+    def on_held(self, sender: Peer, message: RecordHeld) -> None:
         """Somebody says what it holds."""
         if message.version:
             self._note(message.key, sender.node, (message.version, message.digest))
@@ -127,7 +127,7 @@ class Copies:
                 view.send(sender, RecordFetch(offer.key, *self._store.rank(offer.key)))
             elif mine.rank == rank:
                 self._note(offer.key, sender.node, rank)
-                view.send(sender, RecordKept(offer.key, *rank))
+                view.send(sender, RecordHeld(offer.key, *rank))
             else:
                 view.send(sender, copy_of(mine))
 
@@ -145,7 +145,7 @@ class Copies:
         if len(self._store):
             self.offer_soon()
 
-    def _holders(self, key: NodeId) -> tuple[Peer | None, tuple[Peer, ...]]:
+    def _replica_nodes(self, key: NodeId) -> tuple[Peer | None, tuple[Peer, ...]]:
         """To whom this node offers its copy, as (root or None for itself, those to tell)."""
         view = self._view
         if not self.is_leaving and view.is_closest(key):
@@ -159,7 +159,7 @@ class Copies:
         offers: dict[NodeId, tuple[Peer, list[Offer]]] = {}
         is_spare = False
         for record in self:
-            root, targets = self._holders(record.key)
+            root, targets = self._replica_nodes(record.key)
             confirmed = self._confirmed.get(record.key, {})
             if root is None:
                 # Who is no replica any more may drop its copy, so its word counts no longer.
@@ -191,7 +191,7 @@ class Copies:
             self._store.drop(key)
             self._confirmed.pop(key, None)
             del self._spare_since[key]
-            view.send(root, RecordKept(key, 0, b""))
+            view.send(root, RecordHeld(key, 0, b""))
             return False
         return True
 
@@ -211,7 +211,7 @@ class Copies:
     def is_handed_over(self) -> bool:
         """Whether each of them has confirmed."""
         for record in self._store:
-            _, targets = self._holders(record.key)
+            _, targets = self._replica_nodes(record.key)
             if any(self._confirmed.get(record.key, {}).get(peer.node) != record.rank for peer in targets):
                 return False
         return True

@@ -9,30 +9,30 @@ Source: [Pastry] §2.4; the project's overlay specification §5, steps 2, 3 and 
 from agiledart_kernel.limits import MAX_PATH
 from agiledart_kernel.node_id import clockwise_distance
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.ring.admitting import Guardian, pass_on
+from agiledart_overlay.ring.range_owner import RangeOwner, pass_on
 from agiledart_overlay.state.view import View
 from agiledart_overlay.wire.messages import Accused, JoinRefused, JoinRequest, JoinRows
-from agiledart_overlay.wire.ring_messages import JoinBounced, JoinCall, Renew
+from agiledart_overlay.wire.ring_messages import JoinBounced, QueuedJoin, RenewLease
 
 _DOUBTFUL = 3
 """From this attempt on every other one goes by the second best hop each time: a link on the best way may be broken."""
 
 
-class Way:
+class JoinRoute:
     """One node's part in it."""
 
-    __slots__ = ("_guardian", "_view")
+    __slots__ = ("_range_owner", "_view")
 
-    def __init__(self, view: View, guardian: Guardian) -> None:
-        self._view, self._guardian = view, guardian
+    def __init__(self, view: View, range_owner: RangeOwner) -> None:
+        self._view, self._range_owner = view, range_owner
 
     def on_join_request(self, sender: Peer, message: JoinRequest) -> None:
         """Pass a join on towards its place, or queue it."""
         view = self._view
         if not view.joined:
             if message.path and message.joiner.node not in (sender.node, view.me.node):
-                call = JoinCall(message.joiner, message.attempt, message.refutations)
-                view.send(sender, JoinBounced(call, message.path, message.walking))
+                queued_join = QueuedJoin(message.joiner, message.attempt, message.refutations)
+                view.send(sender, JoinBounced(queued_join, message.path, message.walking))
             view.drop("outside")
         else:
             self._bring(message)
@@ -49,9 +49,15 @@ class Way:
             view.drop("outside")
             return
         if view.joined and len(message.path) and message.path[-1].node == view.me.node:
-            call = message.call
+            queued_join = message.queued_join
             self._bring(
-                JoinRequest(call.joiner, call.attempt, message.path[:-1], message.walking, refutations=call.refutations)
+                JoinRequest(
+                    queued_join.joiner,
+                    queued_join.attempt,
+                    message.path[:-1],
+                    message.walking,
+                    refutations=queued_join.refutations,
+                )
             )
 
     def _bring(self, message: JoinRequest) -> None:
@@ -85,16 +91,16 @@ class Way:
         """A copy of a node that lives or lived: refused. One that was held for dead and rejoins: told to say so."""
         view = self._view
         joiner = message.joiner
-        known, grave = view.book.get(joiner.node), view.book.grave(joiner.node)
-        other = known.peer if known is not None else grave.peer if grave is not None else None
+        known, tombstone = view.book.get(joiner.node), view.book.tombstone(joiner.node)
+        other = known.peer if known is not None else tombstone.peer if tombstone is not None else None
         if other is None or other.incarnation < joiner.incarnation:
             return False
-        is_final = grave is not None and grave.has_left
+        is_final = tombstone is not None and tombstone.has_left
         if other.incarnation > joiner.incarnation or message.refutations == 0 or is_final:
             view.send(joiner, JoinRefused(message.attempt, "incarnation", other.incarnation))
             return True
-        if grave is not None and message.refutations <= grave.refutations:
-            view.send(joiner, Accused(grave.refutations, grave.peer.incarnation))
+        if tombstone is not None and message.refutations <= tombstone.refutations:
+            view.send(joiner, Accused(tombstone.refutations, tombstone.peer.incarnation))
             return True
         return False
 
@@ -116,15 +122,19 @@ class Way:
         if predecessor is None or successor is None:
             view.drop("outside")
             return
-        call = JoinCall(joiner, message.attempt, message.refutations)
+        queued_join = QueuedJoin(joiner, message.attempt, message.refutations)
         if agreed.is_between(view.me, joiner.node, successor):
-            self._guardian.enqueue(call)
+            self._range_owner.enqueue(queued_join)
         elif joiner.node == successor.node:
             # Its earlier life, or its earlier membership, has not ended here yet: it says so itself when asked.
-            view.send(joiner, Renew(to_predecessor=False, at=view.now, refutations=view.refutations, name=agreed.name))
-            self._guardian.enqueue(call)
+            view.send(
+                joiner, RenewLease(to_predecessor=False, at=view.now, refutations=view.refutations, name=agreed.name)
+            )
+            self._range_owner.enqueue(queued_join)
         elif joiner.node == predecessor.node:
-            view.send(joiner, Renew(to_predecessor=True, at=view.now, refutations=view.refutations, name=agreed.name))
+            view.send(
+                joiner, RenewLease(to_predecessor=True, at=view.now, refutations=view.refutations, name=agreed.name)
+            )
             beyond = _beyond(joiner, view.leaf_set.counterclockwise)
             if beyond is not None:
                 pass_on(view, beyond, message, walking=True)
@@ -154,7 +164,7 @@ class Way:
                 hop = beyond
             elif is_ahead and side.is_dead:
                 # It comes from behind the gap that is to be closed, so perhaps it is to be the other end.
-                self._guardian.enqueue(JoinCall(message.joiner, message.attempt, message.refutations))
+                self._range_owner.enqueue(QueuedJoin(message.joiner, message.attempt, message.refutations))
                 return
         pass_on(view, hop, message, walking=True)
 

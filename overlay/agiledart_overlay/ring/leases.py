@@ -20,10 +20,17 @@ Source: the project's overlay specification §5, step 7 f and g.
 
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.ring.yielding import settle
-from agiledart_overlay.state.agreement import Agreement, Side, Stage
+from agiledart_overlay.ring.range_transfer import confirm_neighbour
+from agiledart_overlay.state.agreement import AdmissionStage, AgreedNeighbour, Agreement
 from agiledart_overlay.state.view import View
-from agiledart_overlay.wire.ring_messages import Lease, NotNeighbour, Outside, Renew, RingName, Seek
+from agiledart_overlay.wire.ring_messages import (
+    LeaseGranted,
+    NotInRing,
+    NotNeighbour,
+    RenewLease,
+    RingName,
+    SeekPredecessor,
+)
 from agiledart_overlay.wire.sightings import Vitals
 
 
@@ -61,7 +68,7 @@ class Leases:
     def renew(self, peer: Peer, *, to_predecessor: bool) -> None:
         """Ask for a lease."""
         view = self._view
-        view.send(peer, Renew(to_predecessor, view.now, view.refutations, view.agreed.name))
+        view.send(peer, RenewLease(to_predecessor, view.now, view.refutations, view.agreed.name))
 
     def look_for_dead(self) -> None:
         """A neighbour that is silent, and to whom the own promise is over, is dead."""
@@ -76,7 +83,7 @@ class Leases:
             if view.now - side.heard <= view.config.dead_after_ns and peer.node in view.book:
                 continue
             if view.now > side.promise:
-                side.is_dead = agreed.stirred = True
+                side.is_dead = agreed.has_changed = True
             else:
                 view.set_timer_by("promise", side.promise + 1)
 
@@ -84,8 +91,8 @@ class Leases:
         """Make sure that the next one counter-clockwise knows this node: it is to close the gap."""
         view = self._view
         for peer in view.leaf_set.counterclockwise:
-            if not view.agreed.predecessor.is_life(peer):
-                view.send(peer, Seek(view.refutations))
+            if not view.agreed.predecessor.is_incarnation(peer):
+                view.send(peer, SeekPredecessor(view.refutations))
                 return
 
     def on_slept(self) -> None:
@@ -106,12 +113,12 @@ class Leases:
 
     # ---- granting
 
-    def on_renew(self, sender: Peer, message: Renew) -> None:
+    def on_renew(self, sender: Peer, message: RenewLease) -> None:
         """A neighbour, or who takes itself for one, asks for a lease."""
         view = self._view
         agreed = view.agreed
         if not agreed.active:
-            view.send(sender, Outside(message.at))
+            view.send(sender, NotInRing(message.at))
         elif agreed.confirmed and not agreed.is_fit(view.now):
             return
         elif message.to_predecessor:
@@ -119,7 +126,7 @@ class Leases:
         else:
             self._grant_predecessor(sender, message)
 
-    def _grant_successor(self, sender: Peer, message: Renew) -> None:
+    def _grant_successor(self, sender: Peer, message: RenewLease) -> None:
         """It says that this node is its predecessor."""
         view = self._view
         agreed, side = view.agreed, view.agreed.successor
@@ -127,36 +134,37 @@ class Leases:
             candidate = agreed.closing.candidate
             if candidate is None or candidate.node == sender.node:
                 return
-            if side.is_life(sender) or agreed.is_between(view.me, sender.node, candidate):
+            if side.is_incarnation(sender) or agreed.is_between(view.me, sender.node, candidate):
                 agreed.returned = sender
-                agreed.stirred = True
+                agreed.has_changed = True
                 return
-        if side.is_life(sender) and agreed.confirmed:
+        if side.is_incarnation(sender) and agreed.confirmed:
             side.is_dead = False
             self._grant(side, sender, message)
         elif agreed.confirmed and not (
-            agreed.admitting is not None and agreed.admitting.call.joiner.node == sender.node
+            agreed.admitting is not None and agreed.admitting.queued_join.joiner.node == sender.node
         ):
             view.send(sender, NotNeighbour(message.to_predecessor, message.at))
 
-    def _grant_predecessor(self, sender: Peer, message: Renew) -> None:
+    def _grant_predecessor(self, sender: Peer, message: RenewLease) -> None:
         """It says that this node is its successor."""
         view = self._view
         agreed, side = view.agreed, view.agreed.predecessor
-        settle(view, sender, message.refutations)
-        if side.is_life(sender):
+        confirm_neighbour(view, sender, message.refutations)
+        if side.is_incarnation(sender):
             side.is_dead = False
             self._grant(side, sender, message)
-        elif agreed.yielded is None and agreed.confirmed:
+        elif agreed.pending_transfer is None and agreed.confirmed:
             view.send(sender, NotNeighbour(message.to_predecessor, message.at))
 
-    def _grant(self, side: Side, sender: Peer, message: Renew) -> None:
+    def _grant(self, side: AgreedNeighbour, sender: Peer, message: RenewLease) -> None:
         view = self._view
         side.heard = view.now
         side.promise = view.now + view.config.lease_ns
         view.meet(sender, message.refutations)
         view.send(
-            sender, Lease(message.to_predecessor, message.at, view.agreed.name, view.distances.vitals.load_permille)
+            sender,
+            LeaseGranted(message.to_predecessor, message.at, view.agreed.name, view.distances.vitals.load_permille),
         )
         self.adopt_name(message.name)
 
@@ -174,14 +182,14 @@ class Leases:
 
     # ---- holding
 
-    def on_lease(self, sender: Peer, message: Lease) -> None:
+    def on_lease(self, sender: Peer, message: LeaseGranted) -> None:
         """A lease was granted."""
         view = self._view
         agreed = view.agreed
         if not agreed.active:
             return
         side = agreed.predecessor if message.to_predecessor else agreed.successor
-        if not side.is_life(sender) or message.at < side.since or message.at > view.now:
+        if not side.is_incarnation(sender) or message.at < side.since or message.at > view.now:
             return
         if not message.to_predecessor and agreed.closing is not None:
             return
@@ -199,21 +207,21 @@ class Leases:
         if not agreed.confirmed:
             return
         if message.to_predecessor:
-            counts = agreed.predecessor.is_life(sender) and agreed.yielded is None
+            counts = agreed.predecessor.is_incarnation(sender) and agreed.pending_transfer is None
             counts = counts and message.at >= agreed.predecessor.since
         else:
-            counts = agreed.successor.is_life(sender) and message.at >= agreed.successor.since
+            counts = agreed.successor.is_incarnation(sender) and message.at >= agreed.successor.since
         if counts:
             agreed.refused = "its neighbours have others"
 
-    def on_outside(self, sender: Peer, message: Outside) -> None:
+    def on_not_in_ring(self, sender: Peer, message: NotInRing) -> None:
         """A neighbour has stopped."""
         view = self._view
         agreed = view.agreed
         if not agreed.active:
             return
         for side in (agreed.predecessor, agreed.successor):
-            if side.is_life(sender) and message.at >= side.since:
+            if side.is_incarnation(sender) and message.at >= side.since:
                 lose(agreed, sender)
                 known = view.book.get(sender.node)
                 if known is not None and known.peer.incarnation == sender.incarnation:
@@ -226,12 +234,16 @@ class Leases:
         if not agreed.active:
             return
         admitting = agreed.admitting
-        if admitting is not None and admitting.stage is Stage.YIELDING and agreed.successor.is_life(peer):
+        if (
+            admitting is not None
+            and admitting.stage is AdmissionStage.TRANSFERRING
+            and agreed.successor.is_incarnation(peer)
+        ):
             agreed.admitting = None
-            agreed.stirred = True
+            agreed.has_changed = True
         lose(agreed, peer)
 
-    def on_seek(self, sender: Peer, message: Seek) -> None:
+    def on_seek(self, sender: Peer, message: SeekPredecessor) -> None:
         """Somebody's predecessor is dead: now this node knows that it lives."""
         if self._view.joined:
             self._view.meet(sender, message.refutations)
@@ -239,11 +251,11 @@ class Leases:
 
 def lose(agreed: Agreement, peer: Peer) -> None:
     """This life of a neighbour delivers nothing any more, for certain."""
-    if agreed.predecessor.is_life(peer) and agreed.yielded is None and peer.node != agreed.me.node:
-        agreed.predecessor.is_dead = agreed.stirred = True
-    if agreed.successor.is_life(peer) and not agreed.successor.is_dead and peer.node != agreed.me.node:
-        agreed.successor.is_dead = agreed.stirred = True
+    if agreed.predecessor.is_incarnation(peer) and agreed.pending_transfer is None and peer.node != agreed.me.node:
+        agreed.predecessor.is_dead = agreed.has_changed = True
+    if agreed.successor.is_incarnation(peer) and not agreed.successor.is_dead and peer.node != agreed.me.node:
+        agreed.successor.is_dead = agreed.has_changed = True
         admitting = agreed.admitting
-        if admitting is not None and admitting.stage is Stage.CALLING:
+        if admitting is not None and admitting.stage is AdmissionStage.INVITING:
             agreed.admitting = None
-            agreed.postponed = admitting.call
+            agreed.postponed = admitting.queued_join

@@ -18,7 +18,7 @@ next to one of its members leaves for it. In case 4 each rejoin moves one node n
 Source: own; the project's overlay specification §5 leaves it open.
 """
 
-from agiledart_kernel.count import MAX_COUNT, one_more
+from agiledart_kernel.counts import MAX_COUNT, saturating_increment
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.ring.leases import Leases
@@ -60,12 +60,12 @@ class Merging:
         found: list[Peer] = []
         if agreed.closing is not None or agreed.successor.is_dead or agreed.predecessor.is_dead:
             return found
-        admitting, yielded = agreed.admitting, agreed.yielded
-        coming = admitting.call.joiner.node if admitting is not None else None
+        admitting, pending_transfer = agreed.admitting, agreed.pending_transfer
+        coming = admitting.queued_join.joiner.node if admitting is not None else None
         met = view.leaf_set.successor
         if met is not None and met.node != coming and agreed.is_between(view.me, met.node, agreed.successor.peer):
             found.append(met)
-        coming = yielded.joiner.node if yielded is not None else None
+        coming = pending_transfer.joiner.node if pending_transfer is not None else None
         met = view.leaf_set.predecessor
         if met is not None and met.node != coming and agreed.is_between(agreed.predecessor.peer, met.node, view.me):
             found.append(met)
@@ -114,7 +114,7 @@ class Merging:
                 self._go(sender)
         elif self._renamed_at is None:
             self._renamed_at = view.now
-            self._leases.adopt_name((one_more(agreed.name[0]), view.me.node))
+            self._leases.adopt_name((saturating_increment(agreed.name[0]), view.me.node))
         elif view.now - self._renamed_at >= patience and sender.node < view.me.node:
             self._go(sender)
 

@@ -10,8 +10,8 @@ from hashlib import blake2b
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.liveness.hearsay import Hearsay
-from agiledart_overlay.routing.slot_search import SlotSearches
+from agiledart_overlay.liveness.peer_gossip import PeerGossip
+from agiledart_overlay.routing.slot_searches import SlotSearches
 from agiledart_overlay.state.agreement import FOREVER
 from agiledart_overlay.state.view import View
 from agiledart_overlay.wire.messages import (
@@ -19,7 +19,7 @@ from agiledart_overlay.wire.messages import (
     LeafRequest,
     LeafState,
     NeighbourRequest,
-    Probe,
+    PeerProbe,
     RowRequest,
     RowState,
     Sighting,
@@ -32,14 +32,14 @@ _MENDING_ROUNDS = 6
 class Repair:
     """Keeps the tables of one node full and true."""
 
-    __slots__ = ("_heal_turn", "_hearsay", "_mending", "_next_heal", "_next_table_exchange", "_searches", "_view")
+    __slots__ = ("_heal_index", "_mending", "_next_heal", "_next_table_exchange", "_peer_gossip", "_searches", "_view")
 
-    def __init__(self, view: View, hearsay: Hearsay) -> None:
-        self._view, self._hearsay = view, hearsay
+    def __init__(self, view: View, peer_gossip: PeerGossip) -> None:
+        self._view, self._peer_gossip = view, peer_gossip
         self._searches = SlotSearches(view)
         self._next_table_exchange = Instant(0)
         self._next_heal = Instant(0)
-        self._heal_turn = 0
+        self._heal_index = 0
         self._mending = 0
 
     def start(self) -> None:
@@ -59,8 +59,8 @@ class Repair:
         view = self._view
         config = view.config
         view.set_timer("exchange", view.now + config.leaf_exchange_ns)
-        view.tidy()
-        self._hearsay.forget_old()
+        view.collect_garbage()
+        self._peer_gossip.forget_old()
         leaves = view.leaf_set.members
         if leaves:
             leaf = view.random.choice(leaves)
@@ -86,10 +86,10 @@ class Repair:
         """Try one that was lost, or a seed that is in no table: it may be in another half of the ring."""
         view = self._view
         lost = view.book.lost
-        lost.extend(seed for seed in seeds if seed.node not in view.book and view.book.grave(seed.node) is None)
+        lost.extend(seed for seed in seeds if seed.node not in view.book and view.book.tombstone(seed.node) is None)
         if lost:
-            self._heal_turn += 1
-            view.send(lost[self._heal_turn % len(lost)], Probe(view.number(), view.refutations, view.joined))
+            self._heal_index += 1
+            view.send(lost[self._heal_index % len(lost)], PeerProbe(view.number(), view.refutations, view.joined))
 
     def on_mend(self) -> None:
         """Leaves died a moment ago: compare with the farthest leaf of each side every round, since the first who was asked may
@@ -97,7 +97,7 @@ class Repair:
         view = self._view
         self._mending -= 1
         if self._mending > 0:
-            view.set_timer("mend", view.now + view.config.lease_beat_ns)
+            view.set_timer("mend", view.now + view.config.lease_renewal_ns)
         for side in (view.leaf_set.clockwise, view.leaf_set.counterclockwise):
             if side:
                 leaf = side[-1]
@@ -134,9 +134,9 @@ class Repair:
         if not message.joined:
             leaves = view.leaf_sightings() if view.joined else ()
         elif view.joined:
-            self._hearsay.hear_of(message.sightings)
+            self._peer_gossip.receive_sightings(message.sightings)
             for sighting in message.sightings:
-                view.tell_of_death(sender, sighting.peer, sighting.refutations)
+                view.report_death(sender, sighting.peer, sighting.refutations)
             listed = [sighting.peer.node for sighting in message.sightings]
             leaves = view.sightings(view.leaf_set.lacking(sender.node, listed))
             if not leaves and view.me.node in listed:
@@ -145,7 +145,7 @@ class Repair:
 
     def on_leaf_state(self, _sender: Peer, message: LeafState) -> None:
         """Somebody's leaf set."""
-        self._hearsay.hear_of(message.sightings)
+        self._peer_gossip.receive_sightings(message.sightings)
 
     # ---- the dead
 
@@ -162,10 +162,10 @@ class Repair:
             for peer in helpers.values():
                 self._ask_leaf(peer)
             self._mending = _MENDING_ROUNDS
-            view.set_timer_by("mend", view.now + view.config.lease_beat_ns)
+            view.set_timer_by("mend", view.now + view.config.lease_renewal_ns)
         for peer in gone:
             self._searches.begin(peer.node)
-        if view.neighbourhood.has_room and len(view.book) > len(view.neighbourhood):
+        if view.neighbourhood.has_free_slot and len(view.book) > len(view.neighbourhood):
             nearest = next(iter(view.neighbourhood.nearest), None)
             if nearest is not None:
                 view.send(nearest, NeighbourRequest())
@@ -194,15 +194,15 @@ class Repair:
 
     def on_row_state(self, sender: Peer, message: RowState) -> None:
         """Entries of somebody's row, or its neighbours."""
-        self._hearsay.hear_of(message.sightings)
+        self._peer_gossip.receive_sightings(message.sightings)
         if message.column >= 0:
             self._searches.on_answer(sender, message)
 
     def violations(self) -> list[str]:
         """Exchanges go on while the node is in the ring."""
         view = self._view
-        found = [*self._searches.violations(), *self._hearsay.violations()]
+        found = [*self._searches.violations(), *self._peer_gossip.violations()]
         # A machine that was put into a finished ring has no exchanges.
-        if view.joined and view.agreed.awake_by < FOREVER:
-            found.extend(view.unguarded("exchange"))
+        if view.joined and view.agreed.wake_deadline < FOREVER:
+            found.extend(view.missing_timer("exchange"))
         return found

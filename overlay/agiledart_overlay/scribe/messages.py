@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_PATH
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId, key_of_name
@@ -26,7 +26,7 @@ MAX_SIBLINGS = 64
 
 Payload = Annotated[bytes, msgspec.Meta(max_length=MAX_PAYLOAD_BYTES)]
 State = Annotated[bytes, msgspec.Meta(max_length=MAX_ROOT_BYTES)]
-Way = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_PATH)]
+RootPath = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_PATH)]
 Visited = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_SEARCHED)]
 
 
@@ -47,7 +47,7 @@ class Subscribed(Message, frozen=True, gc=False, tag=321):
 
     topic: NodeId
     number: Count
-    way: Way
+    root_path: RootPath
 
 
 class SubscribeRefused(Message, frozen=True, gc=False, tag=322):
@@ -63,20 +63,20 @@ class Unsubscribe(Message, frozen=True, gc=False, tag=323):
     topic: NodeId
 
 
-class BeatLine(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class HeartbeatEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One topic of a beat: the way from its root to the sender."""
 
     topic: NodeId
-    way: Way
+    root_path: RootPath
 
 
-class Beat(Message, frozen=True, gc=False, tag=324):
-    """Parent → child: I am there, for these topics. Answered by `BeatAck`, which keeps the child in the parent's table."""
+class Heartbeat(Message, frozen=True, gc=False, tag=324):
+    """Parent → child: I am there, for these topics. Answered by `HeartbeatAck`, which keeps the child in the parent's table."""
 
-    lines: Annotated[tuple[BeatLine, ...], msgspec.Meta(max_length=MAX_TOPICS)]
+    lines: Annotated[tuple[HeartbeatEntry, ...], msgspec.Meta(max_length=MAX_TOPICS)]
 
 
-class BeatAck(Message, frozen=True, gc=False, tag=325):
+class HeartbeatAck(Message, frozen=True, gc=False, tag=325):
     """Child → parent: of your topics you are my parent for these."""
 
     topics: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_TOPICS)]
@@ -115,7 +115,7 @@ class Sibling(msgspec.Struct, frozen=True, gc=False, array_like=True):
     rtt_us: Count
 
 
-class Dropped(Message, frozen=True, gc=False, tag=329):
+class ChildDropped(Message, frozen=True, gc=False, tag=329):
     """I have too many children: subscribe to that sibling through which I am nearest."""
 
     topic: NodeId
@@ -163,14 +163,14 @@ class RootCopy(Message, frozen=True, gc=False, tag=334):
     state: State
 
 
-class RootKept(Message, frozen=True, gc=False, tag=335):
+class RootStateHeld(Message, frozen=True, gc=False, tag=335):
     """I hold this version, or a later one."""
 
     topic: NodeId
     version: Count
 
 
-class TopicAsk(Message, frozen=True, gc=False, tag=336):
+class TopicRequest(Message, frozen=True, gc=False, tag=336):
     """Routed to the root: read what the owner left there, or (`state` given) leave something, as the first one or the owner."""
 
     topic: NodeId
@@ -194,18 +194,18 @@ ScribeMessage = (
     | Subscribed
     | SubscribeRefused
     | Unsubscribe
-    | Beat
-    | BeatAck
+    | Heartbeat
+    | HeartbeatAck
     | Publish
     | Published
     | Multicast
-    | Dropped
+    | ChildDropped
     | SiblingProbe
     | SiblingAck
     | Anycast
     | AnycastEnd
     | RootCopy
-    | RootKept
-    | TopicAsk
+    | RootStateHeld
+    | TopicRequest
     | TopicReply
 )

@@ -8,11 +8,11 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.scribe import events
 from agiledart_overlay.scribe import messages as wire
-from agiledart_overlay.scribe.bottleneck import Bottleneck
-from agiledart_overlay.scribe.casting import Casting
-from agiledart_overlay.scribe.roots import Roots
+from agiledart_overlay.scribe.bottleneck_remover import BottleneckRemover
+from agiledart_overlay.scribe.dissemination import Dissemination
 from agiledart_overlay.scribe.topic import Topic
-from agiledart_overlay.scribe.tree import Tree
+from agiledart_overlay.scribe.topic_roots import TopicRoots
+from agiledart_overlay.scribe.topic_trees import TopicTrees
 from agiledart_overlay.state.view import View
 
 Handler = Callable[[Peer, Any], None]
@@ -21,18 +21,18 @@ Handler = Callable[[Peer, Any], None]
 class Scribe:
     """Trees of one node."""
 
-    __slots__ = ("_bottleneck", "_casting", "_roots", "_tree", "_view", "timers")
+    __slots__ = ("_bottleneck", "_dissemination", "_roots", "_tree", "_view", "timers")
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._tree = Tree(view)
-        self._roots = Roots(view, self._tree)
-        self._casting = Casting(view, self._tree)
-        self._bottleneck = Bottleneck(view, self._tree)
+        self._tree = TopicTrees(view)
+        self._roots = TopicRoots(view, self._tree)
+        self._dissemination = Dissemination(view, self._tree)
+        self._bottleneck = BottleneckRemover(view, self._tree)
         self.timers: dict[str, Callable[[], None]] = {
-            "scribe": self._on_beat_timer,
+            "scribe": self._on_heartbeat_timer,
             "topics": self._roots.on_timer,
-            "casts": self._casting.on_timer,
+            "casts": self._dissemination.on_timer,
             "siblings": self._bottleneck.on_timer,
         }
 
@@ -44,49 +44,49 @@ class Scribe:
     @property
     def kept(self) -> dict[NodeId, tuple[int, bytes]]:
         """Version and state of topics that this node keeps, as root or for it."""
-        return {key: (estate.version, estate.state) for key, estate in self._roots.estates.items()}
+        return {key: (topic_state.version, topic_state.state) for key, topic_state in self._roots.topic_states.items()}
 
     def events(self) -> dict[type[Event], Callable[[Any], None]]:
         """Who takes what the node above wants."""
         return {
             events.JoinTopic: lambda event: self._tree.join(event.topic),
             events.LeaveTopic: lambda event: self._tree.leave(event.topic),
-            events.PublishTo: self._casting.publish,
-            events.SearchTopic: self._casting.search,
-            events.AnswerOffer: self._casting.answer,
+            events.PublishTo: self._dissemination.publish,
+            events.SearchTopic: self._dissemination.search,
+            events.AnswerOffer: self._dissemination.answer,
             events.AskTopic: self._roots.ask,
         }
 
     def messages(self) -> dict[type, Handler]:
         """Who hears what."""
-        tree, roots, casting, bottleneck = self._tree, self._roots, self._casting, self._bottleneck
+        tree, roots, casting, bottleneck = self._tree, self._roots, self._dissemination, self._bottleneck
         return {
             wire.Subscribe: tree.on_subscribe,
             wire.Subscribed: tree.on_subscribed,
             wire.SubscribeRefused: tree.on_refused,
             wire.Unsubscribe: tree.on_unsubscribe,
-            wire.Beat: tree.on_beat,
-            wire.BeatAck: tree.on_beat_ack,
+            wire.Heartbeat: tree.on_heartbeat,
+            wire.HeartbeatAck: tree.on_heartbeat_ack,
             wire.Publish: casting.on_publish,
             wire.Published: casting.on_published,
             wire.Multicast: casting.on_multicast,
-            wire.Dropped: bottleneck.on_dropped,
+            wire.ChildDropped: bottleneck.on_child_dropped,
             wire.SiblingProbe: bottleneck.on_probe,
             wire.SiblingAck: bottleneck.on_ack,
             wire.Anycast: casting.on_anycast,
             wire.AnycastEnd: casting.on_end,
             wire.RootCopy: roots.on_copy,
-            wire.RootKept: roots.on_kept,
-            wire.TopicAsk: roots.on_ask,
+            wire.RootStateHeld: roots.on_held,
+            wire.TopicRequest: roots.on_ask,
             wire.TopicReply: roots.on_reply,
         }
 
-    def _on_beat_timer(self) -> None:
-        self._bottleneck.relieve()
+    def _on_heartbeat_timer(self) -> None:
+        self._bottleneck.shed_children()
         self._tree.on_timer()
         if self._view.joined:
-            self._roots.on_beat()
-        if self._roots.estates:
+            self._roots.on_heartbeat()
+        if self._roots.topic_states:
             self._tree.wake()
 
     def on_leaves_changed(self, gone: list[Peer]) -> None:
@@ -101,14 +101,14 @@ class Scribe:
 
     def violations(self) -> list[str]:
         """Of all trees of this node."""
-        parts = (self._tree, self._roots, self._casting, self._bottleneck)
+        parts = (self._tree, self._roots, self._dissemination, self._bottleneck)
         return [line for part in parts for line in part.violations()]
 
     def stop(self) -> None:
         """This node is out of the ring."""
         self._tree.stop()
         self._roots.stop()
-        self._casting.stop()
+        self._dissemination.stop()
         for name in self.timers:
             self._view.cancel_timer(name)
         if self._tree.topics:

@@ -40,24 +40,24 @@ class Topic:
         "asked_at",
         "children",
         "has_joined",
-        "heard_at",
         "is_root",
         "key",
+        "last_received_at",
         "moved",
         "number",
         "parent",
+        "root_path",
         "seen",
         "siblings",
         "tries",
-        "way",
     )
 
     def __init__(self, key: NodeId) -> None:
         self.key = key
         self.has_joined = self.is_root = False
         self.parent: Peer | None = None
-        self.way: tuple[NodeId, ...] = ()
-        self.heard_at = self.asked_at = Instant(0)
+        self.root_path: tuple[NodeId, ...] = ()
+        self.last_received_at = self.asked_at = Instant(0)
         self.children: dict[NodeId, Child] = {}
         self.asked: Peer | None = None
         self.number = self.tries = self.moved = 0
@@ -74,6 +74,6 @@ class Topic:
         """Whether publications can reach this node."""
         return self.is_root or self.parent is not None
 
-    def way_to(self, me: NodeId) -> tuple[NodeId, ...]:
+    def path_from_root(self, me: NodeId) -> tuple[NodeId, ...]:
         """Ids from the root to this node."""
-        return (me,) if self.parent is None else (*self.way, me)
+        return (me,) if self.parent is None else (*self.root_path, me)

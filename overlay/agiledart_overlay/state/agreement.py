@@ -17,13 +17,13 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.tables.arc import Arc, arc_between, is_between
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_overlay.wire.ring_messages import JoinCall, RingName, Ticket
+from agiledart_overlay.wire.ring_messages import QueuedJoin, RingName, Ticket
 
 FOREVER = 1 << 62
 _MAX_FINISHED = 64
 
 
-class Side:
+class AgreedNeighbour:
     """One of the two agreed neighbours.
 
     Attributes:
@@ -42,45 +42,45 @@ class Side:
         self.lease = self.promise = self.heard = self.since = 0
         self.is_dead = False
 
-    def settle(self, peer: Peer, now: int, lease: int, promise: int) -> None:
+    def confirm_neighbour(self, peer: Peer, now: int, lease: int, promise: int) -> None:
         """Another neighbour from now on."""
         self.peer, self.lease, self.promise = peer, lease, promise
         self.heard = self.since = now
         self.is_dead = False
 
-    def is_life(self, peer: Peer) -> bool:
+    def is_incarnation(self, peer: Peer) -> bool:
         """Whether this life of a node is the neighbour."""
         return self.peer is not None and self.peer.node == peer.node and self.peer.incarnation == peer.incarnation
 
 
-class Stage(IntEnum):
+class AdmissionStage(IntEnum):
     """Where an admission stands at the guardian."""
 
-    CALLING = 1
-    YIELDING = 2
+    INVITING = 1
+    TRANSFERRING = 2
 
 
-class Admitting:
+class Admission:
     """A guardian lets a joiner in; from YIELDING on it does not deliver the joiner's keys until `until`."""
 
-    __slots__ = ("call", "lease", "stage", "ticket", "tries", "until")
+    __slots__ = ("lease", "queued_join", "stage", "ticket", "tries", "until")
 
-    def __init__(self, ticket: Ticket, call: JoinCall) -> None:
-        self.ticket, self.call = ticket, call
-        self.stage = Stage.CALLING
+    def __init__(self, ticket: Ticket, queued_join: QueuedJoin) -> None:
+        self.ticket, self.queued_join = ticket, queued_join
+        self.stage = AdmissionStage.INVITING
         self.until = self.lease = self.tries = 0
 
 
-class Yielded:
+class PendingTransfer:
     """This node's predecessor lets a joiner in between the two; this node does not deliver the joiner's keys."""
 
-    __slots__ = ("guardian", "joiner", "lease", "ticket", "until")
+    __slots__ = ("joiner", "lease", "range_owner", "ticket", "until")
 
-    def __init__(self, ticket: Ticket, joiner: Peer, guardian: Peer, until: int, lease: int) -> None:
-        self.ticket, self.joiner, self.guardian, self.until, self.lease = ticket, joiner, guardian, until, lease
+    def __init__(self, ticket: Ticket, joiner: Peer, range_owner: Peer, until: int, lease: int) -> None:
+        self.ticket, self.joiner, self.range_owner, self.until, self.lease = ticket, joiner, range_owner, until, lease
 
 
-class Closing:
+class SuccessorReplacement:
     """The gap beyond a dead successor is being closed; `candidate` None: nobody is left, old acquaintances are asked.
 
     Attributes:
@@ -120,10 +120,38 @@ class Agreement:
     """
 
     __slots__ = (
-        "_arc", "_borders", "_config", "aborted", "active", "admitted", "admitting", "awake_by", "check_began",
-        "cleared", "closing", "confirmed", "expelled", "finished", "mask", "me", "name", "number",
-        "postponed", "predecessor", "refused", "rejoined", "rest_ns", "retracting", "retracting_since", "returned",
-        "seeking", "stirred", "successor", "through", "unchecked", "yielded",
+        "_arc",
+        "_borders",
+        "_config",
+        "aborted",
+        "active",
+        "admitted",
+        "admitting",
+        "check_began",
+        "cleared",
+        "closing",
+        "confirmed",
+        "expel_reason",
+        "finished",
+        "has_changed",
+        "mask",
+        "me",
+        "name",
+        "number",
+        "pending_transfer",
+        "postponed",
+        "predecessor",
+        "refused",
+        "rejoined",
+        "rest_ns",
+        "returned",
+        "revoking",
+        "revoking_since",
+        "seeking",
+        "successor",
+        "through",
+        "unchecked",
+        "wake_deadline",
     )  # fmt: skip
 
     def __init__(self, me: Peer, config: OverlayConfig) -> None:
@@ -134,11 +162,11 @@ class Agreement:
         self.name: RingName = (0, me.node)
         self.refused: str | None = None
         self.through: Peer | None = None
-        self.expelled: str | None = None
+        self.expel_reason: str | None = None
         self.rest_ns = 0
         self.seeking = False
         self.aborted = self.rejoined = 0
-        self.awake_by = FOREVER
+        self.wake_deadline = FOREVER
         self.finished: dict[NodeId, Ticket] = {}
         self._arc: Arc | None = None
         self._borders: tuple[int, int] | None = None
@@ -146,25 +174,25 @@ class Agreement:
 
     def reset(self) -> None:
         """Outside the ring: nothing is agreed with anybody."""
-        self.active = self.confirmed = self.stirred = False
-        self.predecessor, self.successor = Side(), Side()
-        self.admitting: Admitting | None = None
-        self.retracting: tuple[Ticket, Peer] | None = None
-        self.retracting_since = 0
-        self.yielded: Yielded | None = None
-        self.closing: Closing | None = None
+        self.active = self.confirmed = self.has_changed = False
+        self.predecessor, self.successor = AgreedNeighbour(), AgreedNeighbour()
+        self.admitting: Admission | None = None
+        self.revoking: tuple[Ticket, Peer] | None = None
+        self.revoking_since = 0
+        self.pending_transfer: PendingTransfer | None = None
+        self.closing: SuccessorReplacement | None = None
         self.returned: Peer | None = None
         self.unchecked: dict[NodeId, Peer] | None = None
         self.check_began = self.cleared = 0
-        self.postponed: JoinCall | None = None
+        self.postponed: QueuedJoin | None = None
         self.admitted: Ticket | None = None
 
     def found(self, now: int) -> None:
         """A ring of one."""
         self.reset()
-        self.active = self.confirmed = self.stirred = True
+        self.active = self.confirmed = self.has_changed = True
         for side in (self.predecessor, self.successor):
-            side.settle(self.me, now, FOREVER, 0)
+            side.confirm_neighbour(self.me, now, FOREVER, 0)
 
     def ticket(self) -> Ticket:
         """A name for one more admission or closing of this life."""
@@ -195,14 +223,14 @@ class Agreement:
         return self._arc
 
     def _left_border(self) -> int:
-        if self.yielded is not None:
-            return self.yielded.joiner.node
+        if self.pending_transfer is not None:
+            return self.pending_transfer.joiner.node
         assert self.predecessor.peer is not None
         return self.predecessor.peer.node
 
     def _right_border(self) -> int:
-        if self.admitting is not None and self.admitting.stage is Stage.YIELDING:
-            return self.admitting.call.joiner.node
+        if self.admitting is not None and self.admitting.stage is AdmissionStage.TRANSFERRING:
+            return self.admitting.queued_join.joiner.node
         assert self.successor.peer is not None
         return self.successor.peer.node
 
@@ -235,8 +263,8 @@ class Agreement:
         """Whether something is under way on either side."""
         return (
             self.admitting is not None
-            or self.retracting is not None
-            or self.yielded is not None
+            or self.revoking is not None
+            or self.pending_transfer is not None
             or self.closing is not None
             or self.predecessor.is_dead
             or self.successor.is_dead
@@ -252,7 +280,9 @@ class Agreement:
         sides = (("predecessor", self.predecessor), ("successor", self.successor))
         if any(self.active != (side.peer is not None) for _, side in sides) or (self.confirmed and not self.active):
             found.append(f"agreed: active is {self.active}, confirmed {self.confirmed}, and the sides do not fit that")
-        if not self.confirmed and (self.admitting or self.retracting or self.yielded or self.closing or self.unchecked):
+        if not self.confirmed and (
+            self.admitting or self.revoking or self.pending_transfer or self.closing or self.unchecked
+        ):
             found.append("agreed: something is under way with neighbours, and the node is not in the ring")
         if self.active and self.seeking and self.confirmed:
             found.append("agreed: the node is in the ring and looks for it")
@@ -260,13 +290,19 @@ class Agreement:
             for name, side in sides:
                 found.extend(f"agreed: {name} {what}" for what in self._misfits(side, now))
             found.extend(self._pending_misfits(now))
-        if self.stirred or self.returned or self.postponed or self.refused is not None or self.expelled is not None:
+        if (
+            self.has_changed
+            or self.returned
+            or self.postponed
+            or self.refused is not None
+            or self.expel_reason is not None
+        ):
             found.append("agreed: a step has left something that its own end should have dealt with")
         if len(self.finished) > _MAX_FINISHED:
             found.append(f"bound: {len(self.finished)} admissions are remembered, at most {_MAX_FINISHED}")
         return found
 
-    def _misfits(self, side: Side, now: int) -> list[str]:
+    def _misfits(self, side: AgreedNeighbour, now: int) -> list[str]:
         config, found = self._config, []
         if now + self.held(max(config.lease_ns, config.admission_ns)) < side.lease != FOREVER:
             found.append(f"lets it deliver for {side.lease - now} ns, longer than anybody grants")
@@ -281,34 +317,40 @@ class Agreement:
     def _pending_misfits(self, now: int) -> list[str]:
         found = []
         before, after = self.predecessor.peer, self.successor.peer
-        admitting, yielded = self.admitting, self.yielded
+        admitting, pending_transfer = self.admitting, self.pending_transfer
         if admitting is not None:
-            if not self.is_between(self.me, admitting.call.joiner.node, after):
+            if not self.is_between(self.me, admitting.queued_join.joiner.node, after):
                 found.append(
-                    f"admitting: {admitting.call.joiner.node.short} does not lie between this node and its successor"
+                    f"admitting: {admitting.queued_join.joiner.node.short} does not lie between this node and its successor"
                 )
-            is_yielding = admitting.stage is Stage.YIELDING
+            is_yielding = admitting.stage is AdmissionStage.TRANSFERRING
             if is_yielding != (admitting.until > 0) or admitting.until > now + self._config.admission_ns:
                 found.append(f"admitting: stage {admitting.stage.name} until {admitting.until - now} ns from now")
             if admitting.lease > admitting.until:
                 found.append("admitting: the joiner lets this node deliver longer than it may itself")
-            if self.retracting is not None:
+            if self.revoking is not None:
                 found.append("admitting: the admission before is not over yet")
-        if yielded is not None:
-            if before is None or yielded.guardian.node != before.node or yielded.ticket[0] != before.node:
-                found.append(f"yielded: {yielded.guardian.node.short} is not the predecessor")
-            if not self.is_between(before, yielded.joiner.node, self.me):
-                found.append(f"yielded: {yielded.joiner.node.short} does not lie between the predecessor and this node")
+        if pending_transfer is not None:
+            if (
+                before is None
+                or pending_transfer.range_owner.node != before.node
+                or pending_transfer.ticket[0] != before.node
+            ):
+                found.append(f"yielded: {pending_transfer.range_owner.node.short} is not the predecessor")
+            if not self.is_between(before, pending_transfer.joiner.node, self.me):
+                found.append(
+                    f"yielded: {pending_transfer.joiner.node.short} does not lie between the predecessor and this node"
+                )
         elif before is not None and before.node == self.me.node and not self.is_alone:
             found.append("agreed: this node is its own predecessor and not its own successor")
-        if self.closing is not None and (admitting or self.retracting or not self.successor.is_dead):
+        if self.closing is not None and (admitting or self.revoking or not self.successor.is_dead):
             found.append("closing: the successor lives, or an admission is under way")
         return found
 
     def finish(self, ticket: Ticket) -> None:
         """Remember that an admission of a predecessor is over: late copies of its messages count no more."""
-        guardian = ticket[0]
-        old = self.finished.pop(guardian, ticket)
-        self.finished[guardian] = max(old, ticket)
+        range_owner = ticket[0]
+        old = self.finished.pop(range_owner, ticket)
+        self.finished[range_owner] = max(old, ticket)
         if len(self.finished) > _MAX_FINISHED:
             del self.finished[next(iter(self.finished))]

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.state.peer_book import Acquaintance, PeerBook
-from agiledart_overlay.tables.coordinates import ORIGIN, Coordinate, estimated_rtt_ns, settled
+from agiledart_overlay.state.peer_book import KnownPeer, PeerBook
+from agiledart_overlay.tables.coordinates import ORIGIN, Coordinate, estimated_rtt_ns, refined
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.messages import Sighting, Vitals
 
@@ -55,13 +55,13 @@ class Distances:
         known = self._book.alive.get(peer.node)
         return self._cost(peer, 0, 0, 0) if known is None else self.cost_of(known, known.rtt_ns or self.rtt_ns(known))
 
-    def rtt_ns(self, known: Acquaintance) -> int:
+    def rtt_ns(self, known: KnownPeer) -> int:
         """Round trip to a peer, measured, else guessed; 0 when neither is possible."""
         if known.rtt_ns or known.vitals is None:
             return known.rtt_ns
         return self.guessed_rtt_ns(known.vitals.coordinate) or 0
 
-    def cost_of(self, known: Acquaintance, rtt_ns: int) -> float:
+    def cost_of(self, known: KnownPeer, rtt_ns: int) -> float:
         """How dear it is to forward through a peer that is so far; 0: as far as the median."""
         load_permille = known.vitals.load_permille if known.vitals is not None else 0
         return self._cost(known.peer, rtt_ns, known.congestion_permille, load_permille)
@@ -93,7 +93,7 @@ class Distances:
         rtt = self.guessed_rtt_ns(sighting.coordinate)
         return self.cost_at(sighting.peer, rtt) if rtt is not None else None
 
-    def sample(self, known: Acquaintance, took_ns: int, vitals: Vitals | None) -> bool:
+    def sample(self, known: KnownPeer, took_ns: int, vitals: Vitals | None) -> bool:
         """A peer answered after so long, and said this of itself; false when its place makes no sense."""
         known.measure(min(took_ns, 10 * self._config.probe_timeout_ns))
         if vitals is None:
@@ -112,7 +112,7 @@ class Distances:
         direction = (1.0, 0.0, 0.0)
         if mine.error == ORIGIN.error:
             direction = (between(-1.0, 1.0), between(-1.0, 1.0), between(0.1, 1.0))
-        self.vitals = Vitals(settled(mine, samples, passes, direction), self.vitals.load_permille)
+        self.vitals = Vitals(refined(mine, samples, passes, direction), self.vitals.load_permille)
 
     def set_load(self, load_permille: int) -> None:
         """The node above says how busy it is."""

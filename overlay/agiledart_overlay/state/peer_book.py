@@ -11,12 +11,12 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.wire.messages import Vitals
 
-MAX_GRAVES = 1_024
+MAX_TOMBSTONES = 1_024
 _GONE_FOR_GOOD = 1 << 62
 """Refutations of a life that ended by its own will: only a higher incarnation returns."""
 
 
-class Acquaintance:
+class KnownPeer:
     """One live peer.
 
     Attributes:
@@ -30,8 +30,8 @@ class Acquaintance:
 
     __slots__ = (
         "congestion_permille",
-        "heard_at",
         "is_placed",
+        "last_received_at",
         "peer",
         "refutations",
         "rtt_ns",
@@ -39,10 +39,10 @@ class Acquaintance:
         "vitals",
     )
 
-    def __init__(self, peer: Peer, refutations: int, heard_at: Instant) -> None:
+    def __init__(self, peer: Peer, refutations: int, last_received_at: Instant) -> None:
         self.peer = peer
         self.refutations = refutations
-        self.heard_at = heard_at
+        self.last_received_at = last_received_at
         self.rtt_ns = 0
         self.variation_ns = 0
         self.vitals: Vitals | None = None
@@ -59,7 +59,7 @@ class Acquaintance:
         self.rtt_ns = rtt_ns + (sample_ns - rtt_ns) // 8  # at least 1, as both are
 
 
-class Grave:
+class Tombstone:
     """One life that was declared dead.
 
     Attributes:
@@ -79,12 +79,12 @@ class Grave:
 class PeerBook:
     """Acquaintances and graves by id; a node is in one of the two or in none. Beside them the dead of whoever let this node in."""
 
-    __slots__ = ("_graves", "_inherited", "alive")
+    __slots__ = ("_inherited", "_tombstones", "alive")
 
     def __init__(self) -> None:
-        self.alive: dict[NodeId, Acquaintance] = {}
+        self.alive: dict[NodeId, KnownPeer] = {}
         """Live peers; only this class changes it."""
-        self._graves: dict[NodeId, Grave] = {}
+        self._tombstones: dict[NodeId, Tombstone] = {}
         self._inherited: dict[NodeId, tuple[Peer, Instant]] = {}
 
     def __len__(self) -> int:
@@ -93,78 +93,81 @@ class PeerBook:
     def __contains__(self, node: NodeId) -> bool:
         return node in self.alive
 
-    def __iter__(self) -> Iterator[Acquaintance]:
+    def __iter__(self) -> Iterator[KnownPeer]:
         return iter(self.alive.values())
 
     @property
-    def graves(self) -> tuple[Grave, ...]:
+    def tombstones(self) -> tuple[Tombstone, ...]:
         """All remembered dead, oldest first."""
-        return tuple(self._graves.values())
+        return tuple(self._tombstones.values())
 
     @property
     def lost(self) -> list[Peer]:
         """Who was taken for dead, here or by the guardian of this node, the latest last: perhaps another half of the ring."""
-        unknown = [node for node in self._inherited if node not in self.alive and node not in self._graves]
+        unknown = [node for node in self._inherited if node not in self.alive and node not in self._tombstones]
         return [
             *(self._inherited[node][0] for node in unknown),
-            *(grave.peer for grave in self._graves.values() if not grave.has_left),
+            *(tombstone.peer for tombstone in self._tombstones.values() if not tombstone.has_left),
         ]
 
     def inherit(self, lost: tuple[Peer, ...], now: Instant) -> None:
         """The guardian that let this node in tells whom it has lost; replaces what an earlier one told."""
         self._inherited = {peer.node: (peer, now) for peer in lost}
 
-    def get(self, node: NodeId) -> Acquaintance | None:
+    def get(self, node: NodeId) -> KnownPeer | None:
         """A live peer."""
         return self.alive.get(node)
 
-    def grave(self, node: NodeId) -> Grave | None:
+    def tombstone(self, node: NodeId) -> Tombstone | None:
         """A dead one."""
-        return self._graves.get(node)
+        return self._tombstones.get(node)
 
     def is_dead(self, peer: Peer, refutations: int) -> bool:
         """Whether this life, having refuted so often, is known to be over."""
-        grave = self._graves.get(peer.node)
-        return grave is not None and (peer.incarnation, refutations) <= (grave.peer.incarnation, grave.refutations)
+        tombstone = self._tombstones.get(peer.node)
+        return tombstone is not None and (peer.incarnation, refutations) <= (
+            tombstone.peer.incarnation,
+            tombstone.refutations,
+        )
 
-    def meet(self, peer: Peer, refutations: int, now: Instant) -> Acquaintance:
+    def meet(self, peer: Peer, refutations: int, now: Instant) -> KnownPeer:
         """A peer is alive, from its own mouth. Not to be called while `is_dead`."""
-        self._graves.pop(peer.node, None)
+        self._tombstones.pop(peer.node, None)
         known = self.alive.get(peer.node)
         if known is None:
-            known = self.alive[peer.node] = Acquaintance(peer, refutations, now)
+            known = self.alive[peer.node] = KnownPeer(peer, refutations, now)
             return known
         if known.peer != peer:
             known.peer = peer
         known.refutations = max(known.refutations, refutations)
-        known.heard_at = now
+        known.last_received_at = now
         return known
 
-    def bury(self, peer: Peer, refutations: int, now: Instant, *, has_left: bool) -> None:
+    def mark_dead(self, peer: Peer, refutations: int, now: Instant, *, has_left: bool) -> None:
         """This life is over."""
         self.alive.pop(peer.node, None)
-        self._graves.pop(peer.node, None)
-        if len(self._graves) >= MAX_GRAVES:
-            del self._graves[next(iter(self._graves))]
-        self._graves[peer.node] = Grave(peer, refutations, now, has_left)
+        self._tombstones.pop(peer.node, None)
+        if len(self._tombstones) >= MAX_TOMBSTONES:
+            del self._tombstones[next(iter(self._tombstones))]
+        self._tombstones[peer.node] = Tombstone(peer, refutations, now, has_left)
 
     def forget(self, node: NodeId) -> None:
         """Drop a live peer that no table needs."""
         self.alive.pop(node, None)
 
-    def forget_graves(self, older_than: int) -> None:
+    def forget_tombstones(self, older_than: int) -> None:
         """Drop the dead that were buried, or heard of, before this instant."""
-        for node in [node for node, grave in self._graves.items() if grave.at < older_than]:
-            del self._graves[node]
+        for node in [node for node, tombstone in self._tombstones.items() if tombstone.at < older_than]:
+            del self._tombstones[node]
         for node in [node for node, (_, at) in self._inherited.items() if at < older_than]:
             del self._inherited[node]
 
     def violations(self) -> list[str]:
         """A node lives or is dead; each stands under its own id; graves are bounded."""
-        found = [f"book: {node.short} lives and has a grave" for node in self.alive if node in self._graves]
+        found = [f"book: {node.short} lives and has a grave" for node in self.alive if node in self._tombstones]
         for node, known in self.alive.items():
             if known.peer.node != node or min(known.refutations, known.rtt_ns, known.variation_ns) < 0:
                 found.append(f"book: what is known of {node.short} makes no sense")
-        if len(self._graves) > MAX_GRAVES:
-            found.append(f"book: {len(self._graves)} graves, at most {MAX_GRAVES}")
+        if len(self._tombstones) > MAX_TOMBSTONES:
+            found.append(f"book: {len(self._tombstones)} graves, at most {MAX_TOMBSTONES}")
         return found

@@ -10,12 +10,12 @@ from itertools import islice
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import CancelTimer, Effect, Message, Send, SetTimer
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.observe import Observer
+from agiledart_kernel.observation import Observer
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.state.agreement import Agreement
 from agiledart_overlay.state.distances import Distances
-from agiledart_overlay.state.peer_book import Acquaintance, PeerBook
+from agiledart_overlay.state.peer_book import KnownPeer, PeerBook
 from agiledart_overlay.tables.leaf_set import LeafSet
 from agiledart_overlay.tables.neighbourhood import UNMEASURED_NS, Neighbourhood
 from agiledart_overlay.tables.next_hop import Hop, next_hop
@@ -35,9 +35,31 @@ class View:
     """One node's state; `now` and `effects` are those of the step under way."""
 
     __slots__ = (
-        "_leaf_sightings", "_number", "_timers", "agreed", "book", "config", "distances", "dropped", "effects",
-        "gone", "joined", "leaf_set", "leaves_changed", "me", "neighbourhood", "now", "observe", "random", "refilled",
-        "refutations", "routing_table", "seeds", "sent", "to_itself", "watched",
+        "_leaf_sightings",
+        "_number",
+        "_timers",
+        "agreed",
+        "book",
+        "config",
+        "distances",
+        "dropped",
+        "effects",
+        "gone",
+        "joined",
+        "leaf_set",
+        "leaves_changed",
+        "loopback_messages",
+        "me",
+        "neighbourhood",
+        "now",
+        "observe",
+        "random",
+        "refilled",
+        "refutations",
+        "routing_table",
+        "seeds",
+        "sent",
+        "watched",
     )  # fmt: skip
 
     def __init__(self, me: Peer, config: OverlayConfig, random: RandomStream, observe: Observer) -> None:
@@ -61,7 +83,7 @@ class View:
         self.refilled: list[NodeId] = []
         """Peers that came into the leaf set in this step because others went: long not heard of, perhaps dead too."""
         self.leaves_changed = False
-        self.to_itself: list[Message] = []
+        self.loopback_messages: list[Message] = []
         """Messages that this node sent to itself: in a ring of one it is its own neighbour."""
         self.distances = Distances(me, config, self.book, random)
         self.sent: dict[type, int] = {}
@@ -81,7 +103,7 @@ class View:
         sent = self.sent
         sent[kind] = sent.get(kind, 0) + 1
         if to.node == self.me.node:
-            self.to_itself.append(message)
+            self.loopback_messages.append(message)
         else:
             self.effects.append(Send(to, message))
 
@@ -114,7 +136,7 @@ class View:
         del self._timers[name]
         return self.now - at
 
-    def unguarded(self, name: str, by: int | None = None) -> list[str]:
+    def missing_timer(self, name: str, by: int | None = None) -> list[str]:
         """A complaint, when something waits for a timer that is not set, or that fires later than it should."""
         armed = self._timers.get(name)
         if armed is None:
@@ -140,7 +162,7 @@ class View:
     def look_at(self, hop: Peer) -> None:
         """A hop did not lead on: have it probed unless it was heard a moment ago. Tables find their dead when they are used."""
         known = self.book.get(hop.node)
-        if known is not None and self.now - known.heard_at > self.config.probe_interval_ns:
+        if known is not None and self.now - known.last_received_at > self.config.probe_interval_ns:
             self.refilled.append(hop.node)
 
     def is_root(self, key: NodeId) -> bool:
@@ -151,7 +173,7 @@ class View:
         """Whether this node is a member and closest to the key as far as its leaf set knows."""
         return self.joined and self.leaf_set.covers(key) and self.leaf_set.closest(key) is None
 
-    def acquaintances(self) -> list[Peer]:
+    def fallback_peers(self) -> list[Peer]:
         """Everybody who may know more when this node knows nobody in its ring: leaves, seeds, the lost."""
         peers = {peer.node: peer for peer in (*self.seeds, *self.book.lost[-_MAX_LOST:], *self.leaf_set.members)}
         peers.pop(self.me.node, None)
@@ -181,7 +203,7 @@ class View:
 
     def meet(
         self, peer: Peer, refutations: int, vitals: Vitals | None = None, asked_at: Instant | None = None
-    ) -> Acquaintance | None:
+    ) -> KnownPeer | None:
         """A member showed itself, perhaps in answer to a question: put it where it fits.
 
         None when this life is known to be over.
@@ -193,7 +215,7 @@ class View:
             and known.refutations >= refutations
             and (known.peer is peer or known.peer == peer)
         ):
-            known.heard_at = self.now
+            known.last_received_at = self.now
             if asked_at is not None:
                 self.measure(peer.node, asked_at, vitals)
             elif vitals is not None and vitals.coordinate.is_sane:
@@ -211,7 +233,7 @@ class View:
         self.place(known)
         return known
 
-    def place(self, known: Acquaintance) -> None:
+    def place(self, known: KnownPeer) -> None:
         """Put a live peer into the tables where it fits."""
         peer = known.peer
         known.is_placed = True
@@ -235,7 +257,7 @@ class View:
         if is_first:
             self.routing_table.add(known.peer, self.distances.cost_of(known, known.rtt_ns))
 
-    def _sample(self, known: Acquaintance, sent_at: Instant, vitals: Vitals | None) -> None:
+    def _sample(self, known: KnownPeer, sent_at: Instant, vitals: Vitals | None) -> None:
         if not self.distances.sample(known, self.now - sent_at, vitals):
             self.drop("coordinate")
 
@@ -245,27 +267,29 @@ class View:
         Whoever believes the lie hears nothing else from this life; the next one has a higher incarnation, which outranks it.
         """
         if refutations >= MAX_REFUTATIONS:
-            self.agreed.expelled = (
+            self.agreed.expel_reason = (
                 f"the ring was told that this node refuted its death {refutations} times: start it again"
             )
             return False
         self.refutations = refutations + 1
         return True
 
-    def tell_of_death(self, to: Peer, peer: Peer, refutations: int) -> bool:
+    def report_death(self, to: Peer, peer: Peer, refutations: int) -> bool:
         """Somebody holds a life for alive that is known here to be over: say so; false when it is not."""
         if not self.book.is_dead(peer, refutations):
             return False
-        grave = self.book.grave(peer.node)
-        assert grave is not None
-        self.send(to, DeclaredFailed(peer, refutations if grave.has_left else max(refutations, grave.refutations)))
+        tombstone = self.book.tombstone(peer.node)
+        assert tombstone is not None
+        self.send(
+            to, DeclaredFailed(peer, refutations if tombstone.has_left else max(refutations, tombstone.refutations))
+        )
         return True
 
     def remove(self, peer: Peer, refutations: int, *, has_left: bool) -> None:
         """A peer is dead or departed: out of all tables, into its grave."""
         node = peer.node
         self._leaf_sightings = None
-        self.book.bury(peer, refutations, self.now, has_left=has_left)
+        self.book.mark_dead(peer, refutations, self.now, has_left=has_left)
         self.routing_table.remove(node)
         self.neighbourhood.remove(node)
         if self.leaf_set.remove(node):
@@ -279,7 +303,7 @@ class View:
                     self.refilled.append(other.node)
         self.gone.append(peer)
 
-    def step_aside(self, known: Acquaintance, refutations: int = 0) -> None:
+    def step_aside(self, known: KnownPeer, refutations: int = 0) -> None:
         """A peer lives but is not in the ring: out of the tables, until it says that it is back.
 
         Args:
@@ -311,12 +335,12 @@ class View:
         self._leaf_sightings = None
         self.leaves_changed = True
 
-    def tidy(self) -> None:
+    def collect_garbage(self) -> None:
         """Forget what nothing needs (strangers and old graves); renew the reference RTT and the order of slots."""
         needed = {peer.node for peer in self.known()}
         for node in [node for node in self.book.alive if node not in needed]:
             self.book.forget(node)
-        self.book.forget_graves(self.now - self.config.grave_ns)
+        self.book.forget_tombstones(self.now - self.config.tombstone_ns)
         self.distances.renew_reference()
         self.routing_table.reorder(self.distances.cost)
         self._leaf_sightings = None
@@ -335,7 +359,7 @@ class View:
                 found.append(
                     f"I3: life {peer.incarnation} of {peer.node.short} is in a table, {known.peer.incarnation} is known"
                 )
-        if me in book or book.grave(me) is not None or me in self.watched:
+        if me in book or book.tombstone(me) is not None or me in self.watched:
             found.append("I3: the node knows itself as a peer")
         if len(self.watched) > self.config.max_watched:
             found.append(f"bound: {len(self.watched)} are watched, at most {self.config.max_watched}")
@@ -347,7 +371,7 @@ class View:
         return found
 
 
-def _sighting(peer: Peer, known: Acquaintance | None) -> Sighting:
+def _sighting(peer: Peer, known: KnownPeer | None) -> Sighting:
     if known is None:
         return Sighting(peer)
     return Sighting(peer, known.refutations, known.vitals.coordinate if known.vitals is not None else None)

@@ -21,14 +21,14 @@ class Arc:
         return (key - self.start) & mask < self.length
 
 
-def gap(left: int, right: int, mask: int) -> int:
+def clockwise_distance(left: int, right: int, mask: int) -> int:
     """How far it is clockwise from one node to the next; the whole ring when they are the same."""
     return (right - left) & mask or mask + 1
 
 
 def keys_after(left: int, right: int, mask: int) -> int:
     """How many keys clockwise from `left`, itself included, belong to it when `right` is the next node."""
-    length = gap(left, right, mask)
+    length = clockwise_distance(left, right, mask)
     if length & 1:
         return (length + 1) // 2
     return length // 2 + (left < right)
@@ -36,12 +36,12 @@ def keys_after(left: int, right: int, mask: int) -> int:
 
 def keys_before(left: int, right: int, mask: int) -> int:
     """How many keys counter-clockwise of `right`, itself excluded, belong to it when `left` is the node before."""
-    return gap(left, right, mask) - keys_after(left, right, mask)
+    return clockwise_distance(left, right, mask) - keys_after(left, right, mask)
 
 
 def is_between(left: int, node: int, right: int, mask: int) -> bool:
     """Whether a node lies strictly between two others, clockwise; when they are the same: whether it is another one."""
-    return 0 < (node - left) & mask < gap(left, right, mask)
+    return 0 < (node - left) & mask < clockwise_distance(left, right, mask)
 
 
 def arc_between(left: int, node: int, right: int, mask: int) -> Arc:

@@ -84,10 +84,10 @@ def moved(
 
     Source: [Vivaldi] figure 3, with the vector algebra of §5.4.
     """
-    return settled(mine, ((theirs, rtt_ns),), 1, direction)
+    return refined(mine, ((theirs, rtt_ns),), 1, direction)
 
 
-def settled(
+def refined(
     mine: Coordinate,
     samples: Sequence[tuple[Coordinate, int]],
     passes: int,

@@ -33,7 +33,7 @@ class Neighbourhood:
         return iter([peer for _, peer in self._peers.values()])
 
     @property
-    def has_room(self) -> bool:
+    def has_free_slot(self) -> bool:
         """Whether any peer would be taken."""
         return len(self._peers) < self._size
 

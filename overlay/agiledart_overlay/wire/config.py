@@ -11,14 +11,14 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import DIGIT_BITS, ID_BITS
 
 
-def _leases(beat_ns: int) -> dict[str, Any]:
+def _leases(renewal_ns: int) -> dict[str, Any]:
     """Leases, and all that is counted in rounds of them, for one length of a round."""
     return {
-        "lease_beat_ns": beat_ns,
-        "lease_ns": 4 * beat_ns,
-        "dead_after_ns": 6 * beat_ns,
-        "merge_after_ns": 12 * beat_ns,
-        "probe_interval_ns": beat_ns,
+        "lease_renewal_ns": renewal_ns,
+        "lease_ns": 4 * renewal_ns,
+        "dead_after_ns": 6 * renewal_ns,
+        "merge_after_ns": 12 * renewal_ns,
+        "probe_interval_ns": renewal_ns,
     }
 
 
@@ -42,7 +42,7 @@ class OverlayConfig:
     replicas: int = 4
     """Nearest leaves that hold a record beside its root; 1 or more."""
 
-    lease_beat_ns: int = 500 * MILLISECOND
+    lease_renewal_ns: int = 500 * MILLISECOND
     """Time between rounds, in which leases of both ring neighbours are renewed. Longer: less traffic, later detection."""
     lease_ns: int = 2 * SECOND
     """Time for which a ring neighbour may deliver without hearing again; 4 rounds. Longer: a crash leaves keys unowned longer."""
@@ -62,7 +62,7 @@ class OverlayConfig:
     """The same when nobody confirms."""
     refused_ns: int = 200 * MILLISECOND
     """The same when its machine has refused connections to us twice, and to one more who confirms. At most `suspicion_min_ns`."""
-    grave_ns: int = 900 * SECOND
+    tombstone_ns: int = 900 * SECOND
     """How long a declared failure is remembered, so that stale gossip cannot undo it."""
     late_ns: int = 100 * MILLISECOND
     """An own timer later than this means that this node is slow: it waits longer before it accuses."""
@@ -97,7 +97,7 @@ class OverlayConfig:
     """Peers contacted for the neighbourhood set, the nearest by coordinates first."""
     second_stage_questions: int = 8
     """Rows and neighbourhood sets that a new member asks others for; 0: no second stage."""
-    hearsay_contacts: int = 16
+    gossip_contacts: int = 16
     """Peers contacted because one message spoke of them, for slots that are empty or entries that would be dearer."""
 
     join_retry_ns: int = 500 * MILLISECOND
@@ -108,7 +108,7 @@ class OverlayConfig:
     """Time within which a called joiner must be in; until then nobody takes its keys back. At most a lease."""
     handshake_retry_ns: int = 250 * MILLISECOND
     """Time after which a message of an admission or of the closing of a gap is repeated."""
-    queue_patience_ns: int = 4 * SECOND
+    queue_timeout_ns: int = 4 * SECOND
     """Time for which a joiner that was told that it is queued does not ask again."""
     merge_after_ns: int = 6 * SECOND
     """Time after which a member met inside an agreed gap counts as one of another ring; two `dead_after`."""
@@ -135,9 +135,9 @@ class OverlayConfig:
     max_watched: int = 512
     """Peers watched beside the leaves."""
 
-    beat_interval_ns: int = 2 * SECOND
+    heartbeat_interval_ns: int = 2 * SECOND
     """Time between the beats of a parent in a topic's tree to its children, while there are any."""
-    beat_misses: int = 3
+    heartbeat_misses: int = 3
     """Beats that may be missed before a child looks for another parent, and a parent forgets a child."""
     max_children: int = 16
     """Children of one node in all trees; one more is given to a sibling."""
@@ -195,13 +195,13 @@ class OverlayConfig:
             leaf_exchange_ns=2 * stretch * SECOND,
             heal_interval_ns=5 * stretch * SECOND,
             table_exchange_ns=60 * stretch * SECOND,
-            beat_interval_ns=2 * stretch * SECOND,
+            heartbeat_interval_ns=2 * stretch * SECOND,
             bootstrap_rounds=0,
             arrival_contacts=48,
             arrival_candidates=1,
             arrival_neighbours=8,
             second_stage_questions=4,
-            hearsay_contacts=4,
+            gossip_contacts=4,
         )
 
     def validate(self) -> None:
@@ -218,9 +218,9 @@ class OverlayConfig:
             raise ConfigurationError("arrival_candidates must not exceed slot_candidates")
         if self.probe_timeout_ns >= self.probe_interval_ns:
             raise ConfigurationError("probe_timeout_ns must be below probe_interval_ns")
-        if self.lease_beat_ns <= 0 or self.probe_interval_ns % self.lease_beat_ns:
+        if self.lease_renewal_ns <= 0 or self.probe_interval_ns % self.lease_renewal_ns:
             raise ConfigurationError("probe_interval_ns must be a multiple of lease_beat_ns")
-        if not 2 * self.lease_beat_ns < self.lease_ns < self.dead_after_ns:
+        if not 2 * self.lease_renewal_ns < self.lease_ns < self.dead_after_ns:
             raise ConfigurationError("lease_ns must be more than two lease_beat_ns and less than dead_after_ns")
         if not 4 * self.handshake_retry_ns <= self.admission_ns <= self.lease_ns:
             raise ConfigurationError("admission_ns must be at least four handshake_retry_ns and at most lease_ns")

@@ -5,7 +5,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 
 
-class Joined(Effect, frozen=True, gc=False):
+class JoinCompleted(Effect, frozen=True, gc=False):
     """This node is in the ring: it answers for its keys. Again after each `Rejoining`."""
 
 
@@ -16,12 +16,12 @@ class JoinFailed(Effect, frozen=True, gc=False):
 
 
 class Rejoining(Effect, frozen=True, gc=False):
-    """The ring goes on without this node, which joins again: it answers for nothing until the next `Joined`."""
+    """The ring goes on without this node, which joins again: it answers for nothing until the next `JoinCompleted`."""
 
     reason: str
 
 
-class Left(Effect, frozen=True, gc=False):
+class LeaveCompleted(Effect, frozen=True, gc=False):
     """This node is out of the ring; it answers nothing until the next `JoinRing` with a higher incarnation."""
 
 

@@ -45,14 +45,14 @@ class ReadRecord(Event, frozen=True, gc=False):
     key: NodeId
 
 
-class Watch(Event, frozen=True, gc=False):
-    """Probe this peer like a leaf until `Unwatch`, so that `PeerFailed` tells of its death although it is no leaf."""
+class WatchPeer(Event, frozen=True, gc=False):
+    """Probe this peer like a leaf until `UnwatchPeer`, so that `PeerFailed` tells of its death although it is no leaf."""
 
     peer: Peer
 
 
-class Unwatch(Event, frozen=True, gc=False):
-    """Undo `Watch`; a node that is not watched is ignored."""
+class UnwatchPeer(Event, frozen=True, gc=False):
+    """Undo `WatchPeer`; a node that is not watched is ignored."""
 
     node: NodeId
 

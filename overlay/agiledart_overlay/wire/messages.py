@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_PATH, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
@@ -91,7 +91,7 @@ class Accused(Message, frozen=True, gc=False, tag=17):
     incarnation: Count = 0
 
 
-class Probe(Message, frozen=True, gc=False, tag=18):
+class PeerProbe(Message, frozen=True, gc=False, tag=18):
     """Are you there? From a member it is also: put me where I fit."""
 
     number: Count
@@ -115,14 +115,14 @@ class ProbeAck(Message, frozen=True, gc=False, tag=19):
     smallest_age_ms: Count = 0
 
 
-class ProbeForMe(Message, frozen=True, gc=False, tag=20):
+class IndirectProbe(Message, frozen=True, gc=False, tag=20):
     """I cannot reach `target`; can you?"""
 
     number: Count
     target: Peer
 
 
-class ProbedForYou(Message, frozen=True, gc=False, tag=21):
+class IndirectProbeAck(Message, frozen=True, gc=False, tag=21):
     """`target` answered me when you asked, as a member of the ring or not. Silence when it did not."""
 
     number: Count
@@ -138,7 +138,7 @@ class Suspect(Message, frozen=True, gc=False, tag=22):
     refutations: Count
 
 
-class Confirm(Message, frozen=True, gc=False, tag=23):
+class ConfirmSuspicion(Message, frozen=True, gc=False, tag=23):
     """I cannot reach the one you suspect either."""
 
     target: NodeId
@@ -159,7 +159,7 @@ class DeclaredFailed(Message, frozen=True, gc=False, tag=25):
     refutations: Count
 
 
-class Leave(Message, frozen=True, gc=False, tag=26):
+class Departing(Message, frozen=True, gc=False, tag=26):
     """I am going; forget this life of mine."""
 
 
@@ -178,7 +178,7 @@ class RowState(Message, frozen=True, gc=False, tag=28):
     column: int = -1
 
 
-class Route(Message, frozen=True, gc=False, tag=29):
+class RouteHop(Message, frozen=True, gc=False, tag=29):
     """A routed message, one hop. `number` is the sender's, for `RouteAck`; `path` all nodes visited, the source first."""
 
     number: Count
@@ -194,7 +194,7 @@ class RouteAck(Message, frozen=True, gc=False, tag=30):
     vitals: Vitals | None = None
 
 
-class RecordStore(Message, frozen=True, gc=False, tag=31):
+class RecordWrite(Message, frozen=True, gc=False, tag=31):
     """Routed to a record's root: compare and set. `client` and `number` make a repeated request harmless."""
 
     client: Peer
@@ -239,7 +239,7 @@ class RecordCopy(Message, frozen=True, gc=False, tag=34):
     follows: Annotated[bytes, msgspec.Meta(max_length=8)] = b""
 
 
-class RecordKept(Message, frozen=True, gc=False, tag=35):
+class RecordHeld(Message, frozen=True, gc=False, tag=35):
     """I hold this record in this version (0: not at all) with this digest of its value."""
 
     key: NodeId
@@ -264,7 +264,7 @@ class Offer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RecordOffer(Message, frozen=True, gc=False, tag=37):
-    """I hold these; ask for what you lack with `RecordFetch`, confirm the rest with `RecordKept`."""
+    """I hold these; ask for what you lack with `RecordFetch`, confirm the rest with `RecordHeld`."""
 
     offers: Annotated[tuple[Offer, ...], msgspec.Meta(max_length=MAX_OFFERS)]
 
@@ -301,24 +301,24 @@ PastryMessage = (
     | LeafState
     | Announce
     | Accused
-    | Probe
+    | PeerProbe
     | ProbeAck
-    | ProbeForMe
-    | ProbedForYou
+    | IndirectProbe
+    | IndirectProbeAck
     | Suspect
-    | Confirm
+    | ConfirmSuspicion
     | Refute
     | DeclaredFailed
-    | Leave
+    | Departing
     | RowRequest
     | RowState
-    | Route
+    | RouteHop
     | RouteAck
-    | RecordStore
+    | RecordWrite
     | RecordRead
     | RecordReply
     | RecordCopy
-    | RecordKept
+    | RecordHeld
     | RecordFetch
     | RecordOffer
     | Announced

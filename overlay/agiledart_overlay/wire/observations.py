@@ -1,6 +1,6 @@
 """What an overlay machine reports to its observer."""
 
-from agiledart_kernel.observe import Observation
+from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
 
 
@@ -23,7 +23,7 @@ class AdmissionAborted(Observation, frozen=True, gc=False):
     joiner: Peer
 
 
-class GapClosed(Observation, frozen=True, gc=False):
+class SuccessorReplaced(Observation, frozen=True, gc=False):
     """The successor was dead; this one is the successor now."""
 
     successor: Peer

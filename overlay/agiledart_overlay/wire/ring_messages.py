@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -19,14 +19,14 @@ Ticket = tuple[NodeId, Count, Count]
 RingName = tuple[Count, NodeId]
 """Name of a ring: how often its like was found to exist twice, and the node that chose the name. The larger one outranks."""
 
-MAX_CALLS = 64
+MAX_QUEUED_JOINS = 64
 """Waiting joiners that one guardian hands to another."""
 
 MAX_LOST = 16
 """Lost peers that a guardian tells a new member of."""
 
 
-class JoinCall(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class QueuedJoin(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A joiner that waits at a guardian.
 
     Args:
@@ -40,13 +40,13 @@ class JoinCall(msgspec.Struct, frozen=True, gc=False, array_like=True):
     refutations: Count = 0
 
 
-class Queued(Message, frozen=True, gc=False, tag=38):
+class JoinQueued(Message, frozen=True, gc=False, tag=38):
     """The guardian has put the joiner on its list: no need to ask again for a while."""
 
     attempt: Count
 
 
-class Call(Message, frozen=True, gc=False, tag=39):
+class InviteJoiner(Message, frozen=True, gc=False, tag=39):
     """Guardian to joiner: your turn; are you there? `sightings` is the guardian's leaf set."""
 
     ticket: Ticket
@@ -54,26 +54,26 @@ class Call(Message, frozen=True, gc=False, tag=39):
     sightings: Sightings
 
 
-class Here(Message, frozen=True, gc=False, tag=40):
+class JoinerReady(Message, frozen=True, gc=False, tag=40):
     """Joiner to guardian: I am, and I take no other call for the length of the admission."""
 
     ticket: Ticket
 
 
-class Busy(Message, frozen=True, gc=False, tag=41):
+class JoinerBusy(Message, frozen=True, gc=False, tag=41):
     """Joiner to guardian: another call came first, or I am in already."""
 
     ticket: Ticket
 
 
-class Yield(Message, frozen=True, gc=False, tag=42):
+class TransferRange(Message, frozen=True, gc=False, tag=42):
     """Guardian to its successor: I deliver this joiner's keys no more; stop too, and offer them to it."""
 
     ticket: Ticket
     joiner: Peer
 
 
-class Place(Message, frozen=True, gc=False, tag=43):
+class OfferRange(Message, frozen=True, gc=False, tag=43):
     """The successor to the joiner: nobody delivers your keys now; take them. `sightings` is the successor's leaf set."""
 
     ticket: Ticket
@@ -81,7 +81,7 @@ class Place(Message, frozen=True, gc=False, tag=43):
     sightings: Sightings
 
 
-class Taken(Message, frozen=True, gc=False, tag=44):
+class RangeTaken(Message, frozen=True, gc=False, tag=44):
     """Joiner to guardian: I deliver, provisionally."""
 
     ticket: Ticket
@@ -89,8 +89,8 @@ class Taken(Message, frozen=True, gc=False, tag=44):
     refutations: Count
 
 
-class Confirmed(Message, frozen=True, gc=False, tag=45):
-    """Guardian to joiner: you are in; here are those that wait beyond you, and the name of the ring. `at` echoes `Taken`.
+class AdmissionConfirmed(Message, frozen=True, gc=False, tag=45):
+    """Guardian to joiner: you are in; here are those that wait beyond you, and the name of the ring. `at` echoes `RangeTaken`.
 
     `lost`: whom the guardian lost lately. They may be another half of the ring, and this joiner one day the last to know of it.
     """
@@ -98,36 +98,36 @@ class Confirmed(Message, frozen=True, gc=False, tag=45):
     ticket: Ticket
     at: Count
     name: RingName
-    calls: Annotated[tuple[JoinCall, ...], msgspec.Meta(max_length=MAX_CALLS)] = ()
+    queued_joins: Annotated[tuple[QueuedJoin, ...], msgspec.Meta(max_length=MAX_QUEUED_JOINS)] = ()
     lost: Annotated[tuple[Peer, ...], msgspec.Meta(max_length=MAX_LOST)] = ()
 
 
-class TooLate(Message, frozen=True, gc=False, tag=46):
+class AdmissionExpired(Message, frozen=True, gc=False, tag=46):
     """Guardian to joiner: that admission is over; stop, and join again."""
 
     ticket: Ticket
 
 
-class Unyield(Message, frozen=True, gc=False, tag=47):
-    """That admission is over without the joiner: take your keys back. Answered by `Unyielded`."""
+class RevokeTransfer(Message, frozen=True, gc=False, tag=47):
+    """That admission is over without the joiner: take your keys back. Answered by `TransferRevoked`."""
 
     ticket: Ticket
 
 
-class Unyielded(Message, frozen=True, gc=False, tag=48):
+class TransferRevoked(Message, frozen=True, gc=False, tag=48):
     """The successor to its guardian: I have them back."""
 
     ticket: Ticket
 
 
-class WhatOfYield(Message, frozen=True, gc=False, tag=49):
-    """The successor, whose wait is over, to guardian and joiner: what came of it? "In" is a `Renew`, "no" an `Unyield`."""
+class QueryTransfer(Message, frozen=True, gc=False, tag=49):
+    """The successor, whose wait is over, to guardian and joiner: what came of it? "In" is a `RenewLease`, "no" an `RevokeTransfer`."""
 
     ticket: Ticket
     joiner: Peer
 
 
-class Renew(Message, frozen=True, gc=False, tag=300):
+class RenewLease(Message, frozen=True, gc=False, tag=300):
     """Let me deliver for another lease. Also the sign of life between ring neighbours.
 
     `to_predecessor`: the sender says that the receiver is its predecessor; else that it is its successor.
@@ -139,7 +139,7 @@ class Renew(Message, frozen=True, gc=False, tag=300):
     name: RingName
 
 
-class Lease(Message, frozen=True, gc=False, tag=301):
+class LeaseGranted(Message, frozen=True, gc=False, tag=301):
     """The lease asked for at `at` is granted.
 
     `load_permille`: of the one who grants; ring neighbours do not probe each other, so that it would not be heard otherwise.
@@ -152,19 +152,19 @@ class Lease(Message, frozen=True, gc=False, tag=301):
 
 
 class NotNeighbour(Message, frozen=True, gc=False, tag=302):
-    """I am in the ring, and you are not my neighbour on that side. Echoes a `Renew`."""
+    """I am in the ring, and you are not my neighbour on that side. Echoes a `RenewLease`."""
 
     to_predecessor: bool
     at: Count
 
 
-class Outside(Message, frozen=True, gc=False, tag=303):
-    """I am not in the ring and deliver nothing. Echoes a `Renew`."""
+class NotInRing(Message, frozen=True, gc=False, tag=303):
+    """I am not in the ring and deliver nothing. Echoes a `RenewLease`."""
 
     at: Count
 
 
-class Close(Message, frozen=True, gc=False, tag=304):
+class ProposeNeighbour(Message, frozen=True, gc=False, tag=304):
     """A guardian whose successor is dead: are you the next one?"""
 
     ticket: Ticket
@@ -173,7 +173,7 @@ class Close(Message, frozen=True, gc=False, tag=304):
     name: RingName
 
 
-class Closed(Message, frozen=True, gc=False, tag=305):
+class NeighbourAccepted(Message, frozen=True, gc=False, tag=305):
     """I am: you are my predecessor now. `close_at` echoes, `at` is the sender's request for a lease of its own."""
 
     ticket: Ticket
@@ -182,40 +182,40 @@ class Closed(Message, frozen=True, gc=False, tag=305):
     refutations: Count
 
 
-class CloseElsewhere(Message, frozen=True, gc=False, tag=306):
+class NeighbourElsewhere(Message, frozen=True, gc=False, tag=306):
     """Somebody is between us, dead or not: ask there."""
 
     ticket: Ticket
     nearer: Peer
 
 
-class CloseWait(Message, frozen=True, gc=False, tag=307):
+class NeighbourNotReady(Message, frozen=True, gc=False, tag=307):
     """I live but cannot answer yet: silence would count as death."""
 
     ticket: Ticket
 
 
-class CloseRefused(Message, frozen=True, gc=False, tag=308):
+class NeighbourRefused(Message, frozen=True, gc=False, tag=308):
     """The ring has closed over you, or I am in no ring (`outside`)."""
 
     ticket: Ticket
     outside: bool
 
 
-class Seek(Message, frozen=True, gc=False, tag=309):
+class SeekPredecessor(Message, frozen=True, gc=False, tag=309):
     """My predecessor is dead, and as far as I know you are the one that should close the gap to me."""
 
     refutations: Count
 
 
-class StillIn(Message, frozen=True, gc=False, tag=310):
+class QueryMembership(Message, frozen=True, gc=False, tag=310):
     """Both my leases are over: has the ring closed over me?"""
 
     at: Count
 
 
-class Verdict(Message, frozen=True, gc=False, tag=311):
-    """The answer to `StillIn`; it has not (`ok`), or this node cannot tell."""
+class MembershipReply(Message, frozen=True, gc=False, tag=311):
+    """The answer to `QueryMembership`; it has not (`ok`), or this node cannot tell."""
 
     at: Count
     ok: bool
@@ -240,18 +240,18 @@ class RingState(Message, frozen=True, gc=False, tag=313):
 class JoinBounced(Message, frozen=True, gc=False, tag=314):
     """I am not in the ring: here is the join that you sent this way (fields of `JoinRequest`)."""
 
-    call: JoinCall
+    queued_join: QueuedJoin
     path: Path
     walking: bool
 
 
-class MayFound(Message, frozen=True, gc=False, tag=315):
+class RequestRingCreation(Message, frozen=True, gc=False, tag=315):
     """I am about to found a ring, since nobody that I heard of is in one: may I?"""
 
     number: Count
 
 
-class Assent(Message, frozen=True, gc=False, tag=316):
+class RingCreationReply(Message, frozen=True, gc=False, tag=316):
     """The answer: yes, and for a while nobody else may (`ok`); or no. `ring_age_ms` as in `ProbeAck`."""
 
     number: Count
@@ -260,34 +260,34 @@ class Assent(Message, frozen=True, gc=False, tag=316):
 
 
 RingMessage = (
-    Queued
-    | Call
-    | Here
-    | Busy
-    | Yield
-    | Place
-    | Taken
-    | Confirmed
-    | TooLate
-    | Unyield
-    | Unyielded
-    | WhatOfYield
-    | Renew
-    | Lease
+    JoinQueued
+    | InviteJoiner
+    | JoinerReady
+    | JoinerBusy
+    | TransferRange
+    | OfferRange
+    | RangeTaken
+    | AdmissionConfirmed
+    | AdmissionExpired
+    | RevokeTransfer
+    | TransferRevoked
+    | QueryTransfer
+    | RenewLease
+    | LeaseGranted
     | NotNeighbour
-    | Outside
-    | Close
-    | Closed
-    | CloseElsewhere
-    | CloseWait
-    | CloseRefused
-    | Seek
-    | StillIn
-    | Verdict
+    | NotInRing
+    | ProposeNeighbour
+    | NeighbourAccepted
+    | NeighbourElsewhere
+    | NeighbourNotReady
+    | NeighbourRefused
+    | SeekPredecessor
+    | QueryMembership
+    | MembershipReply
     | RingProbe
     | RingState
     | JoinBounced
-    | MayFound
-    | Assent
+    | RequestRingCreation
+    | RingCreationReply
 )
 """All of them, for codecs."""

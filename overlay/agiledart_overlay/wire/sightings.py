@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_PATH
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.tables.coordinates import ORIGIN, Coordinate

@@ -6,7 +6,7 @@ m raw fragments and k parity fragments, n = m + k; any m of the n rebuild an ele
 from collections.abc import Sequence
 from math import comb
 
-from agiledart_recovery.wire.value import Element
+from agiledart_recovery.wire.register_value import InstanceSnapshot
 
 
 def fragment_bytes(length: int, m: int) -> int:
@@ -62,7 +62,7 @@ def stripe_range(stripe: int, count: int, size: int) -> tuple[int, int]:
     return start, (stripe + 1) * size // count - start
 
 
-def is_safe(element: Element, m: int) -> bool:
+def is_safe(snapshot: InstanceSnapshot, m: int) -> bool:
     """Whether an element may be counted as saved: more than m fragments, or all of a small number, are acknowledged."""
-    there = sum(1 for holder in element.holders if holder)
-    return there >= min(m + 1, len(element.holders))
+    there = sum(1 for replica_node in snapshot.replica_nodes if replica_node)
+    return there >= min(m + 1, len(snapshot.replica_nodes))

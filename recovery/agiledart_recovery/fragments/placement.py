@@ -17,7 +17,7 @@ SMALL_STATE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class FragmentPlacement:
     """How an element is cut and where it goes; `holders[i]` gets fragment i.
 
     Args:
@@ -25,13 +25,13 @@ class Spread:
     """
 
     m: int
-    holders: tuple[NodeId, ...]
+    replica_nodes: tuple[NodeId, ...]
     wanted: int
 
     @property
     def survives(self) -> int:
         """How many of the holders may be lost."""
-        return len(self.holders) - self.m
+        return len(self.replica_nodes) - self.m
 
 
 def host_of(peer: Peer) -> str:
@@ -48,7 +48,7 @@ def distinct_hosts(owner: Peer, candidates: Sequence[Peer]) -> list[Peer]:
     return list(by_host.values()) or [peer for peer in candidates if peer.node != owner.node]
 
 
-def spread(owner: Peer, candidates: Sequence[Peer], length: int, m: int, k: int) -> Spread:
+def spread(owner: Peer, candidates: Sequence[Peer], length: int, m: int, k: int) -> FragmentPlacement:
     """Holders for an element of this many bytes.
 
     Args:
@@ -58,15 +58,15 @@ def spread(owner: Peer, candidates: Sequence[Peer], length: int, m: int, k: int)
     if length <= SMALL_STATE_BYTES:
         m = 1
     hosts = distinct_hosts(owner, candidates)[: m + k]
-    return Spread(max(1, min(m, len(hosts) - 1)), tuple(peer.node for peer in hosts), m + k)
+    return FragmentPlacement(max(1, min(m, len(hosts) - 1)), tuple(peer.node for peer in hosts), m + k)
 
 
 def replacements(
-    owner: Peer, holders: Sequence[NodeId], gone: Sequence[NodeId], candidates: Sequence[Peer]
+    owner: Peer, replica_nodes: Sequence[NodeId], gone: Sequence[NodeId], candidates: Sequence[Peer]
 ) -> dict[int, NodeId]:
     """New holders for fragments whose holders are gone or were never found: index → node; those for whom nobody is left
     are missing."""
-    stay = [node for node in holders if node and node not in gone]
+    stay = [node for node in replica_nodes if node and node not in gone]
     known = {peer.node: host_of(peer) for peer in candidates}
     taken = [host for node in stay if (host := known.get(node, node.hex)) != host_of(owner)]
     free = [
@@ -74,5 +74,5 @@ def replacements(
         for peer in distinct_hosts(owner, candidates)
         if peer.node not in stay and peer.node not in gone and host_of(peer) not in taken
     ]
-    lacking = [index for index, node in enumerate(holders) if not node or node in gone]
+    lacking = [index for index, node in enumerate(replica_nodes) if not node or node in gone]
     return {index: peer.node for index, peer in zip(lacking, free, strict=False)}

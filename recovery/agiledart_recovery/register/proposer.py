@@ -21,16 +21,16 @@ from enum import Enum
 
 import msgspec
 
-from agiledart_kernel.count import one_more
+from agiledart_kernel.counts import saturating_increment
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.desk import Desk
-from agiledart_recovery.limits import ROUNDS_AT_ONCE, ROUNDS_OF_AN_ERA
-from agiledart_recovery.register.ballots import Chair, is_quorum
-from agiledart_recovery.wire.messages import Accept, Accepted, Prepare, Promise, Refused
-from agiledart_recovery.wire.names import Ballot, Run, Stamp, Voter
+from agiledart_recovery.limits import MAX_ROUND_STEP, ROUNDS_PER_CONFIGURATION
+from agiledart_recovery.recovery_context import RecoveryContext
+from agiledart_recovery.register.quorums import VoterId, is_quorum
+from agiledart_recovery.wire.messages import Accept, Accepted, BallotRefused, Prepare, Promise
+from agiledart_recovery.wire.names import Ballot, RunId, Stamp, Voter
 from agiledart_recovery.wire.observations import ValueAcknowledged
-from agiledart_recovery.wire.value import Value
+from agiledart_recovery.wire.register_value import RegisterValue
 
 
 class Phase(Enum):
@@ -43,7 +43,7 @@ class Phase(Enum):
     WRITING = "writing"
 
 
-class Outcome(Enum):
+class RegisterOutcome(Enum):
     """What an answer brought about."""
 
     READ = "read"
@@ -51,9 +51,9 @@ class Outcome(Enum):
     OVERTAKEN = "overtaken"
 
 
-def electors_of(value: Value) -> tuple[Voter, ...]:
+def electors_of(value: RegisterValue) -> tuple[Voter, ...]:
     """Everybody whose answer may count for a value."""
-    return tuple({voter.chair: voter for voter in (*value.voters, *value.outgoing)}.values())
+    return tuple({voter.voter_id: voter for voter in (*value.voters, *value.old_voters)}.values())
 
 
 class Proposer:
@@ -65,32 +65,34 @@ class Proposer:
         highest: the highest ballot that it has heard of.
     """
 
-    def __init__(self, desk: Desk, run: Run) -> None:
-        self._desk, self.run = desk, run
+    def __init__(self, context: RecoveryContext, run: RunId) -> None:
+        self._context, self.run = context, run
         self.phase = Phase.IDLE
         self.ballot = self.highest = Ballot()
-        self.value: Value | None = None
+        self.value: RegisterValue | None = None
         self.stamp = Stamp()
         self._number = 0
-        self._known: Value
-        self._want: Value
+        self._known: RegisterValue
+        self._want: RegisterValue
         self._asked: tuple[Voter, ...] = ()
-        self._promises: dict[Chair, Promise] = {}
-        self._accepted: dict[Chair, None] = {}
+        self._promises: dict[VoterId, Promise] = {}
+        self._accepted: dict[VoterId, None] = {}
 
     # ---- what the coordinator wants
 
-    def begin(self, known: Value) -> None:
+    def begin(self, known: RegisterValue) -> None:
         """Read. `known` says whom to ask; where nobody has accepted anything it is written, and the run is founded."""
         assert self.phase is Phase.IDLE, self.phase
         self.phase = Phase.READING
-        self.ballot = self.highest = Ballot(one_more(self.highest.round), self._desk.me.node, self._desk.me.incarnation)
+        self.ballot = self.highest = Ballot(
+            saturating_increment(self.highest.round), self._context.me.node, self._context.me.incarnation
+        )
         self._number, self._known = 0, known
         self._asked = electors_of(known)
         self._promises = {}
         self.repeat()
 
-    def regain(self, first: Value, below: Ballot) -> None:
+    def recover_quorum(self, first: RegisterValue, below: Ballot) -> None:
         """Write the first value of an era, without reading: the voters before are no majority, and nobody else has any.
 
         Args:
@@ -98,7 +100,9 @@ class Proposer:
         """
         assert self.phase is Phase.IDLE, self.phase
         self.highest = max(self.highest, below)
-        self.ballot = self.highest = Ballot(one_more(self.highest.round), self._desk.me.node, self._desk.me.incarnation)
+        self.ballot = self.highest = Ballot(
+            saturating_increment(self.highest.round), self._context.me.node, self._context.me.incarnation
+        )
         self._number, self._known, self._promises = 0, first, {}
         self._propose(first, Phase.CONFIRMING)
 
@@ -106,33 +110,33 @@ class Proposer:
         """Ask for nothing more under this ballot."""
         self.phase = Phase.IDLE
 
-    def write(self, value: Value) -> None:
+    def write(self, value: RegisterValue) -> None:
         """Change the register; only while LEADING. Who votes no more hears of it once, else it would take over."""
         assert self.phase is Phase.LEADING, self.phase
         before = () if self.value is None else electors_of(self.value)
         self._propose(value, Phase.WRITING)
         for voter in before:
             if voter not in electors_of(value):
-                self._desk.send(voter.peer, Accept(self.run, Stamp(self.ballot, self._number), value))
+                self._context.send(voter.peer, Accept(self.run, Stamp(self.ballot, self._number), value))
 
     def repeat(self) -> None:
         """Ask again whoever has not answered."""
         if self.phase is Phase.READING:
             for voter in self._asked:
-                if voter.chair not in self._promises:
-                    self._desk.send(voter.peer, Prepare(self.run, self.ballot, self._known.order))
+                if voter.voter_id not in self._promises:
+                    self._context.send(voter.peer, Prepare(self.run, self.ballot, self._known.signed_command))
         elif self.phase in (Phase.CONFIRMING, Phase.WRITING):
             message = Accept(self.run, Stamp(self.ballot, self._number), self._want)
             for voter in electors_of(self._want):
-                if voter.chair not in self._accepted:
-                    self._desk.send(voter.peer, message)
+                if voter.voter_id not in self._accepted:
+                    self._context.send(voter.peer, message)
 
     def silent(self) -> tuple[NodeId, ...]:
         """Voters that have not answered what is asked of them."""
         if self.phase is Phase.READING:
-            return tuple(voter.peer.node for voter in self._asked if voter.chair not in self._promises)
+            return tuple(voter.peer.node for voter in self._asked if voter.voter_id not in self._promises)
         if self.phase in (Phase.CONFIRMING, Phase.WRITING):
-            return tuple(voter.peer.node for voter in electors_of(self._want) if voter.chair not in self._accepted)
+            return tuple(voter.peer.node for voter in electors_of(self._want) if voter.voter_id not in self._accepted)
         return ()
 
     # ---- answers
@@ -144,28 +148,30 @@ class Proposer:
         if not any(voter.peer.node == sender.node for voter in self._asked):
             return
         value = message.value
-        if value is not None and (value.run != self.run or value.era > self.ballot.era or value.faults()):
+        if value is not None and (
+            value.run != self.run or value.configuration > self.ballot.configuration or value.faults()
+        ):
             return
-        self._promises[sender.node, message.seat] = message
+        self._promises[sender.node, message.voter_slot] = message
         newest = self._newest()
-        if newest is not None and newest.era < self._known.era:
+        if newest is not None and newest.configuration < self._known.configuration:
             newest = None  # an admin has ended that era
         if newest is not None:
             self._follow(newest)
         if is_quorum(self._known, self._promises) and (newest is None or is_quorum(newest, self._promises)):
             self._propose(newest or self._known, Phase.CONFIRMING)
 
-    def on_accepted(self, sender: Peer, message: Accepted) -> Outcome | None:
+    def on_accepted(self, sender: Peer, message: Accepted) -> RegisterOutcome | None:
         """A voter has the value on its disk."""
         is_mine = message.stamp == Stamp(self.ballot, self._number)
         if self.phase not in (Phase.CONFIRMING, Phase.WRITING) or not is_mine:
             return None
-        self._accepted[sender.node, message.seat] = None
+        self._accepted[sender.node, message.voter_slot] = None
         if not self._is_chosen():
             return None
-        outcome = Outcome.READ if self.phase is Phase.CONFIRMING else Outcome.WRITTEN
+        outcome = RegisterOutcome.READ if self.phase is Phase.CONFIRMING else RegisterOutcome.WRITTEN
         self.phase, self.value, self.stamp = Phase.LEADING, self._want, message.stamp
-        self._desk.observe(ValueAcknowledged(message.stamp, self._want))
+        self._context.observe(ValueAcknowledged(message.stamp, self._want))
         return outcome
 
     def has_asked(self, node: NodeId) -> bool:
@@ -179,42 +185,44 @@ class Proposer:
         is_one = any(voter.peer.node == sender.node for voter in asked)
         return self.phase is not Phase.IDLE and ballot == self.ballot and is_one
 
-    def on_refused(self, sender: Peer, message: Refused) -> Outcome | None:
+    def on_refused(self, sender: Peer, message: BallotRefused) -> RegisterOutcome | None:
         """A voter has promised a higher ballot; or it was raised so little that this one is too far above."""
         if not self.is_asked(sender, message.ballot):
             return None
         if message.promised < self.ballot:
-            start = max(message.promised.round, self.ballot.era * ROUNDS_OF_AN_ERA)
-            step = min(start + ROUNDS_AT_ONCE, self.ballot.round)
-            order = self._known.order if self.phase is Phase.READING else self._want.order
-            self._desk.send(sender, Prepare(self.run, msgspec.structs.replace(self.ballot, round=step), order))
+            start = max(message.promised.round, self.ballot.configuration * ROUNDS_PER_CONFIGURATION)
+            step = min(start + MAX_ROUND_STEP, self.ballot.round)
+            signed_command = self._known.signed_command if self.phase is Phase.READING else self._want.signed_command
+            self._context.send(
+                sender, Prepare(self.run, msgspec.structs.replace(self.ballot, round=step), signed_command)
+            )
             return None
-        return self.saw(message.promised)
+        return self.observe_ballot(message.promised)
 
-    def saw(self, ballot: Ballot) -> Outcome | None:
+    def observe_ballot(self, ballot: Ballot) -> RegisterOutcome | None:
         """Somebody asks under this ballot."""
         self.highest = max(self.highest, ballot)
         if ballot <= self.ballot or self.phase is Phase.IDLE:
             return None
         self.phase = Phase.IDLE
-        return Outcome.OVERTAKEN
+        return RegisterOutcome.OVERTAKEN
 
     # ---- inside
 
-    def _newest(self) -> Value | None:
+    def _newest(self) -> RegisterValue | None:
         """The value of the highest stamp among the promises."""
         best = max(self._promises.values(), key=lambda promise: promise.accepted)
         return best.value
 
-    def _follow(self, value: Value) -> None:
+    def _follow(self, value: RegisterValue) -> None:
         """Ask the voters that a value names, too."""
-        chairs = [voter.chair for voter in self._asked]
+        voter_ids = [voter.voter_id for voter in self._asked]
         for voter in electors_of(value):
-            if voter.chair not in chairs:
+            if voter.voter_id not in voter_ids:
                 self._asked = (*self._asked, voter)
-                self._desk.send(voter.peer, Prepare(self.run, self.ballot, self._known.order))
+                self._context.send(voter.peer, Prepare(self.run, self.ballot, self._known.signed_command))
 
-    def _propose(self, value: Value, phase: Phase) -> None:
+    def _propose(self, value: RegisterValue, phase: Phase) -> None:
         self.phase, self._want = phase, value
         self._number += 1
         self._accepted = {}

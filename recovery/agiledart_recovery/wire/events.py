@@ -3,46 +3,46 @@
 from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.wire.effects import FragmentKey, LifeFile, VoterFile
-from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, TermGap
-from agiledart_recovery.wire.value import Plan, Saved, Value
+from agiledart_recovery.wire.effects import AttemptFile, FragmentKey, VoterFile
+from agiledart_recovery.wire.names import Ballot, CheckpointId, GenerationPause, InstanceId, RunId
+from agiledart_recovery.wire.register_value import Plan, RegisterValue, SavedState
 
 
 class Booted(Event, frozen=True, gc=False):
     """The process has started; this was on its disk: of fragments, also the host that had each put here."""
 
     voters: tuple[VoterFile, ...] = ()
-    lives: tuple[LifeFile, ...] = ()
+    attempts: tuple[AttemptFile, ...] = ()
     fragments: tuple[tuple[FragmentKey, NodeId], ...] = ()
 
 
-class FoundRun(Event, frozen=True, gc=False):
+class BootstrapRun(Event, frozen=True, gc=False):
     """A run is to be: life 0 with its first plan. `value.voters` hold seats that they were asked for; this node is one of them."""
 
-    value: Value
+    value: RegisterValue
 
 
-class RegainRun(Event, frozen=True, gc=False):
+class RecoverQuorum(Event, frozen=True, gc=False):
     """The majority of a run's voters is gone for ever: write this first value of an era, whose ballots are above `below`.
 
     This node is one of its voters, all of which hold the seats that it names.
     """
 
-    value: Value
+    value: RegisterValue
     below: Ballot
 
 
-class SeatRelief(Event, frozen=True, gc=False):
+class VoterEvacuation(Event, frozen=True, gc=False):
     """A voter of a run that this node coordinates is about to leave."""
 
-    run: Run
+    run: RunId
     host: Peer
 
 
-class MakeSeat(Event, frozen=True, gc=False):
+class MakeVoterSlot(Event, frozen=True, gc=False):
     """This node asks itself for a seat of a run that it will found."""
 
-    run: Run
+    run: RunId
 
 
 class HostLost(Event, frozen=True, gc=False):
@@ -57,13 +57,13 @@ class HostBack(Event, frozen=True, gc=False):
     peer: Peer
 
 
-class RoomSeen(Event, frozen=True, gc=False):
+class CandidatesFound(Event, frozen=True, gc=False):
     """Nodes that could take over an instance, best first: ring successors of hosts, then by load."""
 
     peers: tuple[Peer, ...]
 
 
-class PartySnapped(Event, frozen=True, gc=False):
+class SnapshotTaken(Event, frozen=True, gc=False):
     """The element of a party that may move is on the local disk for a barrier; fragments of it are to be sent.
 
     Args:
@@ -72,9 +72,9 @@ class PartySnapped(Event, frozen=True, gc=False):
         gaps, pause_ns: as `wire.Prepared` has them.
     """
 
-    run: Run
-    party: Party
-    snapshot: Snapshot
+    run: RunId
+    instance: InstanceId
+    checkpoint: CheckpointId
     digest: bytes
     length: int
     onto: bytes = b""
@@ -82,22 +82,22 @@ class PartySnapped(Event, frozen=True, gc=False):
     is_caught_up: bool = True
     has_ended: bool = False
     offset: int = 0
-    gaps: tuple[TermGap, ...] = ()
+    changeover_pauses: tuple[GenerationPause, ...] = ()
     pause_ns: int = 0
 
 
-class PartyPrepared(Event, frozen=True, gc=False):
+class PinnedInstancePrepared(Event, frozen=True, gc=False):
     """A source or sink that stays on its node, so it saves nothing at holders, has its part of a barrier on the disk."""
 
-    run: Run
-    party: Party
-    snapshot: Snapshot
-    saved: Saved
+    run: RunId
+    instance: InstanceId
+    checkpoint: CheckpointId
+    saved: SavedState
     offset: int = 0
     after: Plan | None = None
     is_caught_up: bool = True
     has_ended: bool = False
-    gaps: tuple[TermGap, ...] = ()
+    changeover_pauses: tuple[GenerationPause, ...] = ()
     pause_ns: int = 0
 
 
@@ -107,16 +107,16 @@ class FragmentDamaged(Event, frozen=True, gc=False):
     key: FragmentKey
 
 
-class LifeBroken(Event, frozen=True, gc=False):
+class AttemptBroken(Event, frozen=True, gc=False):
     """Something of a life cannot go on here: an instance died, two barriers of one number differ, a channel has a gap."""
 
-    run: Run
-    life: int
+    run: RunId
+    attempt: int
     reason: str
 
 
 class ChangeRequested(Event, frozen=True, gc=False):
-    """Stages are to take new terms: another plan, see `Changing.want`."""
+    """Stages are to take new terms: another plan, see `GenerationChange.want`."""
 
-    run: Run
+    run: RunId
     plan: Plan

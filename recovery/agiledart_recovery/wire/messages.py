@@ -17,12 +17,28 @@ from typing import Annotated
 
 import msgspec
 
-from agiledart_kernel.count import Count
+from agiledart_kernel.counts import Count
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
-from agiledart_recovery.limits import MAX_CHAIN, MAX_EDGES, MAX_FRAGMENTS, MAX_PARTIES, MAX_REASON, MAX_REMADE
-from agiledart_recovery.wire.names import Ballot, Digest, Order, Party, Run, Snapshot, Stamp, TermGap
-from agiledart_recovery.wire.value import MadeAgain, Plan, Saved, Value
+from agiledart_recovery.limits import (
+    MAX_CHAIN,
+    MAX_EDGES,
+    MAX_FRAGMENTS,
+    MAX_INSTANCES,
+    MAX_REASON,
+    MAX_REPLACED_FRAGMENTS,
+)
+from agiledart_recovery.wire.names import (
+    Ballot,
+    CheckpointId,
+    Digest,
+    GenerationPause,
+    InstanceId,
+    RunId,
+    SignedCommandBytes,
+    Stamp,
+)
+from agiledart_recovery.wire.register_value import Plan, RegisterValue, ReplacedFragment, SavedState
 
 Reason = Annotated[str, msgspec.Meta(max_length=MAX_REASON)]
 
@@ -30,40 +46,40 @@ Reason = Annotated[str, msgspec.Meta(max_length=MAX_REASON)]
 class RunMessage(Message, frozen=True, gc=False):
     """A message about one run."""
 
-    run: Run
+    run: RunId
 
 
 class Prepare(RunMessage, frozen=True, gc=False, tag=380):
     """Answer nobody below this ballot any more, and tell what you have accepted. `order`: with which its era began."""
 
     ballot: Ballot
-    order: Order = b""
+    signed_command: SignedCommandBytes = b""
 
 
 class Promise(RunMessage, frozen=True, gc=False, tag=381):
     """I do; this is the newest that I accepted."""
 
     ballot: Ballot
-    seat: Count
+    voter_slot: Count
     accepted: Stamp
-    value: Value | None
+    value: RegisterValue | None
 
 
 class Accept(RunMessage, frozen=True, gc=False, tag=382):
     """This is the value now."""
 
     stamp: Stamp
-    value: Value
+    value: RegisterValue
 
 
 class Accepted(RunMessage, frozen=True, gc=False, tag=383):
     """It is on my disk."""
 
     stamp: Stamp
-    seat: Count
+    voter_slot: Count
 
 
-class Refused(RunMessage, frozen=True, gc=False, tag=384):
+class BallotRefused(RunMessage, frozen=True, gc=False, tag=384):
     """I have promised a higher ballot; or one that is so far below that I come up to yours in steps only.
 
     Args:
@@ -72,10 +88,10 @@ class Refused(RunMessage, frozen=True, gc=False, tag=384):
 
     ballot: Ballot
     promised: Ballot
-    order: Order = b""
+    signed_command: SignedCommandBytes = b""
 
 
-class Leading(RunMessage, frozen=True, gc=False, tag=385):
+class LeaderAnnounced(RunMessage, frozen=True, gc=False, tag=385):
     """I coordinate this run under this ballot.
 
     Args:
@@ -85,31 +101,31 @@ class Leading(RunMessage, frozen=True, gc=False, tag=385):
 
     ballot: Ballot
     is_over: bool = False
-    order: Order = b""
+    signed_command: SignedCommandBytes = b""
 
 
-class Following(RunMessage, frozen=True, gc=False, tag=386):
+class LeaderAcknowledged(RunMessage, frozen=True, gc=False, tag=386):
     """I heard you, and hold this seat."""
 
     ballot: Ballot
-    seat: Count
+    voter_slot: Count
 
 
-class AskSeat(RunMessage, frozen=True, gc=False, tag=387):
+class RequestVoterSlot(RunMessage, frozen=True, gc=False, tag=387):
     """Make a voter's file for this run."""
 
 
-class Seat(RunMessage, frozen=True, gc=False, tag=388):
+class VoterSlotMade(RunMessage, frozen=True, gc=False, tag=388):
     """It is made, with this number."""
 
-    seat: Count
+    voter_slot: Count
 
 
 class Reset(RunMessage, frozen=True, gc=False, tag=389):
     """Enter this life from the value's committed epoch; if you are in it, tell what you have prepared."""
 
     ballot: Ballot
-    value: Value
+    value: RegisterValue
 
 
 class Prepared(RunMessage, frozen=True, gc=False, tag=390):
@@ -124,24 +140,24 @@ class Prepared(RunMessage, frozen=True, gc=False, tag=390):
         pause_ns: for so long its own rows had to wait at once for the barrier, at the most.
     """
 
-    life: Count
+    attempt: Count
     epoch: Count
-    party: Party
-    saved: Saved
+    instance: InstanceId
+    saved: SavedState
     offset: Count = 0
     after: Plan | None = None
     is_caught_up: bool = True
     has_ended: bool = False
-    gaps: Annotated[tuple[TermGap, ...], msgspec.Meta(max_length=MAX_EDGES)] = ()
+    changeover_pauses: Annotated[tuple[GenerationPause, ...], msgspec.Meta(max_length=MAX_EDGES)] = ()
     pause_ns: Count = 0
 
 
 class ResetOk(RunMessage, frozen=True, gc=False, tag=391):
     """I am in this life. `begun`: the highest barrier of it that my sources have passed."""
 
-    life: Count
+    attempt: Count
     begun: Count
-    prepared: Annotated[tuple[Prepared, ...], msgspec.Meta(max_length=MAX_PARTIES)]
+    prepared: Annotated[tuple[Prepared, ...], msgspec.Meta(max_length=MAX_INSTANCES)]
 
 
 class ResetRefused(RunMessage, frozen=True, gc=False, tag=392):
@@ -152,16 +168,16 @@ class ResetRefused(RunMessage, frozen=True, gc=False, tag=392):
         order: with which the era of a later life began.
     """
 
-    life: Count
+    attempt: Count
     reason: Reason
     lacks: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_FRAGMENTS)] = ()
-    order: Order = b""
+    signed_command: SignedCommandBytes = b""
 
 
 class Start(RunMessage, frozen=True, gc=False, tag=393):
     """Everybody is in this life: sources may send."""
 
-    life: Count
+    attempt: Count
 
 
 class Begin(RunMessage, frozen=True, gc=False, tag=394):
@@ -170,56 +186,56 @@ class Begin(RunMessage, frozen=True, gc=False, tag=394):
     `holds`: sources send nothing behind it, as long as this life lasts.
     """
 
-    life: Count
+    attempt: Count
     epoch: Count
     before: Digest
     after: Plan | None = None
     holds: bool = False
 
 
-class Ask(RunMessage, frozen=True, gc=False, tag=395):
+class QueryPrepared(RunMessage, frozen=True, gc=False, tag=395):
     """What have you prepared above this epoch?"""
 
-    life: Count
+    attempt: Count
     epoch: Count
 
 
 class Sync(RunMessage, frozen=True, gc=False, tag=396):
     """Put on your disk all that your sources have sent, for this epoch."""
 
-    life: Count
+    attempt: Count
     epoch: Count
 
 
 class Synced(RunMessage, frozen=True, gc=False, tag=397):
     """It is there."""
 
-    life: Count
+    attempt: Count
     epoch: Count
 
 
 class Committed(RunMessage, frozen=True, gc=False, tag=398):
     """The register says so. What it does not need any more may go."""
 
-    life: Count
-    value: Value
+    attempt: Count
+    value: RegisterValue
 
 
 class CommittedOk(RunMessage, frozen=True, gc=False, tag=399):
     """Sinks have written COMMIT, logs are trimmed."""
 
-    life: Count
-    committed: Snapshot
+    attempt: Count
+    committed: CheckpointId
 
 
-class NeedLife(RunMessage, frozen=True, gc=False, tag=400):
+class NewAttemptNeeded(RunMessage, frozen=True, gc=False, tag=400):
     """This life cannot go on here."""
 
-    life: Count
+    attempt: Count
     reason: Reason
 
 
-class Kept(RunMessage, frozen=True, gc=False, tag=401):
+class NeededFragments(RunMessage, frozen=True, gc=False, tag=401):
     """Host → holder: of a party's fragments that you have from me only those of `needed` are needed any more.
 
     Args:
@@ -228,15 +244,15 @@ class Kept(RunMessage, frozen=True, gc=False, tag=401):
         asks: answer with HOLDS.
     """
 
-    life: Count
-    party: Party
-    committed: Snapshot
-    needed: Annotated[tuple[Snapshot, ...], msgspec.Meta(max_length=2 * MAX_CHAIN)]
+    attempt: Count
+    instance: InstanceId
+    committed: CheckpointId
+    needed: Annotated[tuple[CheckpointId, ...], msgspec.Meta(max_length=2 * MAX_CHAIN)]
     is_over: bool = False
     asks: bool = False
 
 
-class Entering(RunMessage, frozen=True, gc=False, tag=402):
+class AttemptProgress(RunMessage, frozen=True, gc=False, tag=402):
     """Host → coordinator: I am entering this life, and this far.
 
     Args:
@@ -244,13 +260,13 @@ class Entering(RunMessage, frozen=True, gc=False, tag=402):
         got, of: bytes fetched, and to be fetched.
     """
 
-    life: Count
+    attempt: Count
     phase: Annotated[str, msgspec.Meta(max_length=16)]
     got: Count = 0
     of: Count = 0
 
 
-class PrepareTerm(RunMessage, frozen=True, gc=False, tag=403):
+class ProposeGeneration(RunMessage, frozen=True, gc=False, tag=403):
     """The plan `after` may follow `before` with a barrier: make ready what you will run in it, and the way to what others will.
 
     Nothing of it begins because of this: a new instance begins when it is handed over, a sender switches at its barrier.
@@ -259,78 +275,78 @@ class PrepareTerm(RunMessage, frozen=True, gc=False, tag=403):
         stamp: orders the changes that coordinators want; one that comes late undoes nothing.
     """
 
-    life: Count
+    attempt: Count
     stamp: Stamp
     before: Plan
     after: Plan
 
 
-class TermReady(RunMessage, frozen=True, gc=False, tag=404):
+class GenerationReady(RunMessage, frozen=True, gc=False, tag=404):
     """It is ready. A reason: it can't be.
 
     Args:
         builds: new instances here build what they will take over, as far as it is committed; `epoch`: they have that of this one.
     """
 
-    life: Count
+    attempt: Count
     digest: Digest
     reason: Reason = ""
     builds: bool = False
     epoch: Count = 0
 
 
-class TermProgress(RunMessage, frozen=True, gc=False, tag=379):
+class GenerationProgress(RunMessage, frozen=True, gc=False, tag=379):
     """It is not ready yet, and this far: bytes that are here of those that are to be built beforehand."""
 
-    life: Count
+    attempt: Count
     digest: Digest
     got: Count
     of: Count
 
 
-class TermLetGo(RunMessage, frozen=True, gc=False, tag=405):
+class GenerationDropped(RunMessage, frozen=True, gc=False, tag=405):
     """The plan of this digest will not be: what was made ready for it may go."""
 
-    life: Count
+    attempt: Count
     digest: Digest
 
 
-class Handed(RunMessage, frozen=True, gc=False, tag=406):
+class StateHandedOver(RunMessage, frozen=True, gc=False, tag=406):
     """An old instance has stopped at the change's barrier; this is what it saved there, and its groups are yours.
 
     It is told at once, when it lies with who tells it, without holders; and again when it is safe.
     """
 
-    life: Count
+    attempt: Count
     epoch: Count
     digest: Digest
-    saved: Saved
+    saved: SavedState
 
 
-class HandedOk(RunMessage, frozen=True, gc=False, tag=407):
+class StateHandedOverOk(RunMessage, frozen=True, gc=False, tag=407):
     """I have it."""
 
-    life: Count
+    attempt: Count
     epoch: Count
-    party: Party
+    instance: InstanceId
 
 
-class Remade(RunMessage, frozen=True, gc=False, tag=408):
+class FragmentsReplaced(RunMessage, frozen=True, gc=False, tag=408):
     """Fragments of what I saved have other holders, for what the register names had none any more. Said until it names them."""
 
-    life: Count
-    made: Annotated[tuple[MadeAgain, ...], msgspec.Meta(max_length=MAX_REMADE)]
+    attempt: Count
+    made: Annotated[tuple[ReplacedFragment, ...], msgspec.Meta(max_length=MAX_REPLACED_FRAGMENTS)]
 
 
-class Holds(RunMessage, frozen=True, gc=False, tag=409):
+class HeldFragments(RunMessage, frozen=True, gc=False, tag=409):
     """Holder → host: of a party's fragments that you had put here, these are here and whole."""
 
-    party: Party
-    held: Annotated[tuple[tuple[Snapshot, Count], ...], msgspec.Meta(max_length=2 * MAX_CHAIN * MAX_FRAGMENTS)]
+    instance: InstanceId
+    held: Annotated[tuple[tuple[CheckpointId, Count], ...], msgspec.Meta(max_length=2 * MAX_CHAIN * MAX_FRAGMENTS)]
 
 
 RecoveryMessage = (
-    Prepare | Promise | Accept | Accepted | Refused | Leading | Following | AskSeat | Seat | Reset | Prepared
-    | ResetOk | ResetRefused | Start | Begin | Ask | Sync | Synced | Committed | CommittedOk | NeedLife
-    | Kept | Entering | Remade | Holds | PrepareTerm | TermReady | TermProgress | TermLetGo | Handed | HandedOk
+    Prepare | Promise | Accept | Accepted | BallotRefused | LeaderAnnounced | LeaderAcknowledged | RequestVoterSlot | VoterSlotMade | Reset | Prepared
+    | ResetOk | ResetRefused | Start | Begin | QueryPrepared | Sync | Synced | Committed | CommittedOk | NewAttemptNeeded
+    | NeededFragments | AttemptProgress | FragmentsReplaced | HeldFragments | ProposeGeneration | GenerationReady | GenerationProgress | GenerationDropped | StateHandedOver | StateHandedOverOk
 )  # fmt: skip

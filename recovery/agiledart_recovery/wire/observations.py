@@ -1,38 +1,38 @@
 """What recovery reports to its observer."""
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.observe import Observation
+from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, Stamp
-from agiledart_recovery.wire.value import Change, Value
+from agiledart_recovery.wire.names import Ballot, CheckpointId, InstanceId, RunId, Stamp
+from agiledart_recovery.wire.register_value import RegisterValue, StageChange
 
 
 class ValueAcknowledged(Observation, frozen=True, gc=False):
     """A majority has this value: from now on it cannot be lost."""
 
     stamp: Stamp
-    value: Value
+    value: RegisterValue
 
 
 class CoordinationBegan(Observation, frozen=True, gc=False):
     """This node coordinates the run."""
 
-    run: Run
+    run: RunId
     ballot: Ballot
 
 
 class CoordinationLost(Observation, frozen=True, gc=False):
     """Another voter has a higher ballot."""
 
-    run: Run
+    run: RunId
     ballot: Ballot
 
 
-class LifeBegan(Observation, frozen=True, gc=False):
+class AttemptBegan(Observation, frozen=True, gc=False):
     """A roll-back to the committed epoch. `reason`: first, lost, restarted, late, broken, drained or regained; `text`: in words."""
 
-    run: Run
-    life: int
+    run: RunId
+    attempt: int
     reason: str
     text: str
 
@@ -40,17 +40,17 @@ class LifeBegan(Observation, frozen=True, gc=False):
 class RunWaits(Observation, frozen=True, gc=False):
     """No new life, since it could not run: these hosts are missing. `reason`: what they are waited for, in words."""
 
-    run: Run
-    life: int
+    run: RunId
+    attempt: int
     missing: tuple[Peer, ...]
     reason: str = ""
 
 
-class Recovered(Observation, frozen=True, gc=False):
+class RunRecovered(Observation, frozen=True, gc=False):
     """The first epoch after a loss is committed. `took`: nanoseconds by phase (`lives/progress.py`)."""
 
-    run: Run
-    life: int
+    run: RunId
+    attempt: int
     cause: str
     took: dict[str, int]
 
@@ -58,77 +58,77 @@ class Recovered(Observation, frozen=True, gc=False):
 class EpochCommitted(Observation, frozen=True, gc=False):
     """The register has it."""
 
-    run: Run
-    committed: Snapshot
+    run: RunId
+    committed: CheckpointId
 
 
 class EpochPassedOver(Observation, frozen=True, gc=False):
     """It was not complete in time; its rows belong to the next one."""
 
-    run: Run
+    run: RunId
     epoch: int
-    missing: tuple[Party, ...]
+    missing: tuple[InstanceId, ...]
 
 
-class RunRegained(Observation, frozen=True, gc=False):
+class QuorumRecovered(Observation, frozen=True, gc=False):
     """An admin had a run go on without the majority of its voters: these are its voters now, in this generation."""
 
-    run: Run
-    generation: int
+    run: RunId
+    quorum_generation: int
     epoch: int
     voters: tuple[NodeId, ...]
     without: tuple[NodeId, ...]
 
 
-class RunLeft(Observation, frozen=True, gc=False):
+class VoterExcluded(Observation, frozen=True, gc=False):
     """An admin had the run go on without this voter, which was away: it lets go of it."""
 
-    run: Run
-    told_by: NodeId
+    run: RunId
+    reported_by: NodeId
 
 
 class VoterReplaced(Observation, frozen=True, gc=False):
     """A voter that answered nothing for long has given its seat to another node."""
 
-    run: Run
+    run: RunId
     gone: NodeId
     new: NodeId
 
 
-class LifeEntered(Observation, frozen=True, gc=False):
+class AttemptEntered(Observation, frozen=True, gc=False):
     """This host has stored the life and restored its parties."""
 
-    run: Run
-    life: int
+    run: RunId
+    attempt: int
 
 
-class ChangeSettled(Observation, frozen=True, gc=False):
+class ChangeFinalised(Observation, frozen=True, gc=False):
     """A change is done, let go or rolled back, and the register says so."""
 
-    run: Run
-    change: Change
+    run: RunId
+    change: StageChange
 
 
 class ChangeMeasured(Observation, frozen=True, gc=False):
     """The register says for how long rows stood still at a change that is done."""
 
-    run: Run
-    change: Change
+    run: RunId
+    change: StageChange
 
 
-class ElementDegraded(Observation, frozen=True, gc=False):
+class SnapshotDegraded(Observation, frozen=True, gc=False):
     """Fewer than m + k fragments were acknowledged; so many losses it survives."""
 
-    run: Run
-    party: Party
+    run: RunId
+    instance: InstanceId
     survives: int
 
 
-class FragmentRemade(Observation, frozen=True, gc=False):
+class FragmentReplaced(Observation, frozen=True, gc=False):
     """A fragment that nobody had any more lies at another holder now."""
 
-    run: Run
-    party: Party
+    run: RunId
+    instance: InstanceId
 
 
 class MessageIgnored(Observation, frozen=True, gc=False):

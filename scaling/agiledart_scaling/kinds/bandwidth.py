@@ -6,11 +6,11 @@ from enum import Enum
 FULL_LINK = 0.8
 FULL_NODE = 0.8
 LEAST_DELIVERED = 0.95
-SHORT_TERM = 3
+SHORT_TERM_INTERVALS = 3
 """Utilisation of a link, and of cores, that is full; share of offered rows that must arrive; intervals that are short-term."""
 
 
-class Cure(Enum):
+class Remedy(Enum):
     """What helps against a full link."""
 
     NEW_PATH = "another path of the shuffle"
@@ -39,12 +39,12 @@ def is_bandwidth_bound(load: LinkLoad, *, has_free_cores: bool = False) -> bool:
     return holds_up and (load.busy_cores < FULL_NODE or not has_free_cores)
 
 
-def cure(intervals: int, *, has_state: bool) -> Cure:
+def choose_remedy(intervals: int, *, has_state: bool) -> Remedy:
     """What to do for a stage that has been bandwidth-bound for so many intervals.
 
     Source: [AgileDART] IV-C, table of the kinds of scaling: stateless operators are scaled out, stateful ones migrate
     with their state.
     """
-    if intervals < SHORT_TERM:
-        return Cure.NEW_PATH
-    return Cure.MIGRATE if has_state else Cure.OUT
+    if intervals < SHORT_TERM_INTERVALS:
+        return Remedy.NEW_PATH
+    return Remedy.MIGRATE if has_state else Remedy.OUT

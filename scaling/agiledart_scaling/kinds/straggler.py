@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 
 SLOW_SHARE = 0.5
-PATIENCE = 3
+SLOW_INTERVALS = 3
 """Slower than this share of its siblings' median, for so many intervals: shorter ones may be garbage collected or a busy disk."""
 
 
@@ -26,5 +26,5 @@ def slow_intervals(rates: Sequence[float | None], before: Sequence[int]) -> tupl
 
 def straggler(rates: Sequence[float | None], slow: Sequence[int]) -> int | None:
     """Index of the slowest instance that has been slow for long enough; None: there is none."""
-    found = [(rate, index) for index, rate in enumerate(rates) if rate is not None and slow[index] >= PATIENCE]
+    found = [(rate, index) for index, rate in enumerate(rates) if rate is not None and slow[index] >= SLOW_INTERVALS]
     return min(found)[1] if found else None

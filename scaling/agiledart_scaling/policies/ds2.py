@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures
-from agiledart_scaling.scaling_policy import Decision
+from agiledart_scaling.scaling_policy import ScalingDecision
 from agiledart_scaling.score import NOTHING
 
 
@@ -33,7 +33,7 @@ class Ds2Settings:
             raise ConfigurationError("ds2: 0 < busy_share ≤ 1, boundary ≥ 0, window and stabilise ≥ 1 are needed.")
 
 
-AS_TUNED_BY_FLINK = Ds2Settings(busy_share=0.7, boundary=0.3, catch_up_s=30.0, window=3, stabilise=3)
+FLINK_SETTINGS = Ds2Settings(busy_share=0.7, boundary=0.3, catch_up_s=30.0, window=3, stabilise=3)
 """Options of the autoscaler of Flink's operator for Kubernetes."""
 
 
@@ -54,7 +54,7 @@ class Ds2:
 
     settings: Ds2Settings = Ds2Settings()
 
-    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> Decision:
+    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> ScalingDecision:
         """See `ScalingPolicy`."""
         s, x, rate = self.settings, measures.instances, measures.mean_rate
         known = memory if isinstance(memory, Ds2Memory) else Ds2Memory(since=s.stabilise)
@@ -67,6 +67,8 @@ class Ds2:
             terms["f"] = s.busy_share / busy
         wanted = limits.clamp(math.ceil(due / (rate * s.busy_share) - 1e-9))
         if x == limits.clamp(x) and (since < s.stabilise or abs(busy - s.busy_share) <= s.boundary):
-            return Decision(x, f"busy share {busy:.2f}: stable", terms, Ds2Memory(rates, since))
+            return ScalingDecision(x, f"busy share {busy:.2f}: stable", terms, Ds2Memory(rates, since))
         since = 0 if wanted != x else since
-        return Decision(wanted, f"busy share {busy:.2f}, wanted {s.busy_share:g}", terms, Ds2Memory(rates, since))
+        return ScalingDecision(
+            wanted, f"busy share {busy:.2f}, wanted {s.busy_share:g}", terms, Ds2Memory(rates, since)
+        )

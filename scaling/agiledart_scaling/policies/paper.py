@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures
-from agiledart_scaling.scaling_policy import Decision
-from agiledart_scaling.score import ORIGIN, Trial, paper_score, secant_step
+from agiledart_scaling.scaling_policy import ScalingDecision
+from agiledart_scaling.score import ORIGIN, ScoredTrial, paper_score, secant_step
 
 FLOORS = ("drain", "rate", "none")
 """`drain`: enough to work off arriving rows and the backlog in time; `rate`: the arriving rows; `none`: the paper."""
@@ -47,7 +47,7 @@ class PaperSettings:
     dead_band: float = 0.1
     max_factor: float = 2.0
     smoothing: float = 0.5
-    down_patience: int = 3
+    down_intervals: int = 3
     cooldown: int = 2
     new_phase: float = 0.2
     floor: str = "drain"
@@ -75,8 +75,8 @@ class PaperMemory:
 
     arriving: float | None = None
     waiting: float = 0.0
-    before: Trial = ORIGIN
-    last: Trial | None = None
+    before: ScoredTrial = ORIGIN
+    last: ScoredTrial | None = None
     longs: int = 0
     since: int = 0
 
@@ -91,7 +91,7 @@ class Paper:
 
     settings: PaperSettings = PaperSettings()
 
-    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> Decision:
+    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> ScalingDecision:
         """See `ScalingPolicy`."""
         s, x = self.settings, measures.instances
         known = memory if isinstance(memory, PaperMemory) else PaperMemory(since=s.cooldown)
@@ -107,33 +107,35 @@ class Paper:
         known = replace(known, arriving=arriving, waiting=waiting, since=0 if changed else known.since + 1)
         terms = {"offered": arriving, "backlog": waiting, "capacity": rate * x}
         if x != limits.clamp(x):
-            return Decision(limits.clamp(x), f"outside its limits {limits.low}..{limits.high}", terms, known)
+            return ScalingDecision(limits.clamp(x), f"outside its limits {limits.low}..{limits.high}", terms, known)
         if f is None:
-            return Decision(
-                limits.low, "idle: no row comes, none waits", terms, replace(known, last=Trial(x, 0.0), longs=0)
+            return ScalingDecision(
+                limits.low, "idle: no row comes, none waits", terms, replace(known, last=ScoredTrial(x, 0.0), longs=0)
             )
         terms["f"] = f
         before = ORIGIN if is_new_phase else known.last if changed and known.last else known.before
-        now = Trial(x, f)
+        now = ScoredTrial(x, f)
         known = replace(known, before=before, last=now)
         floor = self._floor(arriving, waiting, rate)
         if abs(f - s.target) <= s.dead_band and limits.clamp(floor) <= x:
-            return Decision(x, f"f {f:.2f}: enough", terms, replace(known, longs=0))
+            return ScalingDecision(x, f"f {f:.2f}: enough", terms, replace(known, longs=0))
         step = secant_step(now, before, s.target)
         proposal = max(x / s.max_factor - 1, min(s.max_factor * x + 1, step.instances))
         wanted = limits.clamp(max(math.ceil(proposal - 1e-9), floor))
         why = f"{step.rule}: f {f:.2f}" if wanted > floor else f"f {f:.2f}, at least {floor} by the floor {s.floor}"
         return self._decide(x, wanted, why, terms, known)
 
-    def _decide(self, x: int, wanted: int, why: str, terms: dict[str, float], known: PaperMemory) -> Decision:
+    def _decide(self, x: int, wanted: int, why: str, terms: dict[str, float], known: PaperMemory) -> ScalingDecision:
         """More at once, fewer with patience."""
         s = self.settings
         if wanted >= x:
-            return Decision(wanted, why, terms, replace(known, longs=0))
+            return ScalingDecision(wanted, why, terms, replace(known, longs=0))
         longs = known.longs + 1
-        if longs < s.down_patience or known.since < s.cooldown:
-            return Decision(x, f"{why}, for {longs} of {s.down_patience} intervals", terms, replace(known, longs=longs))
-        return Decision(wanted, why, terms, replace(known, longs=0))
+        if longs < s.down_intervals or known.since < s.cooldown:
+            return ScalingDecision(
+                x, f"{why}, for {longs} of {s.down_intervals} intervals", terms, replace(known, longs=longs)
+            )
+        return ScalingDecision(wanted, why, terms, replace(known, longs=0))
 
     def _smooth(self, new: float, old: float | None) -> float:
         share = self.settings.smoothing
@@ -169,6 +171,6 @@ def trials_of_phase(gain: float, starts: Sequence[int], most: int = 20) -> list[
         if start == best:
             return tried
     while tried[-1] != best and len(tried) < most:
-        now, before = (Trial(x, gain * x) for x in (tried[-1], tried[-2] if len(tried) > 1 else 0))
+        now, before = (ScoredTrial(x, gain * x) for x in (tried[-1], tried[-2] if len(tried) > 1 else 0))
         tried.append(max(1, math.ceil(secant_step(now, before).instances - 1e-9)))
     return tried

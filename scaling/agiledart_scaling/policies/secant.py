@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures
-from agiledart_scaling.scaling_policy import Decision
-from agiledart_scaling.score import ORIGIN, Trial, need_score, secant_step
+from agiledart_scaling.scaling_policy import ScalingDecision
+from agiledart_scaling.score import ORIGIN, ScoredTrial, need_score, secant_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class SecantSettings:
     dead_band: float = 0.1
     max_factor: float = 4.0
     burst_s: float = 20.0
-    up_patience: int = 2
-    down_patience: int = 12
+    up_intervals: int = 2
+    down_intervals: int = 12
     down_margin: float = 0.85
     new_phase: float = 0.2
     uses_secant: bool = True
@@ -49,7 +49,7 @@ class SecantSettings:
             raise ConfigurationError(
                 "secant: drain_s > 0, 0 < busy_share, down_margin ≤ 1 and max_factor ≥ 1 are needed."
             )
-        if min(self.up_patience, self.down_patience) < 1:
+        if min(self.up_intervals, self.down_intervals) < 1:
             raise ConfigurationError("secant: a patience is at least 1 interval.")
 
 
@@ -58,7 +58,7 @@ class SecantMemory:
     """What the policy knows of a stage from before.
 
     Attributes:
-        seconds: offered rates of each of the last intervals by second, sorted; as many as `down_patience`.
+        seconds: offered rates of each of the last intervals by second, sorted; as many as `down_intervals`.
         instances: that it had in the last interval.
         rate: capacity for each instance, smoothed while their number stays.
         points: (x, C) of this phase, the last two with different x.
@@ -85,14 +85,14 @@ class Secant:
 
     settings: SecantSettings = SecantSettings()
 
-    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> Decision:
+    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> ScalingDecision:
         """See `ScalingPolicy`."""
         s = self.settings
         known = memory if isinstance(memory, SecantMemory) else SecantMemory()
         known = self._learn(measures, known)
         x, capacity = measures.instances, known.rate * measures.instances
         if x != limits.clamp(x):
-            return Decision(limits.clamp(x), f"outside its limits {limits.low}..{limits.high}", {}, known)
+            return ScalingDecision(limits.clamp(x), f"outside its limits {limits.low}..{limits.high}", {}, known)
         usable = capacity * s.busy_share
         is_short_throughout = min(measures.offered) > usable
         seconds = known.seconds[-1] if is_short_throughout else sorted(sum(known.seconds[-2:], ()))
@@ -106,10 +106,10 @@ class Secant:
         terms["f"] = f
         if known.due is None or abs(due - known.due) > s.new_phase * known.due:
             known = replace(known, points=(), due=due)
-        before = next((Trial(px, f / capacity * pc) for px, pc in reversed(known.points) if px != x), ORIGIN)
+        before = next((ScoredTrial(px, f / capacity * pc) for px, pc in reversed(known.points) if px != x), ORIGIN)
         others = tuple(point for point in known.points if point[0] != x)
         points = (*others[-1:], (x, capacity))
-        step = secant_step(Trial(x, f), before if s.uses_secant else ORIGIN)
+        step = secant_step(ScoredTrial(x, f), before if s.uses_secant else ORIGIN)
         wanted = limits.clamp(math.ceil(min(step.instances, s.max_factor * x + 1) - 1e-9))
         terms["needed"] = wanted
         why = f"{step.rule}: f {f:.2f}"
@@ -119,20 +119,20 @@ class Secant:
                 bound = f", at its limit of {limits.high}" if f < 1 - s.dead_band and x >= limits.high else ""
                 if known.longs:
                     known = replace(known, longs=0)
-                return Decision(x, f"f {f:.2f}{bound or ': enough'}", terms, known)
+                return ScalingDecision(x, f"f {f:.2f}{bound or ': enough'}", terms, known)
             return self._shrink(x, wanted, limits, known, terms, why)
         known = replace(known, points=points, longs=0)
         if offered <= usable and backlog <= s.burst_s * (capacity - offered):
             gone = backlog / (capacity - offered) if capacity > offered else 0.0
-            return Decision(x, f"a burst: {backlog:.0f} rows wait, gone in {gone:.0f} s", terms, known)
+            return ScalingDecision(x, f"a burst: {backlog:.0f} rows wait, gone in {gone:.0f} s", terms, known)
         known = replace(known, shorts=known.shorts + 1)
-        if known.shorts < s.up_patience and not (is_short_throughout and f < 1 - s.dead_band):
-            return Decision(x, f"{why}, for {known.shorts} of {s.up_patience} intervals", terms, known)
-        return Decision(wanted, why, terms, replace(known, shorts=0))
+        if known.shorts < s.up_intervals and not (is_short_throughout and f < 1 - s.dead_band):
+            return ScalingDecision(x, f"{why}, for {known.shorts} of {s.up_intervals} intervals", terms, known)
+        return ScalingDecision(wanted, why, terms, replace(known, shorts=0))
 
     def _learn(self, measures: StageMeasures, known: SecantMemory) -> SecantMemory:
         """This interval's rates; what an instance can do bends with x (cores are shared), so it is smoothed while x stays."""
-        seconds = (*known.seconds, tuple(sorted(measures.offered)))[-self.settings.down_patience :]
+        seconds = (*known.seconds, tuple(sorted(measures.offered)))[-self.settings.down_intervals :]
         rate = measures.capacity / measures.instances
         if known.instances == measures.instances and known.rate:
             rate = (rate + known.rate) / 2
@@ -140,26 +140,26 @@ class Secant:
 
     def _shrink(
         self, x: int, wanted: int, limits: Limits, known: SecantMemory, terms: dict[str, float], why: str
-    ) -> Decision:
+    ) -> ScalingDecision:
         """Fewer, when it was too much for long enough; not fewer than the busiest of these intervals needs."""
         s = self.settings
         busiest = max(_median(seconds) for seconds in known.seconds)
         needed = math.ceil(busiest / (known.rate * s.busy_share * s.down_margin) - 1e-9)
         least = limits.clamp(max(wanted, needed))
         if least >= x:
-            return Decision(
+            return ScalingDecision(
                 limits.clamp(x),
                 why if x <= limits.low else f"{why}; the last minute needs all",
                 terms,
                 replace(known, longs=0),
             )
         longs = known.longs + 1
-        if longs < s.down_patience:
-            waits = f"{why}, for {longs} of {s.down_patience} intervals"
-            return Decision(x, waits, terms, replace(known, longs=longs))
-        return Decision(least, why, terms, replace(known, longs=0))
+        if longs < s.down_intervals:
+            waits = f"{why}, for {longs} of {s.down_intervals} intervals"
+            return ScalingDecision(x, waits, terms, replace(known, longs=longs))
+        return ScalingDecision(least, why, terms, replace(known, longs=0))
 
 
-def _median(ordered: Sequence[float]) -> float:
+def _median(sorted_rates: Sequence[float]) -> float:
     """The upper one of an even number."""
-    return ordered[len(ordered) // 2]
+    return sorted_rates[len(sorted_rates) // 2]

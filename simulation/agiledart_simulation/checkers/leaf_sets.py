@@ -6,7 +6,7 @@ Source: the project's overlay specification §2.
 from collections.abc import Sequence
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.overlay_machine import OverlayMachine
 
 
 def true_leaves(ids: Sequence[NodeId], index: int, half: int) -> tuple[list[NodeId], list[NodeId]]:

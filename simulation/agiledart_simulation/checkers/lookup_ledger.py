@@ -10,10 +10,10 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.overlay_machine import OverlayMachine
 from agiledart_overlay.wire.effects import Delivered, Forwarding
 
-_MARK = b"look-up "
+_LOOKUP_PREFIX = b"look-up "
 
 
 class LookupLedger:
@@ -36,13 +36,13 @@ class LookupLedger:
         """A look-up is sent; returns the payload that it must carry."""
         self._sent.append((key, now))
         self._delivered.append([])
-        return _MARK + str(len(self._sent) - 1).encode()
+        return _LOOKUP_PREFIX + str(len(self._sent) - 1).encode()
 
     def on_effect(self, peer: Peer, effect: Effect) -> None:
         """Told of all effects; hears of look-ups that are passed on or delivered."""
-        if not isinstance(effect, Delivered | Forwarding) or not effect.payload.startswith(_MARK):
+        if not isinstance(effect, Delivered | Forwarding) or not effect.payload.startswith(_LOOKUP_PREFIX):
             return
-        number = int(effect.payload[len(_MARK) :])
+        number = int(effect.payload[len(_LOOKUP_PREFIX) :])
         self._taken[number] = None
         if isinstance(effect, Forwarding):
             return

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from agiledart_kernel.node_id import NodeId, ring_distance, shared_prefix
-from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.overlay_machine import OverlayMachine
 
 
 def root_of(ids: Sequence[NodeId], key: NodeId, bits: int) -> NodeId:

@@ -12,9 +12,9 @@ def holders(nodes: Iterable[Node]) -> dict[tuple[str, int], list[Node]]:
     """Who holds an office, by (domain, index), sorted."""
     found: dict[tuple[str, int], list[Node]] = {}
     for node in nodes:
-        office = node.schedulers.role.office
-        if office is not None:
-            found.setdefault((office.domain, office.index), []).append(node)
+        scheduler_slot = node.schedulers.role.scheduler_slot
+        if scheduler_slot is not None:
+            found.setdefault((scheduler_slot.domain, scheduler_slot.index), []).append(node)
     return dict(sorted(found.items()))
 
 
@@ -26,7 +26,7 @@ def schedulers_of(nodes: Iterable[Node]) -> dict[str, list[int]]:
     return served
 
 
-def office_violations(nodes: Iterable[Node]) -> list[str]:
+def scheduler_slot_violations(nodes: Iterable[Node]) -> list[str]:
     """sc_2: no office has two holders. Holds outside partitions, and soon after one."""
     found = []
     for (domain, index), there in holders(nodes).items():
@@ -55,16 +55,16 @@ def count_violations(nodes: Iterable[Node], applications: Mapping[str, int], lim
 
 def service_violations(nodes: Iterable[Node]) -> list[str]:
     """Every running application is served by exactly one scheduler, the one that its coordinator renews. Holds when quiet."""
-    by_life = {node.me.life: node for node in nodes}
+    by_life = {node.me.incarnation_key: node for node in nodes}
     serving: dict[tuple[str, int], list[Node]] = {}
     for node in by_life.values():
         for slot in node.schedulers.role.served:
             serving.setdefault(slot, []).append(node)
     found = []
     for node in by_life.values():
-        for key, scheduler in node.schedulers.keeping.schedulers.items():
-            there = [other.me.life for other in serving.get(key, [])]
-            if there != [scheduler.life]:
+        for key, scheduler in node.schedulers.scheduler_renewals.schedulers.items():
+            there = [other.me.incarnation_key for other in serving.get(key, [])]
+            if there != [scheduler.incarnation_key]:
                 names = ", ".join(other.me.name for other in serving.get(key, [])) or "nobody"
                 found.append(f"service: {key[0]} is renewed at {scheduler.name}, but served by {names}")
     return found

@@ -6,7 +6,7 @@ Source: the project's overlay specification §8, last line.
 from collections.abc import Sequence
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.overlay_machine import OverlayMachine
 from agiledart_simulation.checkers.routing import root_of
 
 

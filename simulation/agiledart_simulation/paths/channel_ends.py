@@ -8,13 +8,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, cast
 
+from agiledart_connectors.codecs.columns_import import PROCESS_IMPORT
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.position import START
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
-from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS
-from agiledart_executor.data_links import DataPort, LinkEnd, Sender, take_acknowledgement
-from agiledart_executor.running_instance import InputEnd
+from agiledart_executor.channels.data_links import ChannelSender, DataPort, LinkEnd, take_acknowledgement
+from agiledart_executor.instances.running_instance import InputEnd
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import DataHeader, FrameKind
 from agiledart_simulation.paths.spliced_circuit import UPSTREAM, Face
@@ -23,7 +23,7 @@ ROW_BYTES: Final = 400
 _ENDS: Final = (0, 1, 1, 1)
 
 
-class Row(NamedTuple):
+class ChannelRow(NamedTuple):
     """What travels."""
 
     number: int
@@ -41,27 +41,27 @@ class ChannelEnds:
 
     def __init__(self, window: int, first: Face, complain: Callable[[str], None]) -> None:
         self._complain = complain
-        self._codec = BatchCodec(Row, "rows")
+        self._codec = BatchCodec(ChannelRow, "rows")
         header = DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0)
-        self.end = LinkEnd(Sender(cast(Any, first), header, self._codec, "grow"), lazy_marks=False)
+        self.end = LinkEnd(ChannelSender(cast(Any, first), header, self._codec, "grow"), lazy_watermarks=False)
         self.end.channel = SendingChannel(window, max_rows=4)
         self.input = InputEnd(channel=ReceivingChannel(window))
         self.waiting: deque[Batch] = deque()
         self.put = self.came = self.taken = self._frames_taken = 0
         self._barriers: deque[tuple[int, int]] = deque()  # (after so many rows, number), not come yet
-        self._epoch = self._marks = 0
-        self._mark: tuple[int, ...] = START
+        self._epoch = self._watermarks = 0
+        self._watermark: tuple[int, ...] = START
         running = SimpleNamespace(name="shrink", inputs={(0, 0): self.input}, broken=False)
         host = SimpleNamespace(
             running={(1, 0): running}, receive=self._receive, fail=lambda _, message: complain(f"P1: {message}")
         )
         self._port = DataPort(
             1, 1, cast(Any, host), {0: self._codec}, lambda edge: _ENDS, lambda *_: UPSTREAM, lambda _: "grow",
-            OF_THIS_PROCESS,
+            PROCESS_IMPORT,
         )  # fmt: skip
         self._upstream = SimpleNamespace(
             running={(0, 0): SimpleNamespace(outputs={(0, 0): None})},
-            acknowledged=lambda _, __, ___, frames, marks, ____=0: self._acknowledged(frames, marks),
+            acknowledged=lambda _, __, ___, frames, watermarks, ____=0: self._acknowledged(frames, watermarks),
         )
 
     # ---- the sending end
@@ -70,15 +70,15 @@ class ChannelEnds:
         """The operator upstream puts something out, unless too much waits: rows, or only a mark where there are none."""
         if self.end.channel.blocked:
             return
-        self._marks += 1
+        self._watermarks += 1
         if barrier:
             self._epoch += 1
             self._barriers.append((self.put, self._epoch))
-            batch = Batch([], None, (self.put, self._marks), self._epoch)
+            batch = Batch([], None, (self.put, self._watermarks), self._epoch)
         else:
-            made = [Row(self.put + number, "x" * ROW_BYTES) for number in range(rows)]
+            made = [ChannelRow(self.put + number, "x" * ROW_BYTES) for number in range(rows)]
             self.put += rows
-            batch = Batch(made, None, (self.put, self._marks))
+            batch = Batch(made, None, (self.put, self._watermarks))
         self.end.emit(0, 0, batch)
         self.end.flush()
 
@@ -86,17 +86,17 @@ class ChannelEnds:
         """Go on over another link."""
         self.end.sender.move(cast(Any, face))
 
-    def told(self, body: bytes) -> None:
+    def receive_ack(self, body: bytes) -> None:
         """An acknowledgement has come."""
         try:
             take_acknowledgement(cast(Any, self._upstream), 1, 1, lambda _: _ENDS, FrameKind.ACK, body)
         except RemoteProtocolError as error:
             self._complain(f"P6: {error}")
 
-    def _acknowledged(self, frames: int, marks: int) -> None:
+    def _acknowledged(self, frames: int, watermarks: int) -> None:
         if frames > self._frames_taken:
             self._complain(f"P6: {frames} frames are acknowledged, the operator has taken {self._frames_taken}")
-        self.end.acknowledged(frames, marks)
+        self.end.acknowledged(frames, watermarks)
         self.end.flush()
 
     @property
@@ -106,7 +106,7 @@ class ChannelEnds:
 
     # ---- the receiving end
 
-    def come(self, face: Face, body: bytes) -> None:
+    def receive_frame(self, face: Face, body: bytes) -> None:
         """A frame has come."""
         try:
             self._port.data(cast(Any, face), FrameKind.DATA, body)
@@ -117,7 +117,7 @@ class ChannelEnds:
 
     def _receive(self, _: Any, edge: int, source: int, number: int, first_row: int, batch: Batch, **_more: Any) -> None:
         self.input.channel.accept(number, first_row, len(batch), barrier=batch.barrier != 0)
-        self.input.rows_or_mark.append(len(batch) > 0 or batch.barrier != 0)
+        self.input.rows_or_watermark.append(len(batch) > 0 or batch.barrier != 0)
         self.waiting.append(batch)
         for row in batch.rows:
             if row.number != self.came:
@@ -127,12 +127,12 @@ class ChannelEnds:
             expected = self._barriers.popleft() if self._barriers else (-1, -1)
             if (self.came, batch.barrier) != expected:
                 self._complain(f"P2: barrier {batch.barrier} came after {self.came} rows, not {expected}")
-        if batch.mark[0] > self.came:
-            self._complain(f"P2: a mark says that {batch.mark[0]} rows have come, {self.came} have")
-        if batch.mark != START:
-            if batch.mark < self._mark:
-                self._complain(f"P2: a mark goes back from {self._mark} to {batch.mark}")
-            self._mark = max(self._mark, batch.mark)
+        if batch.watermark[0] > self.came:
+            self._complain(f"P2: a mark says that {batch.watermark[0]} rows have come, {self.came} have")
+        if batch.watermark != START:
+            if batch.watermark < self._watermark:
+                self._complain(f"P2: a mark goes back from {self._watermark} to {batch.watermark}")
+            self._watermark = max(self._watermark, batch.watermark)
 
     def work(self, *, is_last: bool) -> None:
         """The operator takes one batch; at the end what it has taken is acknowledged to the last frame."""

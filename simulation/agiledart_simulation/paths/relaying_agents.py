@@ -15,17 +15,17 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.cost_exchange import Claims, CostExchange
 from agiledart_shuffle.graph import LinkGraph
-from agiledart_shuffle.proposals import COST_MOST, Proposals, may_lead
+from agiledart_shuffle.proposals import COST_MOST, Proposals, may_relay
 from agiledart_simulation.paths.spliced_circuit import At
 from agiledart_simulation.paths.wires import Wires
-from agiledart_transport.tickets import Booking, Tickets
+from agiledart_transport.circuit_tickets import Booking, CircuitTickets
 
-TELL_EVERY_NS: Final = SECOND
+ANNOUNCE_INTERVAL_NS: Final = SECOND
 ASK_NS: Final = SECOND
 """For one answer of a neighbour."""
 
 
-class Hold(NamedTuple):
+class RelayBooking(NamedTuple):
     """What one relay has booked for whom."""
 
     relay: int
@@ -36,7 +36,7 @@ class Hold(NamedTuple):
 RELAYS_TRIED: Final = 2
 """That a relay asks one after the other, when the first leads nowhere."""
 
-Answer = Callable[[tuple[int, ...], tuple[Hold, ...]], None]
+Answer = Callable[[tuple[int, ...], tuple[RelayBooking, ...]], None]
 """Told of the relays of the circuit and its target, and of all tickets; of none when nobody leads there."""
 
 
@@ -56,7 +56,7 @@ class RelayingAgent:
         self.announces_low = False
         self.neighbours = tuple(bounds)
         self.exchange = CostExchange(bounds)
-        self.tickets = Tickets()
+        self.tickets = CircuitTickets()
         self._numbers = {peer.node: at for at, peer in enumerate(peers)}
         self.proposals = Proposals(lambda node: self.links.get(self._numbers[node]), random)
 
@@ -74,7 +74,7 @@ class RelayingAgent:
         """Neighbours that may be next on the way to a target, the most promising first, the target among them."""
         leading = []
         for other in self.links:
-            cost = 0.0 if other == target else self.exchange.heard(other, target)
+            cost = 0.0 if other == target else self.exchange.received_cost(other, target)
             if cost <= COST_MOST:
                 self.proposals.claimed(self.peers[other].node, self.peers[target].node, int(cost))
                 leading.append(self.peers[other])
@@ -120,8 +120,8 @@ class RelayingAgents:
             )
             for number in range(count)
         ]
-        self._led: dict[bytes, int] = {}
-        self.shown: dict[Hold, Booking] = {}
+        self._times_redeemed: dict[bytes, int] = {}
+        self.redeemed: dict[RelayBooking, Booking] = {}
         self.circles = self.reused = self.messages = 0
 
     # ---- measuring and telling
@@ -129,11 +129,13 @@ class RelayingAgents:
     def begin(self) -> None:
         """From now on, every so often."""
         for number in range(len(self.all)):
-            self._at(self._clock() + int(TELL_EVERY_NS * self.random.uniform()), partial(self._beat, number))
+            self._at(
+                self._clock() + int(ANNOUNCE_INTERVAL_NS * self.random.uniform()), partial(self._on_interval, number)
+            )
 
-    def _beat(self, number: int) -> None:
+    def _on_interval(self, number: int) -> None:
         now = self._clock()
-        self._at(now + TELL_EVERY_NS, lambda: self._beat(number))
+        self._at(now + ANNOUNCE_INTERVAL_NS, lambda: self._on_interval(number))
         if self.wires.dies(number, now) <= now or self.wires.awake(number, now) > now:
             return
         for other in self.all[number].neighbours:
@@ -142,26 +144,26 @@ class RelayingAgents:
                 self._at(back, partial(self._answered, number, other, back - now))
             else:
                 self._at(now + ASK_NS, partial(self._silent, number, other))
-        self._tell(number)
+        self._announce(number)
 
     def _answered(self, number: int, other: int, took: int) -> None:
         links = self.all[number].links
         links[other] = took if other not in links else (3 * links[other] + took) // 4
-        self._tell_if_due(number)
+        self._announce_if_due(number)
 
     def _silent(self, number: int, other: int) -> None:
         self.all[number].links.pop(other, None)
-        self._tell_if_due(number)
+        self._announce_if_due(number)
 
-    def _tell_if_due(self, number: int) -> None:
+    def _announce_if_due(self, number: int) -> None:
         agent = self.all[number]
         if agent.exchange.is_due(agent.costs):
-            self._tell(number)
+            self._announce(number)
 
-    def _tell(self, number: int) -> None:
+    def _announce(self, number: int) -> None:
         """Its neighbours hear what it costs to go on from it, unless that is lost."""
         agent, now = self.all[number], self._clock()
-        agent.exchange.note_told(agent.costs)
+        agent.exchange.mark_announced(agent.costs)
         if self.wires.is_so("untold", now, number):
             return
         for other in agent.neighbours:
@@ -169,11 +171,11 @@ class RelayingAgents:
             if when <= now + ASK_NS:
                 self.messages += 1
                 told = agent.announcement(other)
-                self._at(when, partial(self._heard, other, number, told))
+                self._at(when, partial(self._receive_announcement, other, number, told))
 
-    def _heard(self, number: int, other: int, claims: Claims) -> None:
-        self.all[number].exchange.hear(other, claims)
-        self._tell_if_due(number)
+    def _receive_announcement(self, number: int, other: int, claims: Claims) -> None:
+        self.all[number].exchange.receive(other, claims)
+        self._announce_if_due(number)
 
     # ---- circuits
 
@@ -183,12 +185,12 @@ class RelayingAgents:
         there = wires.awake(relay, wires.passes(asker, relay, now))
         is_open = [True]
 
-        def end(path: tuple[int, ...], holds: tuple[Hold, ...]) -> None:
+        def end(path: tuple[int, ...], holds: tuple[RelayBooking, ...]) -> None:
             back = wires.passes(relay, asker, self._clock())
             if back <= now + 3 * ASK_NS:
                 self._at(back, lambda: give(path, holds))
 
-        def give(path: tuple[int, ...], holds: tuple[Hold, ...]) -> None:
+        def give(path: tuple[int, ...], holds: tuple[RelayBooking, ...]) -> None:
             if is_open:
                 is_open.clear()
                 answer(path, holds)
@@ -196,12 +198,12 @@ class RelayingAgents:
         self.messages += 1
         self._at(now + 3 * ASK_NS, lambda: give((), ()))
         if there <= now + ASK_NS and wires.dies(relay, there) > there:
-            self._at(there, lambda: self._lead(asker, relay, target, visited, end))
+            self._at(there, lambda: self._relay(asker, relay, target, visited, end))
 
-    def _lead(self, asker: int, relay: int, target: int, visited: tuple[int, ...], end: Answer) -> None:
+    def _relay(self, asker: int, relay: int, target: int, visited: tuple[int, ...], end: Answer) -> None:
         agent, now = self.all[relay], self._clock()
         nodes = tuple(self.peers[one].node for one in visited)
-        if not may_lead(self.peers[relay].node, nodes):
+        if not may_relay(self.peers[relay].node, nodes):
             self.circles += 1
             end((), ())
             return
@@ -210,7 +212,7 @@ class RelayingAgents:
             end((), ())
             return
 
-        def book(onward: tuple[int, ...], holds: tuple[Hold, ...]) -> None:
+        def book(onward: tuple[int, ...], holds: tuple[RelayBooking, ...]) -> None:
             ticket = self.random.bits(128).to_bytes(16, "big")
             booking = Booking(
                 self.peers[asker].node.to_bytes(16, "big"), f"h{asker}", f"h{onward[0]}" if onward else "", 1
@@ -219,34 +221,34 @@ class RelayingAgents:
                 agent.tickets.book(ticket, booking, self._clock())
             except Refused:
                 onward = ()
-            end((relay, *onward) if onward else (), (Hold(relay, asker, ticket), *holds))
+            end((relay, *onward) if onward else (), (RelayBooking(relay, asker, ticket), *holds))
 
         if target in agent.links:  # measured, where what others claim is not
             book((target,), ())
             return
         ranked = agent.ranked(target, (*nodes, self.peers[relay].node), now)[:RELAYS_TRIED]
 
-        def turn_back(onward: tuple[int, ...], holds: tuple[Hold, ...]) -> None:
+        def backtrack(onward: tuple[int, ...], holds: tuple[RelayBooking, ...]) -> None:
             if onward or not ranked:
                 book(onward, holds)
             else:
-                self.ask(relay, ranked.pop(0), target, (*visited, relay), turn_back)
+                self.ask(relay, ranked.pop(0), target, (*visited, relay), backtrack)
 
-        turn_back((), ())
+        backtrack((), ())
 
-    def redeem(self, hold: Hold) -> Booking | None:
+    def redeem(self, hold: RelayBooking) -> Booking | None:
         """A connection to a relay begins with a ticket; None: it leads nowhere."""
         try:
             booking = self.all[hold.relay].tickets.redeem(hold.ticket, f"h{hold.asker}", self._clock())
         except Refused:
-            self.reused += hold.ticket in self._led
+            self.reused += hold.ticket in self._times_redeemed
             return None
-        self.shown[hold] = booking
-        self._led[hold.ticket] = self._led.get(hold.ticket, 0) + 1
-        if self._led[hold.ticket] > 1:
+        self.redeemed[hold] = booking
+        self._times_redeemed[hold.ticket] = self._times_redeemed.get(hold.ticket, 0) + 1
+        if self._times_redeemed[hold.ticket] > 1:
             self._complain("P4: a ticket has led two circuits")
         return booking
 
-    def ended(self, hold: Hold) -> None:
+    def ended(self, hold: RelayBooking) -> None:
         """The circuit of a ticket is over."""
-        self.all[hold.relay].tickets.ended(self.shown[hold])
+        self.all[hold.relay].tickets.ended(self.redeemed[hold])

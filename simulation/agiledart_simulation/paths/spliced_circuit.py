@@ -6,7 +6,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Final
 
-from agiledart_executor.routes.circuit_costs import Seen
+from agiledart_executor.routes.circuit_costs import CircuitReading
 from agiledart_kernel.node_id import NodeId
 from agiledart_simulation.paths.wires import NEVER, Wires
 
@@ -132,7 +132,7 @@ class SplicedCircuit:
             self.frames_in += not is_down
             self._arrives(self, is_down, kind, body)
 
-    def seen(self) -> Seen:
+    def seen(self) -> CircuitReading:
         """As the sending end sees it."""
         acknowledged, queued = self._down.look(self._clock())
-        return Seen(self.number, self.frames_out, self.frames_in, acknowledged, queued)
+        return CircuitReading(self.number, self.frames_out, self.frames_in, acknowledged, queued)

@@ -3,16 +3,16 @@
 from dataclasses import dataclass, field
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_recovery.wire.effects import FragmentKey, LifeFile, VoterFile
-from agiledart_recovery.wire.names import Party, Run, Snapshot
-from agiledart_simulation.pipeline.pipeline_messages import Row
+from agiledart_recovery.wire.effects import AttemptFile, FragmentKey, VoterFile
+from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId
+from agiledart_simulation.pipeline.pipeline_messages import PipelineRow
 
 
 @dataclass
-class SourceLog:
+class VirtualSourceLog:
     """Judged rows of a source that cannot be read again; a power cut leaves the first `synced` of them."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[PipelineRow] = field(default_factory=list)
     synced: int = 0
     trimmed: int = 0
 
@@ -21,7 +21,7 @@ class SourceLog:
 class SinkPart:
     """Rows of a sink on one node: all of them are on the disk, and the first `committed` are shown to readers."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[PipelineRow] = field(default_factory=list)
     committed: int = 0
 
 
@@ -29,12 +29,12 @@ class SinkPart:
 class Disk:
     """A node's disk. What is not synced when the power goes is gone, a killed process loses what it had not written."""
 
-    voters: dict[Run, VoterFile] = field(default_factory=dict)
-    lives: dict[Run, LifeFile] = field(default_factory=dict)
-    elements: dict[tuple[Party, Snapshot], bytes] = field(default_factory=dict)
+    voters: dict[RunId, VoterFile] = field(default_factory=dict)
+    attempts: dict[RunId, AttemptFile] = field(default_factory=dict)
+    snapshots: dict[tuple[InstanceId, CheckpointId], bytes] = field(default_factory=dict)
     fragments: dict[FragmentKey, bytes] = field(default_factory=dict)
     owners: dict[FragmentKey, NodeId] = field(default_factory=dict)
-    logs: dict[Party, SourceLog] = field(default_factory=dict)
+    logs: dict[InstanceId, VirtualSourceLog] = field(default_factory=dict)
     part: SinkPart = field(default_factory=SinkPart)
     wipes: int = 0
 
@@ -48,5 +48,5 @@ class Disk:
 
     def wipe(self) -> None:
         """A new disk."""
-        self.voters, self.lives, self.elements, self.fragments, self.owners = {}, {}, {}, {}, {}
+        self.voters, self.attempts, self.snapshots, self.fragments, self.owners = {}, {}, {}, {}, {}
         self.wipes += 1

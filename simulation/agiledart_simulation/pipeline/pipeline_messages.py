@@ -5,15 +5,15 @@ sends one.
 import msgspec
 
 from agiledart_kernel.machine import Message
-from agiledart_recovery.wire.names import Party
-from agiledart_recovery.wire.value import Plan
+from agiledart_recovery.wire.names import InstanceId
+from agiledart_recovery.wire.register_value import Plan
 
 Position = tuple[int, int]
 END: Position = (1 << 60, 0)
 START: Position = (-1, 0)
 
 
-class Row(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class PipelineRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A row: its place in the order (time, source), its number at the source, what it says, and what stages counted."""
 
     at: Position
@@ -26,27 +26,27 @@ class Barrier(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Barrier of an epoch; nothing at or below `mark` follows."""
 
     epoch: int
-    mark: Position
+    watermark: Position
     after: Plan | None
 
 
-class Rows(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class PipelineRows(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Rows in order; nothing at or below `mark` follows."""
 
-    rows: tuple[Row, ...]
-    mark: Position
+    rows: tuple[PipelineRow, ...]
+    watermark: Position
 
 
-class Inlet(msgspec.Struct, frozen=True, array_like=True):
+class InputPosition(msgspec.Struct, frozen=True, array_like=True):
     """How far one input of an instance is."""
 
-    source: Party
-    mark: Position
+    source: InstanceId
+    watermark: Position
     passed: int
     ended: bool
 
 
-class Memory(msgspec.Struct, frozen=True, array_like=True):
+class InstanceState(msgspec.Struct, frozen=True, array_like=True):
     """All that an instance knows: a count for each of its groups, frontier, rows that wait; an old instance's inputs, too.
 
     As an element; at the barrier of a change what it hands over. `others`: of a stage that joins, see `tables.joins`.
@@ -54,25 +54,25 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
 
     counts: dict[int, int]
     frontier: Position
-    held: tuple[Row, ...]
-    inlets: tuple[Inlet, ...] = ()
+    held: tuple[PipelineRow, ...]
+    inlets: tuple[InputPosition, ...] = ()
     others: dict[int, int] = {}
 
 
-class Frame(Message, frozen=True, gc=False, tag=900):
+class PipelineFrame(Message, frozen=True, gc=False, tag=900):
     """The n-th thing that one party says to another in a life."""
 
-    life: int
-    source: Party
-    target: Party
+    attempt: int
+    source: InstanceId
+    target: InstanceId
     number: int
-    body: Rows | Barrier
+    body: PipelineRows | Barrier
 
 
 class FrameAck(Message, frozen=True, gc=False, tag=901):
     """Everything up to this number has been taken."""
 
-    life: int
-    source: Party
-    target: Party
+    attempt: int
+    source: InstanceId
+    target: InstanceId
     number: int

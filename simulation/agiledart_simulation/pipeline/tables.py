@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import msgspec
 
 from agiledart_kernel.randomness import RandomStream
-from agiledart_recovery.wire.names import Party
-from agiledart_recovery.wire.value import Plan
-from agiledart_simulation.pipeline.pipeline_messages import Row
+from agiledart_recovery.wire.names import InstanceId
+from agiledart_recovery.wire.register_value import Plan
+from agiledart_simulation.pipeline.pipeline_messages import PipelineRow
 
 GROUPS = 4
 
@@ -23,7 +23,7 @@ Tables = dict[str, tuple[int, ...]]
 _TABLES = msgspec.json.Decoder(Tables)
 
 
-def body_of(tables: Mapping[str, tuple[int, ...]]) -> bytes:
+def encode_tables(tables: Mapping[str, tuple[int, ...]]) -> bytes:
     """As a plan carries it."""
     return msgspec.json.encode(tables, order="sorted")
 
@@ -40,15 +40,15 @@ def drawn_table(random: RandomStream, instances: int) -> tuple[int, ...]:
     return tuple(table)
 
 
-def group_of(stage: str, row: Row) -> int:
+def group_of(stage: str, row: PipelineRow) -> int:
     """Each stage groups rows in a way of its own."""
     return (row.number // (1 + len(stage) + ord(stage[0]) % 3) + row.at[1]) % GROUPS
 
 
-def owned(plan: Plan, party: Party) -> tuple[int, ...]:
+def owned(plan: Plan, instance: InstanceId) -> tuple[int, ...]:
     """Groups of an instance."""
-    table = tables_of(plan).get(party.stage, (0,) * GROUPS)
-    return tuple(group for group, index in enumerate(table) if index == party.index)
+    table = tables_of(plan).get(instance.stage, (0,) * GROUPS)
+    return tuple(group for group, index in enumerate(table) if index == instance.index)
 
 
 SHARED = -1
@@ -60,7 +60,7 @@ OTHERS = 1_000
 
 def marked_shared(body: bytes, edge: tuple[str, str]) -> bytes:
     """The body of a plan in which an edge is a broadcast."""
-    return body_of({**_TABLES.decode(body), ">".join(edge): ()})
+    return encode_tables({**_TABLES.decode(body), ">".join(edge): ()})
 
 
 def is_shared(tables: Tables, source: str, stage: str) -> bool:
@@ -75,15 +75,15 @@ def joins(plan: Plan, stage: str) -> bool:
     return (JOINED, stage) in plan.edges
 
 
-def other_side(plan: Plan, tables: Tables, stage: str, row: Row) -> int:
+def other_side(plan: Plan, tables: Tables, stage: str, row: PipelineRow) -> int:
     """Where what the other side says is counted, for a row."""
     return SHARED if is_shared(tables, JOINED, stage) else group_of(stage, row)
 
 
-def owner_of(plan: Plan, tables: Tables, stage: str, row: Row) -> Party:
+def owner_of(plan: Plan, tables: Tables, stage: str, row: PipelineRow) -> InstanceId:
     """The instance that gets a row."""
     index = tables[stage][group_of(stage, row)] if stage in tables else 0
-    return plan.stage(stage)[index].party
+    return plan.stage(stage)[index].instance
 
 
 def targets_of(plan: Plan, stage: str) -> list[str]:
@@ -91,12 +91,12 @@ def targets_of(plan: Plan, stage: str) -> list[str]:
     return [target for source, target in plan.edges if source == stage]
 
 
-def sources_of(plan: Plan, stage: str) -> list[Party]:
+def sources_of(plan: Plan, stage: str) -> list[InstanceId]:
     """Instances that send to a stage."""
-    return [each.party for source, target in plan.edges if target == stage for each in plan.stage(source)]
+    return [each.instance for source, target in plan.edges if target == stage for each in plan.stage(source)]
 
 
-def way_of(plan: Plan, stage: str) -> list[str]:
+def counting_stages(plan: Plan, stage: str) -> list[str]:
     """Stages that count rows of a source, in order: each stage of the model has one that it sends to."""
     way = []
     while onward := targets_of(plan, stage):

@@ -8,10 +8,10 @@ Source: the project's overlay specification §5, step 7; the shape of the experi
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_overlay.wire.events import LeaveRing
-from agiledart_simulation.runs.runner import Run
+from agiledart_simulation.runs.ring_run import RingRun
 
 
-class MomentRun(Run):
+class MomentRun(RingRun):
     """Joiners come into one gap of a quiet ring, and a moment later something happens to one of those concerned.
 
     A ring of one whose only member dies before its first joiner is in is gone: then nothing is expected but that no key has two
@@ -25,16 +25,16 @@ class MomentRun(Run):
         scenario, hostile, world, random = self.scenario, self.hostile, self.ring.world, self.random
         world.run_until(self._is_quiet, 20 * SECOND, SECOND // 2)
         ids, size = sorted(hostile.ids), 1 << self.bits
-        guardian, successor = ids[0], ids[1 % len(ids)]
-        gap, parts = (successor - guardian) % size or size, scenario.steps + 2
-        joiners = [NodeId((guardian + gap * (index + 1) // parts) % size) for index in range(scenario.steps)]
+        range_owner, successor = ids[0], ids[1 % len(ids)]
+        gap, parts = (successor - range_owner) % size or size, scenario.steps + 2
+        joiners = [NodeId((range_owner + gap * (index + 1) // parts) % size) for index in range(scenario.steps)]
         for node in joiners:
-            hostile.start(node, [ids[-1], guardian])
+            hostile.start(node, [ids[-1], range_owner])
         world.run_for(scenario.step_ms * MILLISECOND)
         (kind,) = scenario.kinds
         deed, _, whom = kind.partition("-")
         hostile.count(kind)
-        victim = {"joiner": joiners[0], "guardian": guardian, "successor": successor}.get(whom, guardian)
+        victim = {"joiner": joiners[0], "guardian": range_owner, "successor": successor}.get(whom, range_owner)
         if deed in ("crash", "restart"):
             hostile.kill(victim, silent=deed == "crash")
         if deed == "restart":
@@ -51,12 +51,12 @@ class MomentRun(Run):
     def _is_quiet(self) -> bool:
         return self._is_lost or super()._is_quiet()
 
-    def _judge(self) -> None:
+    def _check_outcome(self) -> None:
         if not self._is_lost:
-            super()._judge()
+            super()._check_outcome()
 
 
-class CrowdRun(Run):
+class CrowdRun(RingRun):
     """All nodes but the first join at once, or one every so often; the run is quiet so long after the last of them has started."""
 
     watched_keys = 64

@@ -11,16 +11,16 @@ import msgspec
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.desk.config import NodeConfig
+from agiledart_node.context.config import NodeConfig
 from agiledart_node.wire.commands import Command, Stop, Submit
 from agiledart_overlay.wire.events import LeaveRing
 from agiledart_simulation.checkers.leaf_sets import leaf_violations
-from agiledart_simulation.checkers.machines import Looks, machine_violations
-from agiledart_simulation.checkers.owners import ring_violations
-from agiledart_simulation.checkers.schedulers import office_violations, service_violations
-from agiledart_simulation.runs.run_report import Report
+from agiledart_simulation.checkers.ownership_checker import ring_violations
+from agiledart_simulation.checkers.periodic_checks import PeriodicChecks, machine_violations
+from agiledart_simulation.checkers.schedulers import scheduler_slot_violations, service_violations
+from agiledart_simulation.runs.run_report import RunReport
 from agiledart_simulation.runs.scenario import Scenario
-from agiledart_simulation.runs.workload import Scheduling, chain
+from agiledart_simulation.runs.workload import SchedulingObservations, chain
 from agiledart_simulation.world.faults import Heal, Pause, Weather, apply
 from agiledart_simulation.world.latency_models import Latency
 from agiledart_simulation.world.node_ring import NodeRing
@@ -28,7 +28,7 @@ from agiledart_simulation.world.trace import Trace
 
 _APPS_PER_SCHEDULER = 3
 _NAMES = 12
-_PATIENCE_NS = 150 * SECOND
+_REQUEST_TIMEOUT_NS = 150 * SECOND
 """Within so long every request is answered: a stop that drains is cut after two minutes."""
 
 
@@ -39,7 +39,7 @@ class ApplicationRun:
         self.scenario = scenario
         self.random = RandomStream(scenario.seed, "applications")
         self.trace = trace or Trace()
-        self.scheduling = Scheduling()
+        self.scheduling = SchedulingObservations()
         config = replace(NodeConfig.lan(), apps_per_scheduler=_APPS_PER_SCHEDULER)
         self.ring = self.scheduling.ring = NodeRing(
             scenario.seed,
@@ -53,14 +53,14 @@ class ApplicationRun:
             latency=latency,
             observations=self.scheduling.observe,
         )
-        self.looks = Looks(self.ring.world)
+        self.looks = PeriodicChecks(self.ring.world)
         self.asked: list[tuple[str, int, int]] = []
         self.violations: dict[str, None] = {}
         self.reached: dict[str, int] = {}
         self._left: dict[tuple[NodeId, int], None] = {}
         """Lives that said good-bye, and stay up without being members."""
 
-    def run(self) -> Report:
+    def run(self) -> RunReport:
         """Build, harass, rest, judge."""
         ring, scenario, world = self.ring, self.scenario, self.ring.world
         if not ring.join_all():
@@ -77,11 +77,11 @@ class ApplicationRun:
         started = world.now
         world.run_until(self._is_quiet, scenario.quiet_s * SECOND, SECOND)
         quiet_ns = world.now - started
-        world.run_for(max(0, _PATIENCE_NS - quiet_ns))
+        world.run_for(max(0, _REQUEST_TIMEOUT_NS - quiet_ns))
         self._check_always()
-        self._judge()
+        self._check_outcome()
         self.reached["election"] = len(self.scheduling.elected)
-        return Report(
+        return RunReport(
             violations=tuple(self.violations)[:50],
             events=world.events,
             messages=world.messages_sent,
@@ -116,7 +116,7 @@ class ApplicationRun:
             self.ring.start(self.ring.node(back), *(self.ring.node(name) for name in up[:2]))
         elif kind == "leave" and spare:
             leaver = self.ring.node(random.choice(up))
-            self._left[world.nodes[leaver].peer.life] = None
+            self._left[world.nodes[leaver].peer.incarnation_key] = None
             world.inject(leaver, LeaveRing())
         elif kind == "pause" and len(up) > 3:
             apply(
@@ -134,7 +134,7 @@ class ApplicationRun:
 
     def _victim(self, up: list[str]) -> str:
         """Every other time a scheduler."""
-        schedulers = [name for name in up if self.ring.machine(name).schedulers.role.office is not None]
+        schedulers = [name for name in up if self.ring.machine(name).schedulers.role.scheduler_slot is not None]
         return self.random.choice(schedulers if schedulers and self.random.index(2) else up)
 
     def _ask(self, up: list[str], command: Command) -> None:
@@ -152,28 +152,30 @@ class ApplicationRun:
     def _check_always(self) -> None:
         winners: dict[tuple[str, int, int], NodeId] = {}
         for node, elected in self.scheduling.elected:
-            office = (elected.domain, elected.index, elected.term)
-            first = winners.setdefault(office, node)
+            scheduler_slot = (elected.domain, elected.index, elected.term)
+            first = winners.setdefault(scheduler_slot, node)
             if first != node and self.ring.world.nodes[first].is_up:
                 names = f"{self.ring.names[first]} and {self.ring.names[node]}"
                 self._complain(
-                    [f"sc_1: {names} both won office {office[1]} of {office[0] or 'the only zone'}, term {office[2]}"]
+                    [
+                        f"sc_1: {names} both won office {scheduler_slot[1]} of {scheduler_slot[0] or 'the only zone'}, term {scheduler_slot[2]}"
+                    ]
                 )
         self._complain(self.looks.wrong)
         self._complain(machine_violations(self.ring.live))
 
     def _is_quiet(self) -> bool:
         nodes = [node for node in self.ring.live if node.joined]
-        return not office_violations(nodes) and not service_violations(nodes) and not self._ring_faults()
+        return not scheduler_slot_violations(nodes) and not service_violations(nodes) and not self._ring_faults()
 
     def _ring_faults(self) -> list[str]:
         """The ring under the applications, whose nodes watch each other."""
-        machines = [node.overlay for node in self.ring.live if node.me.life not in self._left]
+        machines = [node.overlay for node in self.ring.live if node.me.incarnation_key not in self._left]
         return [*leaf_violations(machines, self.scenario.leaf_count), *ring_violations(machines, self.ring.world.now)]
 
-    def _judge(self) -> None:
+    def _check_outcome(self) -> None:
         nodes = [node for node in self.ring.live if node.joined]
-        self._complain(office_violations(nodes))
+        self._complain(scheduler_slot_violations(nodes))
         self._complain(service_violations(nodes))
         self._complain(self._ring_faults())
         for at, life, request in self.asked:

@@ -10,14 +10,14 @@ from typing import Any
 from agiledart_simulation.runs.admission import CrowdRun, MomentRun
 from agiledart_simulation.runs.application_run import ApplicationRun
 from agiledart_simulation.runs.recovery_run import REACHED, REACHED_BY_LOSSES, REACHED_BY_SCALING, RecoveryRun
+from agiledart_simulation.runs.ring_run import RingRun
 from agiledart_simulation.runs.routes_run import RoutesRun
-from agiledart_simulation.runs.run_report import Report
-from agiledart_simulation.runs.runner import Run
+from agiledart_simulation.runs.run_report import RunReport
 from agiledart_simulation.runs.scenario import NEVER_BROKEN, PERMANENT, SCENARIOS, Scenario, draw
 from agiledart_simulation.world.latency_models import Latency
 
 _ENOUGH_RUNS = 100
-_RUNS: Mapping[str, type[Run] | type[ApplicationRun] | type[RecoveryRun] | type[RoutesRun]] = {
+_RUNS: Mapping[str, type[RingRun] | type[ApplicationRun] | type[RecoveryRun] | type[RoutesRun]] = {
     "applications": ApplicationRun,
     "recovery": RecoveryRun,
     "losses": RecoveryRun,
@@ -26,14 +26,14 @@ _RUNS: Mapping[str, type[Run] | type[ApplicationRun] | type[RecoveryRun] | type[
     "moments": MomentRun,
     "crowds": CrowdRun,
 }
-"""Scenarios with a run of their own; `Run` plays the others."""
+"""Scenarios with a run of their own; `RingRun` plays the others."""
 
 _MESSAGE_FAULTS = ("loss", "duplicate", "reorder", "burst", "spike", "cut", "held", "queue")
 
 
-def play(scenario: Scenario, latency: Latency | None = None) -> Report:
+def play(scenario: Scenario, latency: Latency | None = None) -> RunReport:
     """One run of any scenario."""
-    return _RUNS.get(scenario.name, Run)(scenario, latency=latency).run()
+    return _RUNS.get(scenario.name, RingRun)(scenario, latency=latency).run()
 
 
 @dataclass
@@ -51,9 +51,9 @@ class Campaign:
     most_nodes: int = 25
     fixed: Mapping[str, Any] = field(default_factory=dict)
     latency: Callable[[], Latency] | None = None
-    runs: list[tuple[Scenario, Report]] = field(default_factory=list)
+    runs: list[tuple[Scenario, RunReport]] = field(default_factory=list)
 
-    def run(self, seeds: Iterable[int], goes_on: Callable[[Scenario, Report], bool]) -> None:
+    def run(self, seeds: Iterable[int], goes_on: Callable[[Scenario, RunReport], bool]) -> None:
         """Run seeds one after the other for as long as `goes_on` says so."""
         for seed in seeds:
             scenario = draw(seed, self.most_nodes, self.name, self.fixed)
@@ -63,7 +63,7 @@ class Campaign:
                 return
 
     @property
-    def failed(self) -> list[tuple[Scenario, Report]]:
+    def failed(self) -> list[tuple[Scenario, RunReport]]:
         """Runs in which something was wrong."""
         return [run for run in self.runs if run[1].violations]
 

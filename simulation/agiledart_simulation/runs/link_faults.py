@@ -6,7 +6,7 @@ from functools import partial
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_simulation.runs.nemesis import Nemesis
-from agiledart_simulation.world.faults import Clog, Deafen, Hold, Mute, Partition, Restore, Unclog
+from agiledart_simulation.world.faults import Clog, Deafen, HoldMessages, Mute, Partition, Restore, Unclog
 
 
 class LinkFaults:
@@ -132,10 +132,10 @@ class LinkFaults:
         calms = self._nemesis.calms
         for start, (end, (a, b)) in enumerate(zip(ends, links, strict=True)):
             stop_at, free_at = gap * start, gap * (len(links) + end)
-            hold = partial(self._hold, Hold(a, b, free_at - stop_at), calms)
+            hold = partial(self._hold, HoldMessages(a, b, free_at - stop_at), calms)
             self._nemesis.ring.world.call(stop_at, hold)
         return True
 
-    def _hold(self, hold: Hold, calms: int) -> None:
+    def _hold(self, hold: HoldMessages, calms: int) -> None:
         if self._nemesis.calms == calms:
             self._nemesis.do(hold)

@@ -6,10 +6,10 @@ from functools import partial
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
-from agiledart_simulation.checkers.deaths import DeathLedger
+from agiledart_simulation.checkers.death_ledger import DeathLedger
 from agiledart_simulation.runs.scenario import Scenario
 from agiledart_simulation.world.faults import Fault, apply
-from agiledart_simulation.world.overlay_ring import Ring
+from agiledart_simulation.world.overlay_ring import OverlayRing
 
 _CALM_NS = 4 * SECOND
 """Time after a disturbance in which false alarms are forgiven."""
@@ -30,7 +30,7 @@ class Nemesis:
         clogged: until when a closed link ends at a node.
     """
 
-    def __init__(self, ring: Ring, scenario: Scenario, on_split: Callable[[], None]) -> None:
+    def __init__(self, ring: OverlayRing, scenario: Scenario, on_split: Callable[[], None]) -> None:
         self.ring, self.scenario, self.on_split = ring, scenario, on_split
         self.random = RandomStream(scenario.seed, "hostile")
         self.cut: dict[NodeId, None] = {}

@@ -6,18 +6,18 @@ import msgspec
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
-from agiledart_recovery.lives.changing import Step, next_term
-from agiledart_recovery.lives.coordinator import Coordinator
-from agiledart_recovery.wire.events import ChangeRequested, SeatRelief
-from agiledart_recovery.wire.names import Party, Run
-from agiledart_recovery.wire.value import Assignment, Change, Plan, Role, State, Value
-from agiledart_simulation.pipeline.tables import GROUPS, body_of, drawn_table, tables_of
-from agiledart_simulation.runs.forsaking import Forsaking
-from agiledart_simulation.runs.losing_states import LosingStates
-from agiledart_simulation.runs.theatre import Theatre
+from agiledart_recovery.attempts.coordinator import Coordinator
+from agiledart_recovery.attempts.generation_change import ChangeStep, next_generation
+from agiledart_recovery.wire.events import ChangeRequested, VoterEvacuation
+from agiledart_recovery.wire.names import InstanceId, RunId
+from agiledart_recovery.wire.register_value import Assignment, InstanceRole, Plan, RegisterValue, RunState, StageChange
+from agiledart_simulation.pipeline.tables import GROUPS, drawn_table, encode_tables, tables_of
+from agiledart_simulation.runs.protocol_run import ProtocolRun
+from agiledart_simulation.runs.quorum_loss import QuorumLoss
+from agiledart_simulation.runs.state_loss import StateLoss
 from agiledart_simulation.world.faults import Pause, Weather, apply
 
-RUN = Run("taxi", 1)
+RUN = RunId("taxi", 1)
 
 _MOMENTS = 400
 """Looks at a change, 10 ms apart, for the moment to strike."""
@@ -26,7 +26,7 @@ _MOMENTS = 400
 class RecoveryFaults:
     """Carries out the kinds of the scenario `recovery`; each says whether it could."""
 
-    def __init__(self, run: Theatre) -> None:
+    def __init__(self, run: ProtocolRun) -> None:
         self._run, self._random = run, run.random
         self._kinds: dict[str, Callable[[], bool]] = {
             "kill": lambda: self._crash(is_power=False),
@@ -50,8 +50,8 @@ class RecoveryFaults:
             "both": self._both,
             "resign": self._resign,
             "stall": self._stall,
-            "forsake": Forsaking(run, RUN).forsake,
-            "lose": LosingStates(run, RUN).lose,
+            "forsake": QuorumLoss(run, RUN).lose_quorum,
+            "lose": StateLoss(run, RUN).lose,
         }
 
     def do(self, kind: str) -> bool:
@@ -143,16 +143,18 @@ class RecoveryFaults:
     def _resign(self) -> bool:
         """A voter, who may be the coordinator, gives its seat away, and is asked to for a while."""
         run, value = self._run, self._run.ledger.newest
-        if value is None or value.state is not State.RUNNING:
+        if value is None or value.state is not RunState.RUNNING:
             return False
         voter = self._random.choice(value.voters)
         for _ in range(12):
             for host in run.hosts:
                 if run.leads(host):
-                    run.world.inject(host.me.node, SeatRelief(RUN, voter.peer))
+                    run.world.inject(host.me.node, VoterEvacuation(RUN, voter.peer))
             run.wait(500 * MILLISECOND)
             newest = run.ledger.newest
-            if newest is not None and all(voter.chair != one.chair for one in (*newest.voters, *newest.outgoing)):
+            if newest is not None and all(
+                voter.voter_id != one.voter_id for one in (*newest.voters, *newest.old_voters)
+            ):
                 run.reached("seat given")
                 return True
         return False
@@ -175,21 +177,25 @@ class RecoveryFaults:
         run = self._run
         if not self._spare() or not self._change(lambda _, before: [*before[1:], self._random.choice(run.ids)]):
             return False
-        step = self._random.choice((Step.PREPARING, Step.HASTENING, Step.CARRIED))
+        step = self._random.choice((ChangeStep.PREPARING, ChangeStep.CHECKPOINTING_FASTER, ChangeStep.CARRIED))
         who = self._random.choice(("coordinator", "old", "new"))
         for _ in range(_MOMENTS):
             run.world.run_for(10 * MILLISECOND)
             for host in run.hosts:
                 coordinator = host.machine.coordinators.get(RUN)
-                if coordinator is not None and run.leads(host) and coordinator.committing.changing.step is step:
+                if (
+                    coordinator is not None
+                    and run.leads(host)
+                    and coordinator.commit_protocol.generation_change.step is step
+                ):
                     return self._hit(who, step, host.me.node, coordinator)
         return False
 
-    def _hit(self, who: str, step: Step, node: NodeId, coordinator: Coordinator) -> bool:
-        stages = [change.stage for change in coordinator.committing.changing.plan.changes]
-        plans = {"old": coordinator.value.plan, "new": coordinator.committing.changing.plan}
+    def _hit(self, who: str, step: ChangeStep, node: NodeId, coordinator: Coordinator) -> bool:
+        stages = [change.stage for change in coordinator.commit_protocol.generation_change.plan.changes]
+        plans = {"old": coordinator.value.plan, "new": coordinator.commit_protocol.generation_change.plan}
         if who in plans:
-            places = [each.host.node for each in plans[who].assignments if each.party.stage in stages]
+            places = [each.host.node for each in plans[who].assignments if each.instance.stage in stages]
             node = self._random.choice(places)
         if node not in self._up():
             return False
@@ -216,7 +222,7 @@ class RecoveryFaults:
     def _drain(self) -> bool:
         """All stages leave one node."""
         value = self._run.ledger.newest
-        stages = value.plan.of(Role.STAGE) if value is not None else ()
+        stages = value.plan.of(InstanceRole.STAGE) if value is not None else ()
         node = self._random.choice([each.host.node for each in stages] or self._run.ids)
         others = [other for other in self._run.ids if other != node]
         return self._change(
@@ -232,7 +238,7 @@ class RecoveryFaults:
         """Ask whoever coordinates; the second of two rivals sometimes wants something else."""
         leaders = [host for host in self._run.hosts if self._run.leads(host)]
         value = self._run.ledger.newest
-        if not leaders or value is None or value.state is not State.RUNNING:
+        if not leaders or value is None or value.state is not RunState.RUNNING:
             return False
         asked = False
         for host in leaders:
@@ -242,8 +248,10 @@ class RecoveryFaults:
                 self._run.world.inject(host.me.node, ChangeRequested(value.run, plan))
         return asked
 
-    def _changed(self, value: Value, places: Callable[[str, list[NodeId]], list[NodeId]], most: int) -> Plan | None:
-        names = list(dict.fromkeys(each.party.stage for each in value.plan.of(Role.STAGE)))
+    def _changed(
+        self, value: RegisterValue, places: Callable[[str, list[NodeId]], list[NodeId]], most: int
+    ) -> Plan | None:
+        names = list(dict.fromkeys(each.instance.stage for each in value.plan.of(InstanceRole.STAGE)))
         self._random.shuffle(names)
         tables, made, changes = tables_of(value.plan), list(value.plan.assignments), []
         for stage in names[:most]:
@@ -251,19 +259,24 @@ class RecoveryFaults:
             nodes = places(stage, before)
             if not 1 <= len(nodes) <= GROUPS or (most > 1 and nodes == before):
                 continue
-            term = next_term(value, stage)
-            changes.append(Change(stage, term, len(before), len(nodes), "scale", "the scenario"))
+            generation = next_generation(value, stage)
+            changes.append(StageChange(stage, generation, len(before), len(nodes), "scale", "the scenario"))
             if stage in tables or len(nodes) > 1:
                 tables[stage] = drawn_table(self._random, len(nodes))
-            at = next(place for place, each in enumerate(made) if each.party.stage == stage)
+            at = next(place for place, each in enumerate(made) if each.instance.stage == stage)
             if_lost = made[at].if_lost
-            made = [each for each in made if each.party.stage != stage]
+            made = [each for each in made if each.instance.stage != stage]
             made[at:at] = [
-                Assignment(Party(stage, term, index), Role.STAGE, self._run.world.nodes[node].peer, if_lost=if_lost)
+                Assignment(
+                    InstanceId(stage, generation, index),
+                    InstanceRole.STAGE,
+                    self._run.world.nodes[node].peer,
+                    if_lost=if_lost,
+                )
                 for index, node in enumerate(nodes)
             ]
         if not changes:
             return None
         return msgspec.structs.replace(
-            value.plan, assignments=tuple(made), body=body_of(tables), changes=tuple(changes)
+            value.plan, assignments=tuple(made), body=encode_tables(tables), changes=tuple(changes)
         )

@@ -11,25 +11,33 @@ from agiledart_kernel.codec import Codec
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.machine import Completed, Effect, Event, Failed
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.observe import Observation
+from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_recovery.config import RecoveryConfig
-from agiledart_recovery.lives.coordinator import Phase
-from agiledart_recovery.machine import RecoveryMachine
+from agiledart_recovery.attempts.coordinator import Phase
+from agiledart_recovery.recovery_config import RecoveryConfig
+from agiledart_recovery.recovery_machine import RecoveryMachine
 from agiledart_recovery.wire import observations as seen
 from agiledart_recovery.wire.effects import FragmentKey, SendFragment
-from agiledart_recovery.wire.events import FoundRun, HostBack, HostLost, MakeSeat, RoomSeen
+from agiledart_recovery.wire.events import BootstrapRun, CandidatesFound, HostBack, HostLost, MakeVoterSlot
 from agiledart_recovery.wire.messages import RecoveryMessage
-from agiledart_recovery.wire.names import NOTHING_SAVED, Party, Voter
-from agiledart_recovery.wire.value import Assignment, Element, IfLost, Plan, Role, State, Value
-from agiledart_simulation.checkers.recovery import RecoveryLedger
+from agiledart_recovery.wire.names import INITIAL_CHECKPOINT, InstanceId, Voter
+from agiledart_recovery.wire.register_value import (
+    Assignment,
+    InstanceRole,
+    InstanceSnapshot,
+    LossPolicy,
+    Plan,
+    RegisterValue,
+    RunState,
+)
+from agiledart_simulation.checkers.recovery_ledger import RecoveryLedger
 from agiledart_simulation.pipeline.disk import Disk
-from agiledart_simulation.pipeline.pipeline_messages import Frame, FrameAck
-from agiledart_simulation.pipeline.tables import JOINED, body_of, drawn_table, marked_shared
-from agiledart_simulation.pipeline.virtual_host import Action, RecoveryHost
+from agiledart_simulation.pipeline.pipeline_messages import FrameAck, PipelineFrame
+from agiledart_simulation.pipeline.recovery_host import Action, RecoveryHost
+from agiledart_simulation.pipeline.tables import JOINED, drawn_table, encode_tables, marked_shared
 from agiledart_simulation.runs.recovery_faults import RUN, RecoveryFaults
-from agiledart_simulation.runs.run_report import Report
+from agiledart_simulation.runs.run_report import RunReport
 from agiledart_simulation.runs.scenario import Scenario
 from agiledart_simulation.world.faults import Heal, Weather, apply
 from agiledart_simulation.world.latency_models import Latency
@@ -37,10 +45,10 @@ from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.trace import Trace
 from agiledart_simulation.world.world import World
 
-_CODEC = Codec[object](RecoveryMessage | Frame | FrameAck)
+_CODEC = Codec[object](RecoveryMessage | PipelineFrame | FrameAck)
 _LOOK_NS = 250 * MILLISECOND
 
-TAKES_LOST = 0.1
+LOST_FETCH_SHARE = 0.1
 """Of all elements that are asked for of who has saved them."""
 
 DETECTION_NS = 1_500 * MILLISECOND
@@ -58,9 +66,9 @@ def config_of(random: RandomStream) -> RecoveryConfig:
         prepare_timeout_ns=6 * SECOND,
         reset_timeout_ns=2 * SECOND,
         gather_ns=4 * SECOND,
-        voter_patience_ns=6 * SECOND,
-        room_retry_ns=2 * SECOND,
-        attempts=1_000,
+        voter_timeout_ns=6 * SECOND,
+        capacity_retry_ns=2 * SECOND,
+        max_restarts=1_000,
         pause_max_ns=SECOND,
         m=2,
         k=1 + random.index(2),
@@ -82,10 +90,10 @@ class RecoveryRun:
         self.trace = trace or Trace()
         self.config = config_of(self.random)
         if scenario.name == "losses":
-            self.config = replace(self.config, state_patience_ns=3 * SECOND)
+            self.config = replace(self.config, state_timeout_ns=3 * SECOND)
         self.rows = 80 + self.random.index(120)
         self.interval_ns = (100 + self.random.index(150)) * MILLISECOND
-        self.element_bytes = self.random.choice((1_000, 4 << 20))
+        self.snapshot_bytes = self.random.choice((1_000, 4 << 20))
         self.disks: dict[NodeId, Disk] = {}
         self.ledger = RecoveryLedger(self.disks)
         self.counts: dict[str, int] = {}
@@ -106,12 +114,12 @@ class RecoveryRun:
         self._pending: dict[NodeId, list[tuple[int, Action, Event | None]]] = {}
         self._number = 0
         self._apart: dict[tuple[NodeId, NodeId], int] = {}
-        self._told: dict[tuple[NodeId, int, NodeId], None] = {}
+        self._reported_unreachable: dict[tuple[NodeId, int, NodeId], None] = {}
         self._stateful: dict[NodeId, None] = {}
 
     # ---- the phases
 
-    def run(self) -> Report:
+    def run(self) -> RunReport:
         """Found the run, harass its hosts, rest, judge."""
         scenario, world = self.scenario, self.world
         self._build()
@@ -124,7 +132,7 @@ class RecoveryRun:
             self._pass(int(scenario.step_ms * MILLISECOND * self.random.uniform()))
             if self.ledger.wrong:
                 break
-            self._bring_back()
+            self._restart_stopped()
         apply(world, Heal())
         self.stays_down, self.silent_until = {}, {}
         for node in self.ids:
@@ -137,9 +145,9 @@ class RecoveryRun:
             # Whoever was told in vain, and does not hear that it was in vain, lets go in this time: also by a rival that slept.
             self.world.run_for(3 * (self.config.handover_timeout_ns + self.config.prepare_timeout_ns))
             self.ledger.check_left(self.hosts)
-            self.ledger.check_era(self.hosts)
+            self.ledger.check_configuration(self.hosts)
         reached = {**self.counts, **{f"message-{what}": n for what, n in world.network.reached.items()}}
-        return Report(
+        return RunReport(
             violations=tuple(self.ledger.wrong)[:50],
             events=world.events,
             messages=world.messages_sent,
@@ -159,13 +167,13 @@ class RecoveryRun:
             self._boot(node)
         voters = [self.world.nodes[node].peer for node in self.ids[-3:]]
         for peer in voters:
-            self.world.inject(peer.node, MakeSeat(RUN))
+            self.world.inject(peer.node, MakeVoterSlot(RUN))
         self.world.run_for(MILLISECOND)
-        seats = tuple(Voter(peer, self.machine(peer.node).seats[RUN].seat) for peer in voters)
-        value = Value(RUN, 1, 0, self._plan(), NOTHING_SAVED, seats)
-        self.world.inject(voters[0].node, FoundRun(value))
+        voter_slots = tuple(Voter(peer, self.machine(peer.node).voter_slots[RUN].voter_slot) for peer in voters)
+        value = RegisterValue(RUN, 1, 0, self._plan(), INITIAL_CHECKPOINT, voter_slots)
+        self.world.inject(voters[0].node, BootstrapRun(value))
         # Who founds a run waits for its first life; before that nothing is promised.
-        self.world.run_until(lambda: self.ledger.newest is not None and self.ledger.newest.life > 0, 10 * SECOND)
+        self.world.run_until(lambda: self.ledger.newest is not None and self.ledger.newest.attempt > 0, 10 * SECOND)
 
     def _plan(self) -> Plan:
         """Two sources, of which the second can't be read again; two stages; a sink. The sink may move in half of the runs."""
@@ -173,16 +181,16 @@ class RecoveryRun:
         choice, index = self.random.choice, self.random.index
         if self.scenario.name == "scaling":
             return self._plan_of_many(peers)
-        if_lost = IfLost.PREVIOUS if self.scenario.name == "losses" else IfLost.WAIT
+        if_lost = LossPolicy.PREVIOUS if self.scenario.name == "losses" else LossPolicy.WAIT
         places = [peers[0], peers[1], choice(peers), choice(peers), choice(peers)]
         assignments = (
-            Assignment(Party("S", 0, 0), Role.SOURCE, places[0], is_pinned=bool(index(2))),
-            Assignment(Party("L", 0, 1), Role.SOURCE, places[1], is_pinned=True, has_log=True),
-            Assignment(Party("X"), Role.STAGE, places[2], if_lost=if_lost),
-            Assignment(Party("Y"), Role.STAGE, places[3], if_lost=if_lost),
-            Assignment(Party("K"), Role.SINK, places[4], is_pinned=bool(index(2))),
+            Assignment(InstanceId("S", 0, 0), InstanceRole.SOURCE, places[0], is_pinned=bool(index(2))),
+            Assignment(InstanceId("L", 0, 1), InstanceRole.SOURCE, places[1], is_pinned=True, has_log=True),
+            Assignment(InstanceId("X"), InstanceRole.STAGE, places[2], if_lost=if_lost),
+            Assignment(InstanceId("Y"), InstanceRole.STAGE, places[3], if_lost=if_lost),
+            Assignment(InstanceId("K"), InstanceRole.SINK, places[4], is_pinned=bool(index(2))),
         )
-        self._stateful = {each.host.node: None for each in assignments if each.role is not Role.STAGE}
+        self._stateful = {each.host.node: None for each in assignments if each.role is not InstanceRole.STAGE}
         return Plan(assignments, (("S", "X"), ("L", "X"), ("X", "Y"), ("Y", "K")), syncs=True)
 
     def _plan_of_many(self, peers: list[Peer]) -> Plan:
@@ -193,19 +201,19 @@ class RecoveryRun:
         names = ("X", "Y", "Z")[: 1 + index(3)]
         tables = {name: drawn_table(self.random, 1 + index(3)) for name in names}
         assignments = [
-            Assignment(Party("S", 0, 0), Role.SOURCE, peers[0], is_pinned=True),
-            Assignment(Party("L", 0, 1), Role.SOURCE, peers[1], is_pinned=True, has_log=True),
+            Assignment(InstanceId("S", 0, 0), InstanceRole.SOURCE, peers[0], is_pinned=True),
+            Assignment(InstanceId("L", 0, 1), InstanceRole.SOURCE, peers[1], is_pinned=True, has_log=True),
         ]
         assignments += [
-            Assignment(Party(name, 0, number), Role.STAGE, choice(peers))
+            Assignment(InstanceId(name, 0, number), InstanceRole.STAGE, choice(peers))
             for name, table in tables.items()
             for number in range(max(table) + 1)
         ]
-        assignments.append(Assignment(Party("K"), Role.SINK, choice(peers), is_pinned=True))
-        self._stateful = {each.host.node: None for each in assignments if each.role is not Role.STAGE}
+        assignments.append(Assignment(InstanceId("K"), InstanceRole.SINK, choice(peers), is_pinned=True))
+        self._stateful = {each.host.node: None for each in assignments if each.role is not InstanceRole.STAGE}
         chain = ("S", *names, "K")
         edges = (*pairwise(chain), (JOINED, choice(names)))
-        body = body_of(tables)
+        body = encode_tables(tables)
         if RandomStream(self.scenario.seed, "meaning").index(2):
             body = marked_shared(body, edges[-1])
         return Plan(tuple(assignments), edges, syncs=True, body=body)
@@ -230,7 +238,7 @@ class RecoveryRun:
         """Everything is committed, shown, and told to everybody."""
         value = self.ledger.newest
         shown = value is not None and all(self.disks[end.host].part.committed == end.offset for end in value.parts)
-        return value is not None and value.state is State.FINISHED and shown
+        return value is not None and value.state is RunState.FINISHED and shown
 
     # ---- nodes
 
@@ -256,7 +264,7 @@ class RecoveryRun:
         disk = self.disks[node]
         value = self.ledger.newest
         parts = [end.host for end in value.parts] if value is not None else []
-        sinks = [each.host.node for each in value.plan.of(Role.SINK)] if value is not None else []
+        sinks = [each.host.node for each in value.plan.of(InstanceRole.SINK)] if value is not None else []
         return node not in self._stateful and not disk.logs and node not in parts and node not in sinks
 
     def _make(self, peer: Peer, random: RandomStream) -> RecoveryHost:
@@ -267,12 +275,12 @@ class RecoveryRun:
         self.world.inject(node, here.machine.boot())
         others = [self.world.nodes[other].peer for other in self.ids if other != node]
         self.random.shuffle(others)
-        self.world.inject(node, RoomSeen(tuple(others)))
+        self.world.inject(node, CandidatesFound(tuple(others)))
         for other in self.ids:
             there = self.world.nodes[other]
             if other != node and there.is_up:
                 known = tuple(self.world.nodes[each].peer for each in self.ids if each != other)
-                self.world.inject(other, RoomSeen(known))
+                self.world.inject(other, CandidatesFound(known))
 
     def crash(self, node: NodeId, *, is_power: bool) -> None:
         """End a node: some of what it was writing is written, or none of it."""
@@ -291,7 +299,7 @@ class RecoveryRun:
             self._free_at[node] = 0
             self._boot(node)
 
-    def _bring_back(self) -> None:
+    def _restart_stopped(self) -> None:
         """Whoever is down comes back now and then, so that a run does not only wait."""
         for node in self.ids:
             if not self.world.nodes[node].is_up and not self.random.index(4):
@@ -303,20 +311,20 @@ class RecoveryRun:
         for a in self.ids:
             if not nodes[a].is_up:
                 continue
-            life = nodes[a].peer.incarnation
+            attempt = nodes[a].peer.incarnation
             for b in self.ids:
                 there = nodes[b]
                 apart = not there.is_up or now < there.paused_until or network.is_cut(a, b) or network.is_cut(b, a)
                 since = self._apart.setdefault((a, b), now) if apart else self._apart.pop((a, b), now)
-                key = (a, life, b)
-                if a != b and apart and now - since >= DETECTION_NS and key not in self._told:
-                    self._told[key] = None
+                key = (a, attempt, b)
+                if a != b and apart and now - since >= DETECTION_NS and key not in self._reported_unreachable:
+                    self._reported_unreachable[key] = None
                     self.world.inject(a, HostLost(b))
-                elif a != b and not apart and key in self._told:
-                    del self._told[key]
+                elif a != b and not apart and key in self._reported_unreachable:
+                    del self._reported_unreachable[key]
                     self.world.inject(a, HostBack(there.peer))
 
-    # ---- what hosts need (`Surroundings`)
+    # ---- what hosts need (`HostEnvironment`)
 
     def write(self, host: RecoveryHost, action: Action, event: Event | None) -> None:
         """Writes of one node are carried out in order."""
@@ -344,41 +352,43 @@ class RecoveryRun:
         there, network = self.world.nodes[b], self.world.network
         return there.is_up and self.world.now >= there.paused_until and not network.is_cut(a, b)
 
-    def fetch(self, host: RecoveryHost, party: Party, element: Element) -> bytes | None:
+    def fetch(self, host: RecoveryHost, instance: InstanceId, snapshot: InstanceSnapshot) -> bytes | None:
         """Any m fragments are enough."""
         found: list[bytes] = []
-        for index, holder in enumerate(element.holders):
-            key = FragmentKey(RUN, party, element.snapshot, index)
-            if holder and self._reaches(host.me.node, holder) and key in self.disks[holder].fragments:
-                found.append(self.disks[holder].fragments[key])
-        if len(found) < element.m:
+        for index, replica_node in enumerate(snapshot.replica_nodes):
+            key = FragmentKey(RUN, instance, snapshot.checkpoint, index)
+            if replica_node and self._reaches(host.me.node, replica_node) and key in self.disks[replica_node].fragments:
+                found.append(self.disks[replica_node].fragments[key])
+        if len(found) < snapshot.m:
             return None
-        self.reached("rebuilt from m" if len(found) == element.m else "rebuilt from more")
+        self.reached("rebuilt from m" if len(found) == snapshot.m else "rebuilt from more")
         return found[0]
 
-    def given(self, host: RecoveryHost, origin: Peer, party: Party, element: Element) -> bytes | None:
+    def fetch_from_origin(
+        self, host: RecoveryHost, origin: Peer, instance: InstanceId, snapshot: InstanceSnapshot
+    ) -> bytes | None:
         """From the disk of who has saved it; one message in ten is lost."""
-        if not self._reaches(host.me.node, origin.node) or self.random.uniform() < TAKES_LOST:
+        if not self._reaches(host.me.node, origin.node) or self.random.uniform() < LOST_FETCH_SHARE:
             return None
-        return self.disks[origin.node].elements.get((party, element.snapshot))
+        return self.disks[origin.node].snapshots.get((instance, snapshot.checkpoint))
 
     def store(self, host: RecoveryHost, effect: SendFragment) -> None:
         """A fragment travels, is judged by its holder, and is put on its disk."""
-        raw = host.disk.elements.get((effect.key.party, effect.key.snapshot))
+        raw = host.disk.snapshots.get((effect.key.instance, effect.key.checkpoint))
         self.world.call(int((1 + 20 * self.random.uniform()) * MILLISECOND), lambda: self._arrive(host, effect, raw))
 
     def _arrive(self, host: RecoveryHost, effect: SendFragment, raw: bytes | None) -> None:
         sender = self.world.nodes[host.me.node]
         if not sender.is_up or sender.peer.incarnation != host.me.incarnation:
             return
-        reason = "" if raw is not None and self._reaches(host.me.node, effect.holder) else "it can't be reached"
+        reason = "" if raw is not None and self._reaches(host.me.node, effect.replica_node) else "it can't be reached"
         if not reason:
-            shelf = self.machine(effect.holder).shelf
-            reason = shelf.refusal(effect.key, effect.life)
+            fragment_store = self.machine(effect.replica_node).fragment_store
+            reason = fragment_store.refusal(effect.key, effect.attempt)
             if not reason and raw is not None:
-                shelf.put(effect.key, host.me.node)
-                self.disks[effect.holder].fragments[effect.key] = raw
-                self.disks[effect.holder].owners[effect.key] = host.me.node
+                fragment_store.put(effect.key, host.me.node)
+                self.disks[effect.replica_node].fragments[effect.key] = raw
+                self.disks[effect.replica_node].owners[effect.key] = host.me.node
         outcome: Event = Failed(effect.request, reason) if reason else Completed(effect.request)
         self.world.inject(host.me.node, outcome)
 
@@ -397,7 +407,11 @@ class RecoveryRun:
         if isinstance(observation, seen.ValueAcknowledged):
             before = self.ledger.newest
             self.ledger.on_acknowledged(observation.stamp, observation.value)
-            if before is not None and before.plan != observation.value.plan and before.life == observation.value.life:
+            if (
+                before is not None
+                and before.plan != observation.value.plan
+                and before.attempt == observation.value.attempt
+            ):
                 self.reached("changed plan")
                 if self.world.network.config.loss:
                     self.reached("changed plan under loss")
@@ -406,13 +420,13 @@ class RecoveryRun:
                 if changed > 2:
                     self.reached("three stages")
             if before is not None and before.committed == observation.value.committed:
-                ways = before.gone_back is not None, observation.value.gone_back is not None
+                ways = before.rolled_back_to is not None, observation.value.rolled_back_to is not None
                 if ways[0] != ways[1]:
                     self.reached("went back" if ways[1] else "went forth again")
             leaders = sum(self.leads(host) for host in self.hosts)
             if leaders > 1:
                 self.reached("two coordinators")
-        elif isinstance(observation, seen.ChangeSettled):
+        elif isinstance(observation, seen.ChangeFinalised):
             self.reached(f"change {observation.change.fate}")
         elif isinstance(observation, _COUNTED):
             self.reached(_COUNTED_AS[type(observation)])
@@ -421,12 +435,12 @@ class RecoveryRun:
 
 
 _COUNTED_AS: dict[type[Observation], str] = {
-    seen.LifeBegan: "life",
+    seen.AttemptBegan: "life",
     seen.EpochCommitted: "commit",
     seen.EpochPassedOver: "passed over",
     seen.VoterReplaced: "voter replaced",
     seen.RunWaits: "waited",
-    seen.ElementDegraded: "degraded",
+    seen.SnapshotDegraded: "degraded",
     seen.CoordinationLost: "overtaken",
 }
 _COUNTED = tuple(_COUNTED_AS)

@@ -10,11 +10,11 @@ from agiledart_simulation.runs.scenario import Scenario
 MOMENTARY: Final = ("reset", "replay", "circle")
 """Happen at one instant: the circuit in use breaks, somebody shows a ticket again, or asks a relay for a way that it is on."""
 
-STANDING: Final = ("no-direct", "low-liar", "stalling-liar")
+WHOLE_RUN: Final = ("no-direct", "low-liar", "stalling-liar")
 """Hold for the whole run: the two ends never meet, a relay claims the least costs that there can be, one passes probes alone."""
 
 
-class Faults(NamedTuple):
+class RouteFaults(NamedTuple):
     """All of one run.
 
     Args:
@@ -34,13 +34,13 @@ class Faults(NamedTuple):
 
 def draw_faults(
     scenario: Scenario, nodes: int, pairs: list[tuple[int, int]], begin: int, random: RandomStream
-) -> Faults:
+) -> RouteFaults:
     """Node 0 sends to the last one; `pairs` are joined, each in both orders."""
     sink, now = nodes - 1, begin
     troubles: list[Trouble] = []
     moments: list[tuple[int, str]] = []
     counts: dict[str, int] = {}
-    passing = [kind for kind in scenario.kinds if kind not in STANDING]
+    passing = [kind for kind in scenario.kinds if kind not in WHOLE_RUN]
     for _ in range(scenario.steps if passing else 0):
         kind = random.choice(passing)
         counts[kind] = counts.get(kind, 0) + 1
@@ -61,7 +61,7 @@ def draw_faults(
         low, counts["low-liar"] = relays.pop(), 1
     if "stalling-liar" in scenario.kinds and relays:
         stalling, counts["stalling-liar"] = relays.pop(), 1
-    return Faults(tuple(troubles), tuple(moments), ends, counts, low, stalling)
+    return RouteFaults(tuple(troubles), tuple(moments), ends, counts, low, stalling)
 
 
 def _places(

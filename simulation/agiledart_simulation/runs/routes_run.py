@@ -13,36 +13,36 @@ from itertools import pairwise
 from typing import Final
 
 from agiledart_dataflow.plan.paths import AUTO, WARM, Paths
-from agiledart_executor.routes.choosing import (
-    Choosing,
-    Dial,
-    DialEnded,
-    Drop,
-    Echoed,
+from agiledart_executor.routes.circuit_selector import (
+    AbandonRoute,
+    CircuitDialEnded,
+    CircuitLost,
+    CircuitOpened,
+    CircuitSelector,
+    CloseCircuit,
+    DialCircuit,
     Event,
-    GiveUp,
-    Look,
-    LookAt,
-    Lost,
-    Move,
-    Opened,
-    Probe,
+    InspectAt,
+    InspectCircuits,
+    ProbeEchoed,
+    SendProbe,
+    SwitchCircuit,
 )
 from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
 from agiledart_simulation.paths.channel_ends import ChannelEnds
-from agiledart_simulation.paths.relaying_agents import Hold, RelayingAgents
+from agiledart_simulation.paths.relaying_agents import RelayBooking, RelayingAgents
 from agiledart_simulation.paths.spliced_circuit import SplicedCircuit
 from agiledart_simulation.paths.wires import NEVER, Wires
 from agiledart_simulation.runs.route_faults import draw_faults
-from agiledart_simulation.runs.run_report import Report
+from agiledart_simulation.runs.run_report import RunReport
 from agiledart_simulation.runs.scenario import Scenario
 from agiledart_simulation.world.latency_models import Latency
 from agiledart_simulation.world.trace import Trace
 
-PATIENCE_NS: Final = 3_600 * SECOND
+STALL_TIMEOUT_NS: Final = 3_600 * SECOND
 CALM_NS: Final = 3 * SECOND
 """Before anything goes wrong: agents learn what their links cost."""
 
@@ -58,7 +58,7 @@ VISIT_NS: Final = 4 * SECOND
 """For which rows may be with a relay that stalls, while nothing else is wrong: a silence, and relays that are asked anew."""
 
 _ROW_NS: Final = 60 * MILLISECOND
-_BEAT_NS: Final = SECOND // 2
+_TICK_NS: Final = SECOND // 2
 _MOST_COMPLAINTS: Final = 50
 
 
@@ -81,7 +81,7 @@ class RoutesRun:
             self.agents.all[self.faults.low].announces_low = True
         self._stalls = frozenset({self.faults.stalling} - {-1})
         self.circuits: dict[int, SplicedCircuit] = {}
-        self._holds: dict[int, tuple[Hold, ...]] = {}
+        self._holds: dict[int, tuple[RelayBooking, ...]] = {}
         self._reset: dict[int, None] = {}
         self._numbers = self._looks_at = 0
         self.moves: dict[str, int] = {}
@@ -100,8 +100,8 @@ class RoutesRun:
     def _begin(self) -> None:
         self.mode: Paths = self.random.choice(((AUTO,), (AUTO,), (WARM,)))
         first = self._open((0, self.sink), ())
-        self.choosing = Choosing(
-            self.mode, (first.number, ""), PATIENCE_NS, RandomStream(self.scenario.seed, "choosing"), 0
+        self.choosing = CircuitSelector(
+            self.mode, (first.number, ""), STALL_TIMEOUT_NS, RandomStream(self.scenario.seed, "choosing"), 0
         )
         self.used = first
         self.used_since = 0
@@ -110,7 +110,7 @@ class RoutesRun:
         self.agents.begin()
         self.at(0, self._produce)
         self.at(0, self._work)
-        self.at(_BEAT_NS, self._beat)
+        self.at(_TICK_NS, self._tick)
         for when, kind in self.faults.moments:
             self.at(when, partial(self._momentary, kind))
 
@@ -156,24 +156,24 @@ class RoutesRun:
         pause = 400 * MILLISECOND if is_slow else 10 * MILLISECOND
         self.at(self.wires.awake(self.sink, self.now + pause), self._work)
 
-    def _beat(self) -> None:
+    def _tick(self) -> None:
         self._step(self._look())
-        self.at(self.wires.awake(0, self.now + _BEAT_NS), self._beat)
+        self.at(self.wires.awake(0, self.now + _TICK_NS), self._tick)
 
-    def _look(self) -> Look:
-        return Look(tuple(circuit.seen() for circuit in self.circuits.values()))
+    def _look(self) -> InspectCircuits:
+        return InspectCircuits(tuple(circuit.seen() for circuit in self.circuits.values()))
 
     def _arrives(self, circuit: SplicedCircuit, is_down: bool, kind: int, body: bytes) -> None:
         """A frame at either end."""
         self._note(f"{circuit.number} {kind}")
         if kind == FrameKind.DATA:
-            self.ends.come(circuit.lower, body)
+            self.ends.receive_frame(circuit.lower, body)
         elif kind == FrameKind.PROBE:
             self.answer_probe(circuit, body)
         elif kind == FrameKind.ACK:
-            self.ends.told(body)
+            self.ends.receive_ack(body)
         elif is_down is False and kind == FrameKind.ECHO:
-            self._step(Echoed(circuit.number, int.from_bytes(body, "big")))
+            self._step(ProbeEchoed(circuit.number, int.from_bytes(body, "big")))
 
     def answer_probe(self, circuit: SplicedCircuit, body: bytes) -> None:
         """The receiving link does, whatever the operator behind it does."""
@@ -193,7 +193,7 @@ class RoutesRun:
         if number in self.circuits:
             self._reset[number] = None
             self._close(number)
-            self._step(Lost(number, why))
+            self._step(CircuitLost(number, why))
 
     def _close(self, number: int) -> None:
         circuit = self.circuits.pop(number, None)
@@ -211,19 +211,19 @@ class RoutesRun:
         for effect in self.choosing.step(event, self.now):
             self._note(repr(effect))
             match effect:
-                case Probe(circuit, probe):
+                case SendProbe(circuit, probe):
                     if (one := self.circuits.get(circuit)) is not None:
                         one.upper.send(FrameKind.PROBE, probe.to_bytes(8, "big"))
-                case Dial():
+                case DialCircuit():
                     self._dial(effect)
-                case Move(circuit):
+                case SwitchCircuit(circuit):
                     self._move(self.circuits[circuit])
-                case Drop(circuit):
+                case CloseCircuit(circuit):
                     self._close(circuit)
-                case LookAt(at):
+                case InspectAt(at):
                     self._looks_at = at
                     self.at(self.wires.awake(0, at), partial(self._look_if, at))
-                case GiveUp(why):
+                case AbandonRoute(why):
                     self.complain(f"P7: given up: {why}")
 
     def _look_if(self, at: int) -> None:
@@ -233,11 +233,11 @@ class RoutesRun:
     def _move(self, circuit: SplicedCircuit) -> None:
         reason = self.choosing.changes[-1].reason
         self.moves[reason] = self.moves.get(reason, 0) + 1
-        self._judge_move(self.used, circuit, reason)
+        self._check_move(self.used, circuit, reason)
         self.used, self.used_since = circuit, self.now
         self.ends.move(circuit.upper)
 
-    def _judge_move(self, old: SplicedCircuit, new: SplicedCircuit, reason: str) -> None:
+    def _check_move(self, old: SplicedCircuit, new: SplicedCircuit, reason: str) -> None:
         is_stalling = any(node in self._stalls for node in old.path)
         if is_stalling and self.now - self.used_since > VISIT_NS and not self._is_troubled(self.used_since):
             self.complain(f"P8: rows were with a relay that stalls for {(self.now - self.used_since) / SECOND:.1f} s")
@@ -256,26 +256,26 @@ class RoutesRun:
 
     # ---- dialling
 
-    def _dial(self, dial: Dial) -> None:
-        if not dial.around:
+    def _dial(self, dial: DialCircuit) -> None:
+        if not dial.max_relays:
             path = (0, self.sink)
-            self._connect(path, (), self.now, dial, lambda: self._step(DialEnded(dial.dial)))
+            self._connect(path, (), self.now, dial, lambda: self._step(CircuitDialEnded(dial.dial)))
             return
         agent, target = self.agents.all[0], self.sink
         avoid = [int(name[1:]) for name in dial.avoid]
         ranked = agent.ranked(target, (self.agents.peers[0].node, self.agents.peers[target].node), self.now)
         relays = [relay for relay in ranked if relay not in avoid][:MOST_RELAYS]
         if not relays:
-            self.at(self.now + 1, lambda: self._step(DialEnded(dial.dial, "no relay leads there")))
+            self.at(self.now + 1, lambda: self._step(CircuitDialEnded(dial.dial, "no relay leads there")))
             return
-        began, left = self.now, [len(relays), dial.around]
+        began, left = self.now, [len(relays), dial.max_relays]
 
         def ended() -> None:
             left[0] -= 1
             if not left[0]:
-                self._step(DialEnded(dial.dial))
+                self._step(CircuitDialEnded(dial.dial))
 
-        def booked(path: tuple[int, ...], holds: tuple[Hold, ...]) -> None:
+        def booked(path: tuple[int, ...], holds: tuple[RelayBooking, ...]) -> None:
             if not path or not left[1]:
                 ended()
                 return
@@ -286,7 +286,12 @@ class RoutesRun:
             self.agents.ask(0, relay, target, (0,), booked)
 
     def _connect(
-        self, path: tuple[int, ...], holds: tuple[Hold, ...], began: int, dial: Dial, ended: Callable[[], None]
+        self,
+        path: tuple[int, ...],
+        holds: tuple[RelayBooking, ...],
+        began: int,
+        dial: DialCircuit,
+        ended: Callable[[], None],
     ) -> None:
         """Three round trips by all nodes of the path."""
         if len(set(path)) != len(path) or len(path) > 2 + MOST_RELAYS:
@@ -305,7 +310,7 @@ class RoutesRun:
                     self.agents.ended(hold)
             else:
                 circuit = self._open(path, holds)
-                self._step(Opened(dial.dial, circuit.number, circuit.relay, self.now - began))
+                self._step(CircuitOpened(dial.dial, circuit.number, circuit.relay, self.now - began))
             ended()
 
         if self.wires.awake(0, at) <= min(deadline, dies - 1):
@@ -313,7 +318,7 @@ class RoutesRun:
         else:
             self.at(self.wires.awake(0, deadline), ended)
 
-    def _open(self, path: tuple[int, ...], holds: tuple[Hold, ...]) -> SplicedCircuit:
+    def _open(self, path: tuple[int, ...], holds: tuple[RelayBooking, ...]) -> SplicedCircuit:
         self._numbers += 1
         relay = f"a{path[1]}" if len(path) > 2 else ""
         circuit = SplicedCircuit(
@@ -340,7 +345,7 @@ class RoutesRun:
         if kind == "reset":
             self._lose(self.used.number, "reset")
         elif kind == "replay":
-            for hold in list(self.agents.shown)[-3:]:
+            for hold in list(self.agents.redeemed)[-3:]:
                 self.agents.redeem(hold)
         elif kind == "circle":
             relay = 1 + self.random.index(self.sink - 1)
@@ -349,7 +354,7 @@ class RoutesRun:
 
     # ---- the run
 
-    def run(self) -> Report:
+    def run(self) -> RunReport:
         """Harass, rest, judge."""
         ends, second = self.faults.ends, SECOND
         while self.now < ends and not self.wrong:
@@ -370,7 +375,7 @@ class RoutesRun:
         counts["doubled"] = self.ends.input.early.doubled
         counts["resent"] = self.ends.end.frames_resent
         counts["circles"], counts["reused"] = self.agents.circles, self.agents.reused
-        return Report(
+        return RunReport(
             violations=tuple(self.wrong),
             events=self.events,
             messages=self.agents.messages,

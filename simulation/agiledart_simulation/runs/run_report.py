@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RunReport:
     """What came of a run.
 
     Args:

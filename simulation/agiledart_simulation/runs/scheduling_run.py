@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
-from agiledart_node.desk.config import NodeConfig
+from agiledart_node.context.config import NodeConfig
 from agiledart_simulation.checkers.schedulers import schedulers_of
-from agiledart_simulation.runs.workload import Scheduling, Workload
+from agiledart_simulation.runs.workload import SchedulingObservations, Workload
 from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.node_ring import NodeRing
-from agiledart_simulation.world.resting_collector import without_collector
+from agiledart_simulation.world.paused_garbage_collection import paused_garbage_collection
 
 EVERYTHING = 1 << 20
 """Applications of a scheduler that is never full."""
@@ -44,7 +44,7 @@ class RunOptions:
         """Of all nodes."""
         config = replace(NodeConfig.simulation(self.nodes), scheduler_scope=self.scope)
         if self.service_ns:
-            config = replace(config, planning_at_once=1, planning_ns=self.service_ns)
+            config = replace(config, planning_slots=1, planning_ns=self.service_ns)
         if self.single_master:
             config = replace(config, scheduler_scope="region", apps_per_scheduler=EVERYTHING)
             config = replace(config, max_conversations=max(config.max_conversations, 4 * self.applications))
@@ -111,12 +111,12 @@ def run_growing(
     Args:
         counts: rising; the last one is that of `options`. All figures are those since the beginning.
     """
-    with without_collector():
+    with paused_garbage_collection():
         yield from _run(options, counts, network)
 
 
 def _run(options: RunOptions, counts: Sequence[int], network: NetworkConfig | None) -> Iterator[RunFigures]:
-    scheduling = Scheduling()
+    scheduling = SchedulingObservations()
     ring = NodeRing(
         options.seed,
         options.nodes,
@@ -137,14 +137,14 @@ def _run(options: RunOptions, counts: Sequence[int], network: NetworkConfig | No
         yield _figures(ring, workload, scheduling, ring.world.events - before)
 
 
-def _figures(ring: NodeRing, workload: Workload, scheduling: Scheduling, events: int) -> RunFigures:
+def _figures(ring: NodeRing, workload: Workload, scheduling: SchedulingObservations, events: int) -> RunFigures:
     """What can be seen now."""
     done = workload.submitted
     bodies = [(application.body, application.running_ns) for application in done if application.body]
     refused = [application.refusal or "no answer" for application in done if not application.body]
     spread = dict.fromkeys(sorted(dict.fromkeys(ring.zones.values())), 0)
     for node in ring.live:
-        if node.schedulers.role.office is not None:
+        if node.schedulers.role.scheduler_slot is not None:
             spread[node.me.zone] += 1
     how: dict[str, int] = {}
     for look_up in scheduling.look_ups:

@@ -18,7 +18,7 @@ from agiledart_dataflow.plan.specification import Specification, StepSpecificati
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.observe import Observation
+from agiledart_kernel.observation import Observation
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.scheduling.observations import (
     ElectionBegun,
@@ -56,7 +56,7 @@ def chain(name: str, operators: int, sources: Iterable[str], sink: str) -> Speci
 
 
 @dataclass(slots=True)
-class Application:
+class SubmittedApplication:
     """One submission of the workload.
 
     Attributes:
@@ -89,7 +89,7 @@ class Application:
 
 
 @dataclass(slots=True)
-class Scheduling:
+class SchedulingObservations:
     """What the nodes of a world reported of schedulers.
 
     Attributes:
@@ -105,7 +105,7 @@ class Scheduling:
     missed: int = 0
     elected: list[tuple[NodeId, SchedulerElected]] = field(default_factory=list)
     resigned: list[tuple[NodeId, SchedulerResigned]] = field(default_factory=list)
-    _holders: dict[NodeId, None] = field(default_factory=dict)
+    _slot_holders: dict[NodeId, None] = field(default_factory=dict)
 
     def observe(self, node: NodeId, observation: Observation) -> None:
         """For `NodeRing(observations=)`."""
@@ -114,20 +114,25 @@ class Scheduling:
         elif isinstance(observation, ElectionBegun):
             assert self.ring is not None
             self.begun.append((self.ring.world.now, observation.domain, observation.index))
-            self.missed += self._has_room(observation.domain)
+            self.missed += self._has_capacity(observation.domain)
         elif isinstance(observation, SchedulerElected):
             self.elected.append((node, observation))
-            self._holders[node] = None
+            self._slot_holders[node] = None
         elif isinstance(observation, SchedulerResigned):
             self.resigned.append((node, observation))
-            self._holders.pop(node, None)
+            self._slot_holders.pop(node, None)
 
-    def _has_room(self, domain: str) -> bool:
+    def _has_capacity(self, domain: str) -> bool:
         assert self.ring is not None
-        for node in self._holders:
+        for node in self._slot_holders:
             there = self.ring.world.nodes[node]
             role = there.machine.schedulers.role
-            if there.is_up and role.office is not None and role.office.domain == domain and role.has_room:
+            if (
+                there.is_up
+                and role.scheduler_slot is not None
+                and role.scheduler_slot.domain == domain
+                and role.has_capacity
+            ):
                 return True
         return False
 
@@ -148,7 +153,7 @@ class Workload:
         for node in ring.ids:
             of_zone.setdefault(ring.zones[node], []).append(ring.names[node])
         zones = list(of_zone)
-        self.applications: list[Application] = []
+        self.applications: list[SubmittedApplication] = []
         for number in range(count):
             zone = zones[number % len(zones)]
             names = of_zone[zone]
@@ -156,7 +161,7 @@ class Workload:
             sources = [random.choice(names) for _ in range(1 + random.index(min(MOST_SOURCES, operators)))]
             name = f"application-{number + 1}"
             specification = chain(name, operators, sources, random.choice(names))
-            self.applications.append(Application(name, zone, random.choice(names), operators, specification))
+            self.applications.append(SubmittedApplication(name, zone, random.choice(names), operators, specification))
 
     def pinned(self) -> list[NodeId]:
         """Nodes at which a source or a sink stands, once each."""
@@ -166,11 +171,11 @@ class Workload:
         return [self.ring.by_name[word] for word in words]
 
     @property
-    def submitted(self) -> list[Application]:
+    def submitted(self) -> list[SubmittedApplication]:
         """Those that users have asked for so far, in this order."""
         return [application for application in self.applications if application.request]
 
-    def submit(self, interval_ns: int, count: int | None = None) -> list[Application]:
+    def submit(self, interval_ns: int, count: int | None = None) -> list[SubmittedApplication]:
         """Have users submit the next ones, one after the other with this time between two; 0: all at once.
 
         Args:

@@ -80,7 +80,7 @@ class Restore(Fault, frozen=True, gc=False):
     node: NodeId
 
 
-class Hold(Fault, frozen=True, gc=False):
+class HoldMessages(Fault, frozen=True, gc=False):
     """What is sent in one direction of one link waits for so long, then all of it arrives in order."""
 
     source: NodeId
@@ -126,7 +126,7 @@ def apply(world: World[Any], fault: Fault) -> None:
         network.deafen(fault.node)
     elif isinstance(fault, Restore):
         network.restore(fault.node)
-    elif isinstance(fault, Hold):
+    elif isinstance(fault, HoldMessages):
         network.hold(fault.source, fault.target, world.now + fault.duration_ns)
     elif isinstance(fault, Weather):
         network.config = replace(

@@ -149,7 +149,7 @@ class Network:
         """Directions of links in which messages wait now."""
         return {link: None for link, until in self._held.items() if until > now}
 
-    def let_go(self, source: NodeId, target: NodeId, at: int) -> int:
+    def release_held(self, source: NodeId, target: NodeId, at: int) -> int:
         """When a message that waited for a link until now arrives at the latest; what is sent from now on comes after it."""
         at += self.latency.distance_ns(source, target)
         self._links[source][target] = at

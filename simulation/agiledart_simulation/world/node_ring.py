@@ -9,27 +9,27 @@ from agiledart_kernel.codec import Codec
 from agiledart_kernel.instants import MILLISECOND, SECOND, Instant
 from agiledart_kernel.machine import Completed, Effect, Failed, Received
 from agiledart_kernel.node_id import NodeId, digit, ring_distance
-from agiledart_kernel.observe import Observation
+from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.permissions import Asker
+from agiledart_kernel.permissions import Principal
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.desk.config import NodeConfig
+from agiledart_node.context.config import NodeConfig
 from agiledart_node.node import Node
 from agiledart_node.protocol import NODE_CODEC
 from agiledart_node.records.application import PEER_CODEC, node_name_key
 from agiledart_node.wire.commands import Command
 from agiledart_node.wire.effects import (
-    DrainSources,
+    DrainLocalSources,
     Progressed,
     ReadLogs,
     ReadTap,
     RefusedRequest,
     Replied,
     StartInstances,
-    StartSources,
+    StartLocalSources,
     StopInstances,
 )
-from agiledart_node.wire.events import Asked, ClockRead
+from agiledart_node.wire.events import ClockRead, UserRequest
 from agiledart_node.wire.formation_messages import LogLine, TapRow, TapRows
 from agiledart_overlay.wire.events import JoinRing
 from agiledart_overlay.wire.messages import RecordCopy
@@ -41,7 +41,7 @@ from agiledart_simulation.world.world import World
 
 WALL_MS = 1_357_516_800_000
 
-TESTER = Asker("admin", "", b"t" * 32)
+TESTER = Principal("admin", "", b"t" * 32)
 """Who asks in a virtual world."""
 """Wall time of the virtual world's beginning: 2013-01-07."""
 
@@ -187,9 +187,9 @@ class NodeRing:
         elif isinstance(effect, StopInstances):
             self.running.pop((node, effect.application, effect.version), None)
             self.flowing.pop((node, effect.application, effect.version), None)
-        elif isinstance(effect, StartSources):
+        elif isinstance(effect, StartLocalSources):
             self.flowing[node, effect.application, effect.version] = True
-        elif isinstance(effect, DrainSources):
+        elif isinstance(effect, DrainLocalSources):
             self.drained[node, effect.application, effect.version] = True
         elif isinstance(effect, ReadLogs):
             line = LogLine(effect.after + 1, WALL_MS, "count", f"hello from {peer.name}")
@@ -210,10 +210,10 @@ class NodeRing:
 
     # ---- users
 
-    def ask(self, name: str, command: Command, delay_ns: int = 0, asker: Asker = TESTER) -> int:
+    def ask(self, name: str, command: Command, delay_ns: int = 0, principal: Principal = TESTER) -> int:
         """Have a user ask a node; returns the request's number."""
         self._request += 1
-        self.world.inject(self.by_name[name], Asked(self._request, command, "tester", asker), delay_ns)
+        self.world.inject(self.by_name[name], UserRequest(self._request, command, "tester", principal), delay_ns)
         return self._request
 
     def is_answered(self, request: int) -> bool:

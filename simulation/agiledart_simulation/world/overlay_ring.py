@@ -13,10 +13,17 @@ from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import ID_BITS, NodeId, node_id_of_key
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.overlay_machine import OverlayMachine
 from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_overlay.wire.effects import Delivered, Joined, JoinFailed, Left, PeerFailed, RecordAnswer
+from agiledart_overlay.wire.effects import (
+    Delivered,
+    JoinCompleted,
+    JoinFailed,
+    LeaveCompleted,
+    PeerFailed,
+    RecordAnswer,
+)
 from agiledart_overlay.wire.events import JoinRing, ReadRecord, RouteMessage, StoreRecord
 from agiledart_simulation.world.latency_models import Latency
 from agiledart_simulation.world.network import NetworkConfig
@@ -37,7 +44,7 @@ def simulated_ids(seed: int, count: int, bits: int = ID_BITS) -> list[NodeId]:
     return list(ids)
 
 
-class Ring:
+class OverlayRing:
     """Overlay machines in a world.
 
     Args:
@@ -86,17 +93,17 @@ class Ring:
         self.delivered: list[tuple[Peer, Delivered]] = []
         self.answers: dict[tuple[NodeId, int], RecordAnswer] = {}
         self._request = 0
-        self._notes: dict[type[Effect], Callable[[Peer, Any], None]] = {
-            Joined: lambda peer, _: self.joined.update({peer.life: self.world.now}),
+        self._effect_handlers: dict[type[Effect], Callable[[Peer, Any], None]] = {
+            JoinCompleted: lambda peer, _: self.joined.update({peer.incarnation_key: self.world.now}),
             Delivered: lambda peer, effect: self.delivered.append((peer, effect)),
             PeerFailed: lambda peer, effect: self.failures.append((self.world.now, peer, effect)),
             RecordAnswer: lambda peer, effect: self.answers.update({(peer.node, effect.request): effect}),
             JoinFailed: lambda peer, effect: self.join_failures.append((peer, effect.reason)),
-            Left: lambda peer, _: self.left.append(peer),
+            LeaveCompleted: lambda peer, _: self.left.append(peer),
         }
 
     def _on_effect(self, peer: Peer, effect: Effect) -> None:
-        note = self._notes.get(type(effect))
+        note = self._effect_handlers.get(type(effect))
         if note is not None:
             note(peer, effect)
         for listener in self.listeners:

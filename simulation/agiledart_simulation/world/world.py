@@ -165,7 +165,7 @@ class World(Generic[M]):
         waiting = self._queue.pull(
             lambda entry: type(entry[3]) is Received and (entry[3].sender.node, entry[2].peer.node) in held
         )
-        latest = {link: network.let_go(*link, self.now) for link in held}
+        latest = {link: network.release_held(*link, self.now) for link in held}
         for at, number, target, event in waiting:
             self._queue.push(min(at, latest[event.sender.node, target.peer.node]), number, target, event)
 

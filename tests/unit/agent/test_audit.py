@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent.audit.book import ALLOWED, REFUSED, REFUSED_AT_ONCE, AuditBook
-from agiledart_agent.audit.hash_chain import Chain
-from agiledart_agent.audit.noting import line_about, refused
-from agiledart_agent.logs import AgentLog
+from agiledart_agent.audit.audit_lines import audit_line_of, refused
+from agiledart_agent.audit.audit_trail import ALLOWED, REFUSED, REFUSED_AT_ONCE, AuditTrail
+from agiledart_agent.audit.hash_chain import HashChain
+from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_kernel.machine import Completed
-from agiledart_kernel.permissions import Asker
-from agiledart_node.wire.audit_messages import AskAudit, AuditLines, ReadAudit, Wanted
-from agiledart_node.wire.commands import Ban, Command, CreateToken, Stop, Submit
+from agiledart_kernel.permissions import Principal
+from agiledart_node.wire.audit_messages import AuditFilter, AuditLines, QueryAudit, ReadAudit
+from agiledart_node.wire.commands import Command, CreateToken, SetBan, Stop, Submit
 
-ME = Asker("submitter", "", b"m" * 32)
+ME = Principal("submitter", "", b"m" * 32)
 LINES = [f'[{n},"line"]'.encode() for n in range(1, 9)]
 
 
-def written(folder: Path, lines: list[bytes] = LINES, max_bytes: int = 1 << 20) -> Chain:
-    chain = Chain(folder, "x", max_bytes)
+def written(folder: Path, lines: list[bytes] = LINES, max_bytes: int = 1 << 20) -> HashChain:
+    chain = HashChain(folder, "x", max_bytes)
     chain.open()
     for number, line in enumerate(lines, 1):
         chain.append(line, number)
@@ -28,13 +28,13 @@ def written(folder: Path, lines: list[bytes] = LINES, max_bytes: int = 1 << 20) 
     return chain
 
 
-def again(folder: Path, max_bytes: int = 1 << 20) -> Chain:
-    chain = Chain(folder, "x", max_bytes)
+def again(folder: Path, max_bytes: int = 1 << 20) -> HashChain:
+    chain = HashChain(folder, "x", max_bytes)
     chain.open()
     return chain
 
 
-def is_whole(chain: Chain) -> bool:
+def is_whole(chain: HashChain) -> bool:
     reading = chain.reading()
     lines = list(reading.lines())
     return all(line.is_whole for line in lines) and reading.is_whole
@@ -94,7 +94,7 @@ def test_two_files_are_kept_and_hang_together(tmp_path: Path) -> None:
 
 
 def test_who_is_killed_before_the_first_lines_are_on_the_disk_has_altered_none(tmp_path: Path) -> None:
-    chain = Chain(tmp_path, "x")
+    chain = HashChain(tmp_path, "x")
     chain.open()
     for number, line in enumerate(LINES, 1):
         chain.append(line, number)
@@ -125,16 +125,21 @@ def test_what_is_written_while_it_is_read_is_not_in_the_reading(tmp_path: Path) 
 # ---- the book
 
 
-def noted(command: Command, reason: str = "", asker: Asker = ME):  # type: ignore[no-untyped-def]
-    line = line_about(command, asker, "submitter 6d6d", "127.0.0.1:5")
+def noted(command: Command, reason: str = "", principal: Principal = ME):  # type: ignore[no-untyped-def]
+    line = audit_line_of(command, principal, "submitter 6d6d", "127.0.0.1:5")
     return refused(line, reason, "because") if reason else line
 
 
-def ask(book: AuditBook, answers: list[object], **more: object) -> AuditLines:
+def ask(book: AuditTrail, answers: list[object], **more: object) -> AuditLines:
     """One question, in a running loop's stead."""
 
     async def play() -> None:
-        book.read(ReadAudit(1, AskAudit(1, **{"wanted": Wanted(), "after": 0, "limit": 100, "verify": True, **more})))  # type: ignore[arg-type]
+        book.read(
+            ReadAudit(
+                1,
+                QueryAudit(1, **{"wanted": AuditFilter(), "after": 0, "limit": 100, "verify": True, **more}),  # type: ignore[arg-type]
+            )
+        )
         await asyncio.gather(*book._tasks)
 
     asyncio.run(play())
@@ -144,8 +149,8 @@ def ask(book: AuditBook, answers: list[object], **more: object) -> AuditLines:
     return found.result
 
 
-def opened(tmp_path: Path, answers: list[object]) -> AuditBook:
-    book = AuditBook(tmp_path, AgentLog(), answers.append)
+def opened(tmp_path: Path, answers: list[object]) -> AuditTrail:
+    book = AuditTrail(tmp_path, AgentLog(), answers.append)
     book.open()
     book._is_syncing = True  # no loop runs here
     return book
@@ -154,7 +159,7 @@ def opened(tmp_path: Path, answers: list[object]) -> AuditBook:
 def test_lines_are_found_by_who_what_and_when(tmp_path: Path) -> None:
     answers: list[object] = []
     book = opened(tmp_path, answers)
-    other = Asker("reader", "", b"o" * 32)
+    other = Principal("reader", "", b"o" * 32)
     book.note(noted(Stop("taxi", now=True)))
     book.note(noted(Stop("mill"), "owner"))
     book.note(noted(Stop("taxi"), "role", other))
@@ -166,9 +171,9 @@ def test_lines_are_found_by_who_what_and_when(tmp_path: Path) -> None:
     ]
     assert (found.kept, found.faults, found.reached, found.has_more) == (3, (), 3, False)
     assert found.lines[0].details == "now=True"
-    assert [line.number for line in ask(book, answers, wanted=Wanted(application="taxi")).lines] == [1, 3]
-    assert [line.number for line in ask(book, answers, wanted=Wanted(who="6f6f")).lines] == [3]
-    assert not ask(book, answers, wanted=Wanted(since_ms=1 << 50)).lines
+    assert [line.number for line in ask(book, answers, wanted=AuditFilter(application="taxi")).lines] == [1, 3]
+    assert [line.number for line in ask(book, answers, wanted=AuditFilter(requester="6f6f")).lines] == [3]
+    assert not ask(book, answers, wanted=AuditFilter(since_ms=1 << 50)).lines
     part = ask(book, answers, limit=2)
     assert (len(part.lines), part.reached, part.has_more) == (2, 2, True)
     rest = ask(book, answers, after=2, verify=False)
@@ -194,13 +199,13 @@ def test_refused_attempts_push_out_nothing_and_are_rationed_by_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("agiledart_agent.audit.book.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("agiledart_agent.audit.audit_trail.time.monotonic", lambda: clock[0])
     answers: list[object] = []
     book = opened(tmp_path, answers)
     book.note(noted(Stop("mine")))
     for _ in range(REFUSED_AT_ONCE + 300):
         book.note(noted(Stop("theirs"), "owner"))
-    book.note(noted(Stop("theirs"), "owner", Asker("reader", "", b"o" * 32)))  # another key has a ration of its own
+    book.note(noted(Stop("theirs"), "owner", Principal("reader", "", b"o" * 32)))  # another key has a ration of its own
     clock[0] = 1.0
     book.note(noted(Stop("theirs"), "owner"))
     lines = ask(book, answers, limit=10_000).lines
@@ -224,15 +229,17 @@ def test_a_full_disk_loses_lines_and_says_so(tmp_path: Path, monkeypatch: pytest
 
 
 def test_content_never_stands_in_a_line_and_arguments_do() -> None:
-    said = line_about(Submit("taxi", b"secret", b"code", {"count": 3}, 2), ME, "w", "h")
+    said = audit_line_of(Submit("taxi", b"secret", b"code", {"count": 3}, 2), ME, "w", "h")
     assert said.details == "parallelism={'count': 3} executors=2"
-    assert line_about(CreateToken("reader", 5), ME, "w", "h").details == "role=reader uses=5"
-    assert line_about(Ban("ab" * 32, 0, "x" * 400), ME, "w", "h").details.startswith(f"target={'ab' * 32} until=0")
-    assert len(line_about(Ban("ab" * 32, 0, "x" * 400), ME, "w", "h").details) == 240
+    assert audit_line_of(CreateToken("reader", 5), ME, "w", "h").details == "role=reader uses=5"
+    assert audit_line_of(SetBan("ab" * 32, 0, "x" * 400), ME, "w", "h").details.startswith(
+        f"target={'ab' * 32} until=0"
+    )
+    assert len(audit_line_of(SetBan("ab" * 32, 0, "x" * 400), ME, "w", "h").details) == 240
 
 
 def test_a_book_that_was_never_opened_is_closed_without_a_word(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asyncio.run(AuditBook(tmp_path, AgentLog(), lambda event: None).close())
+    asyncio.run(AuditTrail(tmp_path, AgentLog(), lambda event: None).close())
     assert "audit" not in capsys.readouterr().err

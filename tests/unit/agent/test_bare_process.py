@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from agiledart_agent.executors import bare_process
-from agiledart_agent.executors.bare_process import BareProcess, LaunchError, Spare, start_bare
+from agiledart_agent.executors.bare_process import BareProcess, LaunchError, SpareProcess, start_bare
 from agiledart_agent.executors.executor_pool import IDLE_SECONDS, ExecutorEvents, ExecutorPool
 
 
@@ -20,7 +20,7 @@ def without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bare_process, "REST_SECONDS", 0.0)
 
 
-async def at_hand(spare: Spare) -> int:
+async def at_hand(spare: SpareProcess) -> int:
     """The process id, once it is there."""
     spare.want()
     assert spare._beginning is not None
@@ -42,7 +42,7 @@ def test_one_process_is_at_hand_and_taken_once(tmp_path: Path) -> None:
         return started[-1]
 
     async def scenario() -> None:
-        spare = Spare(start)
+        spare = SpareProcess(start)
         assert spare.take() is None
         pid = await at_hand(spare)
         spare.want()
@@ -63,7 +63,7 @@ def test_one_process_is_at_hand_and_taken_once(tmp_path: Path) -> None:
 
 def test_one_that_has_died_is_not_handed_out_and_another_one_comes(tmp_path: Path) -> None:
     async def scenario() -> None:
-        spare = Spare(lambda: start_bare(str(tmp_path)))
+        spare = SpareProcess(lambda: start_bare(str(tmp_path)))
         first = await at_hand(spare)
         os.kill(first, signal.SIGKILL)
         assert spare._process is not None

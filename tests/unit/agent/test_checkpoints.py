@@ -11,42 +11,42 @@ from typing import Any
 import msgspec
 import pytest
 
-from agiledart_agent.checkpoints import checkpoint_shelf
-from agiledart_agent.checkpoints.archive import BadCheckpoint, read_manifest, verify
-from agiledart_agent.checkpoints.checkpoint_desk import CheckpointDesk
-from agiledart_agent.checkpoints.checkpoint_shelf import PASSING_SECONDS, CheckpointShelf
-from agiledart_executor.elements import ElementHeader, run_folder, write_element
+from agiledart_agent.checkpoints import checkpoint_store
+from agiledart_agent.checkpoints.checkpoint_file import InvalidCheckpointFile, read_manifest, verify
+from agiledart_agent.checkpoints.checkpoint_service import CheckpointService
+from agiledart_agent.checkpoints.checkpoint_store import TEMPORARY_SECONDS, CheckpointStore
+from agiledart_executor.snapshots.snapshot_file import SnapshotHeader, run_folder, write_snapshot
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.permissions import Asker
-from agiledart_node.desk.desk import NotAllowed
+from agiledart_kernel.permissions import Principal
+from agiledart_node.context.node_context import NotAllowed
 from agiledart_node.wire.checkpoint_effects import (
-    BringElement,
     DropCheckpoint,
-    ElementAt,
     FetchCheckpoint,
+    FetchSnapshot,
     GatherCheckpoint,
+    SnapshotLocation,
 )
-from agiledart_node.wire.checkpoint_messages import KnownCheckpoint
-from agiledart_node.wire.commands import BringCheckpoint, ReadCheckpoint
-from agiledart_recovery.wire.names import Run
+from agiledart_node.wire.checkpoint_messages import CheckpointInfo
+from agiledart_node.wire.commands import ReadCheckpoint, UploadCheckpoint
+from agiledart_recovery.wire.names import RunId
 
-RUN = Run("taxi", 3)
+RUN = RunId("taxi", 3)
 OWNER = b"k" * 32
-ANN, BOB = Asker("submitter", "", OWNER), Asker("submitter", "", b"b" * 32)
+ANN, BOB = Principal("submitter", "", OWNER), Principal("submitter", "", b"b" * 32)
 
 
 class Away:
     """Links to other desks."""
 
     def __init__(self) -> None:
-        self.desks: dict[NodeId, CheckpointDesk] = {}
+        self.desks: dict[NodeId, CheckpointService] = {}
         self.caller = NodeId(2)  # who takes a whole checkpoint
         self.spoils: Callable[[bytes], bytes] = lambda data: data
 
-    async def take(self, peer: Peer, run: Run, digest: bytes, most: int) -> AsyncGenerator[bytes]:
+    async def take(self, peer: Peer, run: RunId, digest: bytes, most: int) -> AsyncGenerator[bytes]:
         found = self.desks[peer.node].find(run, digest, self.caller)
         if found is None:
             raise OperationFailed("refused: it does not lie here")
@@ -70,25 +70,27 @@ class Site:
     def folder(self, number: int) -> Path:
         return self.root / f"pi{number}"
 
-    def open(self, number: int) -> CheckpointDesk:
+    def open(self, number: int) -> CheckpointService:
         peer = self.peers[number]
         links: Any = self.links
-        desk = CheckpointDesk(self.folder(number), links, lambda: peer, self.told.append, self.warned.append)
+        desk = CheckpointService(self.folder(number), links, lambda: peer, self.told.append, self.warned.append)
         self.links.desks[peer.node] = desk
         return desk
 
-    def saved(self, number: int, stage: int, role: str = "stage", *, unread: int = 0, size: int = 5_000) -> ElementAt:
+    def saved(
+        self, number: int, stage: int, role: str = "stage", *, unread: int = 0, size: int = 5_000
+    ) -> SnapshotLocation:
         """What an instance on a node has saved."""
-        header = ElementHeader(1, 1, 7, stage, 0, (f"step{stage}",), unread=unread)
-        digest, length = write_element(run_folder(self.folder(number), *_pair(RUN)), header, [os.urandom(size)])
-        return ElementAt(self.peers[number], stage, 1, 0, role, digest, length + 100)
+        header = SnapshotHeader(1, 1, 7, stage, 0, (f"step{stage}",), unread=unread)
+        digest, length = write_snapshot(run_folder(self.folder(number), *_pair(RUN)), header, [os.urandom(size)])
+        return SnapshotLocation(self.peers[number], stage, 1, 0, role, digest, length + 100)
 
-    async def gathered(self, *elements: ElementAt, name: str = "pause", at: int = 0) -> KnownCheckpoint:
-        about = KnownCheckpoint(name, RUN, 1, 7, 123_000, OWNER, (), b"\0" * 32, 0)
-        return await self.desks[at]._gather(GatherCheckpoint(1, about, b"spec", b"plan", elements))
+    async def gathered(self, *snapshots: SnapshotLocation, name: str = "pause", at: int = 0) -> CheckpointInfo:
+        about = CheckpointInfo(name, RUN, 1, 7, 123_000, OWNER, (), b"\0" * 32, 0)
+        return await self.desks[at]._gather(GatherCheckpoint(1, about, b"spec", b"plan", snapshots))
 
 
-def _pair(run: Run) -> tuple[str, int]:
+def _pair(run: RunId) -> tuple[str, int]:
     return run.app, run.version
 
 
@@ -111,19 +113,19 @@ def test_elements_of_several_nodes_are_one_file_that_is_fetched_and_kept(tmp_pat
         path = tmp_path / "pi0" / "checkpoints" / "pause.checkpoint"
         manifest, digest = verify(path)
         assert (digest, path.stat().st_size, path.stat().st_mode & 0o777) == (made.digest, made.size, 0o600)
-        assert [one.digest for one in manifest.elements] == [here.digest, there.digest]
+        assert [one.digest for one in manifest.snapshots] == [here.digest, there.digest]
         assert (manifest.application, manifest.version, manifest.epoch, manifest.owner) == ("taxi", 3, 7, OWNER)
         with pytest.raises(OperationFailed, match="it does not lie here"):
             await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], made))
-        site.desks[0].shelf.lend(made.digest, NodeId(3))
+        site.desks[0].store.grant_transfer(made.digest, NodeId(3))
         assert site.desks[0].find(RUN, made.digest, NodeId(2)) is None, "it is lent to another one"
-        site.desks[0].shelf.lend(made.digest, NodeId(2))
+        site.desks[0].store.grant_transfer(made.digest, NodeId(2))
         copied = await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], made))
         assert copied == made
-        assert site.open(1).shelf.kept == ()  # a process that has just started has not looked yet
+        assert site.open(1).store.kept == ()  # a process that has just started has not looked yet
         again = site.open(1)
-        again.shelf.found()
-        assert again.shelf.kept == (made,)
+        again.store.found()
+        assert again.store.kept == (made,)
         assert again.find(RUN, there.digest) is not None
 
     play(work())
@@ -141,7 +143,7 @@ def test_a_file_that_is_not_what_was_written_is_refused(tmp_path: Path, where: s
             raw[at] ^= 1
         raw = {"short": raw[:-1], "long": raw + b"x", "empty": bytearray()}.get(where, raw)
         path.write_bytes(raw)
-        with pytest.raises(BadCheckpoint, match=r"no checkpoint|damaged|not whole|do not"):
+        with pytest.raises(InvalidCheckpointFile, match=r"no checkpoint|damaged|not whole|do not"):
             verify(path)
 
     play(work())
@@ -153,7 +155,7 @@ def test_a_newer_format_is_refused_with_the_version_that_made_it(
     async def work() -> None:
         site = Site(tmp_path)
         with monkeypatch.context() as patch:
-            patch.setattr("agiledart_agent.checkpoints.checkpoint_desk.FORMAT", 9)
+            patch.setattr("agiledart_agent.checkpoints.checkpoint_service.FORMAT", 9)
             with pytest.raises(OperationFailed, match="has format 9 of agiledart"):
                 await site.gathered(site.saved(0, 0))
 
@@ -168,7 +170,7 @@ def test_another_element_than_the_one_that_was_committed_is_refused_and_nothing_
             await site.gathered(site.saved(1, 1))
         assert not list((tmp_path / "pi0" / "checkpoints").iterdir())
         with pytest.raises(OperationFailed, match="pi1 did not give what stage 5 saved: refused: it does not lie here"):
-            await site.gathered(ElementAt(site.peers[1], 5, 1, 0, "stage", b"x" * 32, 10))
+            await site.gathered(SnapshotLocation(site.peers[1], 5, 1, 0, "stage", b"x" * 32, 10))
 
     play(work())
 
@@ -178,10 +180,10 @@ def test_a_copy_that_was_damaged_on_its_way_is_not_kept(tmp_path: Path) -> None:
         site = Site(tmp_path)
         made = await site.gathered(site.saved(0, 0))
         site.links.spoils = lambda data: data[:100] + b"?" + data[101:]
-        site.desks[0].shelf.lend(made.digest, NodeId(2))
+        site.desks[0].store.grant_transfer(made.digest, NodeId(2))
         with pytest.raises(OperationFailed, match="the file is damaged"):
             await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], made))
-        assert site.desks[1].shelf.kept == ()
+        assert site.desks[1].store.kept == ()
         assert not list((tmp_path / "pi1" / "checkpoints").iterdir())
 
     play(work())
@@ -191,8 +193,8 @@ def test_a_copy_of_another_run_than_it_was_said_to_be_is_not_kept(tmp_path: Path
     async def work() -> None:
         site = Site(tmp_path)
         made = await site.gathered(site.saved(0, 0))
-        said = msgspec.structs.replace(made, run=Run("bus", 1))
-        site.desks[0].shelf.lend(made.digest, NodeId(2))
+        said = msgspec.structs.replace(made, run=RunId("bus", 1))
+        site.desks[0].store.grant_transfer(made.digest, NodeId(2))
         with pytest.raises(OperationFailed, match="what came is another checkpoint than the one that was meant"):
             await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], said))
         assert not list((tmp_path / "pi1" / "checkpoints").iterdir())
@@ -207,14 +209,14 @@ def test_rows_that_come_once_and_wait_in_a_log_are_in_no_checkpoint(tmp_path: Pa
             OperationFailed, match="step0 has read ahead 4,711 bytes, which wait in its log and come once only"
         ):
             await site.gathered(site.saved(1, 0, "source", unread=4_711))
-        assert site.desks[0].shelf.kept == ()
+        assert site.desks[0].store.kept == ()
 
     play(work())
 
 
 def test_a_name_is_kept_once_and_a_node_keeps_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
-        monkeypatch.setattr(checkpoint_shelf, "MAX_KEPT", 2)
+        monkeypatch.setattr(checkpoint_store, "MAX_KEPT", 2)
         site = Site(tmp_path)
         one = site.saved(0, 0)
         made = await site.gathered(one, name="a")
@@ -226,18 +228,18 @@ def test_a_name_is_kept_once_and_a_node_keeps_so_many(tmp_path: Path, monkeypatc
         with pytest.raises(OperationFailed, match="2 checkpoints are kept here already: remove one"):
             await site.gathered(one, name="c")
         await site.desks[0]._drop(DropCheckpoint(1, "a", b"another", RUN))
-        assert len(site.desks[0].shelf.kept) == 2
-        await site.desks[0]._drop(DropCheckpoint(1, "a", made.digest, Run("taxi", 4)))
-        assert len(site.desks[0].shelf.kept) == 2
+        assert len(site.desks[0].store.kept) == 2
+        await site.desks[0]._drop(DropCheckpoint(1, "a", made.digest, RunId("taxi", 4)))
+        assert len(site.desks[0].store.kept) == 2
         await site.desks[0]._drop(DropCheckpoint(1, "a", made.digest, RUN))
-        assert [kept.name for kept in site.desks[0].shelf.kept] == ["b"]
+        assert [kept.name for kept in site.desks[0].store.kept] == ["b"]
 
     play(work())
 
 
 def test_no_checkpoint_takes_more_than_its_share_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
-        monkeypatch.setattr(checkpoint_shelf, "FREE_SHARE", 0.0)
+        monkeypatch.setattr(checkpoint_store, "FREE_SHARE", 0.0)
         site = Site(tmp_path)
         with pytest.raises(OperationFailed, match="bytes left, and it has"):
             await site.gathered(site.saved(0, 0))
@@ -251,9 +253,9 @@ def test_passing_ones_go_by_themselves_and_for_newer_ones(tmp_path: Path) -> Non
         for _ in range(6):
             await site.gathered(site.saved(0, 0), name="")
         folder = tmp_path / "pi0" / "checkpoints"
-        assert len(list(folder.glob("*.passing"))) == checkpoint_shelf.MAX_PASSING
+        assert len(list(folder.glob("*.passing"))) == checkpoint_store.MAX_TEMPORARY
         now = max(path.stat().st_mtime for path in folder.iterdir())
-        later = CheckpointShelf(tmp_path / "pi0", site.warned.append, lambda: now + PASSING_SECONDS + 1)
+        later = CheckpointStore(tmp_path / "pi0", site.warned.append, lambda: now + TEMPORARY_SECONDS + 1)
         (folder / ".7.part").write_bytes(b"half")
         later.found()
         assert not list(folder.iterdir())
@@ -263,10 +265,10 @@ def test_passing_ones_go_by_themselves_and_for_newer_ones(tmp_path: Path) -> Non
 
 def test_a_user_takes_a_file_in_pieces_and_brings_it_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
-        monkeypatch.setattr("agiledart_agent.checkpoints.checkpoint_desk.MAX_BROUGHT_BYTES", 2_000)
+        monkeypatch.setattr("agiledart_agent.checkpoints.checkpoint_service.MAX_UPLOAD_CHUNK_BYTES", 2_000)
         site = Site(tmp_path)
-        element = site.saved(0, 0)
-        made = await site.gathered(element, name="")
+        snapshot = site.saved(0, 0)
+        made = await site.gathered(snapshot, name="")
         raw = b""
         while True:
             piece = await site.desks[0].read(ReadCheckpoint("taxi", made.digest.hex(), len(raw)), ANN)
@@ -278,13 +280,13 @@ def test_a_user_takes_a_file_in_pieces_and_brings_it_elsewhere(tmp_path: Path, m
         answer: dict[str, object] = {}
         for at in range(0, len(raw), 2_000):
             part = raw[at : at + 2_000]
-            answer = await site.desks[1].brought(BringCheckpoint("new", made.digest.hex(), len(raw), at, part), ANN)
+            answer = await site.desks[1].upload(UploadCheckpoint("new", made.digest.hex(), len(raw), at, part), ANN)
         assert answer == {"have": len(raw), "is_whole": True}
-        await site.desks[0]._bring(BringElement(1, site.peers[1], Run("new", 1), element.digest, 10_000))
-        assert (run_folder(tmp_path / "pi0", "new", 1) / "elements" / element.digest.hex()).exists()
+        await site.desks[0]._place_snapshot(FetchSnapshot(1, site.peers[1], RunId("new", 1), snapshot.digest, 10_000))
+        assert (run_folder(tmp_path / "pi0", "new", 1) / "elements" / snapshot.digest.hex()).exists()
         damaged = raw[:500] + b"!" + raw[501:]
         with pytest.raises(OperationFailed, match="damaged"):
-            await site.desks[1].brought(BringCheckpoint("new", "ab" * 32, len(raw), 0, damaged), ANN)
+            await site.desks[1].upload(UploadCheckpoint("new", "ab" * 32, len(raw), 0, damaged), ANN)
         assert len(list((tmp_path / "pi1" / "checkpoints").iterdir())) == 1
 
     play(work())
@@ -299,13 +301,13 @@ def test_another_user_reads_no_checkpoint_and_a_hash_alone_brings_none(tmp_path:
             NotAllowed, match="taxi belongs to the key 6b6b6b6b6b6b6b6b…, not to you: you may not export it"
         ):
             await desk.read(ReadCheckpoint("taxi", digest, 0), BOB)
-        for asker in (ANN, Asker("admin"), Asker("submitter", "app:taxi", b"c" * 32)):
-            assert (await desk.read(ReadCheckpoint("taxi", digest, 0), asker))["data"]
+        for principal in (ANN, Principal("admin"), Principal("submitter", "app:taxi", b"c" * 32)):
+            assert (await desk.read(ReadCheckpoint("taxi", digest, 0), principal))["data"]
         raw = (tmp_path / "pi0" / "checkpoints" / "pause.checkpoint").read_bytes()
-        told = await desk.brought(BringCheckpoint("taxi", digest, len(raw), 0, raw[:10]), BOB)
+        told = await desk.upload(UploadCheckpoint("taxi", digest, len(raw), 0, raw[:10]), BOB)
         assert told == {"have": 10, "is_whole": False}
-        assert (await desk.brought(BringCheckpoint("taxi", digest, len(raw), 0, raw[:10]), ANN))["is_whole"]
-        assert (await desk.brought(BringCheckpoint("taxi", digest, len(raw), 10, raw[10:]), BOB))["is_whole"]
+        assert (await desk.upload(UploadCheckpoint("taxi", digest, len(raw), 0, raw[:10]), ANN))["is_whole"]
+        assert (await desk.upload(UploadCheckpoint("taxi", digest, len(raw), 10, raw[10:]), BOB))["is_whole"]
 
     play(work())
 
@@ -315,11 +317,11 @@ def test_of_two_checkpoints_that_take_one_name_at_one_time_the_second_is_refused
         site = Site(tmp_path)
         one, two = site.saved(0, 0), site.saved(1, 1, size=50_000)
         both = await asyncio.gather(site.gathered(one, name="a"), site.gathered(two, name="a"), return_exceptions=True)
-        made = [each for each in both if isinstance(each, KnownCheckpoint)]
+        made = [each for each in both if isinstance(each, CheckpointInfo)]
         assert [str(each) for each in both if isinstance(each, OperationFailed)] == [
             "a checkpoint a is kept here already"
         ]
-        assert list(site.desks[0].shelf.kept) == made
+        assert list(site.desks[0].store.kept) == made
         (path,) = (tmp_path / "pi0" / "checkpoints").iterdir()
         assert verify(path)[1] == made[0].digest
 
@@ -329,8 +331,8 @@ def test_of_two_checkpoints_that_take_one_name_at_one_time_the_second_is_refused
 def test_a_piece_that_does_not_follow_says_how_much_is_there(tmp_path: Path) -> None:
     async def work() -> None:
         desk = Site(tmp_path).desks[0]
-        await desk.brought(BringCheckpoint("new", "ab" * 32, 30, 0, b"0123456789"), ANN)
-        assert await desk.brought(BringCheckpoint("new", "ab" * 32, 30, 20, b"0123456789"), ANN) == {
+        await desk.upload(UploadCheckpoint("new", "ab" * 32, 30, 0, b"0123456789"), ANN)
+        assert await desk.upload(UploadCheckpoint("new", "ab" * 32, 30, 20, b"0123456789"), ANN) == {
             "have": 10,
             "is_whole": False,
         }
@@ -342,19 +344,19 @@ def test_what_was_announced_holds_until_the_last_piece(tmp_path: Path) -> None:
     async def work() -> None:
         desk = Site(tmp_path).desks[0]
         digest, huge = "ab" * 32, 64 << 30
-        assert await desk.brought(BringCheckpoint("new", digest, 2, 0, b"0"), ANN) == {"have": 1, "is_whole": False}
+        assert await desk.upload(UploadCheckpoint("new", digest, 2, 0, b"0"), ANN) == {"have": 1, "is_whole": False}
         with pytest.raises(OperationFailed, match="It was announced with 2 bytes, and now has 68,719,476,736"):
-            await desk.brought(BringCheckpoint("new", digest, huge, 1, b"1" * 1_000), ANN)
+            await desk.upload(UploadCheckpoint("new", digest, huge, 1, b"1" * 1_000), ANN)
         with pytest.raises(OperationFailed, match="It was announced with 2 bytes"):
-            await desk.brought(BringCheckpoint("new", digest, huge, 0, b"1" * 1_000), ANN)
+            await desk.upload(UploadCheckpoint("new", digest, huge, 0, b"1" * 1_000), ANN)
         with pytest.raises(OperationFailed, match="More came than the 2 bytes that were announced"):
-            await desk.brought(BringCheckpoint("new", digest, 2, 1, b"1" * 1_000), ANN)
+            await desk.upload(UploadCheckpoint("new", digest, 2, 1, b"1" * 1_000), ANN)
         (path,) = (tmp_path / "pi0" / "checkpoints").iterdir()
         assert path.stat().st_size == 1
-        piece = BringCheckpoint("new", "cd" * 32, 9_000, 0, b"1" * 1_000)
-        await desk.brought(piece, ANN)
+        piece = UploadCheckpoint("new", "cd" * 32, 9_000, 0, b"1" * 1_000)
+        await desk.upload(piece, ANN)
         await asyncio.gather(
-            *(desk.brought(BringCheckpoint("new", "cd" * 32, 9_000, 1_000, b"2" * 10), ANN) for _ in range(5))
+            *(desk.upload(UploadCheckpoint("new", "cd" * 32, 9_000, 1_000, b"2" * 10), ANN) for _ in range(5))
         )
         assert max(path.stat().st_size for path in (tmp_path / "pi0" / "checkpoints").iterdir()) == 1_010
 
@@ -363,9 +365,9 @@ def test_what_was_announced_holds_until_the_last_piece(tmp_path: Path) -> None:
 
 def test_a_file_of_which_nothing_more_comes_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
-        monkeypatch.setattr("agiledart_agent.checkpoints.coming.IDLE_SECONDS", 0.01)
+        monkeypatch.setattr("agiledart_agent.checkpoints.checkpoint_uploads.IDLE_SECONDS", 0.01)
         desk = Site(tmp_path).desks[0]
-        await desk.brought(BringCheckpoint("new", "ab" * 32, 30, 0, b"0123456789"), ANN)
+        await desk.upload(UploadCheckpoint("new", "ab" * 32, 30, 0, b"0123456789"), ANN)
         await _until(lambda: not list((tmp_path / "pi0" / "checkpoints").iterdir()))
 
     play(work())
@@ -374,12 +376,12 @@ def test_a_file_of_which_nothing_more_comes_goes(tmp_path: Path, monkeypatch: py
 def test_files_that_come_at_one_time_share_the_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         monkeypatch.setattr(
-            "agiledart_agent.checkpoints.checkpoint_shelf.shutil.disk_usage", lambda path: SimpleNamespace(free=1_000)
+            "agiledart_agent.checkpoints.checkpoint_store.shutil.disk_usage", lambda path: SimpleNamespace(free=1_000)
         )
         desk = Site(tmp_path).desks[0]
-        await desk.brought(BringCheckpoint("new", "ab" * 32, 400, 0, b"0"), ANN)
+        await desk.upload(UploadCheckpoint("new", "ab" * 32, 400, 0, b"0"), ANN)
         with pytest.raises(OperationFailed, match="the disk has 1,000 bytes left, and it has 400"):
-            await desk.brought(BringCheckpoint("new", "cd" * 32, 400, 0, b"0"), ANN)
+            await desk.upload(UploadCheckpoint("new", "cd" * 32, 400, 0, b"0"), ANN)
 
     play(work())
 
@@ -391,10 +393,10 @@ def test_a_damaged_file_is_told_at_the_start_and_not_shown(tmp_path: Path) -> No
         path = tmp_path / "pi0" / "checkpoints" / "pause.checkpoint"
         path.write_bytes(path.read_bytes()[:-1])
         again = site.open(0)
-        again.shelf.found()
-        assert again.shelf.kept == ()
+        again.store.found()
+        assert again.store.kept == ()
         assert "a checkpoint cannot be used" in site.warned[0]
-        with pytest.raises(BadCheckpoint):
+        with pytest.raises(InvalidCheckpointFile):
             read_manifest(path)
 
     play(work())

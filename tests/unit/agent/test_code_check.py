@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent.executors.code_check import checked_apart
-from agiledart_executor.messages import CheckWanted
+from agiledart_agent.executors.code_check import check_in_subprocess
+from agiledart_executor.wire.agent_messages import CodeCheckRequest
 
 ANSWERS = """#!{python}
 import os, sys, msgspec
-from agiledart_executor.messages import CheckFound
+from agiledart_executor.wire.agent_messages import CheckFound
 sys.stdin.buffer.read()
 os.write(2, b"heard")
 with os.fdopen(int(sys.argv[-1]), "wb") as out:
@@ -24,8 +24,8 @@ def checked_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> st
     program.write_text(ANSWERS.format(python=sys.executable, text=text))
     program.chmod(0o700)
     monkeypatch.setattr("agiledart_agent.executors.code_check.sys.executable", str(program))
-    wanted = CheckWanted(plan=b"", bundle=b"", stages=())
-    return asyncio.run(checked_apart(wanted, str(tmp_path))).refusal
+    wanted = CodeCheckRequest(plan=b"", bundle=b"", stages=())
+    return asyncio.run(check_in_subprocess(wanted, str(tmp_path))).refusal
 
 
 def test_an_answer_larger_than_a_pipe_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

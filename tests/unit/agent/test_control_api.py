@@ -7,22 +7,22 @@ from typing import get_args
 
 import pytest
 
-from agiledart_agent.control.control_api import CONTROL, MAX_OPEN_REQUESTS, Client, ControlApi
+from agiledart_agent.control.control_api import CONTROL, MAX_OPEN_REQUESTS, ControlApi, ControlPeer
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
-from agiledart_kernel.permissions import Asker
-from agiledart_node.records.order_checks import CHECK, terms_of
+from agiledart_kernel.permissions import Principal
+from agiledart_node.records.command_verifier import CHECK, command_terms
 from agiledart_node.wire.commands import (
     VERB_BY_COMMAND,
-    Answer,
     Audit,
-    Ban,
-    Bans,
-    BringCheckpoint,
     Checkpoints,
     Command,
+    ControlAnswer,
     ControlMessage,
+    ControlProgress,
+    ControlRefusal,
+    ControlRequest,
     CreateToken,
     DrainNode,
     ExplainRecovery,
@@ -30,41 +30,41 @@ from agiledart_node.wire.commands import (
     ExportCheckpoint,
     Forget,
     Info,
-    Leave,
     ListApplications,
+    ListBans,
     Logs,
-    Move,
+    MoveStage,
     Nodes,
-    Progress,
     ReadCheckpoint,
     RecoverRun,
-    Refusal,
     RemoveCheckpoint,
-    Renew,
-    Request,
-    Route,
-    Scale,
+    RenewUserMembership,
+    ScaleStage,
     Secrets,
+    SetBan,
     SetSecret,
-    Share,
+    ShareApplication,
+    ShutDownAgent,
     Status,
     Stop,
     Submit,
     Tap,
     Tokens,
+    TraceRoute,
+    UploadCheckpoint,
 )
 
 ONE_OF_EACH: tuple[Command, ...] = (
-    Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), Route("0"), Logs("x"), Info(),
-    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"), Ban("ab" * 32, 0), Bans(), Tokens(), Forget("x"), ExplainScaling("x"),
+    Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), TraceRoute("0"), Logs("x"), Info(),
+    CreateToken(), ShutDownAgent(), Tap("x", "y"), ShareApplication("x", "00"), SetBan("ab" * 32, 0), ListBans(), Tokens(), Forget("x"), ExplainScaling("x"),
     Audit(), SetSecret("x", "00", "y"), Secrets(),
     ExplainRecovery("x"), Checkpoints("x"), ExportCheckpoint("x"), RemoveCheckpoint("x"), ReadCheckpoint("x", "0" * 64, 0),
-    BringCheckpoint("x", "0" * 64, 1, 0, b""), Scale("x", "y", 2), Move("x", "y", "a1"), Renew(), DrainNode("a1"),
+    UploadCheckpoint("x", "0" * 64, 1, 0, b""), ScaleStage("x", "y", 2), MoveStage("x", "y", "a1"), RenewUserMembership(), DrainNode("a1"),
     RecoverRun("x", ("a1",)),
 )  # fmt: skip
 
 
-Asked = list[tuple[int, Request, Client]]
+Asked = list[tuple[int, ControlRequest, ControlPeer]]
 """Requests that went on: number, command, who."""
 
 
@@ -73,10 +73,12 @@ class Caller:
 
     def __init__(self, api: ControlApi, role: str = "admin", scope: str = "") -> None:
         self.api, self.got = api, list[ControlMessage]()
-        self.client = Client(Asker(role, scope, b"k" * 32), role, lambda _, body: self.got.append(CONTROL.decode(body)))
+        self.client = ControlPeer(
+            Principal(role, scope, b"k" * 32), role, lambda _, body: self.got.append(CONTROL.decode(body))
+        )
 
     def ask(self, number: int, command: Command) -> None:
-        self.api.receive(self.client, CONTROL.encode(Request(number, command)))
+        self.api.receive(self.client, CONTROL.encode(ControlRequest(number, command)))
 
 
 @pytest.fixture
@@ -94,7 +96,7 @@ def api(asked: Asked, refused: list[str]) -> ControlApi:
     return ControlApi(
         lambda *request: asked.append(request),
         lambda reason, _: refused.append(reason),
-        Asker("admin"),
+        Principal("admin"),
         lambda asked, client, reason, text: None,
     )
 
@@ -106,20 +108,22 @@ def test_every_role_at_every_command(
 ) -> None:
     allowed = {
         "admin": True,
-        "submitter": not isinstance(command, CreateToken | Leave | DrainNode | RecoverRun | Ban | Audit | Tokens),
+        "submitter": not isinstance(
+            command, CreateToken | ShutDownAgent | DrainNode | RecoverRun | SetBan | Audit | Tokens
+        ),
         "reader": not isinstance(
             command,
             CreateToken
-            | Leave
+            | ShutDownAgent
             | DrainNode
             | RecoverRun
-            | Ban
+            | SetBan
             | Audit
             | Tokens
             | Submit
             | Stop
             | Tap
-            | Share
+            | ShareApplication
             | Forget
             | SetSecret
             | Secrets
@@ -127,16 +131,16 @@ def test_every_role_at_every_command(
             | ExportCheckpoint
             | RemoveCheckpoint
             | ReadCheckpoint
-            | BringCheckpoint
-            | Scale
-            | Move,
+            | UploadCheckpoint
+            | ScaleStage
+            | MoveStage,
         ),
     }.get(role, False)
-    asker = Caller(api, role)
-    asker.ask(1, command)
+    principal = Caller(api, role)
+    principal.ask(1, command)
     assert (len(asked) == 1) is allowed
     assert (refused == ["role"]) is not allowed
-    assert not asker.got if allowed else isinstance(asker.got[0], Refusal)
+    assert not principal.got if allowed else isinstance(principal.got[0], ControlRefusal)
 
 
 @pytest.mark.parametrize("command", ONE_OF_EACH, ids=lambda command: type(command).__name__)
@@ -144,12 +148,12 @@ def test_a_scope_binds_every_command(api: ControlApi, asked: Asked, refused: lis
     """What is about another application, or the network, goes no further; a list is made for the asker, a renewal is its own."""
     caller = Caller(api, "admin", "app:mine")
     caller.ask(1, command)
-    allowed = isinstance(command, ListApplications | Secrets | Renew)
+    allowed = isinstance(command, ListApplications | Secrets | RenewUserMembership)
     assert (len(asked) == 1) is allowed
     assert refused == ([] if allowed else ["scope"])
     if not allowed:
         (refusal,) = caller.got
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, ControlRefusal)
         assert "may use app:mine only" in refusal.text
 
 
@@ -168,47 +172,47 @@ def test_answers_find_their_asker(api: ControlApi, asked: Asked) -> None:
     api.answer(asked[0][0], {"a": 1})
     api.refuse(asked[1][0], "no", 2)
     api.answer(asked[1][0], {"late": True})
-    assert one.got == [Answer(7, b'{"a":1}')]
-    assert two.got == [Progress(7, "soon"), Refusal(7, "no", 2)]
+    assert one.got == [ControlAnswer(7, b'{"a":1}')]
+    assert two.got == [ControlProgress(7, "soon"), ControlRefusal(7, "no", 2)]
 
 
 def test_a_client_that_went_away_gets_nothing(api: ControlApi, asked: Asked) -> None:
-    asker = Caller(api)
-    asker.ask(1, Nodes())
-    api.forget(asker.client)
+    principal = Caller(api)
+    principal.ask(1, Nodes())
+    api.forget(principal.client)
     api.answer(asked[0][0], {})
-    assert asker.got == []
+    assert principal.got == []
 
 
 def test_open_requests_are_bounded_and_not_doubled(api: ControlApi, asked: Asked) -> None:
-    asker = Caller(api)
-    asker.ask(1, Nodes())
-    asker.ask(1, Nodes())
-    assert isinstance(asker.got[0], Refusal)
+    principal = Caller(api)
+    principal.ask(1, Nodes())
+    principal.ask(1, Nodes())
+    assert isinstance(principal.got[0], ControlRefusal)
     for number in range(2, MAX_OPEN_REQUESTS + 5):
-        asker.ask(number, Nodes())
+        principal.ask(number, Nodes())
     assert len(asked) == MAX_OPEN_REQUESTS
 
 
 def test_what_is_no_request_closes_the_connection(api: ControlApi) -> None:
-    asker = Caller(api)
+    principal = Caller(api)
     with pytest.raises(RemoteProtocolError):
-        api.receive(asker.client, CONTROL.encode(Answer(1, b"")))
+        api.receive(principal.client, CONTROL.encode(ControlAnswer(1, b"")))
     with pytest.raises(RemoteProtocolError):
-        api.receive(asker.client, b"\xc1")
+        api.receive(principal.client, b"\xc1")
 
 
 def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path) -> None:
     seen: list[int] = []
     refused: list[str] = []
-    question = frame(FrameKind.CONTROL, CONTROL.encode(Request(3, Info())))
+    question = frame(FrameKind.CONTROL, CONTROL.encode(ControlRequest(3, Info())))
 
     async def play() -> object:
-        def ask(number: int, request: Request, client: Client) -> None:
+        def ask(number: int, request: ControlRequest, client: ControlPeer) -> None:
             seen.append(number)
-            control.answer(number, {"who": client.who, "key": client.asker.key.hex()})
+            control.answer(number, {"who": client.requester, "key": client.principal.key.hex()})
 
-        local = Asker("admin", "", b"node")
+        local = Principal("admin", "", b"node")
         control = ControlApi(ask, lambda reason, _: refused.append(reason), local, lambda *_: None)
         path = tmp_path / "c.sock"
         await control.listen(path)
@@ -234,7 +238,7 @@ def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path) ->
         assert not path.exists()
         assert not cookie.exists()
         answered = CONTROL.decode(item[1])
-        assert isinstance(answered, Answer)
+        assert isinstance(answered, ControlAnswer)
         return json.loads(answered.body)
 
     assert str(asyncio.run(play())).startswith("{'who': 'uid")
@@ -243,11 +247,11 @@ def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path) ->
 
 
 def test_an_answer_that_is_too_large_is_refused_in_words(api: ControlApi, asked: Asked) -> None:
-    asker = Caller(api)
-    asker.ask(1, Info())
+    principal = Caller(api)
+    principal.ask(1, Info())
     api.answer(asked[-1][0], {"text": "x" * MAX_FRAME_BYTES})
-    (said,) = asker.got
-    assert isinstance(said, Refusal)
+    (said,) = principal.got
+    assert isinstance(said, ControlRefusal)
     assert "more than a frame may have" in said.text
 
 
@@ -260,30 +264,30 @@ LOOKS_ONLY = (
     ListApplications,
     Status,
     Nodes,
-    Route,
+    TraceRoute,
     Logs,
     Info,
     Tap,
-    Bans,
+    ListBans,
     Tokens,
     ExplainScaling,
     ExplainRecovery,
     Checkpoints,
     ReadCheckpoint,
-    BringCheckpoint,  # who begins something with it signs that
+    UploadCheckpoint,  # who begins something with it signs that
     Audit,
     Secrets,
-    Renew,  # its chain of grants says who asks
+    RenewUserMembership,  # its chain of grants says who asks
 )
 
 
 def test_what_changes_something_asks_for_an_order() -> None:
-    """Whoever adds a command says in `terms_of` what its order holds, or here that it only looks."""
+    """Whoever adds a command says in `command_terms` what its order holds, or here that it only looks."""
     assert {type(command) for command in ONE_OF_EACH} == set(get_args(Command)) == set(VERB_BY_COMMAND)
     for command in ONE_OF_EACH:
-        terms = terms_of(command)
+        terms = command_terms(command)
         assert (terms is None) is isinstance(command, LOOKS_ONLY), command
         assert terms is None or terms.verb == VERB_BY_COMMAND[type(command)]
-    checked = terms_of(Submit("x", b"", b"", dry_run=True))
+    checked = command_terms(Submit("x", b"", b"", dry_run=True))
     assert checked is not None
     assert checked.verb == CHECK, "an order to look whether it would run lets nobody run it"

@@ -8,7 +8,7 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import Effect, Event, Send, SetTimer, TimerFired
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.wire.messages import Leave, Refute
+from agiledart_overlay.wire.messages import Departing, Refute
 
 
 class Script:
@@ -39,15 +39,15 @@ def test_an_effect_that_fails_is_told_and_takes_no_other_with_it() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: told.append(context))
         peer = Peer(NodeId(1))
-        node = Script([Send(peer, Refute(1)), Send(peer, Leave()), SetTimer("t", now())])
+        node = Script([Send(peer, Refute(1)), Send(peer, Departing()), SetTimer("t", now())])
         driver = Driver(cast(Any, node), send)
-        driver.feed(cast(Any, Leave()))  # any event
+        driver.feed(cast(Any, Departing()))  # any event
         await node.timer_fired.wait()
         driver.stop()
         return node
 
     node = asyncio.run(asyncio.wait_for(run(), 10))
-    assert [effect.message for effect in sent] == [Leave()]
+    assert [effect.message for effect in sent] == [Departing()]
     assert node.events[1] == TimerFired("t")
     assert [str(context["exception"]) for context in told] == ["beyond 64 bits"]
     assert "Send" in told[0]["message"]

@@ -9,7 +9,7 @@ import pytest
 
 from agiledart_agent.executors.bare_process import LaunchError, executor_environment
 from agiledart_agent.executors.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess
-from agiledart_executor.messages import InstanceBroke, InstanceName
+from agiledart_executor.wire.agent_messages import InstanceFailure, InstanceName
 
 
 class FakeProcess:
@@ -111,7 +111,7 @@ def test_nothing_is_opened_before_the_process_that_was_ended_is_gone() -> None:
 def test_a_process_that_dies_while_it_waits_for_the_one_before_is_not_used() -> None:
     async def play() -> None:
         pool = SlowPool()
-        pool._events = cast(ExecutorEvents, SimpleNamespace(broke=print, over=lambda *_: None))
+        pool._events = cast(ExecutorEvents, SimpleNamespace(broke=print, application_ended=lambda *_: None))
         pool.go.set()
         first = await pool._executor("taxi", 1, 7, 0, b"")
         pool.stop("taxi", 1)
@@ -134,7 +134,9 @@ def test_a_process_that_dies_while_it_waits_for_the_one_before_is_not_used() -> 
 @pytest.mark.parametrize(("by_epoch", "lost"), [(False, [1]), (True, [0, 1])])
 def test_what_has_finished_is_lost_as_well_while_an_epoch_may_still_need_it(by_epoch: bool, lost: list[int]) -> None:
     told: list[int] = []
-    events = cast(ExecutorEvents, SimpleNamespace(broke=lambda *of: told.append(of[-1].instance.stage), over=print))
+    events = cast(
+        ExecutorEvents, SimpleNamespace(broke=lambda *of: told.append(of[-1].instance.stage), application_ended=print)
+    )
     pool = ExecutorPool(events, cast(Any, None), "/")
     executor = ExecutorProcess("taxi", 1, 0, cast(Any, FakeProcess()), cast(Any, FakeWriter()), by_epoch=by_epoch)
     executor.instances += [InstanceName(0, 0), InstanceName(1, 0)]
@@ -145,13 +147,13 @@ def test_what_has_finished_is_lost_as_well_while_an_epoch_may_still_need_it(by_e
 
 def test_a_process_that_ends_with_messages_unread_is_told_by_its_exit_code() -> None:
     """The pair is reset then; `Connection reset by peer` would say nothing about the process (its exit code is 0 here)."""
-    told: list[InstanceBroke] = []
+    told: list[InstanceFailure] = []
 
     async def play() -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        events = cast(ExecutorEvents, SimpleNamespace(broke=lambda *of: told.append(of[-1]), over=print))
+        events = cast(ExecutorEvents, SimpleNamespace(broke=lambda *of: told.append(of[-1]), application_ended=print))
         pool = ExecutorPool(events, cast(Any, None), "/")
         executor = ExecutorProcess("taxi", 1, 0, cast(Any, FakeProcess()), writer)
         executor.labels[0] = "trips"

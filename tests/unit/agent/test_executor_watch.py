@@ -17,13 +17,13 @@ from agiledart_agent.executors.executor_watch import (
     resident_memory,
 )
 from agiledart_executor.user_code.bounds import Bounds
-from agiledart_executor.user_code.last_words import EXIT_BOUND, LastWords
+from agiledart_executor.user_code.crash_report import EXIT_BOUND, CrashReporter
 
 DUMP = b"""Current thread 0x00007f (most recent call first):
   File "/usr/lib/python3.11/re/__init__.py", line 166 in match
   File "<0123abcd>/taxi.py", line 42 in parse
   File "/x/agiledart_dataflow/chain.py", line 7 in run
-  File "/x/agiledart_executor/worker.py", line 300 in main
+  File "/x/agiledart_executor/programs/worker.py", line 300 in main
 
 """
 
@@ -44,7 +44,7 @@ def test_silence_is_asked_about_told_once_and_then_over(watch: ExecutorWatch) ->
     told = []
     for second in range(70):
         if second == 10:
-            watch._heard.add(DUMP)
+            watch._crash_report.add(DUMP)
         text, is_over = watch.look(float(second), 0.0)
         if text:
             told.append((second, text, is_over))
@@ -74,7 +74,7 @@ def test_ends_are_told_for_what_they_are(watch: ExecutorWatch) -> None:
         "ended (killed by SIGKILL: by somebody, or by the system because memory ran"
     )
     assert " MB of memory)" in watch.ended(-signal.SIGKILL)
-    watch._heard.add(b"Fatal Python error: Segmentation fault\n\n" + DUMP)
+    watch._crash_report.add(b"Fatal Python error: Segmentation fault\n\n" + DUMP)
     assert watch.ended(-11) == "crashed in taxi.py:42 in parse (Segmentation fault, killed by SIGSEGV)"
     assert ending(-200) == "killed by signal 200"
 
@@ -83,10 +83,10 @@ def test_signs_of_life_and_a_reason_come_by_the_pipe() -> None:
     async def play() -> tuple[float, str]:
         watch = ExecutorWatch()
         watch.listen(os.getpid())
-        words = LastWords(os.dup(watch.writing_end))
+        words = CrashReporter(os.dup(watch.writing_end))
         watch.close_writing_end()
-        words.alive()
-        words.say("clean: too much")
+        words.report_alive()
+        words.report_reason("clean: too much")
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(5):
             while not watch.reason:  # noqa: ASYNC110  the pipe is read by the loop

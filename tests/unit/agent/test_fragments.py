@@ -12,11 +12,24 @@ from typing import Any
 
 import pytest
 
-from agiledart_agent.fragments.erasure import cut, joined, sealed, unsealed
-from agiledart_agent.fragments.fragment_links import FragmentClient
-from agiledart_agent.fragments.fragment_shelf import FragmentShelf, Header, NoFragment, Writing
-from agiledart_agent.fragments.server import FragmentServer
-from agiledart_agent.fragments.wire import ANSWERS, REQUESTS, About, Bytes, FragmentRefused, Go, Put
+from agiledart_agent.fragments.erasure_code import cut, joined, sealed, unsealed
+from agiledart_agent.fragments.fragment_client import FragmentClient
+from agiledart_agent.fragments.fragment_file_store import (
+    FragmentFileHeader,
+    FragmentFileStore,
+    FragmentUnavailable,
+    FragmentWriter,
+)
+from agiledart_agent.fragments.fragment_messages import (
+    ANSWERS,
+    REQUESTS,
+    FragmentDescriptor,
+    FragmentRefused,
+    PutAccepted,
+    PutBytes,
+    PutFragment,
+)
+from agiledart_agent.fragments.fragment_server import FragmentServer
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.node_id import NodeId
@@ -24,19 +37,19 @@ from agiledart_kernel.peer import Peer
 from agiledart_recovery.fragments.arithmetic import stripe_providers, stripe_range
 from agiledart_recovery.limits import SEAL_BYTES
 from agiledart_recovery.wire.effects import FragmentKey
-from agiledart_recovery.wire.names import Party, Run, Snapshot
+from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId
 
 KEY = bytes(range(32))
 ELEMENT = b"what one instance remembers " * 4_000
 DIGEST = sha256(ELEMENT).digest()
-RUN = Run("taxi", 1)
+RUN = RunId("taxi", 1)
 OWNER = Peer(NodeId(7), 1, "pi7")
 
 
-def about(fragments: list[bytes], index: int, m: int, *, life: int = 1, epoch: int = 4) -> About:
-    key = FragmentKey(RUN, Party("1", 1, 0), Snapshot(life, epoch), index)
+def about(fragments: list[bytes], index: int, m: int, *, attempt: int = 1, epoch: int = 4) -> FragmentDescriptor:
+    key = FragmentKey(RUN, InstanceId("1", 1, 0), CheckpointId(attempt, epoch), index)
     length = len(ELEMENT) + SEAL_BYTES
-    return About(key, DIGEST, length, m, len(fragments), sha256(fragments[index]).digest())
+    return FragmentDescriptor(key, DIGEST, length, m, len(fragments), sha256(fragments[index]).digest())
 
 
 # ---- the code (specification, R2, R3)
@@ -88,10 +101,10 @@ def test_a_holder_cannot_read_what_it_holds_and_the_seal_is_always_the_same() ->
 # ---- the shelf
 
 
-def stored(shelf: FragmentShelf, description: About, fragment: bytes) -> None:
-    writing = shelf.begin(Header(description, OWNER.node))
+def stored(store: FragmentFileStore, description: FragmentDescriptor, fragment: bytes) -> None:
+    writing = store.begin(FragmentFileHeader(description, OWNER.node))
     writing.write(fragment)
-    shelf.finish(writing)
+    store.finish(writing)
 
 
 def path_of(folder: Path) -> Path:
@@ -101,9 +114,9 @@ def path_of(folder: Path) -> Path:
 
 def test_a_fragment_is_there_after_a_restart(tmp_path: Path) -> None:
     fragments = cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
-    stored(FragmentShelf(tmp_path), about(fragments, 3, 2), fragments[3])
+    stored(FragmentFileStore(tmp_path), about(fragments, 3, 2), fragments[3])
     (tmp_path / "fragments" / ".half.part").write_bytes(b"what a killed agent was writing")
-    again = FragmentShelf(tmp_path)
+    again = FragmentFileStore(tmp_path)
     (header,) = again.found()
     assert (header.about, header.owner) == (about(fragments, 3, 2), OWNER.node)
     again.verify(header.about)
@@ -112,69 +125,69 @@ def test_a_fragment_is_there_after_a_restart(tmp_path: Path) -> None:
     again.drop([header.about.key])
     assert again.clear()
     assert again.count == 0
-    assert FragmentShelf(tmp_path).found() == []
+    assert FragmentFileStore(tmp_path).found() == []
 
 
 def test_what_the_disk_does_not_let_go_stays_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is spared when it was stored again meanwhile."""
-    shelf, fragments = FragmentShelf(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+    store, fragments = FragmentFileStore(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
     for index in (0, 1):
-        stored(shelf, about(fragments, index, 2), fragments[index])
+        stored(store, about(fragments, index, 2), fragments[index])
 
     def read_only(path: Path, missing_ok: bool = False) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     with monkeypatch.context() as struck:
         struck.setattr(Path, "unlink", read_only)
-        shelf.drop([about(fragments, index, 2).key for index in (0, 1)])
-        assert not shelf.clear()
-    stored(shelf, about(fragments, 1, 2), fragments[1])
-    assert shelf.clear()
-    assert [header.about.key.index for header in FragmentShelf(tmp_path).found()] == [1]
+        store.drop([about(fragments, index, 2).key for index in (0, 1)])
+        assert not store.clear()
+    stored(store, about(fragments, 1, 2), fragments[1])
+    assert store.clear()
+    assert [header.about.key.index for header in FragmentFileStore(tmp_path).found()] == [1]
 
 
 def test_a_flipped_bit_on_the_disk_is_seen(tmp_path: Path) -> None:
-    shelf, fragments = FragmentShelf(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
-    stored(shelf, about(fragments, 0, 2), fragments[0])
+    store, fragments = FragmentFileStore(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+    stored(store, about(fragments, 0, 2), fragments[0])
     path = path_of(tmp_path)
     raw = bytearray(path.read_bytes())
     raw[-5] ^= 4
     path.write_bytes(raw)
-    with pytest.raises(NoFragment, match="damaged"):
-        shelf.verify(shelf.about(about(fragments, 0, 2).key, DIGEST))
+    with pytest.raises(FragmentUnavailable, match="damaged"):
+        store.verify(store.about(about(fragments, 0, 2).key, DIGEST))
 
 
 def test_a_file_that_was_cut_short_is_no_fragment(tmp_path: Path) -> None:
-    shelf, fragments = FragmentShelf(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
-    stored(shelf, about(fragments, 0, 2), fragments[0])
+    store, fragments = FragmentFileStore(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+    stored(store, about(fragments, 0, 2), fragments[0])
     path = path_of(tmp_path)
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(NoFragment, match="cut short"):
-        shelf.about(about(fragments, 0, 2).key, DIGEST)
-    assert FragmentShelf(tmp_path).found() == []
+    with pytest.raises(FragmentUnavailable, match="cut short"):
+        store.about(about(fragments, 0, 2).key, DIGEST)
+    assert FragmentFileStore(tmp_path).found() == []
     assert not path.exists()
 
 
 def test_what_does_not_fit_below_the_bound_is_refused(tmp_path: Path) -> None:
     fragments = cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
-    shelf = FragmentShelf(tmp_path, max_bytes=len(fragments[0]) + 10)
-    stored(shelf, about(fragments, 0, 2), fragments[0])
-    stored(shelf, about(fragments, 0, 2), fragments[0])  # the same again takes no more room
-    with pytest.raises(NoFragment) as refused:
-        shelf.begin(Header(about(fragments, 1, 2), OWNER.node))
+    store = FragmentFileStore(tmp_path, max_bytes=len(fragments[0]) + 10)
+    stored(store, about(fragments, 0, 2), fragments[0])
+    stored(store, about(fragments, 0, 2), fragments[0])  # the same again takes no more room
+    with pytest.raises(FragmentUnavailable) as refused:
+        store.begin(FragmentFileHeader(about(fragments, 1, 2), OWNER.node))
     assert refused.value.reason == "full"
 
 
 def test_another_life_or_element_is_another_fragment(tmp_path: Path) -> None:
-    shelf, fragments = FragmentShelf(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
-    stored(shelf, about(fragments, 0, 2), fragments[0])
+    store, fragments = FragmentFileStore(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+    stored(store, about(fragments, 0, 2), fragments[0])
     for key, digest in (
-        (about(fragments, 0, 2, life=2).key, DIGEST),
+        (about(fragments, 0, 2, attempt=2).key, DIGEST),
         (about(fragments, 0, 2, epoch=5).key, DIGEST),
         (about(fragments, 0, 2).key, bytes(32)),
     ):
-        with pytest.raises(NoFragment) as refused:
-            shelf.about(key, digest)
+        with pytest.raises(FragmentUnavailable) as refused:
+            store.about(key, digest)
         assert refused.value.reason == "missing"
 
 
@@ -182,8 +195,8 @@ def test_another_life_or_element_is_another_fragment(tmp_path: Path) -> None:
     ("index", "length", "m", "n"), [(4, 100, 2, 4), (0, 100, 3, 2), (0, 1 << 40, 1, 8), (0, 0, 1, 2)]
 )
 def test_fragments_that_cannot_be_are_refused(index: int, length: int, m: int, n: int) -> None:
-    key = FragmentKey(RUN, Party("1"), Snapshot(1, 1), index)
-    assert About(key, bytes(32), length, m, n, bytes(32)).fault()
+    key = FragmentKey(RUN, InstanceId("1"), CheckpointId(1, 1), index)
+    assert FragmentDescriptor(key, bytes(32), length, m, n, bytes(32)).fault()
 
 
 # ---- the service: two ends joined in memory
@@ -222,17 +235,17 @@ class Bench:
     """A holder and somebody who dials it."""
 
     def __init__(self, folder: Path, refused: tuple[str, str] = ("", "")) -> None:
-        self.shelf, self.thread = FragmentShelf(folder), ThreadPoolExecutor(1)
+        self.store, self.thread = FragmentFileStore(folder), ThreadPoolExecutor(1)
         self.counted: list[str] = []
         self.kept: list[FragmentKey] = []
 
-        async def judge(peer: Peer, key: FragmentKey, life: int) -> tuple[str, str]:
+        async def authorise(peer: Peer, key: FragmentKey, attempt: int) -> tuple[str, str]:
             return refused
 
         self.server = FragmentServer(
-            self.shelf,
+            self.store,
             self.thread,
-            judge,
+            authorise,
             lambda key, _: self.kept.append(key),
             lambda reason, _: self.counted.append(reason),
         )
@@ -256,7 +269,7 @@ def test_a_fragment_goes_to_its_holder_and_comes_back(tmp_path: Path) -> None:
         bench, fragments = Bench(tmp_path), cut(ELEMENT * 20, 2, 4)
         length = len(ELEMENT) * 20
         key = about(fragments, 2, 2).key
-        description = About(key, DIGEST, length, 2, 4, sha256(fragments[2]).digest())
+        description = FragmentDescriptor(key, DIGEST, length, 2, 4, sha256(fragments[2]).digest())
         await bench.client.put(Peer(NodeId(2)), description, fragments[2])
         assert bench.kept == [key]
         size = len(fragments[2])
@@ -277,7 +290,7 @@ def test_who_hosts_nothing_of_the_run_and_who_is_late_is_refused_and_counted(tmp
         with pytest.raises(OperationFailed, match="in words"):
             await bench.client.put(Peer(NodeId(2)), about(fragments, 0, 2), fragments[0])
         assert bench.counted == [f"fragment: {reason}"]
-        assert bench.shelf.count == 0
+        assert bench.store.count == 0
 
     run(work())
 
@@ -286,7 +299,7 @@ def test_who_hosts_nothing_of_the_run_and_who_is_late_is_refused_and_counted(tmp
 def test_a_holder_whose_disk_does_not_take_it_says_so_and_keeps_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    def full(self: Writing, data: bytes) -> None:
+    def full(self: FragmentWriter, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def unwritable(self: Path, *_: Any, **__: Any) -> None:
@@ -295,17 +308,17 @@ def test_a_holder_whose_disk_does_not_take_it_says_so_and_keeps_nothing(
     async def work() -> None:
         bench, fragments = Bench(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
         if fault == "full":
-            monkeypatch.setattr(Writing, "write", full)
+            monkeypatch.setattr(FragmentWriter, "write", full)
         else:
             monkeypatch.setattr(Path, "mkdir", unwritable)
         with pytest.raises(OperationFailed, match="the disk does not take it"):
             await bench.client.put(Peer(NodeId(2)), about(fragments, 0, 2), fragments[0])
         assert bench.server.answered["disk"] == 1
-        assert (bench.kept, bench.shelf.count) == ([], 0)
+        assert (bench.kept, bench.store.count) == ([], 0)
         assert list((tmp_path / "fragments").glob("*")) == []
         monkeypatch.undo()  # there is room again
         await bench.client.put(Peer(NodeId(2)), about(fragments, 0, 2), fragments[0])
-        assert bench.shelf.count == 1
+        assert bench.store.count == 1
 
     run(work())
 
@@ -318,11 +331,11 @@ def test_what_was_damaged_on_its_way_is_not_kept(tmp_path: Path, damage: str) ->
         sent = {"flipped": b"x" + whole[1:], "short": whole[:-1], "long": whole + b"x"}[damage]
         answers: asyncio.Queue[object] = asyncio.Queue()
         link = await bench.dial(Peer(NodeId(2)), lambda _, kind, body: answers.put_nowait(ANSWERS.decode(body)), None)
-        link.send(FrameKind.CONTROL, REQUESTS.encode(Put(1, about(fragments, 0, 2))))
-        assert await answers.get() == Go(1)
-        link.send(FrameKind.CONTROL, REQUESTS.encode(Bytes(1, sent)))
+        link.send(FrameKind.CONTROL, REQUESTS.encode(PutFragment(1, about(fragments, 0, 2))))
+        assert await answers.get() == PutAccepted(1)
+        link.send(FrameKind.CONTROL, REQUESTS.encode(PutBytes(1, sent)))
         if damage == "short":
-            link.send(FrameKind.CONTROL, REQUESTS.encode(Bytes(1, b"")))  # nothing more comes
+            link.send(FrameKind.CONTROL, REQUESTS.encode(PutBytes(1, b"")))  # nothing more comes
         refused = await answers.get()
         assert isinstance(refused, FragmentRefused)
         assert refused.reason == "hash"

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent.durable_file import write_durably
 from agiledart_agent.identity.identity import (
     RELEASED,
     Identity,
     grant_executor,
     make_executor_pass,
 )
-from agiledart_agent.kept_file import copy_path
-from agiledart_agent.own_files import MAX_FILE_BYTES, read_ours
+from agiledart_agent.state_files.backed_up_file import backup_path
+from agiledart_agent.state_files.durable_file import write_durably
+from agiledart_agent.state_files.private_files import MAX_FILE_BYTES, read_private
 from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.grants import verify_chain
 from agiledart_kernel.node_id import node_id_of_key
@@ -34,7 +34,7 @@ def fresh(directory: Path) -> Identity:
 
 def founder(directory: Path) -> Identity:
     identity = fresh(directory)
-    identity.found_network()
+    identity.create_network()
     identity.keep_network()
     return identity
 
@@ -137,7 +137,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes) -> None:
     founder(tmp_path).close()
     (tmp_path / name).write_bytes(content)
-    copy_path(tmp_path / name).unlink()
+    backup_path(tmp_path / name).unlink()
     with pytest.raises(OperationFailed, match="is damaged"):
         fresh(tmp_path)
 
@@ -153,19 +153,19 @@ def test_a_crash_between_two_files_of_founding_is_repaired(tmp_path: Path) -> No
     network = identity.network
     identity.close()
     (tmp_path / "network.json").unlink()
-    copy_path(tmp_path / "network.json").unlink()
+    backup_path(tmp_path / "network.json").unlink()
     again = fresh(tmp_path)
     assert again.network == b""
     with pytest.raises(Refused):
         again.grant()
-    again.found_network()
+    again.create_network()
     again.keep_network()
     assert again.network == network
 
 
 def test_a_node_founds_one_network(tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match="already belongs"):
-        founder(tmp_path).found_network()
+        founder(tmp_path).create_network()
 
 
 def test_joining_checks_the_chain_and_sticks_to_one_network(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_somebody_elses_state_directory_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["node.key", "network.json", "authority.key", "incarnation", "lock"])
 def test_links_in_the_state_directory_are_not_followed(tmp_path: Path, name: str) -> None:
     identity = Identity.load_or_create(tmp_path / "state")
-    identity.found_network()
+    identity.create_network()
     identity.keep_network()
     identity.close()
     path = tmp_path / "state" / name
@@ -266,10 +266,10 @@ def test_links_in_the_state_directory_are_not_followed(tmp_path: Path, name: str
 def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe", 0o600)
     with pytest.raises(OperationFailed, match="no plain file"):
-        read_ours(tmp_path / "pipe")
+        read_private(tmp_path / "pipe")
     (tmp_path / "long").write_bytes(bytes(MAX_FILE_BYTES + 1))
     with pytest.raises(OperationFailed, match="damaged"):
-        read_ours(tmp_path / "long")
+        read_private(tmp_path / "long")
 
 
 def test_what_the_agent_writes_replaces_a_link_and_not_what_it_names(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_a_token_is_read_from_where_ps_does_not_show_it(tmp_path: Path, monkeypa
 
 def test_the_whole_way_from_a_founder_to_a_member(tmp_path: Path) -> None:
     founder = Identity.load_or_create(tmp_path / "a", lambda: NOW)
-    founder.found_network()
+    founder.create_network()
     founder.keep_network()
     text = create_token(Identity.read(tmp_path / "a", lambda: NOW).issuer(), now_seconds=NOW, addresses=["a:1"])
     joiner = Identity.load_or_create(tmp_path / "b", lambda: NOW)

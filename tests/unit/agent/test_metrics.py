@@ -11,14 +11,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from tools.metrics_reference import TARGET, reference
 
+from agiledart_agent.metrics.agent_metrics import COUNTED, MAX_AGENT_REASONS, METRICS, AgentMetrics
 from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, MAX_LABEL, MAX_OPERATORS, MAX_REASONS
-from agiledart_agent.metrics.declared import NodeFigures, RecoveryFigures, SinkLogFigures
-from agiledart_agent.metrics.metrics import COUNTED, MAX_AGENT_REASONS, METRICS, AgentMetrics
+from agiledart_agent.metrics.metric_declarations import NodeFigures, RecoveryFigures, SinkLogFigures
 from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.observe import Observation
+from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_node.scheduling import observations as of_scheduling
 from agiledart_overlay.wire import observations

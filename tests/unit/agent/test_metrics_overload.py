@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from agiledart_agent.metrics.declared import NodeFigures
-from agiledart_agent.metrics.metrics import AgentMetrics
+from agiledart_agent.metrics.agent_metrics import AgentMetrics
+from agiledart_agent.metrics.metric_declarations import NodeFigures
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
 
 

@@ -5,13 +5,13 @@ from typing import Any, cast
 
 import pytest
 
-from agiledart_agent.peer_links import PeerLinks
+from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_transport.framed import HIGH_WATER_BYTES, Link
-from agiledart_transport.links import parse_address
+from agiledart_transport.connecting import parse_address
+from agiledart_transport.link import HIGH_WATER_BYTES, Link
 
 
 class Word(Message, frozen=True, gc=False, tag=1):

@@ -8,8 +8,8 @@ import pytest
 from agiledart_agent.executors import quotas as module
 from agiledart_agent.executors.quotas import Quotas
 from agiledart_agent.settings import AgentSettings
+from agiledart_executor.user_code.application_folders import work_folder
 from agiledart_executor.user_code.bounds import MB
-from agiledart_executor.user_code.own_folders import work_folder
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.grants import NO_QUOTA, Quota
 
@@ -25,16 +25,16 @@ class Running:
 
 @pytest.fixture(autouse=True)
 def orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "order_giver", GIVERS.__getitem__)
-    monkeypatch.setattr(module, "quota_of_giver", lambda order: OF_TOKENS.get(order, NO_QUOTA))
+    monkeypatch.setattr(module, "signer_of", GIVERS.__getitem__)
+    monkeypatch.setattr(module, "quota_of_signer", lambda signed_command: OF_TOKENS.get(signed_command, NO_QUOTA))
 
 
 def quotas(tmp_path: Path, **bounds: int) -> Quotas:
     return Quotas(AgentSettings(state_dir=tmp_path, name="pi1", **cast(Any, bounds)), 100 * MB)
 
 
-def asked(made: Quotas, application: str, order: bytes, *running: Running, slots: int = 1) -> str:
-    return made.refusal(application, 1, order, range(slots), cast(Any, running))
+def asked(made: Quotas, application: str, signed_command: bytes, *running: Running, slots: int = 1) -> str:
+    return made.refusal(application, 1, signed_command, range(slots), cast(Any, running))
 
 
 def test_executors_of_one_owner_are_counted_once_each(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from agiledart_transport.certificates import check_signature, public_bytes
 @pytest.fixture
 def issuer(tmp_path: Path) -> Identity:
     identity = Identity.load_or_create(tmp_path / "state")
-    identity.found_network()
+    identity.create_network()
     identity.keep_network()
     return identity
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from agiledart_kernel.frames import FrameKind
-from tests.unit.agent.test_relaying import Relay, play, until
+from tests.unit.agent.test_relay_service import Relay, play, until
 
 ROW = b"a row that nobody between may read: "
 FRAMES, AT_BYTE = 200, 40_000
@@ -93,7 +93,7 @@ class Tampering:
 def test_a_relay_that_tampers_ends_the_circuit_and_changes_no_frame(tamper: Tamper | None) -> None:
     async def scenario(a: Relay, r: Relay, b: Relay) -> None:
         between = Tampering(tamper)
-        via = await a.relaying.circuit(b.node.node_id)
+        via = await a.relay_service.circuit(b.node.node_id)
         via = via._replace(port=await between.open(via.host, via.port), host="127.0.0.1")
         link = await a.connect("192.0.2.1:1", via=via, expect=b.node.node_id)
         sent = [ROW + b"%05d" % number + b"." * 400 for number in range(FRAMES)]
@@ -104,7 +104,7 @@ def test_a_relay_that_tampers_ends_the_circuit_and_changes_no_frame(tamper: Tamp
             link.close()
         else:
             await link.gone
-        await until(lambda: not r.relaying.circuits)
+        await until(lambda: not r.relay_service.circuits)
 
         taken = [b.came.get_nowait() for _ in range(b.came.qsize())]
         assert taken == sent[: len(taken)]

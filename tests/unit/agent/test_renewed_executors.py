@@ -10,10 +10,10 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from agiledart_agent.executors.executor_desk import EXECUTOR_GRANT_HOURS, ExecutorDesk
+from agiledart_agent.executors.executor_service import EXECUTOR_GRANT_HOURS, ExecutorService
 from agiledart_agent.identity.identity import Identity, make_executor_pass
-from agiledart_executor.messages import Renewed
-from agiledart_executor.routes.opening_ways import Ways
+from agiledart_executor.routes.data_routes import DataRoutes
+from agiledart_executor.wire.agent_messages import CredentialsRenewed
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.grants import verify_chain
 from agiledart_transport.certificates import LEAF_DAYS, check_signature, verify_peer_certificate
@@ -35,7 +35,7 @@ class Process:
         self.told.append(message)
 
 
-class Desk(ExecutorDesk):
+class Desk(ExecutorService):
     """Of an agent with one executor, and one that it knows nothing of."""
 
     def __init__(self, identity: Identity) -> None:
@@ -75,7 +75,7 @@ def test_grant_and_certificate_are_renewed_before_they_end_for_the_same_key(desk
         desk.one.told.clear()
         desk.renew(now + 3 * DAY)
         (said,) = desk.one.told
-        assert isinstance(said, Renewed)
+        assert isinstance(said, CredentialsRenewed)
         grant = verify_chain(desk._identity.network, said.chain, desk.papers.public_key, int(now), check_signature)
         assert grant.not_after > now + 20 * DAY
         assert desk._grants["taxi"] == grant, "others are judged by it"
@@ -95,7 +95,7 @@ def test_an_executor_shows_what_it_was_given_on_new_links(desk: Desk, monkeypatc
     nothing = cast(Any, None)
     configuration = cast(Any, SimpleNamespace(credentials=desk.papers.credentials, application="taxi"))
     hello = Hello(service="data", chain=desk.papers.chain, name="pi3")
-    ways = Ways(configuration, hello, nothing, nothing, nothing, nothing, nothing)
+    ways = DataRoutes(configuration, hello, nothing, nothing, nothing, nothing, nothing)
     desk.renew(later(desk, 29) + 3 * DAY)
     (said,) = desk.one.told
     load = ssl.SSLContext.load_cert_chain

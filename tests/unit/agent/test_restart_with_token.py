@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agiledart_agent.daemon import _network
+from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import create_token
-from agiledart_agent.logs import AgentLog
 from agiledart_agent.settings import AgentSettings
 from agiledart_kernel.errors import OperationFailed
 
@@ -25,7 +25,7 @@ def token(founder: Identity, *, made: int, lasts: int) -> str:
 @pytest.fixture
 def founder(tmp_path: Path) -> Identity:
     identity = Identity.load_or_create(tmp_path / "founder")
-    identity.found_network()
+    identity.create_network()
     identity.keep_network()
     return identity
 
@@ -51,7 +51,7 @@ def test_a_stranger_does(founder: Identity, tmp_path: Path) -> None:
 
 def test_a_member_of_another_network_is_refused(founder: Identity, tmp_path: Path) -> None:
     other = Identity.load_or_create(tmp_path / "other")
-    other.found_network()
+    other.create_network()
     other.keep_network()
     other.touch_network()
     with pytest.raises(OperationFailed, match="belongs to network"):
@@ -62,7 +62,7 @@ def test_a_member_of_another_network_is_refused(founder: Identity, tmp_path: Pat
 
 def test_a_network_that_nobody_misses_gives_way_to_a_token(founder: Identity, tmp_path: Path) -> None:
     other = Identity.load_or_create(tmp_path / "other")
-    other.found_network()
+    other.create_network()
     other.keep_network()
     other.close()
     again = Identity.load_or_create(tmp_path / "other")
@@ -80,7 +80,7 @@ def test_a_network_that_nobody_misses_gives_way_to_a_token(founder: Identity, tm
 
 def test_a_network_where_something_ran_does_not(founder: Identity, tmp_path: Path) -> None:
     other = Identity.load_or_create(tmp_path / "other")
-    other.found_network()
+    other.create_network()
     other.keep_network()
     other.touch_network()
     other.close()

@@ -14,7 +14,7 @@ from agiledart_kernel.errors import OperationFailed
 
 def founded(folder: Path) -> Identity:
     identity = Identity.load_or_create(folder)
-    identity.found_network()
+    identity.create_network()
     identity.keep_network()
     return identity
 

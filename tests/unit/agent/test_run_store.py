@@ -10,11 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent import clearing
 from agiledart_agent.run_store import RunStore
-from agiledart_executor.elements import OF_EXECUTORS, ElementHeader, element_path, run_folder, write_element
+from agiledart_agent.state_files import deletion_retry
+from agiledart_executor.snapshots.snapshot_file import (
+    EXECUTOR_FOLDERS,
+    SnapshotHeader,
+    run_folder,
+    snapshot_path,
+    write_snapshot,
+)
 from agiledart_kernel.machine import Completed, Event, Failed
-from agiledart_node.wire.effects import ForgetRun, KeepElements, KeepFile
+from agiledart_node.wire.effects import ForgetRun, KeepFile, RetainSnapshots
 from agiledart_node.wire.events import RunsFound
 
 NAMES = ("part", "voter", "life", "record")
@@ -106,17 +112,17 @@ def test_elements_that_nobody_has_heard_of_yet_stay(tmp_path: Path) -> None:
     """An executor has written them, and its word has not come: they belong to an epoch that is still to be committed."""
     folder = run_folder(tmp_path, "app", 1)
 
-    def written(life: int, epoch: int) -> bytes:
-        return write_element(folder, ElementHeader(7, life, epoch, 0, 0, ("step",)), [b"state"])[0]
+    def written(attempt: int, epoch: int) -> bytes:
+        return write_snapshot(folder, SnapshotHeader(7, attempt, epoch, 0, 0, ("step",)), [b"state"])[0]
 
     needed, old, same, later = written(1, 3), written(1, 2), written(1, 4), written(1, 5)
     next_life = written(2, 1)
     damaged = written(1, 6)
-    element_path(folder, damaged).write_bytes(b"ADARTEL1 and no more")
+    snapshot_path(folder, damaged).write_bytes(b"ADARTEL1 and no more")
 
     async def work() -> None:
         store = RunStore(tmp_path, "n1", lambda event: None)
-        store.keep_elements(KeepElements("app", 1, (needed,), 1, 4))
+        store.keep_snapshots(RetainSnapshots("app", 1, (needed,), 1, 4))
         store.close()
 
     asyncio.run(work())
@@ -131,7 +137,7 @@ def test_what_a_process_made_of_a_run_that_was_forgotten_goes_with_it(tmp_path: 
     left = run_folder(tmp_path, "off", 1)
 
     def begun(folder: Path) -> None:
-        for name in OF_EXECUTORS:
+        for name in EXECUTOR_FOLDERS:
             (folder / name).mkdir(parents=True)
 
     async def work() -> None:
@@ -143,7 +149,7 @@ def test_what_a_process_made_of_a_run_that_was_forgotten_goes_with_it(tmp_path: 
 
     asyncio.run(work())
     assert not left.exists()
-    assert {path.name for path in run_folder(tmp_path, "app", 1).iterdir()} == {*NAMES, *OF_EXECUTORS}
+    assert {path.name for path in run_folder(tmp_path, "app", 1).iterdir()} == {*NAMES, *EXECUTOR_FOLDERS}
     begun(left)
     assert found(tmp_path) == (WHOLE, [])
     assert not left.exists(), "an agent that starts sweeps, too"
@@ -186,10 +192,10 @@ def test_an_end_that_was_begun_is_carried_out_by_the_next_process(tmp_path: Path
 
 def test_a_run_that_could_not_be_removed_goes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process may have no descriptor left for a look into the folder."""
-    monkeypatch.setattr(clearing, "AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(deletion_retry, "AGAIN_SECONDS", 0.02)
     folder = kept(tmp_path, "n1")
-    element_path(folder, bytes(32)).parent.mkdir()
-    element_path(folder, bytes(32)).touch()
+    snapshot_path(folder, bytes(32)).parent.mkdir()
+    snapshot_path(folder, bytes(32)).touch()
 
     async def work() -> None:
         store = RunStore(tmp_path, "n1", lambda event: None)
@@ -213,7 +219,7 @@ def test_a_run_that_could_not_be_removed_goes_later(tmp_path: Path, monkeypatch:
 
 def test_a_run_that_is_kept_again_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its folder did not go, and now it is wanted."""
-    monkeypatch.setattr(clearing, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(deletion_retry, "AGAIN_SECONDS", 0.0)
     folder = kept(tmp_path, "n1")
 
     async def work() -> None:

@@ -8,10 +8,10 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from agiledart_agent.executors import secret_store
 from agiledart_agent.executors.secret_store import SecretStore, sealed_for
-from agiledart_executor.connectors import credentials
-from agiledart_executor.connectors.credentials import Entrusted
+from agiledart_connectors import credentials
+from agiledart_connectors.credentials import ProvisionedSecrets
 from agiledart_kernel.errors import OperationFailed
-from agiledart_node.wire.secret_messages import KnownSecret
+from agiledart_node.wire.secret_messages import SecretInfo
 from agiledart_transport.certificates import public_bytes
 
 KEY = ed25519.Ed25519PrivateKey.from_private_bytes(b"k" * 32)
@@ -19,8 +19,8 @@ ME, OTHER = b"m" * 32, b"o" * 32
 TEXT = "plant:s3cret/Wörd"
 
 
-def known(at: int = 1, name: str = "db", owner: bytes = ME, application: str = "taxi") -> KnownSecret:
-    return KnownSecret(name, application, owner, at)
+def known(at: int = 1, name: str = "db", owner: bytes = ME, application: str = "taxi") -> SecretInfo:
+    return SecretInfo(name, application, owner, at)
 
 
 def sealed(text: str = TEXT, name: str = "db", application: str = "taxi") -> bytes:
@@ -93,7 +93,7 @@ def test_connectors_find_it_before_files_and_no_text_shows_it(tmp_path: Path, mo
     monkeypatch.setenv("AGILEDART_CREDENTIALS", str(tmp_path))
     (tmp_path / "db").write_text("file:text")
     (tmp_path / "db").chmod(0o600)
-    given = Entrusted({"db": TEXT, "pin": "12"})
+    given = ProvisionedSecrets({"db": TEXT, "pin": "12"})
     monkeypatch.setattr(credentials, "_entrusted", given)
     found = credentials.credentials("db")
     assert found is not None

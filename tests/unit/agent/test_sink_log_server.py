@@ -12,20 +12,28 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from agiledart_agent import sink_log_server
-from agiledart_agent.sink_log_server import ANSWERS, MAX_WAITING, REQUESTS, SinkLogServer
+from agiledart_agent.sink_logs import sink_log_server
+from agiledart_agent.sink_logs.sink_log_server import ANSWERS, MAX_WAITING, REQUESTS, SinkLogServer
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.grants import NO_QUOTA
 from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.records.sinks import FindSharers, FindSink, NoteSink, SharersFound, SinkFound, SinkRecord
+from agiledart_node.records.sink_directory import (
+    FindSharers,
+    FindSink,
+    RegisterSink,
+    SharersFound,
+    SinkFound,
+    SinkRecord,
+)
 from agiledart_sink_log.layout import logs_in, write_description
-from agiledart_sink_log.log import LogOptions, LogWriter
+from agiledart_sink_log.log_reader import LogReader
+from agiledart_sink_log.log_writer import LogOptions, LogWriter
 from agiledart_sink_log.protocol import (
     Ends,
-    EndsAre,
+    EndsReply,
     Fetch,
     Fetched,
     Locate,
@@ -35,8 +43,7 @@ from agiledart_sink_log.protocol import (
     LogRequest,
     PartitionEnds,
 )
-from agiledart_sink_log.reader import LogReader
-from agiledart_transport.framed import Link, LinkHandler
+from agiledart_transport.link import Link, LinkHandler
 
 FIELDS: list[dict[str, object]] = [{"name": "value", "type": "int", "nullable": False}]
 ME = Peer(NodeId(7), 1, "pi1", "127.0.0.1:9464")
@@ -92,13 +99,13 @@ class Bench:
             lambda: ME,
             self._feed,
             lambda reason, _: self.refused.append(reason),
-            note_refused=lambda asker, whence, log, reason, text: self.noted_refusals.append((log.name, reason)),
+            audit_refused=lambda principal, origin, log, reason, text: self.noted_refusals.append((log.name, reason)),
         )
 
     def _feed(self, event: Event) -> None:
         if isinstance(event, FindSink):
             self.server.found(SinkFound(event.request, self.records.get(event.name)))
-        elif isinstance(event, NoteSink):
+        elif isinstance(event, RegisterSink):
             self.noted.append(event.record)
         elif isinstance(event, FindSharers):
             self.asked_sharers.append((event.application, event.owner))
@@ -148,7 +155,7 @@ def test_logs_are_noted_with_what_readers_need(tmp_path: Path, monkeypatch: pyte
         assert (where.node_id, where.address, where.partitions) == (ME.node, ME.address, 2)
         link.ask(Locate(2, "nothing"))
         assert (await link.answer(2)).reason == "unavailable"  # the ring may not have been told yet
-        monkeypatch.setattr(sink_log_server, "SETTLE_SECONDS", 0.0)
+        monkeypatch.setattr(sink_log_server, "STARTUP_GRACE_SECONDS", 0.0)
         link.ask(Locate(3, "nothing"))
         assert (await link.answer(3)).reason == "unknown sink"
 
@@ -165,7 +172,7 @@ def test_ends_and_rows(tmp_path: Path) -> None:
         link = bench.connect()
         link.ask(Ends(1, "x"))
         ends = await link.answer(1)
-        assert isinstance(ends, EndsAre)
+        assert isinstance(ends, EndsReply)
         assert ends.is_open
         assert ends.partitions == (PartitionEnds(0, 0, 3, 3), PartitionEnds(1, 0, 1, 1))
         link.ask(Fetch(2, "x", 0, 1))
@@ -178,7 +185,7 @@ def test_ends_and_rows(tmp_path: Path) -> None:
         assert "has 2 partitions; there is no 2" in (await link.answer(3)).text
         link.ask(Fetch(4, "other", 0, 0))
         assert (await link.answer(4)).reason == "elsewhere"
-        assert bench.server.answered == {"EndsAre": 1, "Fetched": 1, "unknown sink": 1, "elsewhere": 1}
+        assert bench.server.answered == {"EndsReply": 1, "Fetched": 1, "unknown sink": 1, "elsewhere": 1}
         assert bench.server.rows_sent == 3
 
     run(tmp_path, scenario)
@@ -250,7 +257,7 @@ OWNER, FRIEND, STRANGER = b"o" * 32, b"f" * 32, b"s" * 32
 def test_a_log_is_its_owners_and_whose_the_application_is_shared_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agiledart_agent.log_judge.BELIEVED_SECONDS", 3_600.0)
+    monkeypatch.setattr("agiledart_agent.sink_logs.log_read_authoriser.CACHE_SECONDS", 3_600.0)
     writer(tmp_path, owner=OWNER).close()
     requests: tuple[LogRequest, ...] = (Locate(1, "x"), Ends(2, "x"), Fetch(3, "x", 0, 0))
 
@@ -286,7 +293,7 @@ def test_a_log_is_its_owners_and_whose_the_application_is_shared_with(
 
 
 def test_a_silent_ring_refuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agiledart_agent.log_judge.BELIEVED_SECONDS", 0.0)
+    monkeypatch.setattr("agiledart_agent.sink_logs.log_read_authoriser.CACHE_SECONDS", 0.0)
     writer(tmp_path, owner=OWNER).close()
 
     async def scenario(bench: Bench) -> None:
@@ -298,14 +305,14 @@ def test_a_silent_ring_refuses_nobody(tmp_path: Path, monkeypatch: pytest.Monkey
         assert answer.text.endswith("the ring does not answer whether app was shared with you. Try again.")
         bench.is_silent, bench.shared = False, (FRIEND,)
         friend.ask(Ends(2, "x"))
-        assert isinstance(await friend.answer(2), EndsAre)
+        assert isinstance(await friend.answer(2), EndsReply)
         bench.is_silent = True
         friend.ask(Ends(3, "x"))
-        assert isinstance(await friend.answer(3), EndsAre)  # what the ring said last counts on
+        assert isinstance(await friend.answer(3), EndsReply)  # what the ring said last counts on
         stranger = bench.connect(role="submitter", key=STRANGER)
         stranger.ask(Ends(4, "x"))
         assert (await stranger.answer(4)).reason == "unavailable"
-        monkeypatch.setattr("agiledart_agent.log_judge.SILENT_SECONDS", 0.0)
+        monkeypatch.setattr("agiledart_agent.sink_logs.log_read_authoriser.SILENT_SECONDS", 0.0)
         friend.ask(Ends(5, "x"))
         assert (await friend.answer(5)).reason == "unavailable"  # for some minutes only
         assert bench.refused == []
@@ -314,7 +321,7 @@ def test_a_silent_ring_refuses_nobody(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_who_has_an_applications_scope_learns_no_names_of_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink_log_server, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(sink_log_server, "STARTUP_GRACE_SECONDS", 0.0)
     writer(tmp_path, owner=OWNER).close()
 
     async def scenario(bench: Bench) -> None:
@@ -355,7 +362,7 @@ def test_what_users_code_puts_into_its_log_does_not_stop_or_lead_the_agent(tmp_p
         assert isinstance(answer, Fetched)
         assert not answer.batches
         ends = await asked(bench, Ends(1, "mine"))
-        assert isinstance(ends, EndsAre)
+        assert isinstance(ends, EndsReply)
         assert ends.partitions == (PartitionEnds(0, 0, 0, 0),)
         for name in ("log.json", "log.json.good"):  # what it is, is the other's, too: then so is its owner
             (mine / name).unlink()
@@ -454,11 +461,12 @@ def test_a_log_that_nobody_writes_is_trimmed_by_its_agent(tmp_path: Path, monkey
     log.close()
     week = log.description.max_age_ms * 1_000_000
     monkeypatch.setattr(
-        "agiledart_agent.sink_log_server.time.time_ns", lambda: log.description.opened_ms * 1_000_000 + 2 * week
+        "agiledart_agent.sink_logs.sink_log_server.time.time_ns",
+        lambda: log.description.opened_ms * 1_000_000 + 2 * week,
     )
 
     async def scenario(bench: Bench) -> None:
-        trimming = asyncio.create_task(bench.server.trim_for_ever())
+        trimming = asyncio.create_task(bench.server.trim_forever())
         link = bench.connect()
         number = 0
         async with asyncio.timeout(10):

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from agiledart_agent.daemon import _network, _remembered
+from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import create_token, parse_token, redeem
-from agiledart_agent.kept_file import copy_path, read_kept, write_kept
-from agiledart_agent.logs import AgentLog
-from agiledart_agent.lookout import Lookout
-from agiledart_agent.ring_memory import RingMemory
+from agiledart_agent.ring.peer_addresses import PeerAddressFile
+from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
 from agiledart_agent.settings import AgentSettings
+from agiledart_agent.state_files.backed_up_file import backup_path, read_backed_up, write_backed_up
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.wire.events import Unwatch, Watch
+from agiledart_overlay.wire.events import UnwatchPeer, WatchPeer
 
 NOW = int(time.time())
 OTHERS = ["192.0.2.1:9464", "192.0.2.2:9464"]
@@ -35,7 +35,7 @@ def made_member(founder: Identity, directory: Path, others: list[str]) -> bytes:
     token = parse_token(text)
     identity.join_network(token.network, redeem(token, identity.public_key, NOW))
     identity.keep_network()
-    RingMemory(directory).save(others)
+    PeerAddressFile(directory).save(others)
     identity.close()
     return identity.public_key
 
@@ -44,7 +44,7 @@ def made_member(founder: Identity, directory: Path, others: list[str]) -> bytes:
 def member(tmp_path: Path) -> tuple[Path, bytes, Path]:
     """(state directory of a member, its key, state directory of another member)."""
     founder = Identity.load_or_create(tmp_path / "founder")
-    founder.found_network()
+    founder.create_network()
     key = made_member(founder, tmp_path / "member", OTHERS)
     made_member(founder, tmp_path / "stranger", OTHERS[:1])
     founder.close()
@@ -113,7 +113,7 @@ def test_a_founder_without_its_authority_key_goes_on_as_a_member_and_says_so(tmp
     keys = {}
     for name in ("founder", "stranger"):
         identity = Identity.load_or_create(tmp_path / name)
-        identity.found_network()
+        identity.create_network()
         identity.keep_network()
         identity.close()
         keys[name] = identity.public_key
@@ -136,7 +136,7 @@ def test_a_flipped_bit_in_any_byte_is_put_right(member: tuple[Path, bytes, Path]
     content = path.read_bytes()
     for position in range(len(content)):
         path.write_bytes(content[:position] + bytes([content[position] ^ 1 << position % 8]) + content[position + 1 :])
-        kept = read_kept(path, secret=path.suffix == ".key")
+        kept = read_backed_up(path, secret=path.suffix == ".key")
         assert kept.content == content
         assert str(path) in kept.notice
     assert started(member[0])[:2] == (member[1], OTHERS)
@@ -147,22 +147,22 @@ def test_the_copy_of_another_node_is_not_taken(member: tuple[Path, bytes, Path],
     """A whole copy says nothing of whose it is; a key and a network that go together do."""
     directory, key, stranger = member
     content = (directory / name).read_bytes()
-    shutil.copyfile(copy_path(stranger / name), copy_path(directory / name))
+    shutil.copyfile(backup_path(stranger / name), backup_path(directory / name))
     came_up_as, _, log = started(directory)
     assert came_up_as == key
     assert (directory / name).read_bytes() == content
-    assert read_kept(directory / name) == (content, "", True)
-    assert f"{copy_path(directory / name)} is another node's: it was made anew." in log
+    assert read_backed_up(directory / name) == (content, "", True)
+    assert f"{backup_path(directory / name)} is another node's: it was made anew." in log
 
 
 def test_a_damaged_copy_is_not_taken(member: tuple[Path, bytes, Path]) -> None:
     path = member[0] / "network.json"
-    content, copy = path.read_bytes(), copy_path(path).read_bytes()
+    content, copy = path.read_bytes(), backup_path(path).read_bytes()
     for position in range(len(copy)):
-        copy_path(path).write_bytes(copy[:position] + bytes([copy[position] ^ 1]) + copy[position + 1 :])
-        assert read_kept(path) == (content, "", False)
+        backup_path(path).write_bytes(copy[:position] + bytes([copy[position] ^ 1]) + copy[position + 1 :])
+        assert read_backed_up(path) == (content, "", False)
     assert started(member[0])[0] == member[1]
-    assert copy_path(path).read_bytes() == copy, "it was made anew"
+    assert backup_path(path).read_bytes() == copy, "it was made anew"
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -170,10 +170,10 @@ def test_a_damaged_copy_is_not_taken(member: tuple[Path, bytes, Path]) -> None:
 def test_without_a_copy_file_cause_and_command_are_said(
     member: tuple[Path, bytes, Path], name: str, damage: Damage
 ) -> None:
-    """Or the agent comes up, and is what it was; a member that knows no address says so by itself (`Lookout`)."""
+    """Or the agent comes up, and is what it was; a member that knows no address says so by itself (`RejoinMonitor`)."""
     directory, key, stranger = member
     content = (directory / name).read_bytes()
-    copy_path(directory / name).unlink()
+    backup_path(directory / name).unlink()
     damage(directory / name, stranger)
     came_up_as, said = outcome(directory)
     if said:
@@ -190,7 +190,7 @@ def test_any_flipped_bit_in_the_network_without_a_copy_is_said_with_a_remedy(mem
     path = member[0] / "network.json"
     content = path.read_bytes()
     for position in range(len(content)):
-        copy_path(path).unlink(missing_ok=True)
+        backup_path(path).unlink(missing_ok=True)
         path.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
         _, said = outcome(member[0])
         if said:
@@ -200,7 +200,7 @@ def test_any_flipped_bit_in_the_network_without_a_copy_is_said_with_a_remedy(mem
 
 def test_a_member_founds_another_network_only_when_it_is_told(member: tuple[Path, bytes, Path]) -> None:
     directory = member[0]
-    for path in (directory / "network.json", copy_path(directory / "network.json")):
+    for path in (directory / "network.json", backup_path(directory / "network.json")):
         path.unlink()
     with pytest.raises(OperationFailed, match=r"network.json is missing.*peers.json of it is here.*--new-network"):
         started(directory)
@@ -209,76 +209,78 @@ def test_a_member_founds_another_network_only_when_it_is_told(member: tuple[Path
 
 def test_what_an_earlier_release_wrote_is_read_and_gets_a_copy(member: tuple[Path, bytes, Path]) -> None:
     for name in FILES:
-        copy_path(member[0] / name).unlink()
+        backup_path(member[0] / name).unlink()
     assert started(member[0]) == (member[1], OTHERS, "")
-    assert copy_path(member[0] / "node.key").stat().st_mode & 0o777 == 0o600
+    assert backup_path(member[0] / "node.key").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_copy_is_never_older_than_its_file(tmp_path: Path) -> None:
     """A crash between the two writes leaves the copy with what is new."""
     path = tmp_path / "file"
-    write_kept(path, b"old")
+    write_backed_up(path, b"old")
     old = path.read_bytes()
-    write_kept(path, b"new")
+    write_backed_up(path, b"new")
     path.write_bytes(old)
-    assert read_kept(path).content == b"new"
+    assert read_backed_up(path).content == b"new"
 
 
 class World:
     """Where others are, as a lookout sees it."""
 
     def __init__(self, tmp_path: Path, addresses: list[str]) -> None:
-        memory = RingMemory(tmp_path)
+        memory = PeerAddressFile(tmp_path)
         memory.save(addresses)
         self.answers: dict[str, Peer] = {}
         self.known: list[Peer] = []
         self.events: list[Event] = []
         self.log = io.StringIO()
-        self.lookout = Lookout(memory, self.greet, lambda: self.known, self.events.append, AgentLog(stream=self.log))
+        self.rejoin_monitor = RejoinMonitor(
+            memory, self.greet, lambda: self.known, self.events.append, AgentLog(stream=self.log)
+        )
 
     async def greet(self, address: str) -> Peer | str:
         return self.answers.get(address, f"{address}: nobody")
 
     def look(self) -> bool:
-        return asyncio.run(self.lookout.look())
+        return asyncio.run(self.rejoin_monitor.look())
 
 
 def test_who_reaches_nobody_says_so_once_goes_on_looking_and_says_when_it_is_over(tmp_path: Path) -> None:
     world = World(tmp_path, OTHERS)
     assert world.look()
     assert world.look()
-    assert "alone, looking for 192.0.2.1:9464, 192.0.2.2:9464" in world.lookout.alone
+    assert "alone, looking for 192.0.2.1:9464, 192.0.2.2:9464" in world.rejoin_monitor.alone
     assert world.log.getvalue().count("alone, looking for") == 1
     world.answers[OTHERS[1]] = peer = Peer(NodeId(7), 1, "a2", OTHERS[1])
     assert world.look()
     assert world.events == [], "who has just begun comes by itself"
     assert world.look()
-    assert world.events == [Watch(peer)], "the ring probes it: two rings that meet become one"
+    assert world.events == [WatchPeer(peer)], "the ring probes it: two rings that meet become one"
     world.known = [peer]
     assert not world.look()
-    assert world.lookout.alone == ""
-    assert world.events == [Watch(peer), Unwatch(peer.node)]
+    assert world.rejoin_monitor.alone == ""
+    assert world.events == [WatchPeer(peer), UnwatchPeer(peer.node)]
     assert "no longer alone" in world.log.getvalue()
 
 
 def test_a_network_of_one_is_not_alone_and_a_member_without_addresses_is(tmp_path: Path) -> None:
     world = World(tmp_path, [])
     assert not world.look()
-    assert world.lookout.alone == ""
-    world.lookout.is_expected = True
+    assert world.rejoin_monitor.alone == ""
+    world.rejoin_monitor.is_expected = True
     assert world.look()
-    assert "no address of them is known" in world.lookout.alone
-    assert "agiledart agent --join" in world.lookout.alone
+    assert "no address of them is known" in world.rejoin_monitor.alone
+    assert "agiledart agent --join" in world.rejoin_monitor.alone
 
 
 def test_who_leaves_a_network_takes_its_copies_along(tmp_path: Path) -> None:
     """A network that nobody misses is left for a token's: no copy of the old one brings it back."""
     founder = Identity.load_or_create(tmp_path / "founder")
-    founder.found_network()
+    founder.create_network()
     text = create_token(founder.issuer(), now_seconds=NOW, role="agent", uses=1, expires=3600, addresses=())
     directory = tmp_path / "node"
     node = Identity.load_or_create(directory)
-    node.found_network()
+    node.create_network()
     node.keep_network()
     old = node.network
     assert (directory / "network.json.good").exists()

@@ -1,13 +1,13 @@
 """What an agent keeps of taps: bounded, numbered, forgotten when nobody reads."""
 
 from agiledart_agent.executors.taps import FORGET_SECONDS, MAX_ROWS, MAX_TAPS, Taps
-from agiledart_executor.messages import InstanceName, Sampled, SampledRow
+from agiledart_executor.wire.agent_messages import InstanceName, SampledRow, TapSample
 
 KEY = ("app", 1, "step")
 
 
-def sampled(count: int, passed: int, instance: int = 0) -> Sampled:
-    return Sampled("step", InstanceName(2, instance), passed, tuple(SampledRow(n, f"{n}") for n in range(count)))
+def sampled(count: int, passed: int, instance: int = 0) -> TapSample:
+    return TapSample("step", InstanceName(2, instance), passed, tuple(SampledRow(n, f"{n}") for n in range(count)))
 
 
 def test_rows_are_numbered_so_that_each_reader_continues() -> None:

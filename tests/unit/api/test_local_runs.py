@@ -22,8 +22,8 @@ from agiledart import (
     tumbling,
 )
 from agiledart_dataflow.counts.statistics import Summary
-from agiledart_executor import local
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs import local_run
+from agiledart_executor.local_runs.local_run import run_topology
 
 
 class Row(NamedTuple):
@@ -59,7 +59,7 @@ def test_sources_meet_in_order_of_event_time() -> None:
 
 
 def test_a_source_far_ahead_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "MAX_QUEUED_ROWS", 100)
+    monkeypatch.setattr(local_run, "MAX_QUEUED_ROWS", 100)
     test_sources_meet_in_order_of_event_time()
 
 
@@ -86,7 +86,7 @@ class Clock:
 
 def test_speed_makes_a_run_take_its_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clock = Clock()
-    monkeypatch.setattr(local, "time", clock)
+    monkeypatch.setattr(local_run, "time", clock)
     path = tmp_path / "rows.csv"
     path.write_text("0,a\n10000,b\n20000,c\n")
     seen: list[Summary] = []

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from benchmarks.engines import latency
-from benchmarks.engines.latency import Carrier, LatencyRounds
+from benchmarks.engines.latency import LatencyEngine, LatencyRounds
 from benchmarks.engines.running import RunError
 
 
@@ -21,7 +21,7 @@ def test_an_engine_has_a_second_try(failures: int, runs: int, left_out: bool, mo
 
     monkeypatch.setattr(latency, "once", once)
     said: list[str] = []
-    rounds = LatencyRounds(1_000, 1.0, [Carrier("one", "", lambda port, warm: [])], 1, said.append)
+    rounds = LatencyRounds(1_000, 1.0, [LatencyEngine("one", "", lambda port, warm: [])], 1, said.append)
     rounds.round(0)
     rounds.round(1)
     assert len(rounds.figures.runs) == runs

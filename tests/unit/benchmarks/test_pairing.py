@@ -1,7 +1,7 @@
 """The statistics behind the comparison with other engines."""
 
 from benchmarks.engines.data import lines, passing, tails
-from benchmarks.engines.goals import Goal
+from benchmarks.engines.goals import RatioGoal
 from benchmarks.engines.jobs import Latencies, RowSums, WindowSums, derive, keep, parse, same
 from benchmarks.engines.pairing import best, ratios, shuffled, spread, won
 
@@ -47,12 +47,12 @@ def test_how_often_one_was_lower() -> None:
 
 
 def test_a_goal_compares_with_the_best_of_the_references() -> None:
-    goal = Goal("j1", "", ("ours",), ("numpy", "polars"), "≤", 1.5)
-    judged = goal.judged({"ours": {0: 3.0, 1: 3.0}, "numpy": {0: 1.0, 1: 4.0}, "polars": {0: 2.0, 1: 2.0}})
-    assert judged is not None
-    assert (judged.lower, judged.upper) == (1.5, 3.0)
-    assert not goal.met(judged)
-    assert goal.judged({"ours": {0: 3.0}}) is None
+    goal = RatioGoal("j1", "", ("ours",), ("numpy", "polars"), "≤", 1.5)
+    evaluated = goal.evaluated({"ours": {0: 3.0, 1: 3.0}, "numpy": {0: 1.0, 1: 4.0}, "polars": {0: 2.0, 1: 2.0}})
+    assert evaluated is not None
+    assert (evaluated.lower, evaluated.upper) == (1.5, 3.0)
+    assert not goal.met(evaluated)
+    assert goal.evaluated({"ours": {0: 3.0}}) is None
 
 
 def test_results_agree_exactly_but_for_the_last_digits_of_sums() -> None:

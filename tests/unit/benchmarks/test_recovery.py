@@ -11,48 +11,48 @@ from typing import Any
 
 import pytest
 from benchmarks.engines import setup
-from benchmarks.engines.recovery import command, flink_turn, report, turns
+from benchmarks.engines.recovery import command, failure_runs, flink_run, report
+from benchmarks.engines.recovery.attempt_rows import AttemptRows, AttemptRowsWatch, ledger, readings
+from benchmarks.engines.recovery.failure_runs import FailureRun, Strike, Victim, load_of, strike
 from benchmarks.engines.recovery.flink_cluster import flink_cluster
-from benchmarks.engines.recovery.flink_turn import host_of_state
-from benchmarks.engines.recovery.lives import Lives, LivesWatch, ledger, readings
-from benchmarks.engines.recovery.our_turn import Comeback
-from benchmarks.engines.recovery.turns import Strike, Turn, Victim, load_of, strike
+from benchmarks.engines.recovery.flink_run import host_of_state
+from benchmarks.engines.recovery.our_run import Comeback
 from benchmarks.engines.recovery.usage import Usage
 
-from agiledart_experiments.recovery.plug_account import write_input
+from agiledart_experiments.recovery.plug_ledger import write_input
 from agiledart_experiments.recovery.sink_watch import SinkWatch
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.randomness import RandomStream
 
 
-def turn(engine: str, number: int, seconds: float, cpu: float = 10.0, twice: int = 0) -> Turn:
-    return Turn(engine, number, Strike(seconds, seconds + 1, cpu, 30.0, 0.2, 1.0), 100, 0, twice)
+def turn(engine: str, number: int, seconds: float, cpu: float = 10.0, twice: int = 0) -> FailureRun:
+    return FailureRun(engine, number, Strike(seconds, seconds + 1, cpu, 30.0, 0.2, 1.0), 100, 0, twice)
 
 
 def test_rows_that_come_again_are_no_next_result() -> None:
-    lives = Lives()
-    lives.saw(0, [10, 20, 30], 1.0)
-    lives.saw(1, [20, 30], 5.0)
-    assert lives.next_result(2.0) is None
-    lives.saw(1, [30, 31], 6.0)
-    assert lives.next_result(2.0) == pytest.approx(4.0)
+    attempt_rows = AttemptRows()
+    attempt_rows.saw(0, [10, 20, 30], 1.0)
+    attempt_rows.saw(1, [20, 30], 5.0)
+    assert attempt_rows.next_result(2.0) is None
+    attempt_rows.saw(1, [30, 31], 6.0)
+    assert attempt_rows.next_result(2.0) == pytest.approx(4.0)
 
 
 def test_rows_under_way_at_the_failure_are_none_either() -> None:
-    lives = Lives()
-    lives.saw(0, [10, 20], 1.0)
-    lives.saw(0, [30], 2.5)
-    assert lives.next_result(2.0) is None
-    lives.saw(1, [25], 5.0)
-    lives.saw(0, [40], 5.5)
-    lives.saw(1, [35, 40], 6.0)
-    assert lives.next_result(2.0) is None, "a row of the life before came late"
-    lives.saw(1, [41], 7.0)
-    assert lives.next_result(2.0) == pytest.approx(5.0)
+    attempt_rows = AttemptRows()
+    attempt_rows.saw(0, [10, 20], 1.0)
+    attempt_rows.saw(0, [30], 2.5)
+    assert attempt_rows.next_result(2.0) is None
+    attempt_rows.saw(1, [25], 5.0)
+    attempt_rows.saw(0, [40], 5.5)
+    attempt_rows.saw(1, [35, 40], 6.0)
+    assert attempt_rows.next_result(2.0) is None, "a row of the life before came late"
+    attempt_rows.saw(1, [41], 7.0)
+    assert attempt_rows.next_result(2.0) == pytest.approx(5.0)
 
 
 def test_a_line_that_is_half_there_is_read_when_it_is_whole(tmp_path: Path) -> None:
-    watch = LivesWatch(tmp_path)
+    watch = AttemptRowsWatch(tmp_path)
     (tmp_path / "out-0.csv").write_text("10,1,1\n200")
     watch.look()
     assert watch.has_come(10)
@@ -78,9 +78,9 @@ def test_both_engines_read_the_same_rows(tmp_path: Path) -> None:
     ],
 )
 def test_the_ledger_is_of_all_lives_but_the_last_millisecond(
-    lives: list[str], lost: int, twice: int, tmp_path: Path
+    attempt_rows: list[str], lost: int, twice: int, tmp_path: Path
 ) -> None:
-    for number, text in enumerate(lives):
+    for number, text in enumerate(attempt_rows):
         (tmp_path / f"out-{number}.csv").write_text(text)
     told = ledger(tmp_path.glob("out-*.csv"), readings(2, 10, 2_000))
     assert told == {"rows": 2, "lost": lost, "twice": twice}
@@ -105,9 +105,9 @@ def test_what_a_killed_process_has_used_still_counts() -> None:
 
 
 def test_cpu_time_is_that_of_one_window_however_long_an_engine_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "STEADY_SECONDS", 0.1)
-    monkeypatch.setattr(turns, "WINDOW_SECONDS", 0.2)
-    monkeypatch.setattr(turns, "ASK_SECONDS", 0.01)
+    monkeypatch.setattr(failure_runs, "STEADY_SECONDS", 0.1)
+    monkeypatch.setattr(failure_runs, "WINDOW_SECONDS", 0.2)
+    monkeypatch.setattr(failure_runs, "ASK_SECONDS", 0.01)
     struck: list[float] = []
     with Usage() as usage:
 
@@ -143,21 +143,21 @@ def test_where_no_cut_was_seen_the_next_result_is_beyond_what_stood_there_at_the
 
 
 def test_ratios_are_of_a_round_and_judged_by_their_median() -> None:
-    turns = [turn("flink-tuned", n, s) for n, s in enumerate((4.0, 8.0, 6.0))]
-    turns += [turn("ours", n, s) for n, s in enumerate((1.0, 5.0, 2.0))]
-    found = {goal.what: goal for goal in report.judged(turns)}
+    failure_runs = [turn("flink-tuned", n, s) for n, s in enumerate((4.0, 8.0, 6.0))]
+    failure_runs += [turn("ours", n, s) for n, s in enumerate((1.0, 5.0, 2.0))]
+    found = {goal.what: goal for goal in report.evaluated(failure_runs)}
     assert found["seconds to the next result, ours ÷ flink-tuned"].found == pytest.approx(1 / 3, abs=1e-4)
     assert found["seconds to the next result, ours ÷ flink-tuned"].met
     assert not found["CPU seconds from the failure, ours ÷ flink-tuned"].met
-    assert report.summary(turns, "ours")["next_result_s"] == {"median": 2.0, "p95": 5.0}
-    text = report.as_text(turns, [])
+    assert report.summary(failure_runs, "ours")["next_result_s"] == {"median": 2.0, "p95": 5.0}
+    text = report.as_text(failure_runs, [])
     assert "met    seconds to the next result, ours ÷ flink-tuned: 0.33 (at most 0.5)" in text
     assert "MISSED CPU seconds from the failure" in text
 
 
 def test_a_row_of_ours_that_comes_twice_misses_the_goal() -> None:
-    assert [goal.met for goal in report.judged([turn("ours", 0, 1.0)])] == [True, True]
-    assert [goal.met for goal in report.judged([turn("ours", 0, 1.0, twice=1)])] == [True, False]
+    assert [goal.met for goal in report.evaluated([turn("ours", 0, 1.0)])] == [True, True]
+    assert [goal.met for goal in report.evaluated([turn("ours", 0, 1.0, twice=1)])] == [True, False]
 
 
 def test_without_java_or_flink_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +170,7 @@ def test_without_java_or_flink_it_says_so(monkeypatch: pytest.MonkeyPatch, capsy
 
 
 def test_interrupted_it_tells_what_it_has(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def once(number: int, *_: Any) -> Turn:
+    def once(number: int, *_: Any) -> FailureRun:
         if number:
             raise KeyboardInterrupt
         return turn("ours", number, 1.5)
@@ -183,7 +183,7 @@ def test_interrupted_it_tells_what_it_has(monkeypatch: pytest.MonkeyPatch, capsy
 def test_a_turn_that_fails_is_told_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def once(number: int, *_: Any) -> Turn:
+    def once(number: int, *_: Any) -> FailureRun:
         if not number:
             raise OperationFailed("not within 240 s: the next result")
         return turn("ours", number, 1.5)
@@ -209,10 +209,10 @@ def test_what_flink_wrote_is_kept_when_a_turn_fails(monkeypatch: pytest.MonkeyPa
         raise OperationFailed("a process of Flink ended with 1")
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(flink_turn, "_struck", fails)
+    monkeypatch.setattr(flink_run, "_struck", fails)
     said: list[str] = []
     with pytest.raises(OperationFailed):
-        flink_turn.turn("flink", {}, 0, load_of("small"), RandomStream(1, "test"), said.append)
+        flink_run.turn("flink", {}, 0, load_of("small"), RandomStream(1, "test"), said.append)
     kept = list(tmp_path.glob("flink-*/jobmanager.log"))
     assert len(kept) == 1
     assert said == [f"logs are kept: {kept[0].parent}"]
@@ -222,6 +222,6 @@ def test_flink_that_answers_nothing_for_a_moment_is_asked_again(monkeypatch: pyt
     def silent() -> object:
         raise OperationFailed("Flink does not answer")
 
-    monkeypatch.setattr(turns, "ASK_SECONDS", 0.0)
-    assert turns.gently(silent) is None
-    assert turns.gently(lambda: 7) == 7
+    monkeypatch.setattr(failure_runs, "ASK_SECONDS", 0.0)
+    assert failure_runs.gently(silent) is None
+    assert failure_runs.gently(lambda: 7) == 7

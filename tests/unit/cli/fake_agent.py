@@ -14,10 +14,17 @@ from agiledart_cli.agent_place import AGENT_FILE
 from agiledart_cli.control_client import CONTROL
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
-from agiledart_node.wire.commands import Answer, Command, ControlMessage, Progress, Refusal, Request
+from agiledart_node.wire.commands import (
+    Command,
+    ControlAnswer,
+    ControlMessage,
+    ControlProgress,
+    ControlRefusal,
+    ControlRequest,
+)
 
 Reply = Callable[[Command], list[Any]]
-"""Command → what to send back, in order: text is progress, a `Refusal` refuses, bytes go out raw, all else answers."""
+"""Command → what to send back, in order: text is progress, a `ControlRefusal` refuses, bytes go out raw, all else answers."""
 
 
 class FakeAgent:
@@ -68,7 +75,7 @@ class FakeAgent:
                     assert item[1] == b"cookie"
                     continue
                 request = CONTROL.decode(item[1])
-                assert isinstance(request, Request)
+                assert isinstance(request, ControlRequest)
                 self.asked.append(request.command)
                 for part in self._reply(request.command):
                     if part is None:
@@ -79,9 +86,9 @@ class FakeAgent:
 def _framed(number: int, part: Any) -> bytes:
     message: ControlMessage
     if isinstance(part, str):
-        message = Progress(number, part)
-    elif isinstance(part, Refusal):
-        message = Refusal(number, part.text, part.exit_code, part.reason)
+        message = ControlProgress(number, part)
+    elif isinstance(part, ControlRefusal):
+        message = ControlRefusal(number, part.text, part.exit_code, part.reason)
     else:
-        message = Answer(number, json.dumps(part).encode())
+        message = ControlAnswer(number, json.dumps(part).encode())
     return frame(FrameKind.CONTROL, CONTROL.encode(message))

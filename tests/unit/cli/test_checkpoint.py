@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agiledart_agent.checkpoints.archive import Archiving, Manifest
-from agiledart_cli.errors import AnsweredNoError
+from agiledart_agent.checkpoints.checkpoint_file import CheckpointFileWriter, CheckpointManifest
+from agiledart_cli.errors import CommandRefusedError
 from agiledart_cli.main import run_cli
 from agiledart_cli.verbs.application_view import print_checkpoints
 from agiledart_cli.verbs.state import checkpoint_verbs, restoring
@@ -17,12 +17,12 @@ from agiledart_cli.verbs.submit import make_submission
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_node.wire.commands import (
-    BringCheckpoint,
     Checkpoints,
     ExportCheckpoint,
     ReadCheckpoint,
     RemoveCheckpoint,
     Submit,
+    UploadCheckpoint,
 )
 
 EPOCH = {"committed": 7, "life": 2, "age_s": 3.0, "took_ms": 40.0, "bytes": 5000, "survives": 2, "coordinator": "a2"}
@@ -130,8 +130,8 @@ class Exporting(Exported):
 def archive(folder: Path) -> tuple[bytes, bytes]:
     """A checkpoint without elements; its bytes and hash."""
     path = folder / "made"
-    made = Archiving(path)
-    digest, _ = made.close(Manifest(1, "0", 2, "pause", "job", 1, 2, 7, 0, b"", [], b"s" * 3_000, b"p", []))
+    made = CheckpointFileWriter(path)
+    digest, _ = made.close(CheckpointManifest(1, "0", 2, "pause", "job", 1, 2, 7, 0, b"", [], b"s" * 3_000, b"p", []))
     return path.read_bytes(), digest
 
 
@@ -227,11 +227,11 @@ class Taking(Exported):
         self.got, self.submitted = b"", list[Submit]()
 
     def ask(self, command: Any, **_: Any) -> dict[str, Any]:
-        if isinstance(command, BringCheckpoint):
+        if isinstance(command, UploadCheckpoint):
             self.got = self.got[: command.offset] + command.data[:2_000]
             return {"have": len(self.got), "is_whole": len(self.got) == command.size}
         if isinstance(command, ExportCheckpoint):
-            raise AnsweredNoError(f"There is no checkpoint {command.name}.", 1)
+            raise CommandRefusedError(f"There is no checkpoint {command.name}.", 1)
         self.submitted.append(command)
         return {"name": "job", "version": 2, "placement": {}, "checks": []}
 
@@ -244,8 +244,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Taking, Path]
     made = make_submission("job.py:build", {"rows": "csv:rows.csv", "out": "null:"}, {})
     specification = msgspec.msgpack.decode(made.specification, type=Specification)
     plan = msgspec.msgpack.encode(plan_stages(specification, {}))
-    Archiving(tmp_path / "job.checkpoint").close(
-        Manifest(1, "0", 2, "pause", "job", 1, 2, 7, 0, b"", [], made.specification, plan, [])
+    CheckpointFileWriter(tmp_path / "job.checkpoint").close(
+        CheckpointManifest(1, "0", 2, "pause", "job", 1, 2, 7, 0, b"", [], made.specification, plan, [])
     )
     agent = Taking()
     monkeypatch.setattr(restoring, "connect", lambda agent_, identity: agent)

@@ -8,10 +8,10 @@ import pytest
 
 from agiledart_cli.agent_place import AGENT_FILE, MESH_FILE, AgentPlace, find_agent
 from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import AnsweredNoError, NoAgentError, exit_code_of
+from agiledart_cli.errors import CommandRefusedError, NoAgentError, exit_code_of
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.frames import FrameKind, frame
-from agiledart_node.wire.commands import ListApplications, Nodes, Refusal
+from agiledart_node.wire.commands import ControlRefusal, ListApplications, Nodes
 from tests.unit.cli.fake_agent import FakeAgent, Reply
 
 NOBODY = 2**22 + 1
@@ -41,8 +41,8 @@ def _refused_ask(folder: Path, reply: Reply, timeout: float = 5.0) -> AgileDartE
 
 
 def test_a_refusal_carries_its_exit_code(tmp_path: Path) -> None:
-    error = _refused_ask(tmp_path, lambda _: [Refusal(0, "no such step", 2)])
-    assert isinstance(error, AnsweredNoError)
+    error = _refused_ask(tmp_path, lambda _: [ControlRefusal(0, "no such step", 2)])
+    assert isinstance(error, CommandRefusedError)
     assert str(error) == "no such step"
     assert exit_code_of(error) == 2
 

@@ -18,11 +18,14 @@ def test_what_is_missing_comes_with_a_command_that_brings_it(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("shutil.which", lambda name: str(pip))
     wanted = "pip" if active else f"{sys.executable} -m pip"
-    assert demo_spark.why_not() == f"pyspark, pyarrow, pandas not installed:  {wanted} install 'agiledart[spark]'"
+    assert (
+        demo_spark.unavailable_reason()
+        == f"pyspark, pyarrow, pandas not installed:  {wanted} install 'agiledart[spark]'"
+    )
 
 
 def test_the_last_line_is_the_answer_and_those_before_it_are_progress() -> None:
-    lines = demo_spark._Lines(io.StringIO('{"at": "reading", "read": 1200}\n{"rows": 1234}\n'))
+    lines = demo_spark._SparkOutput(io.StringIO('{"at": "reading", "read": 1200}\n{"rows": 1234}\n'))
     assert lines.wait()
     assert lines.last == '{"rows": 1234}\n'
 
@@ -30,17 +33,17 @@ def test_the_last_line_is_the_answer_and_those_before_it_are_progress() -> None:
 def test_progress_is_told_and_silence_ends_the_patience(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo_spark, "_TOLD_SECONDS", 0.005)
+    monkeypatch.setattr(demo_spark, "_PROGRESS_SECONDS", 0.005)
     monkeypatch.setattr(demo_spark, "SILENT_SECONDS", 0.05)
     ours, theirs = os.pipe()
     with os.fdopen(ours) as pipe, os.fdopen(theirs, "w") as process:
-        lines = demo_spark._Lines(pipe)
-        assert lines.told() == "starting"
+        lines = demo_spark._SparkOutput(pipe)
+        assert lines.progress_text() == "starting"
         process.write('{"at": "reading", "read": 1200}\n')
         process.flush()
         while not lines.last:
             pass
         assert not lines.wait()
-        assert lines.told() == "reading, 1,200 rows read"
+        assert lines.progress_text() == "reading, 1,200 rows read"
         process.close()
     assert capsys.readouterr().out == ""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agiledart_cli.main import run_cli
-from agiledart_node.wire.commands import Refusal
+from agiledart_node.wire.commands import ControlRefusal
 from tests.unit.cli.fake_agent import FakeAgent
 
 EVIL = "x\x1b]0;mine\x07\x1b[2J\x9b1m\u202e"
@@ -57,5 +57,5 @@ def test_nothing_that_acts_on_a_terminal_gets_there(
 
 
 def test_a_refusal_is_harmless_too(ask: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert ask(["status", "a"], Refusal(1, f"no: {EVIL}")) == 1
+    assert ask(["status", "a"], ControlRefusal(1, f"no: {EVIL}")) == 1
     assert "no: x\\x1b]0;mine" in capsys.readouterr().err

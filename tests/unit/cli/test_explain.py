@@ -154,7 +154,9 @@ def test_names_of_relays_cannot_steer_a_terminal(
 
 
 def test_a_stage_that_keeps_its_number_is_told_with_what_lets_it_go(capsys: pytest.CaptureFixture[str]) -> None:
-    print_scaling({"name": "taxi", "state": "running", "stages": [stage("areas", is_held=True)], "silent_nodes": []})
+    print_scaling(
+        {"name": "taxi", "state": "running", "stages": [stage("areas", keeps_number=True)], "silent_nodes": []}
+    )
     told = capsys.readouterr().out
     assert "areas: it keeps its number; to have it scale by itself: agiledart scale taxi areas auto" in told
     assert "by hand" not in told, "it is so from the start, and nobody need have given a number"

@@ -11,7 +11,7 @@ import pytest
 from agiledart_cli import control_client
 from agiledart_cli.agent_place import MESH_FILE, find_agent
 from agiledart_cli.verbs import application_view
-from agiledart_node.wire.commands import WAITS_FOR_ROOM, Forget, Refusal, Status, Stop, Submit
+from agiledart_node.wire.commands import WAITING_FOR_CAPACITY, ControlRefusal, Forget, Status, Stop, Submit
 from tests.unit.cli.fake_agent import FakeAgent
 from tests.unit.cli.test_verbs import Ask, ask, project
 
@@ -39,7 +39,7 @@ def test_ctrl_c_while_it_is_being_started_says_that_it_goes_on(
 def test_no_room_is_said_at_once_with_what_would_help(
     project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = f"small {WAITS_FOR_ROOM}: no node has room. Start more agents. It starts by itself when there is room."
+    line = f"small {WAITING_FOR_CAPACITY}: no node has room. Start more agents. It starts by itself when there is room."
     began = time.monotonic()
     assert ask(SUBMIT, [line])[0] == 1  # no answer comes: nobody waits for one
     assert time.monotonic() - began < control_client.ANSWER_SECONDS
@@ -64,12 +64,12 @@ CODE = {"stage": "", "node": "a2", "connector": "", "is_good": False, "text": "N
     ("looked", "code", "words"),
     [
         (
-            Refusal(2, "rows: no node, zone or host is called 'a9'. Nodes: a1", 2),
+            ControlRefusal(2, "rows: no node, zone or host is called 'a9'. Nodes: a1", 2),
             2,
             "called 'a9'. Nodes: a1. small runs on",
         ),
         (
-            Refusal(2, "The log routes belongs to the key 12ab…, not to you: you may not write it", 1, "owner"),
+            ControlRefusal(2, "The log routes belongs to the key 12ab…, not to you: you may not write it", 1, "owner"),
             1,
             "not write it. small runs on, as it was.",
         ),
@@ -94,7 +94,7 @@ def test_wait_for_what_could_read_nothing_is_a_failure(
         assert ("agiledart logs small" in capsys.readouterr().err) == (code == 1)
 
 
-@pytest.mark.parametrize("before", [Refusal(1, "No application 'small'."), {"name": "small", "state": "failed"}])
+@pytest.mark.parametrize("before", [ControlRefusal(1, "No application 'small'."), {"name": "small", "state": "failed"}])
 def test_replace_of_nothing_is_a_submission(before: Any, project: Path, ask: Ask) -> None:
     code, asked = ask([*SUBMIT, "--replace"], [before], [STARTED])
     assert (code, [type(command) for command in asked]) == (0, [Status, Submit])

@@ -18,7 +18,7 @@ from agiledart_cli.top.top_sample import Sample, compare
 from agiledart_cli.top.top_view import picture, sorted_steps
 from agiledart_cli.verbs import machine_checks
 from agiledart_cli.verbs.machine_checks import BAD, OK, WATCH
-from agiledart_node.wire.commands import Command, Info, ListApplications, Nodes, Refusal, Status, Tap
+from agiledart_node.wire.commands import Command, ControlRefusal, Info, ListApplications, Nodes, Status, Tap
 from tests.unit.cli.fake_agent import FakeAgent
 
 Out = pytest.CaptureFixture[str]
@@ -140,7 +140,7 @@ def mesh_of_two(command: Command) -> Any:
             return status(ms, ms, ms)
         case Info():
             return {"name": "a1", "address": "127.0.0.1:1", "joined": True, "is_leaving": False}
-    return Refusal(0, "no", 1)
+    return ControlRefusal(0, "no", 1)
 
 
 def test_top_once_and_as_json(serve: Serve, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +260,7 @@ def serve_again(agent: FakeAgent, answer: Callable[[Command], Any]) -> FakeAgent
 
 def test_tap_of_what_does_not_exist_or_has_ended(serve: Serve, capsys: Out) -> None:
     with serve(
-        in_turn(Refusal(0, "rooms has no step 'wram'. Did you mean warm?", 2), tapped(0, "stopped", 0))
+        in_turn(ControlRefusal(0, "rooms has no step 'wram'. Did you mean warm?", 2), tapped(0, "stopped", 0))
     ) as agent:
         assert run_cli(["tap", "rooms", "wram", "--agent", str(agent.folder)]) == 2
         assert "Did you mean warm?" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.top.top_sample import ApplicationLine, Snapshot, StepLine
+from agiledart_cli.top.top_sample import ApplicationLine, StepLine, TopSnapshot
 from agiledart_cli.top.top_view import picture
 from agiledart_cli.verbs.application_view import print_sums
 
@@ -35,7 +35,7 @@ def shown(shed: int, errors: int) -> str:
     application = ApplicationLine("taxi", 1, "running", 5.0, shed=shed, spooled=shed // 2)
     step = StepLine("taxi", "parse", 1, ["a1"], errors=errors)
     return "\n".join(
-        line.text for line in picture(Snapshot("a1", 1, 2.0, [], [application], [step]), 120, None, "name")
+        line.text for line in picture(TopSnapshot("a1", 1, 2.0, [], [application], [step]), 120, None, "name")
     )
 
 

@@ -60,10 +60,10 @@ def test_status_and_list_show_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_end_that_no_order_shows_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
-    body = BODY | {"state": "stopped", "by_hearsay": True, "recovery": None, "epoch": None}
+    body = BODY | {"state": "stopped", "is_unverified": True, "recovery": None, "epoch": None}
     print_status(body)
     assert "no user's order to stop it is there: an older agent noted that" in capsys.readouterr().out
-    print_status(body | {"by_hearsay": False})
+    print_status(body | {"is_unverified": False})
     assert "no user's order" not in capsys.readouterr().out
 
 
@@ -87,7 +87,7 @@ def test_status_says_why_epochs_stop(capsys: pytest.CaptureFixture[str]) -> None
 def test_rows_that_were_shown_again_are_told_by_life(capsys: pytest.CaptureFixture[str]) -> None:
     told = {
         "repeated": {"out": 260, "log": 0},
-        "repeated_in": [[3, "out", 214]],
+        "duplicates_by_attempt": [[3, "out", 214]],
         "uncounted": ["log"],
         "instances_reporting": 2,
     }

@@ -12,10 +12,10 @@ import pytest
 
 from agiledart_cli.main import run_cli
 from agiledart_dataflow.plan.specification import Specification
-from agiledart_executor.user_code.user_code import decode_bundle, load_bundle
+from agiledart_executor.user_code.user_builder import decode_bundle, load_bundle
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.limits import MAX_RECORD_BYTES
-from agiledart_node.wire.commands import Command, CreateToken, Logs, Route, Submit
+from agiledart_node.wire.commands import Command, CreateToken, Logs, Submit, TraceRoute
 from tests.unit.cli.fake_agent import FakeAgent
 
 CODE = """
@@ -186,8 +186,8 @@ def test_a_function_that_builds_nothing_is_not_asked_for_parameters(
 
 
 def test_submit_refuses_what_lives_in_this_process(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (project / "local.py").write_text(CODE + "\ndef here() -> Topology:\n    return build([Row(1, 2.0)])\n")
-    assert run_cli(["submit", "local.py:here"]) == 2
+    (project / "local_run.py").write_text(CODE + "\ndef here() -> Topology:\n    return build([Row(1, 2.0)])\n")
+    assert run_cli(["submit", "local_run.py:here"]) == 2
     assert "rows of small read or write objects of this process" in capsys.readouterr().err
 
 
@@ -224,7 +224,7 @@ def test_nodes_and_route(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     body = {"key": "ab" * 16, "hops": 1, "path": [hop, {**hop, "name": "a2"}], "round_trip_ms": 2.0}
     code, asked = ask(["route", "name:x"], [body])
     assert code == 0
-    assert asked == [Route("name:x")]
+    assert asked == [TraceRoute("name:x")]
     assert "1 hop, there and back 2.0 ms" in capsys.readouterr().out
 
 
@@ -270,7 +270,7 @@ def test_token_show_keeps_the_secret(tmp_path: Path, capsys: pytest.CaptureFixtu
     from agiledart_agent.identity.tokens import create_token, parse_token
 
     identity = Identity.load_or_create(tmp_path / "state")
-    identity.found_network()
+    identity.create_network()
     identity.keep_network()
     text = create_token(identity.issuer(), now_seconds=int(time.time()), addresses=("10.0.0.1:9464",), uses=7)
     (tmp_path / "token").write_text(text + "\n")

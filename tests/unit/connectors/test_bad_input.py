@@ -9,9 +9,9 @@ from typing import Annotated, Any, NamedTuple
 import pytest
 
 from agiledart import Alias, Topology, collect, csv, jsonl, null, records, tumbling
-from agiledart_dataflow.plan.connectors import TOLD_OF_A_REASON, Connector
-from agiledart_executor.connectors.opening import open_source
-from agiledart_executor.local import LocalRun, run_topology
+from agiledart_connectors.opening import open_source
+from agiledart_dataflow.plan.connectors import REPORTED_PER_REASON, Connector
+from agiledart_executor.local_runs.local_run import LocalRun, run_topology
 from agiledart_kernel.errors import ConfigurationError, OperationFailed, TopologyError
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
@@ -73,7 +73,7 @@ def test_the_first_five_of_each_reason_are_told_and_the_others_counted(tmp_path:
     run, texts = told_of(csv(written(tmp_path, "\n".join(lines))))
     assert run.summary.malformed == {"columns": 1_000, "number": 1_000, "time": 1_000}
     assert run.useless_sources == ["readings"]
-    assert [text.split()[1] for text in texts[:-1]] == [f"readings.csv:{i + 1}" for i in range(3 * TOLD_OF_A_REASON)]
+    assert [text.split()[1] for text in texts[:-1]] == [f"readings.csv:{i + 1}" for i in range(3 * REPORTED_PER_REASON)]
     assert texts[-1].startswith("readings: 3,000 of 3,000 records malformed")
 
 

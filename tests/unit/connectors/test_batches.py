@@ -13,9 +13,9 @@ import pyarrow.parquet
 import pytest
 
 from agiledart import ReadTime, Source, Topology, batches, col, collect, parquet
+from agiledart_connectors.opening import open_source
 from agiledart_dataflow.data.batch import as_rows
-from agiledart_executor.connectors.opening import open_source
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from agiledart_connectors.codecs import csv_columns_reader
+from agiledart_connectors.codecs.block_buffers import BlockBuffers
+from agiledart_connectors.codecs.csv_columns_reader import CsvColumnsReader
+from agiledart_connectors.codecs.lines import BLOCK_BYTES, FileLines
+from agiledart_connectors.files.line_reader import CsvReader
 from agiledart_dataflow.data.batch import as_rows
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.plan.connectors import SourceReader
-from agiledart_executor.connectors.codecs import csv_columns
-from agiledart_executor.connectors.codecs.csv_columns import CsvColumnsReader
-from agiledart_executor.connectors.files.block_buffers import BlockBuffers
-from agiledart_executor.connectors.files.lines import BLOCK_BYTES, FileLines
-from agiledart_executor.connectors.line_source import CsvReader
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def test_texts_that_are_asked_for_late_are_those_of_their_own_block(
     rows = [Named(number, f"name of {number}") for number in range(30_000)]
     path = tmp_path / "rows.csv"
     path.write_text("".join(f"{row.number},{row.name}\n" for row in rows))
-    monkeypatch.setattr(csv_columns, "_BYTES_AT_ONCE", BLOCK_BYTES + 1)
-    monkeypatch.setattr(csv_columns, "ROWS_AT_ONCE", 4_000)
+    monkeypatch.setattr(csv_columns_reader, "_BYTES_AT_ONCE", BLOCK_BYTES + 1)
+    monkeypatch.setattr(csv_columns_reader, "ROWS_AT_ONCE", 4_000)
     reader = CsvColumnsReader(FileLines(str(path)), Named, frozenset())
     kept: list[Columns] = []
     while not (reading := reader.read(1_000, 0)).exhausted:
@@ -84,8 +84,8 @@ def test_a_large_block_that_needs_a_closer_look_gives_what_rows_give(
     lines[20_000:20_003] = ["x,no number", '7,"quoted, text"', "8,carriage return\r"]
     path = tmp_path / "rows.csv"
     path.write_bytes("\n".join(lines).encode())
-    monkeypatch.setattr(csv_columns, "_BYTES_AT_ONCE", BLOCK_BYTES + 1)
-    monkeypatch.setattr(csv_columns, "ROWS_AT_ONCE", 4_000)
+    monkeypatch.setattr(csv_columns_reader, "_BYTES_AT_ONCE", BLOCK_BYTES + 1)
+    monkeypatch.setattr(csv_columns_reader, "ROWS_AT_ONCE", 4_000)
     by_rows = everything(CsvReader(FileLines(str(path)), Named))
     by_columns = everything(CsvColumnsReader(FileLines(str(path)), Named))
     assert by_columns[:2] == by_rows[:2]

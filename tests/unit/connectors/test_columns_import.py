@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import csv
+from agiledart_connectors.codecs.columns_import import ColumnsImport
+from agiledart_connectors.opening import open_source
 from agiledart_dataflow.data.batch import as_rows
 from agiledart_dataflow.plan.connectors import SourceReader
-from agiledart_executor.connectors.codecs.columns_import import ColumnsImport
-from agiledart_executor.connectors.opening import open_source
 
 
 class Pair(NamedTuple):
@@ -79,11 +79,11 @@ def test_who_waits_is_told_from_its_thread_and_who_comes_later_at_once() -> None
 
     imports = ColumnsImport(lambda: None if gate.wait(10) else missing())
     assert not imports.has_ended()
-    imports.afterwards(tell)
+    imports.call_when_done(tell)
     assert threads == []
     gate.set()
     assert told.wait(10)
-    imports.afterwards(tell)
+    imports.call_when_done(tell)
     assert threads == ["columns import", current_thread().name]
 
 
@@ -105,15 +105,15 @@ def test_without_a_thread_it_is_left_to_who_uses_columns(monkeypatch: pytest.Mon
     told: list[bool] = []
     imports = ColumnsImport(missing)
     assert imports.has_ended()
-    imports.afterwards(lambda: told.append(True))
+    imports.call_when_done(lambda: told.append(True))
     assert told
 
 
 def test_afterwards_all_is_there_that_columns_need() -> None:
     code = (
         "import sys; from typing import NamedTuple\n"
-        "from agiledart_executor.connectors.codecs.columns_import import ColumnsImport\n"
-        "from agiledart_executor.connectors.codecs.csv_columns import ColumnParser\n"
+        "from agiledart_connectors.codecs.columns_import import ColumnsImport\n"
+        "from agiledart_connectors.codecs.csv_columns_reader import ColumnParser\n"
         "class Row(NamedTuple):\n    at: int\n    word: str\n"
         "imports = ColumnsImport()\n"
         "while not imports.has_ended(): pass\n"

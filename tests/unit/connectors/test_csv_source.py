@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import ReadTime
+from agiledart_connectors.codecs.lines import BLOCK_BYTES, FileLines, GeneratedLines
+from agiledart_connectors.codecs.malformed_examples import MalformedExamples
+from agiledart_connectors.codecs.row_parser import RowParser
+from agiledart_connectors.files.line_reader import CsvReader
+from agiledart_connectors.opening import open_source
 from agiledart_dataflow.plan.connectors import Connector, Reading
-from agiledart_executor.connectors.codecs.faults import Examples
-from agiledart_executor.connectors.codecs.parsing import RowParser
-from agiledart_executor.connectors.files.lines import BLOCK_BYTES, FileLines, GeneratedLines
-from agiledart_executor.connectors.line_source import CsvReader
-from agiledart_executor.connectors.opening import open_source
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
@@ -294,6 +294,6 @@ def test_an_int_that_cannot_travel_is_malformed_however_it_is_read(kind: Any, pl
         rows = RowParser(kind).parse(lines, 0, malformed, plain=plain)
         assert malformed == ({} if fits else {"number": 1})
         assert rows == [(n, number if n == 30 else -n) for n in range(60) if fits or n != 30]
-    notes = Examples()
+    notes = MalformedExamples()
     RowParser(kind).explain([f"{1 << 64},1"], notes, lambda _: "here")
     assert notes.take() == ("here number: '18446744073709551616' is no int of 64 bits",)

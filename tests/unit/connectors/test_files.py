@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import ConfigurationError, OperationFailed, Topology, collect, csv, jsonl, lines, parquet, records
+from agiledart_connectors.codecs.lines import BLOCK_BYTES
+from agiledart_connectors.opening import open_sink, open_source
 from agiledart_dataflow.plan.connectors import Connector, parse_connector
-from agiledart_executor.connectors.files.lines import BLOCK_BYTES
-from agiledart_executor.connectors.opening import open_sink, open_source
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 
 
 class Row(NamedTuple):

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from agiledart_connectors.http import push_reader
+from agiledart_connectors.influx.influx_writer import InfluxLines
+from agiledart_connectors.opening import open_sink, open_source
+from agiledart_connectors.remote import connection_health, delivery_queue
 from agiledart_dataflow.data.schema import ReadTime
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors import away, outgoing
-from agiledart_executor.connectors.http import push
-from agiledart_executor.connectors.http.influx import Lines
-from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 
@@ -43,7 +43,7 @@ class Source:
     def __init__(self, options: str = "", kind: Any = Row) -> None:
         self.reader: Any = open_source(parse_connector(f"http://:0/in?listen=1{options}"), kind)
         self.rows: list[Any] = []
-        self.notes: list[str] = []
+        self.notices: list[str] = []
         self.reads = threading.Event()
         self.ends = False
         self._thread = threading.Thread(target=self._read)
@@ -66,7 +66,7 @@ class Source:
             if self.reads.is_set():
                 reading = self.reader.read(100, 0)
                 self.rows += reading.rows
-                self.notes += reading.notes
+                self.notices += reading.notices
 
     def post(self, body: bytes | str, path: str = "/in", method: str = "POST", **headers: str) -> tuple[int, Any, Any]:
         client = http.client.HTTPConnection("127.0.0.1", self.reader.port, timeout=30)
@@ -87,11 +87,11 @@ def test_objects_arrays_and_lines_become_rows_and_malformed_ones_are_told() -> N
         assert told[:2] == (202, {"accepted": 2, "malformed": 1})
         assert source.post("nonsense")[0] == 400
         assert [row.room for row in source.rows] == list("abcde")
-        assert any("POST /in:2 is no JSON" in note for note in source.notes)
+        assert any("POST /in:2 is no JSON" in note for note in source.notices)
 
 
 def test_202_waits_until_rows_are_taken_and_429_comes_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "MAX_WAITING", 3)
+    monkeypatch.setattr(push_reader, "MAX_WAITING", 3)
     answers: list[int] = []
     with Source() as source:
         source.reads.clear()
@@ -116,7 +116,7 @@ def test_202_waits_until_rows_are_taken_and_429_comes_when_too_much_waits(monkey
 
 
 def test_what_is_never_taken_is_503_and_is_not_taken_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "SAFE_SECONDS", 0.2)
+    monkeypatch.setattr(push_reader, "SAFE_SECONDS", 0.2)
     with Source() as source:
         source.reads.clear()
         assert source.post('{"room":"a","celsius":1}')[0] == 503
@@ -141,7 +141,7 @@ def test_who_brings_no_token_the_wrong_path_or_too_much_is_turned_away() -> None
 
 
 def test_slow_and_silent_clients_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "CLIENT_SECONDS", 0.5)
+    monkeypatch.setattr(push_reader, "CLIENT_SECONDS", 0.5)
     with Source() as source, contextlib.ExitStack() as stack:
         slow = [
             stack.enter_context(contextlib.closing(socket.create_connection(("127.0.0.1", source.reader.port))))
@@ -158,7 +158,7 @@ def test_slow_and_silent_clients_hold_nobody_up(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_who_sends_a_byte_now_and_then_loses_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(push_reader, "REQUEST_SECONDS", 0.5)
     with Source() as source, contextlib.closing(socket.create_connection(("127.0.0.1", source.reader.port))) as slow:
         slow.sendall(b"POST /in HTTP/1.1\r\nContent-Length: 100000\r\n\r\n")
         slow.settimeout(0.05)
@@ -174,7 +174,7 @@ def test_who_sends_a_byte_now_and_then_loses_the_place(monkeypatch: pytest.Monke
 
 
 def test_more_clients_than_there_is_room_for_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "MAX_CLIENTS", 2)
+    monkeypatch.setattr(push_reader, "MAX_CLIENTS", 2)
     with Source() as source, contextlib.ExitStack() as stack:
         for _ in range(2):
             client = stack.enter_context(
@@ -240,7 +240,7 @@ class Hook:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(away, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(connection_health, "MIN_BACKOFF_SECONDS", 0.02)
 
 
 def test_a_webhook_gets_batches_and_the_same_again_under_the_same_key(quick: None) -> None:
@@ -256,9 +256,9 @@ def test_a_webhook_gets_batches_and_the_same_again_under_the_same_key(quick: Non
             assert taken.setdefault(headers["Idempotency-Key"], found) == found, "a key is of one batch"
         assert [row for batch in taken.values() for row in batch] == [row._asdict() for row in rows]
         assert len(hook.requests) == len(taken) + 3
-        notes = writer.take_notes()
-        assert any("takes nothing now (503" in note for note in notes)
-        assert any("takes rows again" in note for note in notes)
+        notices = writer.take_notices()
+        assert any("takes nothing now (503" in note for note in notices)
+        assert any("takes rows again" in note for note in notices)
 
 
 def test_a_refusal_ends_the_application_and_no_server_is_waited_for(
@@ -270,7 +270,7 @@ def test_a_refusal_ends_the_application_and_no_server_is_waited_for(
         with pytest.raises(OperationFailed, match=r"refuses rows .422 Unprocessable.*: ok"):
             writer.close()
         port = hook.port
-    monkeypatch.setattr(outgoing, "END_SECONDS", 0.3)
+    monkeypatch.setattr(delivery_queue, "END_SECONDS", 0.3)
     writer = open_sink(parse_connector(f"http://127.0.0.1:{port}/x"), Row)
     writer.write([Row("a", 1.0)])
     with pytest.raises(
@@ -299,8 +299,8 @@ def test_a_sink_says_when_rows_have_arrived_or_never_will(quick: None) -> None:
 
 
 def test_a_sink_takes_no_more_than_may_wait(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "MOST_WAITING", 10)
-    monkeypatch.setattr(outgoing, "END_SECONDS", 0.1)
+    monkeypatch.setattr(delivery_queue, "MAX_ROWS_WAITING", 10)
+    monkeypatch.setattr(delivery_queue, "END_SECONDS", 0.1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         writer: Any = open_sink(parse_connector(f"http://127.0.0.1:{silent.getsockname()[1]}/x"), Row)
@@ -324,7 +324,7 @@ NOON = datetime.fromisoformat("2026-01-01T12:00:00.000001")
 
 
 def lines(options: str, kind: Any = Point) -> Callable[[Any], str]:
-    made = Lines(parse_connector(f"influx://h/b?{options}"), kind)
+    made = InfluxLines(parse_connector(f"influx://h/b?{options}"), kind)
     return lambda row: made.line(row, 1_000_000_000)
 
 

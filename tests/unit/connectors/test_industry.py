@@ -20,12 +20,12 @@ pytest.importorskip("serial")
 from pymodbus.server import ModbusSerialServer, ModbusTcpServer
 from pymodbus.simulator import DataType, SimData, SimDevice
 
+from agiledart_connectors.modbus.register_map import DeviceValue, RegisterRead, read_map, register_reads
+from agiledart_connectors.opening import open_source
+from agiledart_connectors.probing import probe_source
+from agiledart_connectors.remote import connection_health, payload_queue
+from agiledart_connectors.serial_line.serial_listener import SerialLineSplitter
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors import away, incoming
-from agiledart_executor.connectors.industry.register_map import Question, Value, questions, read_map
-from agiledart_executor.connectors.industry.serial_lines import LineCutter
-from agiledart_executor.connectors.opening import open_source
-from agiledart_executor.connectors.probing import probe_source
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
 from tests.unit.connectors.reading import Taken
@@ -63,7 +63,7 @@ address = 3
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(away, "FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(connection_health, "MIN_BACKOFF_SECONDS", 0.05)
 
 
 @contextmanager
@@ -128,9 +128,9 @@ def test_registers_become_rows_at_regular_times_and_a_device_that_was_away_is_as
         found = Taken(reader).until(lambda it: len(it.rows) == 2)
         assert_is_plant(found.rows[0])
         assert 0.5 < (found.rows[1].at - found.rows[0].at).total_seconds() < 20
-    found.until(lambda it: "does not answer" in reader.standing())
+    found.until(lambda it: "does not answer" in reader.connection_status())
     with device(address=("127.0.0.1", port)):
-        found.until(lambda it: len(it.rows) == 3).until(lambda it: not reader.standing())
+        found.until(lambda it: len(it.rows) == 3).until(lambda it: not reader.connection_status())
         reader.close()
     with pytest.raises(OperationFailed, match="does not answer"):
         probe_source(parse_connector(url), Plant)
@@ -159,9 +159,9 @@ def test_registers_that_follow_each_other_are_one_question(plan: str) -> None:
     assert [(one.kind, one.address, one.count, len(one.values)) for one in asked] == [
         ("holding", 10, 5, 3), ("coil", 3, 1, 1)
     ]  # fmt: skip
-    many = [Value(f"v{i}", "input", 4 * i, "float64", None, None, "big") for i in range(100)]
-    assert [one.count for one in questions(many)] == [124, 124, 124, 28]
-    assert questions(many[::2])[0] == Question("input", 0, 4, (many[0],))  # no register that nobody named
+    many = [DeviceValue(f"v{i}", "input", 4 * i, "float64", None, None, "big") for i in range(100)]
+    assert [one.count for one in register_reads(many)] == [124, 124, 124, 28]
+    assert register_reads(many[::2])[0] == RegisterRead("input", 0, 4, (many[0],))  # no register that nobody named
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_lines_of_a_serial_line_become_rows() -> None:
 
 
 def test_what_comes_faster_than_it_is_taken_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "MAX_WAITING", 10)
+    monkeypatch.setattr(payload_queue, "MAX_WAITING", 10)
     with pseudo_line() as (ours, name):
         reader: Any = open_source(parse_connector(f"serial:{name}"), str)
         found = opened(reader, ours, b"ready\n")
@@ -301,18 +301,18 @@ def test_a_line_that_is_unplugged_is_opened_again(tmp_path: Path) -> None:
         link.symlink_to(name)
         reader: Any = open_source(parse_connector(f"serial:{link}"), str)
         found = opened(reader, ours, b"one\n")
-    found.until(lambda it: "cannot be read" in reader.standing())
+    found.until(lambda it: "cannot be read" in reader.connection_status())
     link.unlink()
     with pseudo_line() as (ours, name):
         link.symlink_to(name)
-        found.until(lambda it: not reader.standing())
+        found.until(lambda it: not reader.connection_status())
         os.write(ours, b"two\n")
         found.until(lambda it: it.rows[-1] == "two")
         reader.close()
 
 
 def test_a_line_without_end_costs_no_memory() -> None:
-    cutter = LineCutter()
+    cutter = SerialLineSplitter()
     for _ in range(3 * MAX_LINE_BYTES // 4_096):
         assert cutter.lines(b"x" * 4_096) == []
     assert cutter.too_long == 1

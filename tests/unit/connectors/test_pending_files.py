@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from agiledart_connectors.files import parquet_writer
+from agiledart_connectors.opening import open_sink, open_source
+from agiledart_connectors.sink_origin import CommittedOutput, SinkOrigin
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors import parquet_sink
-from agiledart_executor.connectors.log_sink import Kept, SinkOrigin
-from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_kernel.errors import BusyError, OperationFailed
 from tests.unit.connectors.reading import taken
 
@@ -35,7 +35,7 @@ def row(number: int) -> Row:
 def opened(
     folder: Path,
     kind: str,
-    keep: Kept | None = None,
+    keep: CommittedOutput | None = None,
     run: int = RUN,
     options: str = "?roll_bytes=4KiB",
     step: str = "out",
@@ -92,7 +92,7 @@ class Run:
                 file.close()
         if getattr(sink, "_writer", None) is not None:
             sink._writer.is_open = False
-        self.sink = opened(self.folder, self.kind, Kept(self.committed[0]))
+        self.sink = opened(self.folder, self.kind, CommittedOutput(self.committed[0]))
         self.number, self.prepared = self.committed[1], []
 
     def end(self) -> None:
@@ -105,7 +105,7 @@ class Run:
 
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_sink, "GROUP_ROWS", 100)
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 100)
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_whatever_ends_it_where_each_row_is_there_once(tmp_path: Path, kind: str
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_crash_behind_the_end_gives_the_last_names(tmp_path: Path, kind: str) -> None:
-    """In a run that goes on, as other sources have not ended. One that has finished: `test_ended_files.py` of the agent."""
+    """In a run that goes on, as other sources have not ended. One that has finished: `test_ended_sink_files.py` of the agent."""
     run = Run(tmp_path, kind)
     run.write(10)
     run.sink.at_end_of_input()
@@ -261,11 +261,11 @@ def test_a_file_that_was_changed_or_is_being_written_is_not_gone_on_with(
     run.prepare()
     run.commit()
     with pytest.raises(BusyError, match="is being written by another process"):
-        opened(tmp_path, kind, Kept(run.committed[0]))
+        opened(tmp_path, kind, CommittedOutput(run.committed[0]))
     run.sink.close()
     os.truncate(tmp_path / f"out-00001.{kind}.{RUN:016x}.out{ending}.part", 3)
     with pytest.raises(OperationFailed, match=r"has 3 bytes, and .* were committed: somebody has changed it"):
-        opened(tmp_path, kind, Kept(run.committed[0]))
+        opened(tmp_path, kind, CommittedOutput(run.committed[0]))
 
 
 def test_one_parquet_file_without_rolling(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_one_parquet_file_without_rolling(tmp_path: Path) -> None:
         sink.write([row(n) for n in range(count)])
         ends = sink.prepare()
         sink.close()
-        sink = opened(tmp_path, "parquet", Kept(ends), options="")
+        sink = opened(tmp_path, "parquet", CommittedOutput(ends), options="")
         sink.at_end_of_input()
         sink.commit(sink.prepare(), 2)
         sink.close()
@@ -285,7 +285,10 @@ def test_one_parquet_file_without_rolling(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("there", ["out.parquet", f"out.parquet.{RUN:016x}.out.rows.part"])
 def test_one_parquet_file_is_not_written_over_by_the_run_that_goes_on(tmp_path: Path, there: str) -> None:
-    url, origin = parse_connector(f"parquet:{tmp_path}/out.parquet"), SinkOrigin(by_epoch=True, run=1, goes_on=True)
+    url, origin = (
+        parse_connector(f"parquet:{tmp_path}/out.parquet"),
+        SinkOrigin(by_epoch=True, run=1, continues_run=True),
+    )
     open_sink(url, Row, origin=origin).close()
     (tmp_path / there).touch()
     with pytest.raises(
@@ -308,7 +311,7 @@ def test_writers_of_one_path_take_each_number_once(tmp_path: Path, kind: str, ot
             sink.flush()
             ends[place] = sink.prepare()
     sinks[1].close()
-    sinks[1] = opened(tmp_path, kind, Kept(ends[1]), **others)
+    sinks[1] = opened(tmp_path, kind, CommittedOutput(ends[1]), **others)
     for sink in sinks:
         sink.at_end_of_input()
         sink.commit(sink.prepare(), 1)

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from agiledart_connectors import plugins
+from agiledart_connectors.opening import open_source
+from agiledart_connectors.remote import connection_health
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors import away, plugins
-from agiledart_executor.connectors.opening import open_source
 from agiledart_kernel.errors import ConfigurationError
 from tests.unit.connectors.reading import Taken
 
@@ -35,7 +36,7 @@ class Change(NamedTuple):
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after pip install."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    monkeypatch.setattr(away, "FIRST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(connection_health, "MIN_BACKOFF_SECONDS", 0.1)
     point = EntryPoint("opcua", "agiledart_opcua:OpcUaSource", plugins.SOURCE_GROUP)
     monkeypatch.setattr(plugins, "entry_points", lambda group: [point] if group == plugins.SOURCE_GROUP else [])
 
@@ -97,9 +98,9 @@ def test_changes_become_rows_and_a_server_that_was_away_is_called_again() -> Non
         found.until(lambda it: it.rows[-1].value == 21.25)
         assert found.rows[0][1:] == ("temperature", 20.5)
         assert found.rows[-1].at.year >= 2020
-    found.until(lambda it: "is away" in it.reader.standing())
+    found.until(lambda it: "is away" in it.reader.connection_status())
     with plant(port) as server:
-        found.until(lambda it: not it.reader.standing())
+        found.until(lambda it: not it.reader.connection_status())
         server.write(22.0)
         found.until(lambda it: it.rows[-1].value == 22.0)
         found.reader.close()

@@ -11,16 +11,16 @@ import pytest
 
 from agiledart import ConfigurationError, OperationFailed, Topology, collect
 from agiledart_cli.main import run_cli
+from agiledart_connectors import plugins
+from agiledart_connectors.catalogue import SINKS, SOURCES
+from agiledart_connectors.opening import open_sink, open_source
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors import plugins
-from agiledart_executor.connectors.catalogue import SINKS, SOURCES
-from agiledart_executor.connectors.opening import open_sink, open_source
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 
 CODE = """
 from agiledart_dataflow.plan.connector_kinds import Guarantee
 from agiledart_dataflow.plan.connectors import Reading
-from agiledart_executor.connectors.memory import MemoryWriter
+from agiledart_connectors.memory import MemoryWriter
 
 
 class Squares:
@@ -166,10 +166,10 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("kinds", [SOURCES, SINKS])
 def test_every_kind_names_what_opens_it(kinds: dict[str, Any]) -> None:
     for kind in kinds.values():
-        if plugins.is_missing(kind):
+        if plugins.is_extra_missing(kind):
             continue
         module, _, function = kind.opens.partition(":")
-        opens: Callable[..., Any] = getattr(import_module(f"agiledart_executor.connectors.{module}"), function)
+        opens: Callable[..., Any] = getattr(import_module(f"agiledart_connectors.{module}"), function)
         assert callable(opens)
-        assert kind.guarantee.repeats
+        assert kind.guarantee.duplicates
         assert bool(kind.extra) is bool(kind.needs)

@@ -16,10 +16,10 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="no SQLAlchemy here: pip install 'agiledart[sql]'")
 psycopg = pytest.importorskip("psycopg", reason="no psycopg here: pip install psycopg[binary]")
 
+from agiledart_connectors.opening import open_sink, open_source  # noqa: E402
+from agiledart_connectors.probing import probe_sink  # noqa: E402
+from agiledart_connectors.remote import connection_health  # noqa: E402
 from agiledart_dataflow.plan.connectors import parse_connector  # noqa: E402
-from agiledart_executor.connectors import away  # noqa: E402
-from agiledart_executor.connectors.opening import open_sink, open_source  # noqa: E402
-from agiledart_executor.connectors.probing import probe_sink  # noqa: E402
 from agiledart_kernel.errors import OperationFailed  # noqa: E402
 from tests.broker import lasting_port  # noqa: E402
 from tests.e2e.mesh import wait_for  # noqa: E402
@@ -134,7 +134,7 @@ def credential(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "plant").write_text(server.url)
     (tmp_path / "plant").chmod(0o600)
     monkeypatch.setenv("AGILEDART_CREDENTIALS", str(tmp_path))
-    monkeypatch.setattr(away, "FIRST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(connection_health, "MIN_BACKOFF_SECONDS", 0.1)
     with server.connect() as connection:
         connection.execute("drop table if exists minutes")
 
@@ -202,8 +202,8 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing(server: Server) ->
         writer.write(rows[start : start + 500])
         if start in (4_000, 12_000):
             server.kill()
-            wait_for(writer.standing, 60, "the sink says that it is away")
+            wait_for(writer.connection_status, 60, "the sink says that it is away")
             server.start()
     writer.close()
     assert one(server, "select count(*), count(distinct room) from minutes") == (20_000, 20_000)
-    assert any("takes rows again" in note for note in writer.take_notes())
+    assert any("takes rows again" in note for note in writer.take_notices())

@@ -9,10 +9,10 @@ import pytest
 from crc32c import crc32c
 
 from agiledart import ReadTime
+from agiledart_connectors.opening import open_sink
+from agiledart_connectors.remote.row_ids import RowIds
+from agiledart_connectors.sink_origin import SinkOrigin
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors.log_sink import SinkOrigin
-from agiledart_executor.connectors.opening import open_sink
-from agiledart_executor.connectors.row_ids import RowIds
 from tests.broker import Broker, needs_broker
 from tests.unit.connectors.test_http import Hook
 
@@ -40,7 +40,7 @@ def test_a_row_that_comes_again_has_its_name_and_no_other_row_has_it() -> None:
     ids = RowIds(7, "report", Row)
     names = [ids.next(text) for text in (b"a", b"a", b"b")]
     assert len(set(names)) == 3
-    ids.begin_at(1)
+    ids.resume_at(1)
     assert [ids.next(b"a"), ids.next(b"c")] == [names[1], f"2-{crc32c(b'c'):08x}"]
     assert ids.prefix == "0000000000000007/report/"
     timed = RowIds(7, "report", Timed)
@@ -50,7 +50,7 @@ def test_a_row_that_comes_again_has_its_name_and_no_other_row_has_it() -> None:
 
 def posted(port: int, rows: list[Row], begin: int, batch: int = 10) -> None:
     writer: Any = open_sink(parse_connector(f"http://127.0.0.1:{port}/x?batch={batch}&repeats=1"), Row, origin=RUN)
-    writer.begin_at(begin)
+    writer.resume_at(begin)
     writer.write(rows)
     writer.close()
 
@@ -89,7 +89,7 @@ def test_a_message_has_its_row_as_user_property(tmp_path: Path, version: int) ->
         url = f"mqtt://127.0.0.1:{broker.port}/n?qos=1&repeats=1&version={version}"
         for begin in (0, 20):
             writer: Any = open_sink(parse_connector(url), Row, origin=RUN)
-            writer.begin_at(begin)
+            writer.resume_at(begin)
             writer.write(ROWS[begin:])
             writer.close()
         found = [came.get(timeout=30) for _ in range(30)]

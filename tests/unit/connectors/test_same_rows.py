@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import Topology, col, collect, records, tumbling
+from agiledart_connectors.opening import open_source
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors.opening import open_source
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 from tests.broker import PROGRAM, Broker
 from tests.unit.connectors.reading import Taken
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import Change, ReadTime
+from agiledart_connectors.codecs.rendering import columns_of, elapsed_ms, plain_number
+from agiledart_connectors.opening import open_sink
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_executor.connectors.codecs.rendering import columns_of, elapsed_ms, plain_number
-from agiledart_executor.connectors.opening import open_sink
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 

@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="no SQLAlchemy here: pip install 'agiledart[sql]'")
 
 from agiledart import Alias, Topology, collect
+from agiledart_connectors.opening import open_sink, open_source
+from agiledart_connectors.probing import probe_sink, probe_source
+from agiledart_connectors.remote import connection_health, delivery_queue
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors import away, outgoing
-from agiledart_executor.connectors.opening import open_sink, open_source
-from agiledart_executor.connectors.probing import probe_sink, probe_source
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 NOON = datetime.fromisoformat("2026-01-01T12:00:00")
@@ -116,18 +116,18 @@ def test_what_is_wrong_is_said_without_the_url(
 def test_rows_wait_while_the_database_is_locked(
     database: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(away, "FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(connection_health, "MIN_BACKOFF_SECONDS", 0.05)
     (tmp_path / "credentials" / "plant").write_text(f"sqlite:///{tmp_path}/plant.db?timeout=0.05")
     write("sql:plant?table=minutes&create=1", [])
     writer: Any = open_sink(parse_connector("sql:plant?table=minutes"), Minute)
     database.execute("begin exclusive")
     writer.write(minutes(10))
     deadline = time.monotonic() + 30
-    notes: list[str] = []
-    while not notes and time.monotonic() < deadline:
-        notes += writer.take_notes()
+    notices: list[str] = []
+    while not notices and time.monotonic() < deadline:
+        notices += writer.take_notices()
         threading.Event().wait(0.01)
-    assert "the database of 'plant' does not take rows (database is locked)" in notes[0]
+    assert "the database of 'plant' does not take rows (database is locked)" in notices[0]
     database.execute("commit")
     writer.close()
     assert database.execute("select count(*) from minutes").fetchone() == (10,)
@@ -136,7 +136,7 @@ def test_rows_wait_while_the_database_is_locked(
 def test_the_end_says_how_many_rows_were_not_taken(
     database: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outgoing, "END_SECONDS", 0.3)
+    monkeypatch.setattr(delivery_queue, "END_SECONDS", 0.3)
     (tmp_path / "credentials" / "plant").write_text(f"sqlite:///{tmp_path}/plant.db?timeout=0.05")
     write("sql:plant?table=minutes&create=1", [])
     writer: Any = open_sink(parse_connector("sql:plant?table=minutes"), Minute)

@@ -14,10 +14,10 @@ websockets = pytest.importorskip("websockets")
 from websockets.exceptions import ConnectionClosed  # noqa: E402  after the skip
 from websockets.sync.server import Server, ServerConnection, serve  # noqa: E402
 
+from agiledart_connectors.opening import open_sink, open_source  # noqa: E402
+from agiledart_connectors.probing import probe_sink, probe_source  # noqa: E402
+from agiledart_connectors.remote import connection_health, payload_queue  # noqa: E402
 from agiledart_dataflow.plan.connectors import parse_connector  # noqa: E402
-from agiledart_executor.connectors import away, incoming  # noqa: E402
-from agiledart_executor.connectors.opening import open_sink, open_source  # noqa: E402
-from agiledart_executor.connectors.probing import probe_sink, probe_source  # noqa: E402
 from agiledart_kernel.errors import OperationFailed  # noqa: E402
 from agiledart_kernel.limits import MAX_LINE_BYTES  # noqa: E402
 from tests.unit.connectors.reading import Taken  # noqa: E402
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(away, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(connection_health, "MIN_BACKOFF_SECONDS", 0.02)
 
 
 @contextmanager
@@ -95,9 +95,9 @@ def test_a_server_that_goes_away_is_called_again() -> None:
         found = Taken(reader).until(lambda it: len(it.rows) == 3)
         assert found.rows == [Row(1), Row(2), Row(3)]
         assert any("went away (closed: 1012 restart)" in note for note in found.notes)
-    found.until(lambda it: "cannot be reached" in reader.standing())
+    found.until(lambda it: "cannot be reached" in reader.connection_status())
     with serving(feed, port):
-        found.until(lambda it: len(it.rows) == 4).until(lambda it: not reader.standing())
+        found.until(lambda it: len(it.rows) == 4).until(lambda it: not reader.connection_status())
     reader.close()
 
 
@@ -119,7 +119,7 @@ def test_a_message_that_is_too_large_is_counted_and_the_next_ones_come() -> None
 
 
 def test_while_rows_wait_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "MAX_WAITING", 10)
+    monkeypatch.setattr(payload_queue, "MAX_WAITING", 10)
     sent = [0]
     text = json.dumps({"id": 1, "more": os.urandom(5_000).hex()})
 
@@ -166,6 +166,6 @@ def test_what_a_server_refuses_is_told() -> None:
         peer, _ = door.accept()
         peer.recv(10_000)
         peer.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
-        Taken(reader).until(lambda it: "it answered 401" in reader.standing())
+        Taken(reader).until(lambda it: "it answered 401" in reader.connection_status())
         reader.close()
         peer.close()

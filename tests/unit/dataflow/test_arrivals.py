@@ -6,8 +6,8 @@ import pytest
 
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.position import START, final_mark
-from agiledart_dataflow.runtime.arrivals import Arrivals, OnlyInput, inbox_of
+from agiledart_dataflow.data.position import START, final_watermark
+from agiledart_dataflow.runtime.arrivals import Arrivals, SingleInputArrivals, inbox_for
 from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
 
 LEFT, RIGHT = (0, 0), (1, 0)
@@ -19,8 +19,8 @@ class Row(NamedTuple):
     at: int
 
 
-def batch(*times: int, mark: int | None = None) -> Batch:
-    return Batch([Row(at) for at in times], list(times), (times[-1] if mark is None else mark, 1, 0, 9))
+def batch(*times: int, watermark: int | None = None) -> Batch:
+    return Batch([Row(at) for at in times], list(times), (times[-1] if watermark is None else watermark, 1, 0, 9))
 
 
 def barrier(number: int) -> Batch:
@@ -38,8 +38,8 @@ def everything(inbox: Arrivals, limit: int = 100) -> tuple[list[int], list[int]]
 
 
 def test_batches_are_joined_up_to_a_limit_and_cut() -> None:
-    inbox = inbox_of([LEFT])
-    assert isinstance(inbox, OnlyInput)
+    inbox = inbox_for([LEFT])
+    assert isinstance(inbox, SingleInputArrivals)
     for start in (0, 3, 6):
         inbox.offer(*LEFT, batch(start, start + 1, start + 2))
     assert inbox.queued_rows == 9
@@ -56,21 +56,21 @@ def test_batches_are_joined_up_to_a_limit_and_cut() -> None:
 
 
 def test_the_frontier_is_the_least_mark_of_what_was_taken_and_a_promise_of_nothing_moves_none() -> None:
-    inbox = inbox_of([LEFT, RIGHT])
+    inbox = inbox_for([LEFT, RIGHT])
     inbox.offer(*LEFT, batch(5))
     assert inbox.take(9)[2] == START
     inbox.offer(*RIGHT, batch(3))
     assert inbox.take(9)[2] == (3, 1, 0, 9)
     inbox.offer(*RIGHT, Batch([Row(4)], [4], START))
     assert inbox.take(9)[2] == (3, 1, 0, 9)
-    inbox.offer(*RIGHT, Batch([], None, final_mark(4)))
+    inbox.offer(*RIGHT, Batch([], None, final_watermark(4)))
     assert inbox.take(9)[2] == (5, 1, 0, 9)
-    inbox.offer(*LEFT, Batch([], None, final_mark(7)))
-    assert inbox.take(9)[2] == final_mark(7)
+    inbox.offer(*LEFT, Batch([], None, final_watermark(7)))
+    assert inbox.take(9)[2] == final_watermark(7)
 
 
 def test_a_barrier_holds_its_channel_back_until_the_others_have_it() -> None:
-    inbox = inbox_of([LEFT, RIGHT])
+    inbox = inbox_for([LEFT, RIGHT])
     inbox.offer(*LEFT, batch(1))
     inbox.offer(*LEFT, barrier(1))
     inbox.offer(*LEFT, batch(2))
@@ -85,16 +85,16 @@ def test_a_barrier_holds_its_channel_back_until_the_others_have_it() -> None:
 
 
 def test_an_input_that_has_ended_holds_no_barrier_up() -> None:
-    inbox = inbox_of([LEFT, RIGHT])
+    inbox = inbox_for([LEFT, RIGHT])
     inbox.offer(*LEFT, barrier(1))
     inbox.offer(*LEFT, barrier(2))
-    inbox.offer(*RIGHT, Batch([], None, final_mark(0)))
+    inbox.offer(*RIGHT, Batch([], None, final_watermark(0)))
     everything(inbox)
     assert inbox.barriers == [1, 2]
 
 
 def test_a_barrier_out_of_turn_and_a_channel_that_is_none_are_refused() -> None:
-    inbox = inbox_of([LEFT, RIGHT])
+    inbox = inbox_for([LEFT, RIGHT])
     with pytest.raises(RemoteProtocolError, match="barrier 2 after barrier 0"):
         inbox.offer(*LEFT, barrier(2))
     with pytest.raises(LocalProtocolError):
@@ -102,7 +102,7 @@ def test_a_barrier_out_of_turn_and_a_channel_that_is_none_are_refused() -> None:
 
 
 def test_columns_and_rows_are_not_joined() -> None:
-    inbox = inbox_of([LEFT])
+    inbox = inbox_for([LEFT])
     rows: list[Any] = [Row(1), Row(2)]
     inbox.offer(*LEFT, Batch(Columns.from_rows(rows, Row), None, (1, 1, 0, 1)))
     inbox.offer(*LEFT, Batch(Columns.from_rows(rows, Row), None, (2, 1, 0, 2)))
@@ -114,12 +114,12 @@ def test_columns_and_rows_are_not_joined() -> None:
 
 
 def test_a_snapshot_brings_back_what_waits() -> None:
-    inbox = inbox_of([LEFT, RIGHT])
+    inbox = inbox_for([LEFT, RIGHT])
     inbox.offer(*LEFT, batch(1, 2, 3))
     inbox.take(1)
     inbox.offer(*LEFT, barrier(1))
     inbox.offer(*LEFT, batch(4))
-    again = inbox_of([LEFT, RIGHT])
+    again = inbox_for([LEFT, RIGHT])
     again.restore(inbox.snapshot())
     assert again.queued_rows == inbox.queued_rows == 3
     for one in (inbox, again):

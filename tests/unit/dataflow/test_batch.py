@@ -10,7 +10,7 @@ import pytest
 from agiledart import Change, Ranking
 from agiledart_dataflow.data.batch import Batch, concatenated
 from agiledart_dataflow.data.batch_codec import BatchCodec
-from agiledart_dataflow.data.position import covering, final_mark
+from agiledart_dataflow.data.position import covering, final_watermark
 from agiledart_dataflow.data.rows import Entry
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES
@@ -35,13 +35,13 @@ class Visit:
 
 def numbered(count: int) -> Batch:
     """Rows 0 … count-1."""
-    return Batch(list(range(count)), [(i, 1, 0, i) for i in range(count)], final_mark(count))
+    return Batch(list(range(count)), [(i, 1, 0, i) for i in range(count)], final_watermark(count))
 
 
 def test_pieces_cover_what_they_hold_and_the_last_has_the_mark() -> None:
     pieces = list(numbered(7).pieces(3))
     assert [piece.rows for piece in pieces] == [[0, 1, 2], [3, 4, 5], [6]]
-    assert [piece.mark for piece in pieces] == [covering((2, 1, 0, 2)), covering((5, 1, 0, 5)), final_mark(7)]
+    assert [piece.watermark for piece in pieces] == [covering((2, 1, 0, 2)), covering((5, 1, 0, 5)), final_watermark(7)]
 
 
 def test_an_empty_batch_is_one_piece() -> None:
@@ -51,7 +51,7 @@ def test_an_empty_batch_is_one_piece() -> None:
 def test_pieces_join_to_the_same_batch() -> None:
     whole = numbered(10)
     again = concatenated(list(whole.pieces(4)))
-    assert (again.rows, again.order, again.mark) == (whole.rows, whole.order, whole.mark)
+    assert (again.rows, again.order, again.watermark) == (whole.rows, whole.order, whole.watermark)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_pieces_join_to_the_same_batch() -> None:
 )
 def test_rows_come_back_as_their_type(kind: object, rows: list[object]) -> None:
     codec = BatchCodec(kind)
-    batch = Batch(rows, [(i, 1, 0, i, -1) for i in range(len(rows))], final_mark(None))
+    batch = Batch(rows, [(i, 1, 0, i, -1) for i in range(len(rows))], final_watermark(None))
     back = codec.decode(codec.encode(batch))
-    assert (back.rows, back.order, back.mark) == (batch.rows, batch.order, batch.mark)
+    assert (back.rows, back.order, back.watermark) == (batch.rows, batch.order, batch.watermark)
     assert [type(row) for row in back.rows] == [type(row) for row in rows]
 
 
@@ -102,10 +102,10 @@ def test_what_is_no_batch_is_refused_with_a_reason(body: bytes) -> None:
 
 
 def test_bodies_are_cut_to_a_size_as_far_as_rows_allow() -> None:
-    batch = Batch(["x" * 100] * 9, [(i, 1, 0, i) for i in range(9)], final_mark(9))
+    batch = Batch(["x" * 100] * 9, [(i, 1, 0, i) for i in range(9)], final_watermark(9))
     codec = BatchCodec(str)
     parts = list(codec.encode_within(batch, 400))
     assert all(len(body) <= 400 for _, body in parts)
     assert concatenated([codec.decode(body) for _, body in parts]).order == batch.order
-    (only,) = codec.encode_within(Batch(["x" * 1_000], [(1, 1, 0, 0)], final_mark(1)), 400)
+    (only,) = codec.encode_within(Batch(["x" * 1_000], [(1, 1, 0, 0)], final_watermark(1)), 400)
     assert len(only[1]) > 400

@@ -44,10 +44,10 @@ def test_a_batch_comes_back_as_it_was_in_its_form(carries: Carries, columns: boo
     held: Any = Columns.from_rows(ROWS, Place) if columns else ROWS
     back = codec.decode(codec.encode(Batch(held, given_order(carries, columns=columns), MARK)))
     assert isinstance(back.held, Columns) == columns
-    assert (back.rows, back.mark) == (ROWS, MARK)
+    assert (back.rows, back.watermark) == (ROWS, MARK)
     assert listed(back.order) == ORDERS[carries]
     empty = codec.decode(codec.encode(Batch([], None, MARK)))
-    assert (len(empty), empty.mark) == (0, MARK)
+    assert (len(empty), empty.watermark) == (0, MARK)
 
 
 @pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
@@ -76,7 +76,7 @@ def test_columns_are_cut_at_their_own_bound_and_joined_again() -> None:
     whole = concatenated(pieces)
     assert whole.rows == batch.rows
     assert list(whole.order) == list(range(4_000))
-    assert whole.mark == MARK
+    assert whole.watermark == MARK
 
 
 def test_forms_are_made_from_each_other_once() -> None:
@@ -88,19 +88,19 @@ def test_forms_are_made_from_each_other_once() -> None:
     assert other.rows is other.rows
 
 
-BODIES: dict[Carries, bytes] = {
+RESPONSES: dict[Carries, bytes] = {
     carries: BatchCodec(Place, carries).encode(
         Batch(Columns.from_rows(ROWS, Place), given_order(carries, columns=True), MARK)
     )
     for carries in ("times", "positions")
 }
-BODY = BODIES["times"]
+BODY = RESPONSES["times"]
 
 
-@given(st.sampled_from(sorted(BODIES)), st.integers(0, len(BODY) - 1), st.binary(min_size=1, max_size=4))
+@given(st.sampled_from(sorted(RESPONSES)), st.integers(0, len(BODY) - 1), st.binary(min_size=1, max_size=4))
 @settings(max_examples=120, deadline=None)
 def test_a_changed_body_is_refused_or_a_batch(carries: Carries, place: int, bytes_: bytes) -> None:
-    body = BODIES[carries]
+    body = RESPONSES[carries]
     try:
         batch = BatchCodec(Place, carries).decode(body[:place] + bytes_ + body[place + len(bytes_) :])
     except RemoteProtocolError:

@@ -9,7 +9,7 @@ from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.operators.chain import RowChain
-from agiledart_dataflow.operators.loop_text import Names, RowStep
+from agiledart_dataflow.operators.loop_text import BoundNames, RowStep
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy
 from agiledart_kernel.errors import UserCodeError
 
@@ -162,11 +162,11 @@ def test_an_expression_stands_in_the_loop_as_text() -> None:
         def __init__(self, number: object) -> None:
             self.number = number
 
-        def python(self, row: str, names: Names) -> str:
+        def python(self, row: str, names: BoundNames) -> str:
             return f"{row} + {names.bind(self.number)}"
 
     class Above(Plus):
-        def python(self, row: str, names: Names) -> str:
+        def python(self, row: str, names: BoundNames) -> str:
             return f"{row} > {names.bind(self.number)}"
 
     steps = [RowStep("plus", "map", inline=Plus(10)), RowStep("above", "filter", inline=Above(11))]

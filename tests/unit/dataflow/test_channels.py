@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agiledart_dataflow.data.batch import Batch
-from agiledart_dataflow.data.position import covering, final_mark
+from agiledart_dataflow.data.position import covering, final_watermark
 from agiledart_dataflow.runtime.channels import PUNCTUATION_WINDOW, ReceivingChannel, SendingChannel
 from agiledart_kernel.errors import RemoteProtocolError
 
 
-def batch(first: int, count: int, mark: int | None = None) -> Batch:
+def batch(first: int, count: int, watermark: int | None = None) -> Batch:
     positions = [(n, 1, 0, n) for n in range(first, first + count)]
-    last = first + count - 1 if mark is None else mark
+    last = first + count - 1 if watermark is None else watermark
     return Batch([f"row {n}" for n in range(first, first + count)], positions, (last, 1, 0, last))
 
 
@@ -41,15 +41,15 @@ def test_rows_collect_while_the_window_is_full_and_leave_as_one_frame() -> None:
     channel.acknowledge(1, 0)
     frames = drain(channel)
     assert [frame.rows for frame in frames] == [[f"row {n}" for n in range(1, 6)]]
-    assert frames[0].mark == (5, 1, 0, 5)
+    assert frames[0].watermark == (5, 1, 0, 5)
 
 
 def test_a_long_batch_is_cut_and_each_piece_promises_what_it_holds() -> None:
     channel = SendingChannel(window=8, max_rows=3)
-    channel.put(batch(0, 7, mark=9))
+    channel.put(batch(0, 7, watermark=9))
     frames = drain(channel)
     assert [len(frame) for frame in frames] == [3, 3, 1]
-    assert [frame.mark for frame in frames] == [covering((2, 1, 0, 2)), covering((5, 1, 0, 5)), (9, 1, 0, 9)]
+    assert [frame.watermark for frame in frames] == [covering((2, 1, 0, 2)), covering((5, 1, 0, 5)), (9, 1, 0, 9)]
 
 
 def test_a_punctuation_needs_no_credit_and_only_the_newest_waits() -> None:
@@ -57,10 +57,10 @@ def test_a_punctuation_needs_no_credit_and_only_the_newest_waits() -> None:
     for n in range(PUNCTUATION_WINDOW + 3):
         channel.put(Batch([], [], (n, 1, 0, n)))
         drain(channel)
-    assert channel.marks_sent == PUNCTUATION_WINDOW
+    assert channel.watermarks_sent == PUNCTUATION_WINDOW
     channel.acknowledge(0, PUNCTUATION_WINDOW)
     (frame,) = drain(channel)
-    assert frame.mark[0] == PUNCTUATION_WINDOW + 2
+    assert frame.watermark[0] == PUNCTUATION_WINDOW + 2
 
 
 def test_a_mark_never_overtakes_rows_that_still_wait() -> None:
@@ -73,7 +73,7 @@ def test_a_mark_never_overtakes_rows_that_still_wait() -> None:
     channel.acknowledge(1, 0)
     (frame,) = drain(channel)
     assert frame.rows == ["row 1"]
-    assert frame.mark == (8, 1, 0, 8)
+    assert frame.watermark == (8, 1, 0, 8)
 
 
 def test_blocked_until_there_is_room() -> None:
@@ -91,9 +91,9 @@ def test_blocked_until_there_is_room() -> None:
 
 def test_frames_get_smaller_when_rows_are_large() -> None:
     channel = SendingChannel()
-    channel.sized(10, 1_500_000)
+    channel.learn_frame_size(10, 1_500_000)
     assert channel.rows_limit == 1
-    channel.sized(1000, 1000)
+    channel.learn_frame_size(1000, 1000)
     assert channel.rows_limit == 750
 
 
@@ -103,7 +103,7 @@ def test_large_rows_block_earlier() -> None:
     drain(channel)
     channel.put(batch(100, 100))
     assert not channel.blocked
-    channel.sized(1, 100_000)  # a row of 100 kB
+    channel.learn_frame_size(1, 100_000)  # a row of 100 kB
     assert channel.blocked
 
 
@@ -154,33 +154,33 @@ def test_nothing_is_due_where_nothing_is_owed(steps: list[tuple[str, int]]) -> N
     for what, number in steps:
         if what == "due":
             taken = min(channel.frames, taken + number)
-            owed, due = channel.owes, channel.due(taken)
+            owed, due = channel.acknowledgement_due, channel.due(taken)
             assert owed or due is None
         else:
             rows, is_barrier = number + 1 if what == "rows" else 0, what == "barrier"
-            channel.accept(channel.frames + channel.marks, channel.rows, rows, barrier=is_barrier)
+            channel.accept(channel.frames + channel.watermarks, channel.rows, rows, barrier=is_barrier)
 
 
 def test_a_lazy_mark_waits_for_rows_for_the_end_or_to_be_let_go() -> None:
-    channel = SendingChannel(window=1, lazy_marks=True)
+    channel = SendingChannel(window=1, lazy_watermarks=True)
     channel.put(Batch([], None, (1, 1, 0, 1)))
     assert channel.next_frame() is None
     channel.put(batch(2, 1))
     frame = channel.next_frame()
     assert frame is not None
-    assert (len(frame), frame.mark) == (1, (2, 1, 0, 2))
+    assert (len(frame), frame.watermark) == (1, (2, 1, 0, 2))
     channel.put(Batch([], None, (5, 1, 0, 5)))
     assert channel.next_frame() is None
-    channel.release_mark()
+    channel.release_watermark()
     frame = channel.next_frame()
     assert frame is not None
-    assert (len(frame), frame.mark) == (0, (5, 1, 0, 5))
+    assert (len(frame), frame.watermark) == (0, (5, 1, 0, 5))
     channel.put(Batch([], None, (6, 1, 0, 6)))
     assert channel.next_frame() is None
-    channel.put(Batch([], None, final_mark(6)))
+    channel.put(Batch([], None, final_watermark(6)))
     frame = channel.next_frame()
     assert frame is not None
-    assert frame.mark == final_mark(6)
+    assert frame.watermark == final_watermark(6)
     channel.acknowledge(1, 2)
     assert channel.idle
 
@@ -195,7 +195,7 @@ def test_everything_arrives_once_and_in_order(steps: list[tuple[int, int]], wind
     sender, receiver = SendingChannel(window, max_rows), ReceivingChannel(window)
     wire: list[Batch] = []
     arrived: list[object] = []
-    marks: list[tuple[int, ...]] = []
+    watermarks: list[tuple[int, ...]] = []
     taken = first = 0
 
     def turn() -> None:
@@ -211,7 +211,7 @@ def test_everything_arrives_once_and_in_order(steps: list[tuple[int, int]], wind
         if wire:
             frame = wire.pop(0)
             arrived.extend(frame.rows)
-            marks.append(frame.mark)
+            watermarks.append(frame.watermark)
             taken += bool(frame.rows)
         if due := receiver.due(taken):
             sender.acknowledge(*due)
@@ -224,7 +224,7 @@ def test_everything_arrives_once_and_in_order(steps: list[tuple[int, int]], wind
     for _ in range(3 * len(steps) * 30 // max_rows + 3 * len(steps) + 10):
         turn()
     assert arrived == [f"row {n}" for n in range(first)]
-    assert marks == sorted(marks)
+    assert watermarks == sorted(watermarks)
     assert sender.rows_waiting == 0
 
 
@@ -242,7 +242,7 @@ def test_a_batch_for_which_nobody_waits_passes() -> None:
         ([], Batch([], [], (5, 1, 0, 5))),  # no rows: a punctuation has a window of its own
         ([], batch(0, 4)),  # more than a frame may hold
         ([batch(0, 1), batch(1, 1)], batch(2, 1)),  # the window is full
-        ([batch(5, 1)], batch(6, 1, mark=4)),  # a mark would go back
+        ([batch(5, 1)], batch(6, 1, watermark=4)),  # a mark would go back
     ],
 )
 def test_a_batch_that_cannot_go_as_it_is_does_not_pass_and_changes_nothing(sent: list[Batch], late: Batch) -> None:
@@ -264,34 +264,34 @@ def test_nothing_passes_what_waits() -> None:
 
 def test_rows_go_past_a_channel_in_which_nothing_waits_or_is_under_way_and_take_the_mark_with_them() -> None:
     channel = SendingChannel(2)
-    assert channel.goes_past((5, 1, 0, 0))
+    assert channel.may_bypass((5, 1, 0, 0))
     assert channel.idle
     assert channel.next_frame() is None
     assert (channel.frames_sent, channel.rows_sent) == (0, 0)
-    assert not channel.goes_past((4, 1, 0, 0))  # an older mark
+    assert not channel.may_bypass((4, 1, 0, 0))  # an older mark
     channel.put(Batch([1], [(6, 1, 0, 0)], (6, 1, 0, 0)))
-    assert not channel.goes_past((7, 1, 0, 0))  # waits
+    assert not channel.may_bypass((7, 1, 0, 0))  # waits
     assert channel.next_frame() is not None
-    assert not channel.goes_past((7, 1, 0, 0))  # is under way
+    assert not channel.may_bypass((7, 1, 0, 0))  # is under way
     channel.acknowledge(1, 0)
     channel.put(Batch([], None, (6, 1, 0, 0), 1))
-    assert not channel.goes_past((7, 1, 0, 0))  # a barrier waits
+    assert not channel.may_bypass((7, 1, 0, 0))  # a barrier waits
 
 
 def test_rows_that_found_no_way_past_leave_as_a_frame_with_their_mark() -> None:
     channel = SendingChannel(2)
-    assert channel.goes_past((5, 1, 0, 0))
+    assert channel.may_bypass((5, 1, 0, 0))
     channel.put(Batch([1], [(5, 1, 0, 0)], (5, 1, 0, 0)))
     frame = channel.next_frame()
     assert frame is not None
-    assert (frame.held, frame.mark) == ([1], (5, 1, 0, 0))
+    assert (frame.held, frame.watermark) == ([1], (5, 1, 0, 0))
     assert channel.next_frame() is None
 
 
 def test_a_lazy_mark_that_waited_goes_past_with_newer_rows() -> None:
-    channel = SendingChannel(2, lazy_marks=True)
+    channel = SendingChannel(2, lazy_watermarks=True)
     channel.put(Batch([], None, (3, 1, 0, 0)))
     assert channel.next_frame() is None
-    assert channel.goes_past((5, 1, 0, 0))
-    channel.release_mark()
+    assert channel.may_bypass((5, 1, 0, 0))
+    channel.release_watermark()
     assert channel.next_frame() is None

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import ReadTime, Topology, TopologyError, col, collect, count, csv, null, tumbling, when
+from agiledart_connectors.codecs.csv_columns_reader import CsvColumnsReader
+from agiledart_connectors.files.line_reader import CsvReader
+from agiledart_connectors.opening import open_source
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.schema import fields_of
 from agiledart_dataflow.event_time.event_times import field_read
@@ -18,10 +21,7 @@ from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.program import compile_program
 from agiledart_dataflow.user_code.callsite import call_site
-from agiledart_executor.connectors.codecs.csv_columns import CsvColumnsReader
-from agiledart_executor.connectors.line_source import CsvReader
-from agiledart_executor.connectors.opening import open_source
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 
 
 class Trip(NamedTuple):

@@ -11,11 +11,11 @@ from agiledart_kernel.errors import TopologyError
     ("word", "is_saved", "repeats"),
     [("exactly-once", True, False), ("at-least-once", True, True), ("at-most-once", False, False)],
 )
-def test_a_word_stands_for_what_is_saved_and_what_is_shown_again(word: str, is_saved: bool, repeats: bool) -> None:
+def test_a_word_stands_for_what_is_saved_and_what_is_shown_again(word: str, is_saved: bool, duplicates: bool) -> None:
     delivery = Topology("x", delivery=word).delivery
     assert delivery == word
-    assert (delivery.is_saved, delivery.repeats) == (is_saved, repeats)
-    assert Delivery.of(is_saved=is_saved, repeats=repeats) is delivery
+    assert (delivery.is_saved, delivery.duplicates) == (is_saved, duplicates)
+    assert Delivery.of(is_saved=is_saved, duplicates=duplicates) is delivery
     assert f'"{delivery}"' in SAVING or not is_saved
 
 

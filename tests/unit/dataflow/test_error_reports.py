@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from agiledart import Topology, collect, records
 from agiledart_dataflow.runtime.error_reports import MAX_KINDS, OTHERS, QUIET_LOOKS, ErrorReports
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 
 
 class Row(NamedTuple):

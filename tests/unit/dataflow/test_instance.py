@@ -22,11 +22,11 @@ from agiledart import (
 )
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.carries import Carries
-from agiledart_dataflow.data.position import covering, final_mark
+from agiledart_dataflow.data.position import covering, final_watermark
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 from agiledart_kernel.errors import LocalProtocolError, TopologyError
 from agiledart_kernel.randomness import RandomStream
 
@@ -98,7 +98,7 @@ def batches(rows: list[Row], seed: int, carries: Carries = "positions") -> list[
         order = positions if carries == "positions" else [position[0] for position in positions]
         out.append(Batch(list(rows[at:stop]), [*order], covering(positions[-1])))
         at = stop
-    return [*out, Batch([], [], final_mark(rows[-1].at if rows else None))]
+    return [*out, Batch([], [], final_watermark(rows[-1].at if rows else None))]
 
 
 @pytest.mark.parametrize("kind", ["sliding", "panes", "stateful"])

@@ -32,7 +32,7 @@ class ListStore:
     def rows(self) -> int:
         return sum(rows for _, rows in self.chunks)
 
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         return len(self.chunks) < self.limit
 
     def append(self, chunk: bytes, rows: int) -> None:
@@ -115,20 +115,20 @@ def test_a_full_spool_stops_the_reading_and_loses_nothing() -> None:
     waiting = intake("spool", rows=5, store=ListStore(2))
     for start in range(0, 30, 10):
         waiting.put(timed(start, start + 10))
-    assert not waiting.has_room()
+    assert not waiting.has_space()
     waiting.put(timed(30, 40))
     taken = []
     while not waiting.is_empty:
         taken += numbers(waiting.take(8))
     assert taken == list(range(40))
-    assert waiting.has_room()
+    assert waiting.has_space()
 
 
 def test_a_full_spool_sheds_when_told() -> None:
     waiting = intake("spool", rows=5, store=ListStore(1), full="shed")
     for start in range(0, 40, 10):
         waiting.put(timed(start, start + 10))
-    assert waiting.has_room()
+    assert waiting.has_space()
     assert (waiting.waiting, waiting.spooled, waiting.shed) == (5, 5, {"spool_full": 30})
 
 
@@ -248,7 +248,7 @@ def test_every_row_leaves_in_order_or_is_accounted_for(
     came = 0
     left: list[int] = []
     for puts, count in script:
-        if puts and waiting.has_room():
+        if puts and waiting.has_space():
             waiting.put(timed(came, came + count))
             came += count
         elif not puts:

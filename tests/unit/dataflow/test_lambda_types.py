@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agiledart_dataflow.data.inference import CannotTellError, traced_type
+from agiledart_dataflow.data.inference import UnknownTypeError, traced_type
 from agiledart_dataflow.graph.topology import Topology
 
 
@@ -96,7 +96,7 @@ def test_what_picks_and_puts_together_is_told(function: Callable[[Any], Any], ki
     ],
 )
 def test_at_anything_else_the_user_is_asked(function: Callable[[Any], Any], why: str) -> None:
-    with pytest.raises(CannotTellError, match=why):
+    with pytest.raises(UnknownTypeError, match=why):
         traced_type(function, Row)
     assert CALLS == []
 

@@ -1,10 +1,10 @@
 """What an instance hands over rests on a committed element, whatever would make an epoch's element a whole one."""
 
 from agiledart_dataflow.runtime.increments import MAX_LINKS, MAX_SINCE, Increments
-from agiledart_dataflow.state.entries import Entry, EntryCodec
-from agiledart_dataflow.state.groups import Division, Saved
-from agiledart_dataflow.state.notes import Increment
-from agiledart_dataflow.state.open_element import OpenElement, OpenState
+from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapshot, AsyncStateSnapshot
+from agiledart_dataflow.state.dirty_keys import Increment
+from agiledart_dataflow.state.entries import EntryCodec, KeyEntry
+from agiledart_dataflow.state.key_groups import Division, StateSnapshot
 from agiledart_dataflow.state.store import MemoryStore
 
 
@@ -24,20 +24,20 @@ class Stored(MemoryStore):
 
     def change(self, keys: range) -> None:
         for key in keys:
-            entry = self.get(key) or Entry()
+            entry = self.get(key) or KeyEntry()
             entry.state = key
             self.save(key, entry)
 
 
-def whole_of(made: Saved | Increment | OpenState) -> bool:
+def whole_of(made: StateSnapshot | Increment | AsyncStateSnapshot) -> bool:
     """All of an element is encoded; whether it is whole."""
-    if isinstance(made, OpenState):
-        element = OpenElement(1, b"", made, b"")
+    if isinstance(made, AsyncStateSnapshot):
+        element = AsyncInstanceSnapshot(1, b"", made, b"")
         while element.step():
             pass
         element.taken()
         return made.is_whole
-    return isinstance(made, Saved)
+    return isinstance(made, StateSnapshot)
 
 
 def saved_through(state: Stored, kept: Increments, epochs: int) -> None:
@@ -83,9 +83,9 @@ def test_it_is_whole_where_that_is_less_or_nobody_knows_what_has_changed() -> No
         if state.get(key) is not None:
             state.drop(key)
     state.change(range(2_000, 9_000))
-    assert isinstance(kept.at(3, is_last=True), Saved)
+    assert isinstance(kept.at(3, is_last=True), StateSnapshot)
     state, kept = begun()
     saved_through(state, kept, 2)
     state.drop_group(state.groups()[0])
-    assert isinstance(kept.at(3, is_last=True), Saved)
-    assert isinstance(Increments(state, 0).at(1, is_last=True), Saved), "nothing is committed"
+    assert isinstance(kept.at(3, is_last=True), StateSnapshot)
+    assert isinstance(Increments(state, 0).at(1, is_last=True), StateSnapshot), "nothing is committed"

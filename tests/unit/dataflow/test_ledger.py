@@ -10,8 +10,8 @@ import pytest
 from agiledart import Topology, collect, tumbling
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts
 from agiledart_dataflow.runtime.ledger import audit
-from agiledart_executor import local
-from agiledart_executor.local import LocalRun, run_topology
+from agiledart_executor.local_runs import local_run
+from agiledart_executor.local_runs.local_run import LocalRun, run_topology
 from agiledart_kernel.errors import LocalProtocolError
 
 
@@ -154,6 +154,6 @@ def test_what_waits_is_part_of_a_source_ledger() -> None:
 
 
 def test_a_run_whose_ledger_does_not_add_up_fails(monkeypatch: Any) -> None:
-    monkeypatch.setattr(local, "audit", lambda *_: ["out 0: took 3 of 4 rows"])
+    monkeypatch.setattr(local_run, "audit", lambda *_: ["out 0: took 3 of 4 rows"])
     with pytest.raises(LocalProtocolError, match="ledger: the ledger does not add up: out 0: took 3 of 4 rows"):
         run()

@@ -8,11 +8,16 @@ import pytest
 
 from agiledart import Topology, TopologyError, collect, count_of, null, records, tumbling
 from agiledart_dataflow.data.batch import Batch
-from agiledart_dataflow.plan.instances_asked import Asked, is_possible, limits_read, limits_written
+from agiledart_dataflow.plan.parallelism_request import (
+    RequestedParallelism,
+    is_valid_parallelism,
+    limits_text,
+    parse_limits,
+)
 from agiledart_dataflow.plan.stage_plan import StagePlan
-from agiledart_dataflow.plan.stages import plan_stages, written_out
+from agiledart_dataflow.plan.stages import expand_parallelism, plan_stages
 from agiledart_dataflow.runtime.program import compile_program
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 from tests.reference.inline_host import InlineHost
 
 
@@ -38,7 +43,7 @@ def job(sink: Any = collect) -> Topology:
     return topology
 
 
-def planned(asked: dict[str, Asked], topology: Topology | None = None) -> StagePlan:
+def planned(asked: dict[str, RequestedParallelism], topology: Topology | None = None) -> StagePlan:
     """The plan of the job."""
     return plan_stages((topology or job()).specification(), asked)
 
@@ -61,10 +66,10 @@ def test_a_stage_with_limits_is_never_joined_one_to_one() -> None:
     one = rows.map(lambda row: row, name="one")
     one.map(lambda row: row, name="left").union(one.map(lambda row: row, name="right"), name="both").sink("o", collect)
 
-    def joining(asked: dict[str, Asked]) -> set[str]:
+    def joining(asked: dict[str, RequestedParallelism]) -> set[str]:
         return {edge.partitioning for edge in plan_stages(topology.specification(), asked).edges if edge.target != 5}
 
-    fixed: dict[str, Asked] = {"one": 2, "left": 2, "right": 2, "both": 2}
+    fixed: dict[str, RequestedParallelism] = {"one": 2, "left": 2, "right": 2, "both": 2}
     assert "forward" in joining(fixed)
     assert "forward" not in joining(dict.fromkeys(fixed, (2, 2)))
 
@@ -97,7 +102,7 @@ def test_every_number_between_the_limits_has_the_same_edges_and_the_same_bytes()
 @pytest.mark.parametrize("numbers", [(1, 1), (1, 3), (4, 1), (3, 4)])
 def test_the_results_are_the_same_for_every_number(numbers: tuple[int, int]) -> None:
     expected = run_topology(job()).collected["out"]
-    asked: dict[str, Asked] = {"kept": (1, 4), "counts": (1, 4)}
+    asked: dict[str, RequestedParallelism] = {"kept": (1, 4), "counts": (1, 4)}
     for seed in range(3):
         host = InlineHost(job(), parallelism=asked, starts={"kept": numbers[0], "counts": numbers[1]}, seed=seed)
         assert host.run()["out"] == expected
@@ -141,8 +146,10 @@ def test_the_builder_says_limits_and_the_submission_goes_before_it() -> None:
     assert plan_stages(specification).stages[2].high == 4
     assert plan_stages(specification, {"counts": 2}).stages[2].scales is False
     assert plan_stages(specification, {"counts": (2, 3)}).stages[2].low == 2
-    assert written_out(specification, {"": 5}) == {"kept": 5}, "a number for all leaves alone what the builder said"
-    assert written_out(specification, {"": (1, 5), "counts": 2}) == {"kept": (1, 5), "counts": 2}
+    assert expand_parallelism(specification, {"": 5}) == {"kept": 5}, (
+        "a number for all leaves alone what the builder said"
+    )
+    assert expand_parallelism(specification, {"": (1, 5), "counts": 2}) == {"kept": (1, 5), "counts": 2}
     topology.scale("counts", 2, 2)
     assert plan_stages(topology.specification()).stages[2].parallelism == 2
 
@@ -193,8 +200,8 @@ def test_steps_of_one_stage_need_the_same_limits() -> None:
     [("4", 4), ("1..8", (1, 8)), ("8..8", (8, 8)), ("8..1", None), ("0", None), ("1..", None), ("..8", None),
      ("1..2..3", None), ("-1", None), ("129", None), ("1..129", None), ("", None), ("٣", None), ("1.8", None)],
 )  # fmt: skip
-def test_limits_as_they_are_written(text: str, asked: Asked | None) -> None:
-    assert limits_read(text) == asked
+def test_limits_as_they_are_written(text: str, asked: RequestedParallelism | None) -> None:
+    assert parse_limits(text) == asked
     if asked is not None:
-        assert is_possible(asked)
-        assert limits_written(asked) == text
+        assert is_valid_parallelism(asked)
+        assert limits_text(asked) == text

@@ -3,9 +3,9 @@
 import pytest
 
 from agiledart_dataflow.data.batch import Batch
-from agiledart_dataflow.data.position import END, START, Position, covering, final_mark
+from agiledart_dataflow.data.position import END, START, Position, covering, final_watermark
 from agiledart_dataflow.runtime.merge import Merge
-from agiledart_dataflow.runtime.one_input import OneInput, merge_of
+from agiledart_dataflow.runtime.single_input_merge import SingleInputMerge, merge_for
 from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
 
 LEFT, RIGHT = (0, 0), (0, 1)
@@ -16,9 +16,9 @@ def at(time: int, number: int = 0) -> Position:
     return (time, 1, 0, number)
 
 
-def batch(*positions: Position, mark: Position | None = None) -> Batch:
+def batch(*positions: Position, watermark: Position | None = None) -> Batch:
     """Rows named after their positions; the mark covers the last one unless given."""
-    return Batch([f"r{p[0]}.{p[3]}" for p in positions], list(positions), mark or covering(positions[-1]))
+    return Batch([f"r{p[0]}.{p[3]}" for p in positions], list(positions), watermark or covering(positions[-1]))
 
 
 def merge() -> Merge:
@@ -37,10 +37,10 @@ def test_records_come_in_order_of_position_up_to_the_least_mark() -> None:
     both = merge()
     both.offer(*LEFT, batch(at(1), at(4)))
     both.offer(*RIGHT, batch(at(2), at(3)))
-    rows, positions, mark = both.take(10)
+    rows, positions, watermark = both.take(10)
     assert rows == ["r1.0", "r2.0", "r3.0"]
     assert positions == [at(1), at(2), at(3)]
-    assert mark == covering(at(3))
+    assert watermark == covering(at(3))
     assert both.queued_rows == 1
 
 
@@ -54,12 +54,12 @@ def test_a_punctuation_alone_releases_what_waits_elsewhere() -> None:
 def test_the_limit_cuts_and_marks_what_was_handed_out() -> None:
     both = merge()
     both.offer(*LEFT, batch(at(1), at(2), at(3)))
-    both.offer(*RIGHT, batch(mark=final_mark(None)))
-    rows, _, mark = both.take(2)
-    assert (rows, mark) == (["r1.0", "r2.0"], covering(at(2)))
+    both.offer(*RIGHT, batch(watermark=final_watermark(None)))
+    rows, _, watermark = both.take(2)
+    assert (rows, watermark) == (["r1.0", "r2.0"], covering(at(2)))
     assert both.has_released
-    rows, _, mark = both.take(2)
-    assert (rows, mark) == (["r3.0"], covering(at(3)))
+    rows, _, watermark = both.take(2)
+    assert (rows, watermark) == (["r3.0"], covering(at(3)))
     assert not both.has_released
 
 
@@ -77,8 +77,8 @@ def test_batches_count_as_consumed_when_taken_wholly_and_in_order() -> None:
 
 def test_the_end_of_all_inputs_carries_the_greatest_time() -> None:
     both = merge()
-    both.offer(*LEFT, batch(at(1), mark=final_mark(1)))
-    both.offer(*RIGHT, Batch([], [], final_mark(7)))
+    both.offer(*LEFT, batch(at(1), watermark=final_watermark(1)))
+    both.offer(*RIGHT, Batch([], [], final_watermark(7)))
     assert both.take(10)[2] == (END, 7)
 
 
@@ -106,7 +106,7 @@ def test_a_union_pads_positions_so_that_equal_ones_stay_apart() -> None:
 )
 def test_what_breaks_a_promise_is_refused(wrong: Batch) -> None:
     both = merge()
-    both.offer(*LEFT, batch(at(5), mark=at(5)))
+    both.offer(*LEFT, batch(at(5), watermark=at(5)))
     with pytest.raises(RemoteProtocolError, match="position"):
         both.offer(*LEFT, wrong)
     assert both.queued_rows == 1
@@ -131,7 +131,7 @@ def test_what_was_offered_while_released_rows_were_in_hand_is_not_forgotten() ->
 
 def test_what_comes_before_the_barrier_of_a_change_counts_as_taken_at_once_and_what_comes_behind_it_does_not() -> None:
     both = merge()
-    both.gives_way = 1
+    both.acknowledges_early_until = 1
     both.offer(*LEFT, batch(at(1), at(2)))
     both.offer(*LEFT, batch(at(3)))
     assert (both.consumed(*LEFT), both.take(10)[0]) == (2, []), "its sender may send on, up to the barrier"
@@ -162,8 +162,8 @@ def test_what_an_instance_beside_it_has_made_is_not_looked_at_row_by_row(ascends
         positions: list[Position] = [Compared(at(1, number)) for number in range(first, first + 100)]
         return Batch(list(range(100)), positions, at(1, first + 99), ascends=ascends)
 
-    one = merge_of([((0, 0), ())])
-    assert isinstance(one, OneInput)
+    one = merge_for([((0, 0), ())])
+    assert isinstance(one, SingleInputMerge)
     for take in (Merge([((0, 0), ())]).offer, one.offer, one.passes):
         Compared.times = 0
         if take == one.passes:

@@ -6,9 +6,9 @@ import pytest
 
 from agiledart_dataflow.data.position import RECORD
 from agiledart_dataflow.data.rows import Entry, Ranking
-from agiledart_dataflow.operators.top import Top, ranked_type, spoken_type
-from agiledart_dataflow.state.groups import Saved, put_back, saved
-from agiledart_dataflow.state.notes import Changes
+from agiledart_dataflow.operators.top import Top, emitted_type, ranked_type
+from agiledart_dataflow.state.dirty_keys import StateChanges
+from agiledart_dataflow.state.key_groups import StateSnapshot, restore_state, snapshot_of
 from agiledart_dataflow.state.open_windows import OpenWindows, window_entry_type
 from agiledart_dataflow.state.plain_codec import PlainCodec, StateFormatError
 
@@ -21,7 +21,7 @@ WINDOWS = [
 ]
 """Up to 1000: a 1; up to 2000: a 2, b 5."""
 
-CHANGES = Changes(
+CHANGES = StateChanges(
     [
         (68, bytes.fromhex("9301009194a162cd07d0910106")),
         (82, bytes.fromhex("9301009294a163cd07d091020794a163cd0bb8910001")),
@@ -34,7 +34,7 @@ CHANGES = Changes(
 def top() -> Top:
     """The two best; newer information first."""
     codec = PlainCodec("busiest", lambda: ranked_type(str, int))
-    rest = PlainCodec("busiest", lambda: spoken_type(str, int, str))
+    rest = PlainCodec("busiest", lambda: emitted_type(str, int, str))
     return Top("busiest", lambda value: value, codec, rest, n=2, newest_first=True)
 
 
@@ -53,9 +53,9 @@ def windows() -> OpenWindows:
 
 def test_a_ranking_goes_on() -> None:
     state = top()
-    put_back(state, Saved([], RANKING))
+    restore_state(state, StateSnapshot([], RANKING))
     again = top()
-    put_back(again, saved(state))  # as it is written now
+    restore_state(again, snapshot_of(state))  # as it is written now
     for one in (state, again):
         assert one.state_keys == 4
         out, at = one.run([("a", 3, "r4"), ("b", None, "r5")], [(4, RECORD, 0, 4), (5, RECORD, 0, 5)], (6,))
@@ -67,17 +67,17 @@ def test_a_ranking_goes_on() -> None:
 def test_a_ranking_takes_the_place_of_what_was_there() -> None:
     state = top()
     state.run([("z", 9, "r0")], [(0, RECORD, 0, 0)], (1,))
-    put_back(state, Saved([], RANKING))
+    restore_state(state, StateSnapshot([], RANKING))
     assert state.state_keys == 4
-    assert sum(len(state._part()[group]) for group in state.groups()) == 4
+    assert sum(len(state._build_group_index()[group]) for group in state.groups()) == 4
 
 
 def test_windows_go_on_with_what_changed() -> None:
     state = windows()
-    put_back(state, Saved(WINDOWS, b""))
+    restore_state(state, StateSnapshot(WINDOWS, b""))
     state.apply(CHANGES)
     assert state.windows() == [(2000, [("a", None, 2), ("b", None, 6), ("c", None, 7)]), (3000, [("c", None, 1)])]
-    state.apply(Changes([], b"\x90"))
+    state.apply(StateChanges([], b"\x90"))
     assert state.windows() == [], "no window has stayed"
 
 

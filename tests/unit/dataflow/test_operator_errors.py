@@ -29,10 +29,10 @@ from agiledart import (
 )
 from agiledart_dataflow.data.position import RECORD
 from agiledart_dataflow.operators.keyed_step import KeyedStep
-from agiledart_dataflow.operators.top import Top, ranked_type, spoken_type
+from agiledart_dataflow.operators.top import Top, emitted_type, ranked_type
 from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_dataflow.state.plain_codec import PlainCodec
-from agiledart_executor.local import LocalRun, run_topology
+from agiledart_executor.local_runs.local_run import LocalRun, run_topology
 from agiledart_executor.state.sqlite_store import SqliteStore
 from agiledart_kernel.errors import OperationFailed, UserCodeError
 
@@ -247,9 +247,15 @@ def test_keys_without_an_order_share_a_rank(ties: Literal["newest", "key"]) -> N
 def test_a_change_whose_place_cannot_be_found_changes_nothing() -> None:
     refused: list[Any] = []
     codec = PlainCodec("best", lambda: ranked_type(str, int))
-    rest = PlainCodec("best", lambda: spoken_type(str, int, int))
+    rest = PlainCodec("best", lambda: emitted_type(str, int, int))
     top = Top(
-        "best", lambda value: value, codec, rest, n=3, newest_first=False, mishap=lambda _, row, __: refused.append(row)
+        "best",
+        lambda value: value,
+        codec,
+        rest,
+        n=3,
+        newest_first=False,
+        on_operator_error=lambda _, row, __: refused.append(row),
     )
     rows = [("a", 3, 1), ("b", 2, 1), ("b", 1 + 0j, 1), ("c", 1, 1), ("b", 5, 1)]
     out, _ = top.run(rows, [(at, RECORD, 0, at) for at in range(len(rows))], (9, RECORD, 0, 9))
@@ -373,7 +379,9 @@ def test_a_store_that_fails_is_no_fault_of_a_row(
     codec = EntryCodec("sums", str, list[int], operator.to_plain, operator.from_plain)
     store = SqliteStore("sums", codec, tmp_path, cached_keys=1)
     blamed: list[Any] = []
-    step = KeyedStep("sums", (lambda row: row.key,), operator, store, mishap=lambda *told: blamed.append(told))
+    step = KeyedStep(
+        "sums", (lambda row: row.key,), operator, store, on_operator_error=lambda *told: blamed.append(told)
+    )
     rows = [Row(1, "a", value), Row(2, "b", 1), Row(3, "a", 1)]
     spoil(store)
     with pytest.raises(error, match=words):

@@ -8,12 +8,12 @@ import pytest
 from agiledart import Topology, TopologyError, col, collect, count, records
 from agiledart_dataflow.data.batch import Batch, as_rows
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.partitioning import TURN_BITS, key_group
+from agiledart_dataflow.data.partitioning import ROUND_ROBIN_BITS, key_group
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.outbox import Outbox
 from agiledart_dataflow.runtime.program import Program, compile_program
-from agiledart_dataflow.state.owner_table import are_owners, groups_of, owners_by_key, owners_by_turn, ranges_written
+from agiledart_dataflow.state.owner_table import are_owners, groups_of, owners_by_key, owners_round_robin, ranges_text
 from agiledart_kernel.limits import KEY_GROUPS
 
 
@@ -52,7 +52,7 @@ def sent(program: Program, stage: int, batch: Batch) -> dict[int, list[Any]]:
     def emit(edge: int, target: int, part: Batch) -> None:
         found.setdefault(target, []).extend(as_rows(part.held))
 
-    outbox.send(batch.held, batch.order, batch.mark, emit)
+    outbox.send(batch.held, batch.order, batch.watermark, emit)
     return found
 
 
@@ -73,9 +73,9 @@ def test_a_row_without_a_key_goes_to_the_owner_of_the_group_of_its_turn() -> Non
     program, table = scattered("same", 4)
     found = sent(program, 0, Batch(ROWS, POSITIONS, POSITIONS[-1]))
     for target in range(4):
-        mine = [row for number, row in enumerate(ROWS) if table[number >> TURN_BITS] == target]
+        mine = [row for number, row in enumerate(ROWS) if table[number >> ROUND_ROBIN_BITS] == target]
         assert found.get(target, []) == mine
-    far = (128 + 5) << TURN_BITS
+    far = (128 + 5) << ROUND_ROBIN_BITS
     found = sent(program, 0, Batch([ROWS[0]], [(0, 0, 0, far)], (0, 0, 0, far)))
     assert [target for target, rows in found.items() if rows] == [table[5]], "turns go round"
 
@@ -103,11 +103,11 @@ def test_a_plan_without_a_sound_table_is_refused() -> None:
 
 def test_the_first_tables() -> None:
     assert groups_of(owners_by_key(4), 1) == tuple(range(32, 64))
-    assert groups_of(owners_by_turn(4), 1) == tuple(range(1, 128, 4))
+    assert groups_of(owners_round_robin(4), 1) == tuple(range(1, 128, 4))
     assert plan_stages(job().specification()).stages[1].owners == b"", "one instance needs no table"
     assert plan_stages(job().specification(), {"totals": (1, 4)}).stages[2].owners == bytes(KEY_GROUPS)
-    assert are_owners(owners_by_turn(5), 5)
-    assert not are_owners(owners_by_turn(5), 4)
+    assert are_owners(owners_round_robin(5), 5)
+    assert not are_owners(owners_round_robin(5), 4)
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_the_first_tables() -> None:
     [((), ""), ((0,), "0"), ((0, 1, 2), "0-2"), ((1, 3, 4, 127), "1,3-4,127"), (tuple(range(128)), "0-127")],
 )
 def test_groups_as_people_read_them(groups: tuple[int, ...], text: str) -> None:
-    assert ranges_written(groups) == text
+    assert ranges_text(groups) == text

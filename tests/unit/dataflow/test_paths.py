@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from agiledart import Topology, collect
-from agiledart_dataflow.plan.paths import named, paths_from, read, shown, written
+from agiledart_dataflow.plan.paths import describe_paths, named, paths_from, read, written
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_kernel.errors import TopologyError
 
@@ -64,4 +64,4 @@ def test_what_is_written_is_read_again(value: str | list[str]) -> None:
     paths = paths_from(value)
     assert read(written(paths)) == paths
     assert named(paths) == (() if isinstance(value, str) else tuple(value))
-    assert shown(paths) == (value if isinstance(value, str) else f"by {' or '.join(value)}")
+    assert describe_paths(paths) == (value if isinstance(value, str) else f"by {' or '.join(value)}")

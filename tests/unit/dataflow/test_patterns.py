@@ -7,7 +7,7 @@ from agiledart_dataflow.data.rows import Match
 from agiledart_dataflow.operators.keyed_step import KeyedStep
 from agiledart_dataflow.operators.patterns import Pattern
 from agiledart_dataflow.state.entries import EntryCodec
-from agiledart_dataflow.state.groups import put_back, saved
+from agiledart_dataflow.state.key_groups import restore_state, snapshot_of
 from agiledart_dataflow.state.store import MemoryStore
 
 
@@ -43,7 +43,7 @@ def test_a_key_whose_match_is_complete_is_forgotten_with_its_timer() -> None:
     first, second, third, fourth = Row(1, "a", 1), Row(2, "a", 2), Row(3, "a", 1), Row(5, "a", 2)
     assert run(pattern, first, second) == [Match("a", [first, second])]
     again = step()
-    put_back(again, saved(pattern))
+    restore_state(again, snapshot_of(pattern))
     assert run(again, third, Row(4, "a", 0), fourth) == [Match("a", [third, fourth])]
     assert again.state_keys == 1  # its timers wait
     assert run(again, Row(20, "b", 0)) == []

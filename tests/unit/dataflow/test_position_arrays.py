@@ -13,7 +13,7 @@ from agiledart_dataflow.data.batch import Batch, has_positions, joined_order, li
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.position import END, Position
 from agiledart_dataflow.data.position_arrays import is_strictly_ascending, packed, record_positions, unpacked
-from agiledart_dataflow.runtime.one_input import merge_of
+from agiledart_dataflow.runtime.single_input_merge import merge_for
 from agiledart_kernel.errors import RemoteProtocolError
 
 ELEMENT = st.sampled_from([-1, 0, 1, 2, END]) | st.integers(-(2**63), 2**63 - 1)
@@ -67,12 +67,12 @@ def test_records_of_a_source(times: object) -> None:
         ([(0, 1, 0, 1), (3, 1, 0, 2)], (9,), "after mark"),
     ],
 )
-def test_an_input_of_columns_is_checked(positions: list[Position], mark: Position, what: str) -> None:
-    merge = merge_of([((0, 0), ())])
+def test_an_input_of_columns_is_checked(positions: list[Position], watermark: Position, what: str) -> None:
+    merge = merge_for([((0, 0), ())])
     merge.offer(0, 0, Batch([], None, (0, 5)))
     columns = Columns.from_rows([1, 2], int)
     with pytest.raises(RemoteProtocolError, match=what):
-        merge.offer(0, 0, Batch(columns, np.array(positions), mark))
+        merge.offer(0, 0, Batch(columns, np.array(positions), watermark))
 
 
 def test_positions_of_different_lengths_are_joined_as_lists() -> None:
@@ -81,8 +81,8 @@ def test_positions_of_different_lengths_are_joined_as_lists() -> None:
 
 
 def test_columns_that_have_lost_all_their_rows_carry_a_mark() -> None:
-    merge = merge_of([((0, 0), ())])
+    merge = merge_for([((0, 0), ())])
     empty = Columns.from_rows([1], int).slice(0, 0)
     merge.offer(0, 0, Batch(empty, record_positions([1], 0, 0, 1)[:0], (9,)))
-    held, _, mark = merge.take(100)
-    assert (len(held), mark) == (0, (9,))
+    held, _, watermark = merge.take(100)
+    assert (len(held), watermark) == (0, (9,))

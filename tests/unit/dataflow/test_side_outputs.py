@@ -22,7 +22,7 @@ from agiledart import (
     tumbling,
 )
 from agiledart.testing import run_local
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 
 
 class Row(NamedTuple):

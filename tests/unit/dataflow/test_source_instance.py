@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import ReadTime, Topology, UserCodeError, collect, records
-from agiledart_dataflow.data.position import covering, final_mark
+from agiledart_dataflow.data.position import covering, final_watermark
 from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.program import compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 from agiledart_kernel.errors import ConfigurationError
 
 
@@ -67,7 +67,7 @@ def test_records_are_numbered_and_stamped() -> None:
     polled = source(Script(rows(5, 5, 6))).poll(0, 77)
     assert polled.batch is not None
     assert polled.batch.order == [(5, 1, 0, 0), (5, 1, 0, 1), (6, 1, 0, 2)]
-    assert polled.batch.mark == covering((6, 1, 0, 2))
+    assert polled.batch.watermark == covering((6, 1, 0, 2))
     assert [row.read_at for row in polled.batch.rows] == [77] * 3
     assert not polled.finished
 
@@ -78,14 +78,14 @@ def test_the_end_comes_once_with_the_last_time() -> None:
     polled = instance.poll(0, 0)
     assert polled.finished
     assert polled.batch is not None
-    assert (polled.batch.rows, polled.batch.mark) == ([], final_mark(5))
+    assert (polled.batch.rows, polled.batch.watermark) == ([], final_watermark(5))
 
 
 def test_an_empty_input_ends_at_once() -> None:
     polled = source(Script()).poll(0, 0)
     assert polled.finished
     assert polled.batch is not None
-    assert polled.batch.mark == final_mark(None)
+    assert polled.batch.watermark == final_watermark(None)
 
 
 def test_a_record_before_the_newest_is_late_and_counted() -> None:

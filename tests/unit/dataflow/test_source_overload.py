@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import ConfigurationError, Overload, Topology, TopologyError, collect, csv, records, tumbling
-from agiledart_dataflow.data.position import final_mark
+from agiledart_dataflow.data.position import final_watermark
 from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.intake import Intake
 from agiledart_dataflow.runtime.program import compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
-from agiledart_executor.local import run_topology
-from agiledart_executor.spool.opening import open_intake
+from agiledart_executor.local_runs.local_run import run_topology
+from agiledart_executor.spool.intake_opening import open_intake
 
 
 class Row(NamedTuple):
@@ -84,7 +84,7 @@ def drained(instance: SourceInstance) -> list[int]:
             )
             times += [position[0] for position in polled.batch.order]
             if polled.finished:
-                assert polled.batch.mark == final_mark(times[-1] if times else None)
+                assert polled.batch.watermark == final_watermark(times[-1] if times else None)
         if polled.finished:
             return times
     raise AssertionError("no end")

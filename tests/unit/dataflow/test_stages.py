@@ -40,7 +40,7 @@ def test_the_stages_of_query_1() -> None:
 
 def test_the_stages_of_query_2() -> None:
     plan = plan_stages(profitable_areas().specification(), {"areas": 3})
-    assert names(plan) == ["trips", "job_of", "taxis", "areas", "best-areas+area_report", "report"]
+    assert names(plan) == ["trips", "taxi_ride_of", "taxis", "areas", "best-areas+area_report", "report"]
     assert [stage.parallelism for stage in plan.stages] == [1, 1, 1, 3, 1, 1]
     assert [edge.depth for edge in plan.edges] == [0, 0, 2, 4, 1]
 

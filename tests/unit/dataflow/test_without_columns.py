@@ -13,7 +13,7 @@ if sys.argv[2] == "without":
     sys.modules.update(dict.fromkeys(("numpy", "pyarrow", "polars"), None))
 
 from agiledart import Topology, col, collect, count, csv, tumbling
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 from agiledart_kernel.errors import AgileDartError
 
 

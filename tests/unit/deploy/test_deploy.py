@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent.metrics.metrics import METRICS
+from agiledart_agent.metrics.agent_metrics import METRICS
 from agiledart_agent.settings import DEFAULT_METRICS, AgentSettings
 from tests.unit.agent.promtool import lint
 from tests.unit.deploy.expressions import (

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agiledart_executor import host as host_module
+from agiledart_executor.instances import instance_host as host_module
 
 
 class Clock:

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from agiledart_connectors.files.seals import OutputFileChangedError
+from agiledart_connectors.opening import open_sink
+from agiledart_connectors.sink_origin import CommittedOutput, SinkOrigin
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors.files.seals import SpoiltFile
-from agiledart_executor.connectors.log_sink import Kept, SinkOrigin
-from agiledart_executor.connectors.opening import open_sink
-from agiledart_executor.epochs import Epochs
-from agiledart_executor.host import InstanceHost
-from agiledart_executor.running_instance import Running
+from agiledart_executor.checkpointing.instance_checkpointer import InstanceCheckpointer
+from agiledart_executor.instances.instance_host import InstanceHost
+from agiledart_executor.instances.running_instance import RunningInstance
 from agiledart_kernel.errors import OperationFailed, RollBackNeeded
 
 
@@ -30,7 +30,7 @@ OPTIONS = ["csv:{}/out.csv", "csv:{}/out.csv?roll_bytes=1MiB", "parquet:{}/out.p
 PLAIN_OPTIONS = OPTIONS[:2]
 
 
-def opened(url: str, root: Path, keep: Kept | None = None) -> Any:
+def opened(url: str, root: Path, keep: CommittedOutput | None = None) -> Any:
     origin = SinkOrigin(by_epoch=True, keep=keep, run=7, step="out")
     return open_sink(parse_connector(url.format(root)), Row, origin=origin)
 
@@ -61,7 +61,7 @@ def test_a_copy_of_the_last_epoch_that_is_put_back_brings_the_run_back_there(tmp
     path.write_text("oops\n")
     write(sink, 7)
     assert path.read_text() == "oops\n", "nothing is written behind a hole"
-    with pytest.raises(SpoiltFile, match=r"somebody has changed it\. Put it back"):
+    with pytest.raises(OutputFileChangedError, match=r"somebody has changed it\. Put it back"):
         sink.prepare()
     shutil.copyfile(tmp_path / "copy", path)
     write(sink, 8)
@@ -69,7 +69,7 @@ def test_a_copy_of_the_last_epoch_that_is_put_back_brings_the_run_back_there(tmp
         with pytest.raises(RollBackNeeded, match="has lost rows that came since the last epoch"):
             sink.prepare()
     sink.close()
-    again = opened(url, root, Kept(ends, place))
+    again = opened(url, root, CommittedOutput(ends, place))
     write(again, 4, 5, 6, 7, 8)
     again.prepare()
     assert path.read_text() == "".join(f"{n}\n" for n in range(1, 9))
@@ -173,9 +173,9 @@ def test_a_sink_whose_rows_are_gone_brings_the_run_back_and_one_whose_disk_is_fu
     back: list[str] = []
 
     async def play() -> None:
-        epochs = Epochs(tmp_path, 7, 1, lambda stage: ("out",), told.append)
-        epochs.on_going_back = lambda running, text: back.append(text)
-        running = Running(1, 0, "out")
+        epochs = InstanceCheckpointer(tmp_path, 7, 1, lambda stage: ("out",), told.append)
+        epochs.on_rollback_needed = lambda running, text: back.append(text)
+        running = RunningInstance(1, 0, "out")
         running.writer = cast("Any", Sink(error))
         epochs.at_barrier(running, 3, b"", 0)
         epochs._ends[running.instance_name] = {3: (1,)}
@@ -194,8 +194,8 @@ def test_a_sink_whose_rows_are_gone_brings_the_run_back_and_one_whose_disk_is_fu
 
 @pytest.mark.parametrize("error", [RollBackNeeded("gone"), OperationFailed("full")], ids=["gone", "full"])
 def test_an_instance_whose_rows_are_gone_needs_a_life(error: OperationFailed, monkeypatch: pytest.MonkeyPatch) -> None:
-    running, failed = Running(1, 0, "out"), []
+    running, failed = RunningInstance(1, 0, "out"), []
     host = InstanceHost.__new__(InstanceHost)
     monkeypatch.setattr(host, "fail", lambda running, text: failed.append(text), raising=False)
-    host._went_wrong(running, error)
-    assert (running.needs_life, len(failed)) == (isinstance(error, RollBackNeeded), 1)
+    host._fail_with(running, error)
+    assert (running.needs_restart, len(failed)) == (isinstance(error, RollBackNeeded), 1)

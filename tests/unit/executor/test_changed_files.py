@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from agiledart_connectors.files.seals import HEAD_BYTES, TAIL_BYTES
+from agiledart_connectors.opening import open_sink, open_source
+from agiledart_connectors.sink_origin import CommittedOutput, SinkOrigin
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_executor.connectors.files.seals import HEAD_BYTES, TAIL_BYTES
-from agiledart_executor.connectors.log_sink import Kept, SinkOrigin
-from agiledart_executor.connectors.opening import open_sink, open_source
-from agiledart_executor.epochs import Epochs
-from agiledart_executor.going_back import Resumed
-from agiledart_executor.running_instance import Running
+from agiledart_executor.checkpointing.instance_checkpointer import InstanceCheckpointer
+from agiledart_executor.checkpointing.source_rewind import FastForwardedReader
+from agiledart_executor.instances.running_instance import RunningInstance
 from agiledart_kernel.errors import OperationFailed
 
 
@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 
 def sink(path: Path, end: int | None, place: str = "") -> Any:
-    keep = None if end is None else Kept((end,), place)
+    keep = None if end is None else CommittedOutput((end,), place)
     return open_sink(Connector("csv", str(path)), Row, origin=SinkOrigin("job", 1, path.parent, 0.0, True, keep))
 
 
@@ -139,28 +139,28 @@ def test_an_input_with_fewer_lines_than_were_read_is_refused(tmp_path: Path) -> 
     reader = open_source(Connector("csv", str(path)), Row)
     clock = itertools.count().__next__
     with pytest.raises(OperationFailed, match="it has only 30 lines, and 31 had been read: it was replaced or cut"):
-        Resumed(reader, 31, clock)
+        FastForwardedReader(reader, 31, clock)
     reader.close()
 
 
 def test_an_input_that_was_replaced_between_two_lives_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("1,1\n" * 30)
-    source = Running(0, 0, "readings")
+    source = RunningInstance(0, 0, "readings")
 
     async def play() -> None:
-        def life(run: int = 7) -> Epochs:
-            return Epochs(tmp_path / "run", run, 1, lambda stage: ("readings",), lambda told: None)
+        def attempt(run: int = 7) -> InstanceCheckpointer:
+            return InstanceCheckpointer(tmp_path / "run", run, 1, lambda stage: ("readings",), lambda told: None)
 
-        life().keep_beginning_of_file(source, str(path))
+        attempt().keep_file_fingerprint(source, str(path))
         path.write_text("1,1\n" * 31)
-        life().keep_beginning_of_file(source, str(path))
+        attempt().keep_file_fingerprint(source, str(path))
         path.write_text("2,1\n" * 31)
         with pytest.raises(OperationFailed, match=rf"readings: {path} begins in another way than it did"):
-            life().keep_beginning_of_file(source, str(path))
-        life(8).keep_beginning_of_file(source, str(path))
+            attempt().keep_file_fingerprint(source, str(path))
+        attempt(8).keep_file_fingerprint(source, str(path))
         path.write_text("2,1\n")
         with pytest.raises(OperationFailed, match=rf"readings: {path} is shorter than it was"):
-            life(8).keep_beginning_of_file(source, str(path))
+            attempt(8).keep_file_fingerprint(source, str(path))
 
     asyncio.run(play())

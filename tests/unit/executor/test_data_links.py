@@ -8,18 +8,18 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from agiledart_connectors.codecs.columns_import import PROCESS_IMPORT, ColumnsImport
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.runtime.channels import SendingChannel
-from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS, ColumnsImport
-from agiledart_executor.data_links import DataPort, LinkEnd, Sender, take_acknowledgement
-from agiledart_executor.running_instance import InputEnd, OutputEnd
+from agiledart_executor.channels.data_links import ChannelSender, DataPort, LinkEnd, take_acknowledgement
+from agiledart_executor.instances.running_instance import InputEnd, OutputEnd
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import DATA_HEADER_BYTES, Acknowledgement, DataHeader, FrameKind
 from agiledart_kernel.limits import KEPT_BYTES, MAX_BATCH_BYTES, MAX_DATA_FRAME_BYTES, REORDER_FRAMES
 from agiledart_kernel.node_id import NodeId
-from agiledart_transport.framed import NotNow
+from agiledart_transport.link import DeferFrame
 
 
 class Row(NamedTuple):
@@ -47,7 +47,7 @@ class FakeLink:
 def test_a_batch_of_large_rows_waits_for_a_link_that_does_not_take_more() -> None:
     link = FakeLink(room=3)
     header = DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0)
-    sender = Sender(cast(Any, link), header, BatchCodec(Row), "grow")
+    sender = ChannelSender(cast(Any, link), header, BatchCodec(Row), "grow")
     end = OutputEnd(SendingChannel(), sender, sender.ready)
     rows = [Row("x" * 2 * MAX_BATCH_BYTES) for _ in range(10)]
     end.channel.put(Batch(rows, [(n, 1) for n in range(10)], (9, 1)))
@@ -60,14 +60,14 @@ def test_a_batch_of_large_rows_waits_for_a_link_that_does_not_take_more() -> Non
     headers = [DataHeader.unpack(body) for body in link.sent]
     assert [one.sequence for one in headers if one.rows] == list(range(10))
     assert end.channel.frames_sent == 10
-    end.channel.acknowledge(10, end.channel.marks_sent)
+    end.channel.acknowledge(10, end.channel.watermarks_sent)
     assert end.channel.idle
 
 
 def test_one_large_row_does_not_make_frames_small_for_ever() -> None:
     link = FakeLink(room=1_000)
-    sender = Sender(cast(Any, link), DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0), BatchCodec(Row), "grow")
-    end = LinkEnd(sender, lazy_marks=False)
+    sender = ChannelSender(cast(Any, link), DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0), BatchCodec(Row), "grow")
+    end = LinkEnd(sender, lazy_watermarks=False)
     sent = 0
     for text, count in (("x" * MAX_BATCH_BYTES, 1), *[("x", 1)] * 3, ("x", 600), ("x", 600)):
         rows = [Row(text)] * count
@@ -84,7 +84,7 @@ UPSTREAM, OTHER = NodeId(1), NodeId(2)
 LIFE = 1
 
 
-def a_port(columns: ColumnsImport = OF_THIS_PROCESS) -> tuple[DataPort, list[int]]:
+def a_port(columns: ColumnsImport = PROCESS_IMPORT) -> tuple[DataPort, list[int]]:
     """The way in to one instance of edge 0, whose source instance 0 runs at UPSTREAM; sequences that came through."""
     taken: list[int] = []
     end = InputEnd()
@@ -140,7 +140,12 @@ def test_frames_of_no_channel_are_refused_behind_good_ones_too(changes: dict[str
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
-    [({"life": 0}, "life"), ({"life": 2}, "life"), ({"source_term": 2}, "term"), ({"target_term": 0}, "term")],
+    [
+        ({"life": 0}, "life"),
+        ({"life": 2}, "life"),
+        ({"source_generation": 2}, "term"),
+        ({"target_generation": 0}, "term"),
+    ],
 )
 def test_frames_of_another_life_or_term_are_refused_behind_good_ones_too(changes: dict[str, int], reason: str) -> None:
     port, taken = a_port()
@@ -158,8 +163,8 @@ def test_frames_of_another_life_or_term_are_refused_behind_good_ones_too(changes
     [
         ({"application": 2}, "life"),
         ({"life": 2}, "life"),
-        ({"source_term": 2}, "term"),
-        ({"target_term": 2}, "term"),
+        ({"source_generation": 2}, "term"),
+        ({"target_generation": 2}, "term"),
         ({"edge": 7}, "channel"),
         ({"source": 3}, "channel"),
     ],
@@ -174,7 +179,7 @@ def test_acknowledgements_of_another_life_or_term_count_in_none(changes: dict[st
             raise RemoteProtocolError("channel", f"no edge {edge}")
         return 0, 1, 1, 1
 
-    good = Acknowledgement(1, LIFE, 0, 0, 1, 0, 1, frame_rows=40, frames=5, marks=2)
+    good = Acknowledgement(1, LIFE, 0, 0, 1, 0, 1, frame_rows=40, frames=5, watermarks=2)
     with pytest.raises(RemoteProtocolError) as refused:
         take_acknowledgement(cast(Any, host), 1, LIFE, ends, FrameKind.ACK, good._replace(**changes).pack())
     assert refused.value.reason == reason
@@ -208,8 +213,8 @@ def test_large_frames_before_their_turn_fill_no_memory() -> None:
 
 def test_an_acknowledgement_of_frames_that_were_never_sent_frees_nothing() -> None:
     link = FakeLink(room=1)
-    sender = Sender(cast(Any, link), DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0), BatchCodec(Row), "grow")
-    end = LinkEnd(sender, lazy_marks=False)
+    sender = ChannelSender(cast(Any, link), DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0), BatchCodec(Row), "grow")
+    end = LinkEnd(sender, lazy_watermarks=False)
     end.channel.acknowledge(0, 0, 10)
     rows = [Row("x" * 2 * MAX_BATCH_BYTES) for _ in range(3)]
     end.channel.put(Batch(rows, [(n, 1) for n in range(3)], (2, 1)))
@@ -253,7 +258,7 @@ def test_what_is_remembered_of_channels_is_bounded_by_channels() -> None:
     for number in range(50):
         port.data(a_link(UPSTREAM), FrameKind.DATA, a_frame(frame=number, sequence=number))
     assert taken == list(range(50))
-    assert len(port._routes) == 1
+    assert len(port._incoming_channels) == 1
 
 
 def test_a_link_that_brings_columns_is_not_read_until_they_can_be_taken() -> None:
@@ -268,7 +273,7 @@ def test_a_link_that_brings_columns_is_not_read_until_they_can_be_taken() -> Non
         link = a_link(UPSTREAM)
         link.resume_reading = reads_on.set
         port.data(link, FrameKind.DATA, a_frame())  # rows need nothing
-        with pytest.raises(NotNow):
+        with pytest.raises(DeferFrame):
             port.data(link, FrameKind.DATA, frame)
         assert taken == [0]
         assert not reads_on.is_set()
@@ -289,11 +294,11 @@ def test_an_import_that_outlives_its_loop_says_nothing(capfd: pytest.CaptureFixt
         link = a_link(UPSTREAM)
         link.pause_reading = link.resume_reading = lambda: None
         frame = Batch(Columns.from_rows([Row("x")], Row), [(4, 1, 0, 0)], (5, 1))
-        with pytest.raises(NotNow):
+        with pytest.raises(DeferFrame):
             port.data(link, FrameKind.DATA, a_frame()[:DATA_HEADER_BYTES] + BatchCodec(Row).encode(frame))
 
     asyncio.run(scenario())
-    imports.afterwards(ended.set)  # behind what the port wants
+    imports.call_when_done(ended.set)  # behind what the port wants
     gate.set()
     assert ended.wait(10)
     assert capfd.readouterr().err == ""

@@ -10,14 +10,14 @@ from agiledart import Topology, collect, records
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.position import covering
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
-from agiledart_executor import host as host_module
-from agiledart_executor import running_instance
-from agiledart_executor.running_instance import TURN_NS, OutputEnd
+from agiledart_executor.instances import instance_host as host_module
+from agiledart_executor.instances import running_instance
+from agiledart_executor.instances.running_instance import WORK_SLICE_NS, OutputEnd
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import CHANNEL_WINDOW_FRAMES
 from agiledart_kernel.randomness import RandomStream
 from tests.unit.executor.host_clock import Clock
-from tests.unit.executor.test_host import Pipeline, Reading, rows
+from tests.unit.executor.test_instance_host import Pipeline, Reading, rows
 
 
 def frame(first: int, count: int, value: int = 0) -> Batch:
@@ -38,7 +38,7 @@ class Far:
         self.acknowledged: list[tuple[int, int]] = []
         end = self.middle.inputs[0, 0]
         end.channel = ReceivingChannel(4)
-        end.acknowledge = lambda frames, marks: self.acknowledged.append((frames, marks))
+        end.acknowledge = lambda frames, watermarks: self.acknowledged.append((frames, watermarks))
         self.sent = self.frames = 0
 
     def receive(self, *counts: int, value: int = 0) -> None:
@@ -48,7 +48,7 @@ class Far:
             is_last = number == len(counts)
             self.take(self.sent, frame(self.sent, count, value), is_last=is_last)
             self.sent += count
-        self.host.turn()
+        self.host.run_woken()
 
     def take(self, first_row: int, batch: Batch, *, is_last: bool) -> None:
         """The next frame comes."""
@@ -223,7 +223,7 @@ def test_a_turn_that_has_been_long_ends_between_neighbours(clock: Clock, monkeyp
         through = far.middle.instance.pass_through
 
         def slowly(edge: int, source: int, batch: Batch, emit: Any) -> bool:
-            clock.now += TURN_NS + 1
+            clock.now += WORK_SLICE_NS + 1
             return through(edge, source, batch, emit)
 
         monkeypatch.setattr(far.middle.instance, "pass_through", slowly)
@@ -257,7 +257,7 @@ def test_what_a_filter_drops_still_moves_time_downstream_at_once() -> None:
         assert far.written() == written
         assert far.sink.instance is not None
         assert far.middle.instance is not None
-        assert far.sink.instance.mark == far.middle.instance.mark
+        assert far.sink.instance.watermark == far.middle.instance.watermark
 
     in_a_loop(play)
 
@@ -298,7 +298,7 @@ def test_frames_wait_for_those_that_were_woken_before() -> None:
         calls = far.host.calls
         far.take(far.sent, frame(far.sent, 1), is_last=True)
         assert far.host.calls == calls
-        far.host.turn()
+        far.host.run_woken()
         assert far.host.calls > calls
 
     in_a_loop(play)
@@ -338,8 +338,8 @@ def test_all_that_was_taken_counts_when_a_frame_passes_so_a_window_never_stays_f
             room = CHANNEL_WINDOW_FRAMES - (far.frames - told)
             assert room > 0, f"{far.frames} frames came and were taken, {told} are acknowledged"
             far.receive(*([1] * (1 + random.index(min(room, 9)))) if random.index(2) else [1])
-            while far.host._ready or far.host._turn_due:
-                far.host._due_turn()
+            while far.host._ready or far.host._run_scheduled:
+                far.host._scheduled_run()
             clock.now += random.index(50) * 1_000_000
 
     in_a_loop(play)

@@ -9,13 +9,13 @@ import pytest
 
 from agiledart import Context, KeyedOperator, Topology, log
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_dataflow.plan.deployment import RestoreFrom, SavedAt
+from agiledart_dataflow.plan.deployment import RestoreFrom, SnapshotChain
 from agiledart_dataflow.runtime import increments
 from agiledart_dataflow.runtime.increments import MAX_LINKS, MAX_SINCE
-from agiledart_executor.elements import DamagedElement, element_path, read_header, run_folder
-from agiledart_executor.messages import Prepared
-from tests.unit.executor import test_epochs
-from tests.unit.executor.test_epochs import COUNT, Life, Row, logged, to_the_end
+from agiledart_executor.snapshots.snapshot_file import DamagedSnapshot, read_header, run_folder, snapshot_path
+from agiledart_executor.wire.agent_messages import AcknowledgeCheckpoint
+from tests.unit.executor import test_instance_checkpointer
+from tests.unit.executor.test_instance_checkpointer import COUNT, Life, Row, logged, to_the_end
 
 KEYS, FEW = 1_000, 10
 SUMS = 1
@@ -58,7 +58,7 @@ def build() -> Topology:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """States of tests are small, and increments pay all the same."""
-    monkeypatch.setattr(test_epochs, "build", build)
+    monkeypatch.setattr(test_instance_checkpointer, "build", build)
     monkeypatch.setattr(increments.Increments.__init__, "__defaults__", (0,))
 
 
@@ -68,7 +68,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
 
     async def play() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(test_epochs, "build", build)
+            patch.setattr(test_instance_checkpointer, "build", build)
             await to_the_end(Life(root, 1, COUNT))
 
     asyncio.run(play())
@@ -80,17 +80,17 @@ class Chain:
 
     def __init__(self) -> None:
         self.epoch = 0
-        self.elements: dict[int, Prepared] = {}
-        self.links: list[Prepared] = []
+        self.elements: dict[int, AcknowledgeCheckpoint] = {}
+        self.links: list[AcknowledgeCheckpoint] = []
 
-    def commit(self, life: Life, epoch: int, prepared: list[Prepared]) -> None:
+    def commit(self, attempt: Life, epoch: int, prepared: list[AcknowledgeCheckpoint]) -> None:
         """An epoch is committed."""
         (mine,) = (one for one in prepared if one.instance.stage == SUMS)
         digests = [one.digest for one in self.links]
         self.links = [*self.links[: digests.index(mine.onto) + 1], mine] if mine.onto else [mine]
         self.epoch, self.elements = epoch, {one.instance.stage: one for one in prepared}
-        for running in life.running:
-            life.epochs.commit(running, epoch)
+        for running in attempt.running:
+            attempt.epochs.commit(running, epoch)
 
     @property
     def since(self) -> RestoreFrom:
@@ -99,24 +99,25 @@ class Chain:
         return RestoreFrom(
             self.epoch,
             tuple(
-                SavedAt(stage, 0, one.digest, before if stage == SUMS else ()) for stage, one in self.elements.items()
+                SnapshotChain(stage, 0, one.digest, before if stage == SUMS else ())
+                for stage, one in self.elements.items()
             ),
         )
 
 
 async def lived(root: Path, number: int, since: RestoreFrom | None, upto: int) -> Life:
     """A life that has read so many rows, all of which its step has taken."""
-    life = Life(root, number, upto, since)
-    instance = life.running[SUMS].instance
+    attempt = Life(root, number, upto, since)
+    instance = attempt.running[SUMS].instance
     assert instance is not None
-    await life.until(lambda: life.reader.at == upto and instance.statistics().steps["sums"].rows_in == upto)
-    return life
+    await attempt.until(lambda: attempt.reader.at == upto and instance.statistics().steps["sums"].rows_in == upto)
+    return attempt
 
 
-async def more(life: Life, rows: int) -> None:
+async def more(attempt: Life, rows: int) -> None:
     """Let some more come."""
-    life.allow(life.reader.at + rows)
-    await life.until(lambda: life.reader.at == life.reader.allowed)
+    attempt.allow(attempt.reader.at + rows)
+    await attempt.until(lambda: attempt.reader.at == attempt.reader.allowed)
 
 
 def test_a_run_goes_on_from_a_chain(tmp_path: Path, undisturbed: list[object]) -> None:
@@ -124,24 +125,24 @@ def test_a_run_goes_on_from_a_chain(tmp_path: Path, undisturbed: list[object]) -
 
     async def play() -> None:
         chain, longest, whole = Chain(), 0, 0
-        life = await lived(tmp_path, 1, None, KEYS)
+        attempt = await lived(tmp_path, 1, None, KEYS)
         for number in (2, 3):
             for _ in range(6):
-                epoch = life.running[SUMS].barrier + 1
-                prepared = await life.save(epoch)
+                epoch = attempt.running[SUMS].barrier + 1
+                prepared = await attempt.save(epoch)
                 if epoch % 3:
-                    chain.commit(life, epoch, prepared)
+                    chain.commit(attempt, epoch, prepared)
                 longest = max(longest, len(chain.links))
-                await more(life, 70)
+                await more(attempt, 70)
             sizes = [one.size for one in chain.links]
             whole = max(whole, sizes[0])
             assert max(sizes[1:]) < sizes[0] / 10
             assert [one.onto for one in chain.links] == [b"", *(one.digest for one in chain.links[:-1])]
-            life.kill()
-            life = Life(tmp_path, number, 0, chain.since)
-            await more(life, 30)
+            attempt.kill()
+            attempt = Life(tmp_path, number, 0, chain.since)
+            await more(attempt, 30)
         assert longest > 3
-        await to_the_end(life)
+        await to_the_end(attempt)
 
     asyncio.run(play())
     assert logged(tmp_path) == undisturbed
@@ -150,14 +151,14 @@ def test_a_run_goes_on_from_a_chain(tmp_path: Path, undisturbed: list[object]) -
 def test_a_chain_has_an_end(tmp_path: Path) -> None:
     async def play() -> None:
         chain = Chain()
-        life = await lived(tmp_path, 1, None, KEYS)
+        attempt = await lived(tmp_path, 1, None, KEYS)
         lengths = []
         for epoch in range(1, MAX_LINKS + 4):
-            chain.commit(life, epoch, await life.save(epoch))
+            chain.commit(attempt, epoch, await attempt.save(epoch))
             lengths.append(len(chain.links))
-            await more(life, 5)
+            await more(attempt, 5)
         assert lengths == [*range(1, MAX_LINKS + 1), 1, 2, 3]
-        life.kill()
+        attempt.kill()
 
     asyncio.run(play())
 
@@ -167,14 +168,14 @@ def test_after_epochs_that_nobody_commits_the_next_is_whole(tmp_path: Path) -> N
 
     async def play() -> None:
         chain = Chain()
-        life = await lived(tmp_path, 1, None, KEYS)
-        chain.commit(life, 1, await life.save(1))
+        attempt = await lived(tmp_path, 1, None, KEYS)
+        chain.commit(attempt, 1, await attempt.save(1))
         rests = []
         for epoch in range(2, MAX_SINCE + 4):
-            prepared = await life.save(epoch)
+            prepared = await attempt.save(epoch)
             rests.append(next(one.onto for one in prepared if one.instance.stage == SUMS))
         assert rests == [*[chain.links[0].digest] * MAX_SINCE, b"", b""]
-        life.kill()
+        attempt.kill()
 
     asyncio.run(play())
 
@@ -182,12 +183,12 @@ def test_after_epochs_that_nobody_commits_the_next_is_whole(tmp_path: Path) -> N
 def test_changes_that_are_much_are_no_increment(tmp_path: Path) -> None:
     async def play() -> None:
         chain = Chain()
-        life = await lived(tmp_path, 1, None, KEYS // 10)
+        attempt = await lived(tmp_path, 1, None, KEYS // 10)
         for epoch in range(1, 5):
-            chain.commit(life, epoch, await life.save(epoch))
+            chain.commit(attempt, epoch, await attempt.save(epoch))
             assert len(chain.links) == 1
-            await more(life, life.reader.at)
-        life.kill()
+            await more(attempt, attempt.reader.at)
+        attempt.kill()
 
     asyncio.run(play())
 
@@ -196,19 +197,19 @@ def test_changes_that_are_much_are_no_increment(tmp_path: Path) -> None:
 def test_a_chain_that_is_not_the_one_is_refused(tmp_path: Path, wrong: str) -> None:
     async def play() -> None:
         chain = Chain()
-        life = await lived(tmp_path, 1, None, KEYS)
+        attempt = await lived(tmp_path, 1, None, KEYS)
         for epoch in range(1, 5):
-            chain.commit(life, epoch, await life.save(epoch))
-            await more(life, 5)
-        life.kill()
+            chain.commit(attempt, epoch, await attempt.save(epoch))
+            await more(attempt, 5)
+        attempt.kill()
         folder = run_folder(tmp_path, "sums", 1)
-        heads = [read_header(element_path(folder, one.digest)) for one in chain.links]
+        heads = [read_header(snapshot_path(folder, one.digest)) for one in chain.links]
         assert [head.onto for head in heads] == [one.onto for one in chain.links]
         if wrong == "backwards":
             chain.links[:-1] = chain.links[-2::-1]
         else:
             del chain.links[0 if wrong == "without the first" else 1]
-        with pytest.raises(DamagedElement, match="rests on another"):
+        with pytest.raises(DamagedSnapshot, match="rests on another"):
             Life(tmp_path, 2, 0, chain.since)
 
     asyncio.run(play())
@@ -222,17 +223,17 @@ def test_another_run_begins_with_a_chain(
 
     async def play() -> None:
         chain = Chain()
-        life = await lived(before, 1, None, KEYS)
+        attempt = await lived(before, 1, None, KEYS)
         for epoch in (1, 2, 3):
-            chain.commit(life, epoch, await life.save(epoch))
+            chain.commit(attempt, epoch, await attempt.save(epoch))
             if epoch < 3:
-                await more(life, 70)
+                await more(attempt, 70)
         assert len(chain.links) == 3
-        life.kill()
+        attempt.kill()
         run_folder(after, "sums", 1).mkdir(parents=True)
         shutil.copytree(run_folder(before, "sums", 1) / "elements", run_folder(after, "sums", 1) / "elements")
-        monkeypatch.setattr(test_epochs, "RUN", 8)
-        again = Life(after, 2, 0, RestoreFrom(0, chain.since.elements, origin))
+        monkeypatch.setattr(test_instance_checkpointer, "RUN", 8)
+        again = Life(after, 2, 0, RestoreFrom(0, chain.since.snapshots, origin))
         await to_the_end(again)
 
     asyncio.run(play())

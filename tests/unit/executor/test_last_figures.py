@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agiledart_executor.messages import InstanceBroke, InstanceName, Report
-from agiledart_executor.worker import Worker
+from agiledart_executor.programs.worker import Worker
+from agiledart_executor.wire.agent_messages import InstanceFailure, InstanceName, InstanceReports
 
 
 def instance(number: int, report: Any) -> Any:
@@ -17,8 +17,8 @@ def instance(number: int, report: Any) -> Any:
         source=None,
         instance_name=InstanceName(number, 0),
         has_begun=True,
-        has_left=False,
-        needs_life=False,
+        has_handed_over=False,
+        needs_restart=False,
         report=report,
     )
 
@@ -30,11 +30,11 @@ def test_figures_that_cannot_be_told_do_not_keep_the_failure_back() -> None:
     broken, sound = instance(0, raises), instance(1, lambda: {"rows": 7})
     told: list[Any] = []
     worker: Any = SimpleNamespace(_host=SimpleNamespace(running={0: broken, 1: sound}), tell=told.append)
-    worker._tell_last_figures = partial(Worker._tell_last_figures, worker)
-    Worker._broke(worker, broken, "its disk is gone")
+    worker._report_last_figures = partial(Worker._report_last_figures, worker)
+    Worker._instance_failed(worker, broken, "its disk is gone")
     assert told == [
-        Report(((sound.instance_name, {"rows": 7}),)),
-        InstanceBroke(broken.instance_name, "its disk is gone", is_crash=False),
+        InstanceReports(((sound.instance_name, {"rows": 7}),)),
+        InstanceFailure(broken.instance_name, "its disk is gone", is_crash=False),
     ]
 
 

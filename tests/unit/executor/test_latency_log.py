@@ -12,22 +12,23 @@ import numpy as np
 import pytest
 
 from agiledart import ReadTime, Topology, log, null, records
+from agiledart_connectors.memory import MemoryWriter
+from agiledart_connectors.opening import open_sink
 from agiledart_dataflow.counts.sampling import is_sampled
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.position import RECORD, Position
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.program import compile_program
-from agiledart_executor import latency_log, launching
-from agiledart_executor.connectors.memory import MemoryWriter
-from agiledart_executor.connectors.opening import open_sink
-from agiledart_executor.latency_log import LatencyKeeping, LatencyLog, SampledSink
-from agiledart_executor.launching import Launchable
+from agiledart_executor.instances import latency_log
+from agiledart_executor.instances.latency_log import LatencyKeeping, LatencyLog, SampledSink
+from agiledart_executor.programs import launchable as launchable_module
+from agiledart_executor.programs.launchable import Launchable
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_APPLICATION_NAME, MIN_LATENCY_LOG_BYTES
 from agiledart_sink_log.layout import log_directory
+from agiledart_sink_log.log_reader import LogReader
 from agiledart_sink_log.protocol import latency_log_name, sink_name_fault, user_sink_name_fault
-from agiledart_sink_log.reader import LogReader
 
 NOW = 1_700_000_000_000_000_000
 NAME = "_latency.app"
@@ -197,20 +198,20 @@ def launchable(row_type: Any, keeping: LatencyKeeping) -> tuple[Launchable, list
 
 
 @pytest.mark.parametrize(
-    ("row_type", "max_bytes", "is_kept"), [(Row, 1 << 20, True), (Row, 0, False), (Plain, 1 << 20, False)]
+    ("row_type", "max_bytes", "is_stored"), [(Row, 1 << 20, True), (Row, 0, False), (Plain, 1 << 20, False)]
 )
 def test_each_sink_has_a_log_when_its_rows_say_when_they_were_read_and_the_agent_wants_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row_type: Any, max_bytes: int, *, is_kept: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row_type: Any, max_bytes: int, *, is_stored: bool
 ) -> None:
-    monkeypatch.setattr(launching, "_ROOT", tmp_path)
+    monkeypatch.setattr(launchable_module, "_ROOT", tmp_path)
     code, stages = launchable(row_type, LatencyKeeping(max_bytes, 86_400_000))
 
     async def scenario() -> None:
         for stage, name in zip(stages, ("_latency.app", "_latency2.app"), strict=True):
             running = await code.open_instance(stage, 0)
-            assert (running.latencies is not None) is is_kept
-            assert ("latency_samples" in running.report()) is is_kept
-            assert log_directory(tmp_path, name).exists() is is_kept
+            assert (running.latencies is not None) is is_stored
+            assert ("latency_samples" in running.report()) is is_stored
+            assert log_directory(tmp_path, name).exists() is is_stored
             running.close()
 
     asyncio.run(scenario())

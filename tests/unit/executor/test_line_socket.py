@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import Topology, collect, tcp
+from agiledart_connectors.memory import MemoryWriter
+from agiledart_connectors.opening import open_source
+from agiledart_connectors.tcp.line_socket import LineSocketReader
 from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.channels import SendingChannel
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
-from agiledart_executor.connectors.line_socket import LineSocketReader
-from agiledart_executor.connectors.memory import MemoryWriter
-from agiledart_executor.connectors.opening import open_source
-from agiledart_executor.host import InstanceHost
-from agiledart_executor.running_instance import InputEnd, OutputEnd, Running
+from agiledart_executor.instances.instance_host import InstanceHost
+from agiledart_executor.instances.running_instance import InputEnd, OutputEnd, RunningInstance
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 
@@ -152,10 +152,10 @@ def test_an_executor_waits_for_the_socket_instead_of_asking() -> None:
             done = asyncio.Event()
             host = InstanceHost(lambda running: done.set() if running.stage == 1 else None, lambda running, text: None)
             reader = open_source(connector, Pair)
-            source = Running(0, 0, "in", source=SourceInstance(program, 0, reader))
+            source = RunningInstance(0, 0, "in", source=SourceInstance(program, 0, reader))
             writer = MemoryWriter(Connector("collect", payload=[]), Pair)
-            sink = Running(1, 0, "out", instance=Instance(program, 1, 0, writer), writer=writer)
-            sink.inputs[0, 0] = InputEnd(lambda frames, marks: host.acknowledged(source, 0, 0, frames, marks))
+            sink = RunningInstance(1, 0, "out", instance=Instance(program, 1, 0, writer), writer=writer)
+            sink.inputs[0, 0] = InputEnd(lambda frames, watermarks: host.acknowledged(source, 0, 0, frames, watermarks))
             source.outputs[0, 0] = OutputEnd(
                 SendingChannel(),
                 lambda batch, first, channel: host.receive(sink, 0, 0, channel.last_number, first, batch),
@@ -183,7 +183,7 @@ def test_an_executor_waits_for_the_socket_instead_of_asking() -> None:
 def test_a_slow_stream_needs_no_numpy() -> None:
     """An executor on a small board reads a few lines a second."""
     code = (
-        "import sys; from typing import NamedTuple; from agiledart_executor.connectors.codecs.csv_columns import ColumnParser\n"
+        "import sys; from typing import NamedTuple; from agiledart_connectors.codecs.csv_columns_reader import ColumnParser\n"
         "class Row(NamedTuple):\n    at: int\n    word: str\n"
         "assert ColumnParser(Row).parse(b'1,a\\n' * 50, 0) is None; print(*(m for m in ('numpy', 'pyarrow') if m in sys.modules))"
     )

@@ -6,7 +6,7 @@ import pytest
 
 from agiledart_dataflow.counts.interval_measures import MEASURES
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts
-from agiledart_executor.running_instance import Running
+from agiledart_executor.instances.running_instance import RunningInstance
 from agiledart_kernel.instants import SECOND
 
 
@@ -31,14 +31,16 @@ class Counting:
         return InstanceStatistics(1, 0, queued_rows=rows * 4 // 10, received=[(0, 0, rows - 7), (1, 0, 7)], sent=sent)
 
 
-def last_report(monkeypatch: pytest.MonkeyPatch, running: Running, part: Counting, seconds: int) -> dict[str, Any]:
+def last_report(
+    monkeypatch: pytest.MonkeyPatch, running: RunningInstance, part: Counting, seconds: int
+) -> dict[str, Any]:
     """The last of two reports a second."""
     report: dict[str, Any] = {}
     for half in range(2 * seconds + 1):
         part.at = half / 2
         running.busy_ns = half * SECOND // 10
         monkeypatch.setattr(
-            "agiledart_executor.running_instance.time.monotonic_ns", lambda half=half: half * SECOND // 2 + 1
+            "agiledart_executor.instances.running_instance.time.monotonic_ns", lambda half=half: half * SECOND // 2 + 1
         )
         report = running.report()
     return report
@@ -46,7 +48,7 @@ def last_report(monkeypatch: pytest.MonkeyPatch, running: Running, part: Countin
 
 def test_rows_that_wait_inside_are_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
     part: Any = Counting(is_source=False)
-    told = last_report(monkeypatch, Running(1, 0, "work", instance=part), part, 16)[MEASURES]
+    told = last_report(monkeypatch, RunningInstance(1, 0, "work", instance=part), part, 16)[MEASURES]
     span, rows, busy, blocked, offered, waiting, taken, edges, groups = told
     assert (span, rows, busy, blocked) == (5 * SECOND, 300, SECOND, 0)
     assert list(taken) == [300, 300, 300]
@@ -58,11 +60,11 @@ def test_rows_that_wait_inside_are_not_done(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_source_tells_of_all_rows_that_came(monkeypatch: pytest.MonkeyPatch) -> None:
     part: Any = Counting(is_source=True)
-    told = last_report(monkeypatch, Running(0, 0, "rows", source=part), part, 6)[MEASURES]
+    told = last_report(monkeypatch, RunningInstance(0, 0, "rows", source=part), part, 6)[MEASURES]
     assert list(told[4]) == [100.0] * 5, "those that were shed, too"
     assert told[1] == 450
 
 
 def test_a_young_instance_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     part: Any = Counting(is_source=False)
-    assert MEASURES not in last_report(monkeypatch, Running(1, 0, "work", instance=part), part, 4)
+    assert MEASURES not in last_report(monkeypatch, RunningInstance(1, 0, "work", instance=part), part, 4)

@@ -8,22 +8,22 @@ from typing import Any, cast
 
 import pytest
 
-from agiledart_dataflow.state import open_groups
-from agiledart_dataflow.state.entries import Entry, EntryCodec
-from agiledart_dataflow.state.open_element import OpenElement, OpenState
+from agiledart_dataflow.state import async_snapshot
+from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapshot, AsyncStateSnapshot
+from agiledart_dataflow.state.entries import EntryCodec, KeyEntry
 from agiledart_dataflow.state.store import MemoryStore
-from agiledart_executor.elements import ElementHeader, ElementWriter
-from agiledart_executor.host import InstanceHost
-from agiledart_executor.running_instance import Running
-from agiledart_executor.snapshots import sliced_saving, slices
-from agiledart_executor.snapshots.slices import Slices
-from agiledart_recovery.config import RecoveryConfig
+from agiledart_executor.instances.instance_host import InstanceHost
+from agiledart_executor.instances.running_instance import RunningInstance
+from agiledart_executor.snapshots import slice_scheduler, sliced_snapshot_write
+from agiledart_executor.snapshots.slice_scheduler import SliceScheduler
+from agiledart_executor.snapshots.snapshot_file import SnapshotHeader, SnapshotWriter
+from agiledart_recovery.recovery_config import RecoveryConfig
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """States of tests are small: steps are, too."""
-    monkeypatch.setattr(open_groups, "STEP_KEYS", 4)
+    monkeypatch.setattr(async_snapshot, "STEP_KEYS", 4)
 
 
 class Counted:
@@ -42,7 +42,7 @@ class Counted:
 class Followed(Counted):
     """Something behind which another begins at once, as the end of an instance behind its last barrier."""
 
-    def __init__(self, turns: Slices) -> None:
+    def __init__(self, turns: SliceScheduler) -> None:
         super().__init__(2)
         self._turns = turns
 
@@ -76,9 +76,9 @@ class Loop:
 
 
 def test_rows_have_the_time_between_slices_and_an_idle_loop_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "GAP_SECONDS", 0.009)
+    monkeypatch.setattr(slice_scheduler, "PAUSE_SECONDS", 0.009)
     loop: Any = Loop()
-    turns = Slices(loop)
+    turns = SliceScheduler(loop)
     calls, delays = 0, []
     turns.calls = lambda: calls
     turns.begin(Counted(3))
@@ -94,9 +94,9 @@ def test_rows_have_the_time_between_slices_and_an_idle_loop_has_none(monkeypatch
 
 
 def test_what_waits_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "GAP_SECONDS", 0.009)
+    monkeypatch.setattr(slice_scheduler, "PAUSE_SECONDS", 0.009)
     loop: Any = Loop()
-    turns, counted = Slices(loop), Counted(9)
+    turns, counted = SliceScheduler(loop), Counted(9)
     counted.waits = True
     turns.begin(counted)
     for _ in range(4):
@@ -106,21 +106,23 @@ def test_what_waits_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_disk_that_is_slow_holds_the_encoding_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sliced_saving, "AHEAD_BYTES", 2_000)
+    monkeypatch.setattr(sliced_snapshot_write, "AHEAD_BYTES", 2_000)
     jobs: list[Callable[[], None]] = []
     store = MemoryStore(EntryCodec("sums", int, str, lambda state: state, lambda state: state))
-    store.noted()
+    store.dirty_keys()
     for key in range(200):
-        (entry := Entry()).state = "n" * 100
+        (entry := KeyEntry()).state = "n" * 100
         store.save(key, entry)
-    store.noted()
-    element = OpenElement(1, b"", OpenState(store.open_groups(None), True, b"", lambda: None), b"")
-    header = ElementHeader(1, 1, 1, 0, 0, ("sums",))
+    store.dirty_keys()
+    element = AsyncInstanceSnapshot(
+        1, b"", AsyncStateSnapshot(store.begin_snapshot(None), True, b"", lambda: None), b""
+    )
+    header = SnapshotHeader(1, 1, 1, 0, 0, ("sums",))
     done: list[int] = []
-    saving = sliced_saving.Saving(
+    saving = sliced_snapshot_write.SlicedSnapshotWrite(
         element,
         [],
-        ElementWriter(tmp_path, header),
+        SnapshotWriter(tmp_path, header),
         jobs.append,
         lambda step, until_ns: step(),
         lambda digest, size, waited, longest: done.append(size),
@@ -139,13 +141,13 @@ def test_a_disk_that_is_slow_holds_the_encoding_up(tmp_path: Path, monkeypatch: 
 
 
 def test_slices_are_longer_for_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "SLICE_NS", 10**12)
+    monkeypatch.setattr(slice_scheduler, "SLICE_NS", 10**12)
     loop: Any = Loop()
-    turns, counted = Slices(loop), Counted(9)
+    turns, counted = SliceScheduler(loop), Counted(9)
     turns.begin(counted)
     began = time.monotonic_ns()
     for number in range(9):
-        monkeypatch.setattr(time, "monotonic_ns", lambda number=number: began + number * slices.LONG_NS)
+        monkeypatch.setattr(time, "monotonic_ns", lambda number=number: began + number * slice_scheduler.LONG_NS)
         loop.asked.pop()[1]()
     monkeypatch.undo()
     assert [round(one / 10**12) for one in counted.lengths] == [1, 2, 3, 3, 3, 3, 3, 3, 3]
@@ -153,7 +155,7 @@ def test_slices_are_longer_for_what_takes_long(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_begins_within_the_last_slice_of_another_has_one_timer() -> None:
     loop: Any = Loop()
-    turns = Slices(loop)
+    turns = SliceScheduler(loop)
     turns.begin(Followed(turns))
     for _ in range(4):
         assert len(loop.asked) == 1
@@ -163,7 +165,7 @@ def test_what_begins_within_the_last_slice_of_another_has_one_timer() -> None:
 
 def test_what_raises_does_not_hold_up_what_is_behind_it() -> None:
     loop: Any = Loop()
-    turns, counted = Slices(loop), Counted(2)
+    turns, counted = SliceScheduler(loop), Counted(2)
     turns.begin(Broken(1))
     turns.begin(counted)
     with pytest.raises(KeyError):
@@ -175,13 +177,13 @@ def test_what_raises_does_not_hold_up_what_is_behind_it() -> None:
 
 def test_slices_of_an_idle_host_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are calls of the host themselves; what another instance does in between is one more."""
-    monkeypatch.setattr(slices, "GAP_SECONDS", 0.009)
+    monkeypatch.setattr(slice_scheduler, "PAUSE_SECONDS", 0.009)
 
     async def play() -> list[float]:
         loop: Any = Loop()
         host = InstanceHost(lambda running: None, lambda running, text: None)
-        running = Running(0, 0, "sums", instance=cast(Any, None))
-        turns, delays = Slices(loop), list[float]()
+        running = RunningInstance(0, 0, "sums", instance=cast(Any, None))
+        turns, delays = SliceScheduler(loop), list[float]()
         turns.calls = lambda: host.calls
 
         class OfHost(Counted):
@@ -224,7 +226,7 @@ class Clock:
     def __init__(self, rows_ns: int) -> None:
         self.now, self._rows_ns = 10**12, rows_ns
         self.loop = Loop()
-        self.turns = Slices(cast(Any, self.loop))
+        self.turns = SliceScheduler(cast(Any, self.loop))
         self.turns.calls = lambda: self.now  # rows come always
 
     def monotonic_ns(self) -> int:
@@ -232,9 +234,9 @@ class Clock:
 
     def save(self, monkeypatch: pytest.MonkeyPatch, *sizes_ns: int) -> tuple[float, float]:
         """States that come at once: seconds until all are encoded, and milliseconds of the longest slice."""
-        monkeypatch.setattr(slices, "time", self)
-        monkeypatch.setattr(slices, "SLICE_NS", 1_000_000)
-        monkeypatch.setattr(slices, "GAP_SECONDS", 0.009)
+        monkeypatch.setattr(slice_scheduler, "time", self)
+        monkeypatch.setattr(slice_scheduler, "SLICE_NS", 1_000_000)
+        monkeypatch.setattr(slice_scheduler, "PAUSE_SECONDS", 0.009)
         began, states = self.now, [Large(self, size) for size in sizes_ns]
         for each in states:
             self.turns.begin(each)
@@ -250,7 +252,7 @@ SECOND = 1_000_000_000
 
 def test_however_large_states_are_they_are_whole_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that are open count: none is begun before those that came before it are whole."""
-    assert RecoveryConfig().epoch_timeout_ns == 3 * slices.WITHIN_NS
+    assert RecoveryConfig().epoch_timeout_ns == 3 * slice_scheduler.WITHIN_NS
     took, longest = Clock(200_000).save(monkeypatch, 8 * SECOND)
     assert took < 21
     assert longest < 8
@@ -278,17 +280,17 @@ def test_a_saving_knows_about_how_long_it_still_takes(
 ) -> None:
     """By what keys have cost; those that rows touch are encoded beside it."""
     clock, key_ns = Clock(0), 10_000
-    monkeypatch.setattr(sliced_saving, "time", clock)
+    monkeypatch.setattr(sliced_snapshot_write, "time", clock)
     store = MemoryStore(EntryCodec("sums", int, str, lambda state: state, lambda state: state))
     for _ in range(2):
-        store.noted()
+        store.dirty_keys()
         for key in range(400):
-            (entry := Entry()).state = "n" * 100
+            (entry := KeyEntry()).state = "n" * 100
             store.save(key, entry)
             store.get(key)
-    lists = [store.noted() or {}]
-    groups = store.open_groups(None if is_whole else lists)
-    element = OpenElement(1, b"", OpenState(groups, is_whole, b"", lambda: None), b"")
+    lists = [store.dirty_keys() or {}]
+    groups = store.begin_snapshot(None if is_whole else lists)
+    element = AsyncInstanceSnapshot(1, b"", AsyncStateSnapshot(groups, is_whole, b"", lambda: None), b"")
 
     def step() -> bool:
         before = element.keys[0]
@@ -304,11 +306,11 @@ def test_a_saving_knows_about_how_long_it_still_takes(
 
     while element.keys[0] < 4:  # at the barrier
         step()
-    monkeypatch.setattr(sliced_saving, "AT_ONCE_NS", key_ns * element.keys[0])
-    saving = sliced_saving.Saving(
+    monkeypatch.setattr(sliced_snapshot_write, "AT_ONCE_NS", key_ns * element.keys[0])
+    saving = sliced_snapshot_write.SlicedSnapshotWrite(
         element,
         element.taken(),
-        ElementWriter(tmp_path, ElementHeader(1, 1, 1, 0, 0, ("sums",))),
+        SnapshotWriter(tmp_path, SnapshotHeader(1, 1, 1, 0, 0, ("sums",))),
         lambda call: None,
         lambda _, until_ns: work(step, until_ns),
         lambda digest, size, waited, longest: None,

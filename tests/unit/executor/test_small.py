@@ -21,7 +21,7 @@ FORBIDDEN = (
 
 
 def test_a_worker_loads_only_what_it_needs() -> None:
-    script = "import sys, agiledart_executor.worker; print(*sorted(m for m in sys.modules if '.' not in m))"
+    script = "import sys, agiledart_executor.programs.worker; print(*sorted(m for m in sys.modules if '.' not in m))"
     ran = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
     loaded = ran.stdout.split()
     assert "agiledart_dataflow" in loaded
@@ -44,6 +44,6 @@ def test_an_agent_loads_nothing_that_only_executors_run() -> None:
     wrong += [
         name
         for name in ran.stdout.split()
-        if name.startswith(("agiledart_shuffle.policies.", "agiledart_executor.worker"))
+        if name.startswith(("agiledart_shuffle.policies.", "agiledart_executor.programs.worker"))
     ]
     assert not wrong, "an idle agent weighs some megabytes more"

@@ -12,7 +12,7 @@ from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
-from agiledart_executor.going_back import needs_log
+from agiledart_executor.checkpointing.source_rewind import needs_log
 from agiledart_executor.spool.chunk_files import HEADER
 from agiledart_executor.spool.logged_reader import LoggedReader
 from agiledart_executor.spool.source_log import SourceLog
@@ -199,16 +199,16 @@ def test_nobody_is_told_before_it_is_on_the_disk(tmp_path: Path) -> None:
 def test_a_full_log_reads_no_more_until_an_epoch_is_committed(tmp_path: Path) -> None:
     source = Source(tmp_path, fresh=True, max_bytes=MIB)
     sent = 0
-    while source.log.has_room():
+    while source.log.has_space():
         source.come(*range(sent, sent + 700))
         sent += len(source.all(1))
     source.come(sent)
     assert source.all(1) == []
     assert len(source.live.coming) == 1
-    assert "its log is full" in source.reader.standing()
+    assert "its log is full" in source.reader.connection_status()
     source.reader.trim(source.reader.position())
     assert len(source.all(1)) == 1
-    assert source.reader.standing() == ""
+    assert source.reader.connection_status() == ""
 
 
 def test_a_torn_tail_is_cut_and_a_gap_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from agiledart_dataflow.plan.connectors import Reading
 from agiledart_executor.spool.logged_reader import LoggedReader
 from agiledart_executor.spool.source_log import SourceLog
-from tests.unit.executor.test_epochs import Life, Readings, Row
+from tests.unit.executor.test_instance_checkpointer import Life, Readings, Row
 
 
 class Telling(Readings):
@@ -29,37 +29,37 @@ class Telling(Readings):
         self.trimmed.append(msgspec.msgpack.decode(position))
 
 
-def telling(life: Life) -> Telling:
+def telling(attempt: Life) -> Telling:
     """Let the source of a life read with one."""
-    reader: Any = Telling(life.reader.allowed)
-    life.reader = reader
-    source = life.running[0].source
+    reader: Any = Telling(attempt.reader.allowed)
+    attempt.reader = reader
+    source = attempt.running[0].source
     assert source is not None
     source.reader = reader
-    life.epochs.keep_log(life.running[0])
+    attempt.epochs.keep_log(attempt.running[0])
     return reader  # type: ignore[no-any-return]
 
 
 def test_where_a_run_began_is_noted_and_what_is_committed_is_told(tmp_path: Path) -> None:
     async def play() -> None:
-        life = Life(tmp_path, 1, 0)
-        reader = telling(life)
+        attempt = Life(tmp_path, 1, 0)
+        reader = telling(attempt)
         assert reader.begins == [b""]
-        life.allow(100)
-        await life.until(lambda: reader.at == 100)
-        await life.save(1)
-        life.allow(250)
-        await life.until(lambda: reader.at == 250)
-        await life.save(2)
-        life.allow(300)
-        await life.until(lambda: reader.at == 300)
+        attempt.allow(100)
+        await attempt.until(lambda: reader.at == 100)
+        await attempt.save(1)
+        attempt.allow(250)
+        await attempt.until(lambda: reader.at == 250)
+        await attempt.save(2)
+        attempt.allow(300)
+        await attempt.until(lambda: reader.at == 300)
         assert reader.trimmed == []
-        for running in life.running:
-            life.epochs.commit(running, 2)
+        for running in attempt.running:
+            attempt.epochs.commit(running, 2)
         assert reader.trimmed == [250]
-        life.epochs.commit(life.running[0], 2)
+        attempt.epochs.commit(attempt.running[0], 2)
         assert reader.trimmed == [250], "once"
-        life.kill()
+        attempt.kill()
         later = Life(tmp_path, 2, 0)
         assert telling(later).begins == [b"begun here"], "of this run"
         later.kill()
@@ -69,9 +69,9 @@ def test_where_a_run_began_is_noted_and_what_is_committed_is_told(tmp_path: Path
 
 def test_another_run_begins_where_it_wants(tmp_path: Path) -> None:
     async def play() -> None:
-        life = Life(tmp_path, 1, 0)
-        telling(life)
-        life.kill()
+        attempt = Life(tmp_path, 1, 0)
+        telling(attempt)
+        attempt.kill()
         other = Life(tmp_path, 1, 0)
         other.epochs._run += 1
         assert telling(other).begins == [b""]

@@ -16,7 +16,7 @@ def test_chunks_come_back_in_order_over_many_files(tmp_path: Path) -> None:
     spool = SpoolLog(tmp_path, MIB)
     chunks = [bytes([number]) * 50_000 for number in range(15)]
     for chunk in chunks:
-        assert spool.has_room()
+        assert spool.has_space()
         spool.append(chunk, 3)
     assert spool.rows == 45
     assert [spool.next() for _ in chunks] == chunks
@@ -28,13 +28,13 @@ def test_chunks_come_back_in_order_over_many_files(tmp_path: Path) -> None:
 
 def test_it_is_bounded_and_gives_space_back(tmp_path: Path) -> None:
     spool = SpoolLog(tmp_path, MIB)
-    while spool.has_room():
+    while spool.has_space():
         spool.append(b"x" * 40_000, 1)
     full = spool.bytes_used
     assert full <= MIB
     for _ in range(10):
         spool.next()
-    assert spool.has_room()
+    assert spool.has_space()
     assert spool.bytes_used < full
     while spool.next() is not None:
         pass

@@ -17,55 +17,57 @@ import pytest
 
 from agiledart import Topology, collect, sliding, sum_of
 from agiledart_dataflow.operators.chain import RowChain
-from agiledart_dataflow.operators.loop_text import Line, RowStep
+from agiledart_dataflow.operators.loop_text import LoopLine, RowStep
 from agiledart_dataflow.user_code.user_limits import UserLimits, user_limits
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 from agiledart_executor.user_code.bounds import Bounds, ResidentMemory, default_memory, machine_memory
-from agiledart_executor.user_code.last_words import ALIVE, ASK_SIGNAL, EXIT_BOUND, Heard, LastWords
-from agiledart_executor.user_code.user_frames import Whereabouts, look_at, whereabouts
-from agiledart_executor.user_code.watchdog import Call, StuckJudge, Verdict, Watchdog
+from agiledart_executor.user_code.code_location import CodeLocation, locate_frame, locate_thread
+from agiledart_executor.user_code.crash_report import ALIVE, ASK_SIGNAL, EXIT_BOUND, CrashReport, CrashReporter
+from agiledart_executor.user_code.watchdog import HangDetector, OverdueCall, UserCall, Watchdog
 from agiledart_kernel.errors import ConfigurationError
 
-CALL = Call("clean", 1)
+CALL = UserCall("clean", 1)
 
 
-def judged(judge: StuckJudge, now: float, call: Call | None = CALL, mark: tuple[int, ...] = (1,)) -> Verdict | None:
+def judged(
+    judge: HangDetector, now: float, call: UserCall | None = CALL, progress_key: tuple[int, ...] = (1,)
+) -> OverdueCall | None:
     """One look."""
-    return judge.look(now, call, lambda: mark)
+    return judge.look(now, call, lambda: progress_key)
 
 
 def test_a_call_that_does_not_return_is_told_less_and_less_often_then_ended() -> None:
-    judge = StuckJudge(Bounds(5.0, 60.0))
+    judge = HangDetector(Bounds(5.0, 60.0))
     verdicts = [(now / 2, judged(judge, now / 2)) for now in range(123)]
-    told = [(now, verdict.ends) for now, verdict in verdicts if verdict is not None]
+    told = [(now, verdict.must_end) for now, verdict in verdicts if verdict is not None]
     assert told[:3] == [(5.5, False), (15.5, False), (45.5, False)]
     assert told[3] == (60.5, True)
 
 
 def test_another_record_or_another_call_begins_anew() -> None:
-    judge = StuckJudge(Bounds(5.0, 60.0))
+    judge = HangDetector(Bounds(5.0, 60.0))
     for second in range(200):
-        assert judged(judge, second, mark=(second // 4,)) is None
+        assert judged(judge, second, progress_key=(second // 4,)) is None
     for second in range(200, 400):
-        assert judged(judge, second, Call("clean", second // 4)) is None
+        assert judged(judge, second, UserCall("clean", second // 4)) is None
     for second in range(400, 600):
         assert judged(judge, second, None) is None
 
 
 def test_without_a_limit_nobody_is_ended() -> None:
-    judge = StuckJudge(Bounds(5.0, 0.0))
-    assert not any(verdict.ends for second in range(5_000) if (verdict := judged(judge, second)) is not None)
+    judge = HangDetector(Bounds(5.0, 0.0))
+    assert not any(verdict.must_end for second in range(5_000) if (verdict := judged(judge, second)) is not None)
 
 
-def in_a_chain() -> Whereabouts:
+def in_a_chain() -> CodeLocation:
     """Where user code is that a generated loop calls."""
-    made: dict[str, object] = {"lines": {4: Line(0, "x")}, "steps": ("parse",)}
+    made: dict[str, object] = {"lines": {4: LoopLine(0, "x")}, "steps": ("parse",)}
     text = "def run(f, rows):\n out = []\n for x in rows:\n  out.append(f(x))\n return out\n"
     exec(compile(text, "<stage parse+clean>", "exec"), made)
-    caught: list[Whereabouts] = []
+    caught: list[CodeLocation] = []
 
     def user(row: str) -> str:
-        caught.append(look_at(sys._getframe()))
+        caught.append(locate_frame(sys._getframe()))
         return row
 
     made["run"](user, ["a row"])  # type: ignore[operator]  # made from text
@@ -80,17 +82,19 @@ def test_the_frames_tell_step_place_and_record() -> None:
     assert str(where).endswith("in user, for record 'a row'")
 
 
-def progress_of(function: Callable[[Any], Any], behind: Sequence[RowStep], records: Sequence[int]) -> list[Whereabouts]:
+def progress_of(
+    function: Callable[[Any], Any], behind: Sequence[RowStep], records: Sequence[int]
+) -> list[CodeLocation]:
     """Where a `flat_map` is at each of its results, with other steps behind it: in the loops of all kinds."""
-    seen: list[Whereabouts] = []
+    seen: list[CodeLocation] = []
 
     def several(row: int) -> Iterator[Any]:
         for result in function(row):
-            seen.append(look_at(sys._getframe()))
+            seen.append(locate_frame(sys._getframe()))
             yield result
 
     def keep(row: int) -> bool:
-        seen.append(look_at(sys._getframe()))
+        seen.append(locate_frame(sys._getframe()))
         return row < 0
 
     steps = [RowStep("many", "many", several), *behind, RowStep("keep", "filter", keep)]
@@ -106,13 +110,13 @@ TWICE = RowStep("twice", "many", lambda row: [row, row])
 @pytest.mark.parametrize("behind", [[], [TWICE]])
 def test_results_of_one_record_without_end_are_no_progress(behind: list[RowStep]) -> None:
     seen = progress_of(lambda row: range(1_000, 1_010), behind, [1])
-    assert len({where.mark for where in seen}) == 1
+    assert len({where.progress_key for where in seen}) == 1
     assert {(where.step, where.record) for where in seen} >= {("many", "1"), ("keep", "1009 made by many of 1")}
 
 
 @pytest.mark.parametrize("behind", [[], [TWICE]])
 def test_another_record_is_progress_even_when_it_looks_like_the_last(behind: list[RowStep]) -> None:
-    marks = [where.mark for where in progress_of(lambda row: [row], behind, [7, 7, 7, 7, 7])]
+    marks = [where.progress_key for where in progress_of(lambda row: [row], behind, [7, 7, 7, 7, 7])]
     assert all(before != after for before, after in pairwise(marks[:: 2 + len(behind)]))
 
 
@@ -123,16 +127,16 @@ class Row(NamedTuple):
 
 
 def test_operators_and_sources_are_told_apart_too() -> None:
-    caught: list[Whereabouts] = []
+    caught: list[CodeLocation] = []
 
     def key(row: Row) -> int:
         if row.at == 2:
-            caught.append(look_at(sys._getframe()))
+            caught.append(locate_frame(sys._getframe()))
         return row.at
 
     def check(row: Row) -> str | None:
         if row.at == 3:
-            caught.append(look_at(sys._getframe()))
+            caught.append(locate_frame(sys._getframe()))
         return None
 
     made = Topology("t")
@@ -148,7 +152,7 @@ def test_a_thread_that_has_ended_is_nowhere() -> None:
     thread.start()
     thread.join()
     assert thread.ident is not None
-    assert whereabouts(thread.ident) is None
+    assert locate_thread(thread.ident) is None
 
 
 class Pipe:
@@ -157,8 +161,8 @@ class Pipe:
     def __init__(self) -> None:
         self.reading, writing = os.pipe()
         os.set_blocking(self.reading, False)
-        self.words = LastWords(writing)
-        self.heard = Heard()
+        self.words = CrashReporter(writing)
+        self.heard = CrashReport()
 
     def listen(self) -> bytes:
         """All that has come."""
@@ -172,18 +176,18 @@ class Pipe:
 
 def test_a_reason_arrives_whole() -> None:
     pipe = Pipe()
-    pipe.words.alive()
-    pipe.words.say("clean: too much\nof everything")
+    pipe.words.report_alive()
+    pipe.words.report_reason("clean: too much\nof everything")
     assert pipe.listen().startswith(ALIVE)
     assert pipe.heard.reason == "clean: too much\nof everything"
     assert (pipe.heard.crash, pipe.heard.place) == ("", "")
-    LastWords(-1).say("nobody listens")
+    CrashReporter(-1).report_reason("nobody listens")
 
 
 def test_memory_above_the_bound_ends_the_process_with_a_reason() -> None:
     pipe, codes = Pipe(), list[int]()
     watch = Watchdog("taxi", Bounds(memory_bytes=1_000_000), lambda: CALL, pipe.words, end=codes.append)
-    watch._turn()
+    watch._check_once()
     pipe.listen()
     assert codes == [EXIT_BOUND]
     assert re.match(
@@ -195,15 +199,15 @@ def test_memory_above_the_bound_ends_the_process_with_a_reason() -> None:
 def test_a_call_that_hangs_ends_the_process_with_a_reason(capfd: pytest.CaptureFixture[str]) -> None:
     pipe, codes = Pipe(), list[int]()
     watch = Watchdog("taxi", Bounds(1e-9, 1e-6), lambda: CALL, pipe.words, end=codes.append)
-    watch._judge._bounds = Bounds(1e-9, 0.0)
+    watch._hang_detector._bounds = Bounds(1e-9, 0.0)
     for _ in range(3):
-        watch._turn()
+        watch._check_once()
     assert "warning: clean: user code has not returned for 0 s: test_watchdog.py:" in capfd.readouterr().err
     for _ in range(8):
-        watch._judge._bounds = Bounds(1e-9, 1e-6)
+        watch._hang_detector._bounds = Bounds(1e-9, 1e-6)
         # The mark of this very frame changes from turn to turn; what is judged here is only the time.
-        watch._judge._since = -1e9
-        watch._turn()
+        watch._hang_detector._since = -1e9
+        watch._check_once()
         if codes:
             break
     pipe.listen()
@@ -214,11 +218,11 @@ def test_a_call_that_hangs_ends_the_process_with_a_reason(capfd: pytest.CaptureF
 CRASH = """
 import os, re, resource, sys, time
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))  # it may outlive a test that is cut off, but not for long
-from agiledart_executor.user_code.last_words import LastWords
+from agiledart_executor.user_code.crash_report import LastWords
 LastWords(int(sys.argv[1])).arm()
 sys.path.insert(0, sys.argv[2])
 text = {text!r}
-exec(compile(text, "/x/agiledart_executor/worker.py", "exec"), {{"made": exec}})
+exec(compile(text, "/x/agiledart_executor/programs/worker.py", "exec"), {{"made": exec}})
 """
 
 USER = """

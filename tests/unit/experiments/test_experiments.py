@@ -7,9 +7,9 @@ import pytest
 
 from agiledart_cli.main import run_cli
 from agiledart_experiments import deployment_latency, hop_count, operators_per_node, overlay_recovery, schedulers
-from agiledart_experiments.lookups import LookupLedger, nearest, quantile
 from agiledart_experiments.registry import EXPERIMENTS, find, run_experiment
-from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
+from agiledart_experiments.ring_lookups import RingLookups, nearest, quantile
 from agiledart_experiments.rings import built_ring
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import SECOND
@@ -52,8 +52,8 @@ def test_an_unknown_name_is_told_with_a_near_one() -> None:
 
 
 def test_a_missed_goal_fails_the_report() -> None:
-    assert Report({}, ()).passed
-    assert not Report({}, (), (Goal("a", True), Goal("b", False))).passed
+    assert ExperimentReport({}, ()).passed
+    assert not ExperimentReport({}, (), (Goal("a", True), Goal("b", False))).passed
 
 
 def test_hop_count_of_a_small_ring(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_hop_count_of_a_small_ring(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_look_ups_in_a_ring_that_misroutes_are_counted_as_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = built_ring(40, 3, quiet)
     monkeypatch.setattr(LeafSet, "covers", lambda self, key: False)
-    ledger = LookupLedger(ring, 3)
+    ledger = RingLookups(ring, 3)
     ledger.send(ring.members, 100)
     ring.world.run_for(10 * SECOND)
     ledger.collect()
@@ -170,12 +170,12 @@ def test_waiting_is_judged_against_the_single_master() -> None:
         }  # fmt: skip
 
     few = row(10, 0.4, 4.5)
-    assert all(goal.met for goal in deployment_latency.judged([few, row(250, 6.0, 124.5)]))
-    missed = [goal.what for goal in deployment_latency.judged([few, row(250, 24.9, 124.5)]) if not goal.met]
+    assert all(goal.met for goal in deployment_latency.goals_for([few, row(250, 6.0, 124.5)]))
+    missed = [goal.what for goal in deployment_latency.goals_for([few, row(250, 24.9, 124.5)]) if not goal.met]
     assert missed == [
         "no application waits longer on average than 49/2 service times, as measured",
         "slope of the waiting below 10 % of the single master's",
     ]
-    missed = [goal.what for goal in deployment_latency.judged([few, row(250, 24.4, 100.0)]) if not goal.met]
+    missed = [goal.what for goal in deployment_latency.goals_for([few, row(250, 24.4, 100.0)]) if not goal.met]
     assert missed[0] == "the waiting of the single master is that of the model"
     assert missed[1].startswith("250 applications wait a fifth as long")

@@ -6,13 +6,13 @@ import pytest
 
 from agiledart_experiments.plotting import plot
 from agiledart_experiments.registry import EXPERIMENTS, SHARE, Experiment
-from agiledart_experiments.report import Report, Row
+from agiledart_experiments.report import ExperimentReport, Row
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 pytest.importorskip("matplotlib")
 
 
-def report_of(experiment: Experiment) -> Report:
+def report_of(experiment: Experiment) -> ExperimentReport:
     """Two lines of three points each, the last figure missing; published values for all."""
     rows: list[Row] = []
     for line in ("first", "second")[: 2 if experiment.series else 1]:
@@ -22,7 +22,7 @@ def report_of(experiment: Experiment) -> Report:
                 row[name] = number + place if number < 3 else None
                 row[f"{name}_published"] = 2
             rows.append(row)
-    return Report({}, tuple(rows))
+    return ExperimentReport({}, tuple(rows))
 
 
 def drawn(experiment: Experiment, tmp_path: Path) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_experiments.recovery.plug_account import ledger
+from agiledart_experiments.recovery.plug_ledger import ledger
 from agiledart_experiments.recovery.sink_watch import next_beyond
 from agiledart_experiments.registry import find, run_experiment
 from agiledart_experiments.report import Settings
@@ -53,10 +53,10 @@ def test_the_ledger_counts_what_is_lost_and_what_comes_twice(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("wanted", "complaint"),
     [
-        (Settings(holders=2, code="3+3"), r"has 1\+2, 2\+2, 4\+2"),
+        (Settings(replica_nodes=2, code="3+3"), r"has 1\+2, 2\+2, 4\+2"),
         (Settings(again=True), "say how many with --holders"),
         (Settings(code="4+2"), "say how many with --holders"),
-        (Settings(holders=5, code="2+2"), r"2\+2 has 4"),
+        (Settings(replica_nodes=5, code="2+2"), r"2\+2 has 4"),
     ],
 )
 def test_what_cannot_be_lost_is_said_before_anything_starts(wanted: Settings, complaint: str) -> None:
@@ -66,4 +66,4 @@ def test_what_cannot_be_lost_is_said_before_anything_starts(wanted: Settings, co
 
 def test_nobody_holds_fragments_elsewhere() -> None:
     with pytest.raises(ConfigurationError, match="nobody who keeps fragments is lost in churn"):
-        run_experiment(find("churn"), Settings(holders=1))
+        run_experiment(find("churn"), Settings(replica_nodes=1))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agiledart_agent.fragments.erasure import cut
+from agiledart_agent.fragments.erasure_code import cut
 from agiledart_experiments.recovery import fragments, replication_cost
 from agiledart_experiments.recovery.emulated_links import PIECE, Transfer, arrivals
 from agiledart_experiments.registry import find, run_experiment

@@ -5,11 +5,11 @@ import pytest
 from agiledart_experiments.registry import find, run_experiment
 from agiledart_experiments.report import Settings
 from agiledart_experiments.scaling import closed_loop
-from agiledart_experiments.scaling.queue_model import Change
+from agiledart_experiments.scaling.queue_model import InstanceChange
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures
-from agiledart_scaling.scaling_policy import Decision
+from agiledart_scaling.scaling_policy import ScalingDecision
 
 
 def test_secant_steps() -> None:
@@ -35,9 +35,9 @@ def test_the_default_policy_meets_its_goals() -> None:
 class Idle:
     """Never changes anything."""
 
-    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> Decision:
+    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> ScalingDecision:
         """Today's number."""
-        return Decision(measures.instances, "idle")
+        return ScalingDecision(measures.instances, "idle")
 
 
 def test_a_policy_that_does_nothing_misses_the_goals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,13 +50,13 @@ def test_a_policy_that_does_nothing_misses_the_goals(monkeypatch: pytest.MonkeyP
 
 def test_reversals_are_counted_by_stage_and_within_a_minute() -> None:
     changes = [
-        Change(10, 0, 4, 8),
-        Change(30, 1, 8, 4),
-        Change(60, 0, 8, 6),
-        Change(90, 0, 6, 5),
-        Change(151, 0, 5, 9),
-        Change(200, 0, 9, 9),
-        Change(210, 0, 9, 5),
+        InstanceChange(10, 0, 4, 8),
+        InstanceChange(30, 1, 8, 4),
+        InstanceChange(60, 0, 8, 6),
+        InstanceChange(90, 0, 6, 5),
+        InstanceChange(151, 0, 5, 9),
+        InstanceChange(200, 0, 9, 9),
+        InstanceChange(210, 0, 9, 5),
     ]
     assert closed_loop._reversals(changes) == 1 + 0
 

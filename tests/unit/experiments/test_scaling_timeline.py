@@ -2,12 +2,12 @@
 
 import pytest
 
-from agiledart_experiments.scaling.timeline import Look, helped, rate_between, seconds_to_stable, stays
+from agiledart_experiments.scaling.timeline import StageSample, helped, rate_between, seconds_to_stable, stays
 
 
-def looks(*seen: tuple[int, float | None]) -> list[Look]:
+def looks(*seen: tuple[int, float | None]) -> list[StageSample]:
     """A look each second: instances and score."""
-    return [Look(second, instances, score, 10.0 * second) for second, (instances, score) in enumerate(seen)]
+    return [StageSample(second, instances, score, 10.0 * second) for second, (instances, score) in enumerate(seen)]
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_more_instances_help_when_they_bring_a_tenth_more_rows() -> None:
     assert helped(500.0, 1_000.0)
     assert not helped(1_000.0, 1_040.0)
     assert rate_between(looks(*[(1, None)] * 10), 4.0, 9.0) == 60.0
-    assert rate_between([Look(1.0, 1, None)], 0.0, 9.0) == 0.0
+    assert rate_between([StageSample(1.0, 1, None)], 0.0, 9.0) == 0.0

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, NodeNotReadyError, OffsetOutOfRangeError
 
+from agiledart_connectors.kafka.kafka_address import KafkaAddress, kafka_address
+from agiledart_connectors.kafka.kafka_reader import KafkaReader
+from agiledart_connectors.kafka.message_queue import MessageQueue
+from agiledart_connectors.kafka.partitions import TopicOffsets, TopicSelection
+from agiledart_connectors.kafka.topic_fetcher import TopicFetcher
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors.kafka.brokers import KafkaAddress, kafka_address
-from agiledart_executor.connectors.kafka.partitions import Standing, Wish
-from agiledart_executor.connectors.kafka.topic_fetching import Fetching
-from agiledart_executor.connectors.kafka.topic_source import KafkaReader
-from agiledart_executor.connectors.kafka.waiting_messages import Arrivals
 
 
 class Number(NamedTuple):
@@ -167,9 +167,21 @@ async def refused(_address: KafkaAddress) -> str:
 def reader(log: Log, options: str = "", row_type: Any = Number, most: int = 100) -> KafkaReader:
     """A source of the topic."""
 
-    def fetch(address: KafkaAddress, wish: Wish, group: str, arrivals: Arrivals, standing: Standing | None) -> Fetching:
-        return Fetching(
-            address, wish, group, arrivals, standing, connect=lambda _, __: FakeConsumer(log, most), reason=refused
+    def fetch(
+        address: KafkaAddress,
+        selection: TopicSelection,
+        group: str,
+        message_queue: MessageQueue,
+        topic_offsets: TopicOffsets | None,
+    ) -> TopicFetcher:
+        return TopicFetcher(
+            address,
+            selection,
+            group,
+            message_queue,
+            topic_offsets,
+            connect=lambda _, __: FakeConsumer(log, most),
+            reason=refused,
         )
 
     connector = parse_connector(f"kafka://broker:9092/{log.name}{options and '?' + options}")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agiledart import Retained, kafka
+from agiledart_connectors.kafka.kafka_address import kafka_address
+from agiledart_connectors.kafka.partitions import PartitionMerge, topic_selection_of
+from agiledart_connectors.opening import open_sink, open_source
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors.kafka.brokers import kafka_address
-from agiledart_executor.connectors.kafka.partitions import Merged, wish_of
-from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from tests.unit.kafka.fake import Message, Number
 
@@ -74,18 +74,18 @@ def test_what_makes_no_sense_of_a_sink_is_told(tmp_path: Path) -> None:
 
 
 def test_the_usual_beginning_depends_on_a_group() -> None:
-    assert wish_of(parse_connector("kafka://b/t"), "").begin == "earliest"
-    assert wish_of(parse_connector("kafka://b/t"), "plant").begin == "committed"
-    since = wish_of(parse_connector("kafka://b/t?from=2026-06-01T00:00:00Z"), "")
+    assert topic_selection_of(parse_connector("kafka://b/t"), "").begin == "earliest"
+    assert topic_selection_of(parse_connector("kafka://b/t"), "plant").begin == "committed"
+    since = topic_selection_of(parse_connector("kafka://b/t?from=2026-06-01T00:00:00Z"), "")
     assert (since.begin, since.since_ms) == ("time", 1_780_272_000_000)
-    assert wish_of(parse_connector("kafka://b/t?from=2026-06-01T02:00:00%2B02:00"), "") == since
+    assert topic_selection_of(parse_connector("kafka://b/t?from=2026-06-01T02:00:00%2B02:00"), "") == since
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_shares_are_disjoint_and_whole_for_any_number_of_partitions(count: int) -> None:
     for partitions in range(20):
         shares = [
-            wish_of(parse_connector(f"kafka://b/t?share={n + 1}/{count}"), "").mine(range(partitions))
+            topic_selection_of(parse_connector(f"kafka://b/t?share={n + 1}/{count}"), "").own_share(range(partitions))
             for n in range(count)
         ]
         assert sorted(one for share in shares for one in share) == list(range(partitions))
@@ -102,10 +102,10 @@ def test_merging_gives_one_order_however_messages_come() -> None:
     }
     orders = []
     for size in (1, 2, 3):
-        merged, out = Merged(every), []
+        merged, out = PartitionMerge(every), []
         left = {partition: list(messages) for partition, messages in every.items()}
         while not merged.is_over:
-            for partition in merged.wanting():
+            for partition in merged.empty_partitions():
                 if left[partition]:
                     merged.put(partition, left[partition][:size])
                     del left[partition][:size]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from agiledart_connectors.probing import probe_sink, probe_source
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors.probing import probe_sink, probe_source
 from agiledart_kernel.errors import OperationFailed
 from tests.authority import Authority
 from tests.broker import lasting_port
@@ -72,13 +72,13 @@ def sent(broker: KafkaBroker, topic: str, rows: list[Any], **how: Any) -> None:
 
 
 def opened(url: str, kind: Any = Number) -> Any:
-    from agiledart_executor.connectors.opening import open_source
+    from agiledart_connectors.opening import open_source
 
     return open_source(parse_connector(url), kind)
 
 
 def writer(url: str) -> Any:
-    from agiledart_executor.connectors.opening import open_sink
+    from agiledart_connectors.opening import open_sink
 
     return open_sink(parse_connector(url), Number)
 
@@ -122,11 +122,11 @@ def test_a_broker_that_is_killed_while_rows_are_read_and_written(
     broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    from agiledart_executor.connectors.kafka import topic_fetching, topic_sink
+    from agiledart_connectors.kafka import kafka_writer, topic_fetcher
 
-    monkeypatch.setattr("agiledart_executor.connectors.away.LONGEST_PAUSE_SECONDS", 0.5)
-    monkeypatch.setattr(topic_fetching, "SILENCE_SECONDS", 0.5)
-    monkeypatch.setattr(topic_sink, "TAKE_SECONDS", 1.0)
+    monkeypatch.setattr("agiledart_connectors.remote.connection_health.MAX_BACKOFF_SECONDS", 0.5)
+    monkeypatch.setattr(topic_fetcher, "SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(kafka_writer, "TAKE_SECONDS", 1.0)
     url, count = made(broker, "killed", 4), 20_000
     sink, reader = writer(url), opened(url)
     here = Taken(reader)
@@ -136,9 +136,9 @@ def test_a_broker_that_is_killed_while_rows_are_read_and_written(
             here.until(lambda it: bool(it.rows))
             broker.kill()
             written(sink, [Number(n) for n in range(count, count + 500)])
-            here.until(lambda _: bool(reader.standing() and sink.standing()), PATIENCE)
-            assert f"not connected to {broker.at} for " in reader.standing()
-            assert "(refused)" in reader.standing()
+            here.until(lambda _: bool(reader.connection_status() and sink.connection_status()), PATIENCE)
+            assert f"not connected to {broker.at} for " in reader.connection_status()
+            assert "(refused)" in reader.connection_status()
             broker.start()
         while not sink.ready():
             here._read()
@@ -184,7 +184,7 @@ def test_compressed_messages_are_read(broker: KafkaBroker, form: str) -> None:
 def test_new_partitions_are_found(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     from aiokafka.admin import NewPartitions
 
-    from agiledart_executor.connectors.kafka import kafka_client
+    from agiledart_connectors.kafka import kafka_client
 
     monkeypatch.setattr(kafka_client, "METADATA_SECONDS", 1)
     url = made(broker, "growing", 1)
@@ -253,10 +253,10 @@ def test_tls_and_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             with pytest.raises(OperationFailed, match="has no topic t"):  # it answers
                 probe_source(parse_connector(f"{url}&{more}"), Number)
         reader = opened(f"{url}&credentials=wrong")
-        until(lambda: reader.read(1, 0) and reader.standing(), SECONDS)
-        assert f"not connected to {broker.at} for " in reader.standing()
-        assert "authentication" in reader.standing().lower(), reader.standing()
-        assert "guess" not in reader.standing()
+        until(lambda: reader.read(1, 0) and reader.connection_status(), SECONDS)
+        assert f"not connected to {broker.at} for " in reader.connection_status()
+        assert "authentication" in reader.connection_status().lower(), reader.connection_status()
+        assert "guess" not in reader.connection_status()
         reader.close()
         for ca, cert, told in (
             (stranger, client, "certificate"),

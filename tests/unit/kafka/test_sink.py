@@ -16,14 +16,14 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
+from agiledart_connectors.kafka import kafka_writer as sinks
+from agiledart_connectors.kafka.kafka_address import kafka_address
+from agiledart_connectors.kafka.kafka_writer import KafkaWriter
+from agiledart_connectors.latency_recorder import LatencyRecorder
+from agiledart_connectors.remote import delivery_queue
+from agiledart_connectors.remote.row_ids import RowIds
+from agiledart_connectors.sink_guarantees import ConfirmsDelivery, NumbersRows
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors import outgoing
-from agiledart_executor.connectors.kafka import topic_sink as sinks
-from agiledart_executor.connectors.kafka.brokers import kafka_address
-from agiledart_executor.connectors.kafka.topic_sink import KafkaWriter
-from agiledart_executor.connectors.memory import ReadTimes
-from agiledart_executor.connectors.repeats import Delivers, Numbers
-from agiledart_executor.connectors.row_ids import RowIds
 from agiledart_kernel.errors import OperationFailed
 from tests.unit.connectors.reading import until
 from tests.unit.kafka.fake import refused
@@ -106,25 +106,25 @@ class FakeProducer:
 
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
-    monkeypatch.setattr("agiledart_executor.connectors.away.FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("agiledart_connectors.remote.connection_health.MIN_BACKOFF_SECONDS", 0.01)
     monkeypatch.setattr(sinks, "TAKE_SECONDS", 0.2)
-    monkeypatch.setattr(outgoing, "END_SECONDS", 1.0)
+    monkeypatch.setattr(delivery_queue, "END_SECONDS", 1.0)
     return Topic()
 
 
 def writer(topic: Topic, options: str = "") -> KafkaWriter:
     connector = parse_connector(f"kafka://broker:9092/means{options and '?' + options}")
     return KafkaWriter(
-        connector, kafka_address(connector), Mean, ReadTimes(Mean, lambda: 0), RowIds(7, "report", Mean),
+        connector, kafka_address(connector), Mean, LatencyRecorder(Mean, lambda: 0), RowIds(7, "report", Mean),
         connect=lambda _, __: FakeProducer(topic), reason=refused,
     )  # fmt: skip
 
 
 def test_rows_with_keys_and_names(topic: Topic) -> None:
     sink = writer(topic, "key=room")
-    assert isinstance(sink, Delivers)
-    assert isinstance(sink, Numbers)
-    sink.begin_at(40)
+    assert isinstance(sink, ConfirmsDelivery)
+    assert isinstance(sink, NumbersRows)
+    sink.resume_at(40)
     sink.write(ROWS)
     told: list[Any] = []
     sink.when_delivered(told.append)
@@ -163,8 +163,10 @@ def test_what_hangs_is_told_and_waited_for_and_not_sent_again(topic: Topic) -> N
     topic.hangs = {1}
     sink = writer(topic)
     sink.write(ROWS)
-    until(lambda: sink.standing())
-    assert sink.standing().startswith("not connected to broker:9092 for 0 s (refused), 3 rows wait, next try in ")
+    until(lambda: sink.connection_status())
+    assert sink.connection_status().startswith(
+        "not connected to broker:9092 for 0 s (refused), 3 rows wait, next try in "
+    )
     topic.hangs.clear()
     sink.close()
     assert (len(topic.kept), topic.sent) == (3, 3)
@@ -184,14 +186,16 @@ def test_a_topic_that_is_not_there_is_waited_for(topic: Topic) -> None:
     sink.write(ROWS)
     sink.close()
     assert [value[9:10] for _, _, value, _ in topic.kept] == [b"a", b"b", b"a"]
-    assert any("broker:9092 has no topic means" in note for note in sink.take_notes())
+    assert any("broker:9092 has no topic means" in note for note in sink.take_notices())
 
 
 def test_a_topic_that_brokers_do_not_tell_of_is_told(topic: Topic) -> None:
     topic.name = "others"
     sink = writer(topic)
     sink.write(ROWS)
-    until(lambda: "broker:9092 has no topic means, or does not show it to us, and makes none" in sink.standing())
+    until(
+        lambda: "broker:9092 has no topic means, or does not show it to us, and makes none" in sink.connection_status()
+    )
     topic.name = "means"
     sink.close()
     assert len(topic.kept) == 3
@@ -201,7 +205,7 @@ def test_brokers_that_are_not_there_are_waited_for(topic: Topic) -> None:
     topic.is_up = False
     sink = writer(topic)
     sink.write(ROWS)
-    until(lambda: sink.standing())
+    until(lambda: sink.connection_status())
     topic.is_up = True
     sink.close()
     assert len(topic.kept) == 3

@@ -7,8 +7,8 @@ pytest.importorskip("aiokafka", reason="no aiokafka here: pip install 'agiledart
 from typing import Any, NamedTuple
 
 from agiledart import Topic
-from agiledart_executor.connectors.kafka import topic_fetching, topic_source, waiting_messages
-from agiledart_executor.connectors.kafka.partitions import standing_of
+from agiledart_connectors.kafka import kafka_reader, message_queue, topic_fetcher
+from agiledart_connectors.kafka.partitions import parse_topic_offsets
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
 from tests.unit.connectors.reading import Taken, taken, until
@@ -43,7 +43,7 @@ def test_all_partitions_are_read_each_in_its_order() -> None:
     here = Taken(reader(log)).until(lambda it: len(it.rows) == len(rows))
     assert sorted(here.rows) == rows
     assert [row for row in here.rows if row.number < 250] == rows[:250]
-    assert standing_of(here.reader.position()).at == {0: 250, 1: 130, 2: 0}
+    assert parse_topic_offsets(here.reader.position()).at == {0: 250, 1: 130, 2: 0}
     here.reader.close()
     here.reader.close()
     assert threads() == 0
@@ -83,7 +83,7 @@ def test_up_to_the_end_the_order_is_that_of_times(most: int) -> None:
     log.add(0, [{"number": 99}])  # it has begun: this is behind its end
     rows += taken(here).rows
     assert [row.number for row in rows] == sorted(range(40), key=lambda n: (n // 2, n * 7 % 3, n))
-    assert standing_of(here.position()).ends is not None
+    assert parse_topic_offsets(here.position()).ends is not None
 
 
 def test_an_end_stays_where_it_was_when_it_is_read_again() -> None:
@@ -144,7 +144,7 @@ def test_a_run_saved_by_epochs_begins_again_where_it_began() -> None:
 
 
 def test_the_group_is_told_with_the_epoch_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_source, "COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(kafka_reader, "COMMIT_SECONDS", 0.0)
     log = Log()
     numbers(log, {0: 30, 1: 20})
     here = reader(log, "group=g")
@@ -160,7 +160,7 @@ def test_the_group_is_told_with_the_epoch_and_not_before(monkeypatch: pytest.Mon
 
 
 def test_without_epochs_the_group_is_told_of_what_was_handed_out_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_source, "COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(kafka_reader, "COMMIT_SECONDS", 0.0)
     log = Log()
     numbers(log, {0: 30})
     here = reader(log, "group=g", most=10)
@@ -183,7 +183,7 @@ def test_new_partitions_are_read_from_their_beginning() -> None:
     here.until(lambda it: len(it.rows) == 2)
     assert here.rows == [Number(51), Number(52)]
     assert any("numbers has 3 partitions now" in note for note in here.notes), here.notes
-    assert standing_of(here.reader.position()).at[2] == 2
+    assert parse_topic_offsets(here.reader.position()).at[2] == 2
     log.add(0, [{"number": 53}])
     here.until(lambda it: len(it.rows) == 3)
     assert here.rows[2] == Number(53), "those that it had go on where they were"
@@ -191,17 +191,17 @@ def test_new_partitions_are_read_from_their_beginning() -> None:
 
 
 def test_brokers_go_and_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_fetching, "SILENCE_SECONDS", 0.0)
+    monkeypatch.setattr(topic_fetcher, "SILENCE_SECONDS", 0.0)
     log = Log(is_up=False)
     here = Taken(reader(log))
-    here.until(lambda it: bool(it.reader.standing()))
-    assert here.reader.standing().startswith("not connected to broker:9092 for 0 s (refused), next try in ")
+    here.until(lambda it: bool(it.reader.connection_status()))
+    assert here.reader.connection_status().startswith("not connected to broker:9092 for 0 s (refused), next try in ")
     log.add(0, [{"number": 1}])
     log.is_up = True
     here.until(lambda it: bool(it.rows))
-    assert here.reader.standing() == ""
+    assert here.reader.connection_status() == ""
     log.is_up = False
-    here.until(lambda it: bool(it.reader.standing()))
+    here.until(lambda it: bool(it.reader.connection_status()))
     log.add(0, [{"number": 2}])
     log.is_up = True
     here.until(lambda it: len(it.rows) == 2)
@@ -220,7 +220,7 @@ def test_what_is_no_row_is_counted_and_told_with_its_place() -> None:
     assert here.malformed == {"type": 1, "form": 2, "size": 1}
     assert "numbers/0@1: number: 'many' is no int" in here.notes, here.notes
     assert f"numbers/0@4: a message of {MAX_LINE_BYTES + 2:,} bytes" in here.notes
-    assert standing_of(here.reader.position()).at == {0: 6}
+    assert parse_topic_offsets(here.reader.position()).at == {0: 6}
     here.reader.close()
 
 
@@ -241,14 +241,14 @@ def test_messages_that_the_broker_has_deleted_end_it_with_words() -> None:
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log()
-    numbers(log, {0: 3 * waiting_messages.MAX_WAITING})
+    numbers(log, {0: 3 * message_queue.MAX_WAITING})
     here = reader(log, most=1_000)
     here.read(1, 0)
-    until(lambda: here._arrivals.is_full)
-    assert here._arrivals._count <= waiting_messages.MAX_WAITING + 1_000
+    until(lambda: here._message_queue.is_full)
+    assert here._message_queue._count <= message_queue.MAX_WAITING + 1_000
     assert (
-        len(Taken(here).until(lambda it: len(it.rows) >= 3 * waiting_messages.MAX_WAITING - 1).rows)
-        <= 3 * waiting_messages.MAX_WAITING
+        len(Taken(here).until(lambda it: len(it.rows) >= 3 * message_queue.MAX_WAITING - 1).rows)
+        <= 3 * message_queue.MAX_WAITING
     )
     here.close()
 
@@ -264,7 +264,7 @@ def test_messages_that_come_while_it_is_asked_where_it_begins_wait_for_that(monk
     log = Log()
     rows = numbers(log, {0: 5})
     here = reader(log)
-    take = waiting_messages.Arrivals.take
+    take = message_queue.MessageQueue.take
     waited: list[None] = []
 
     def late(self: Any, most: int) -> Any:
@@ -273,6 +273,6 @@ def test_messages_that_come_while_it_is_asked_where_it_begins_wait_for_that(monk
             waited.append(None)
         return take(self, most)
 
-    monkeypatch.setattr(waiting_messages.Arrivals, "take", late)
+    monkeypatch.setattr(message_queue.MessageQueue, "take", late)
     assert sorted(Taken(here).until(lambda it: len(it.rows) == 5).rows) == rows
     here.close()

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_kernel.bans import MAX_SECONDS, Banned, BanSet, ban_terms, differing, read_ban
+from agiledart_kernel.bans import MAX_SECONDS, Banned, BanSet, ban_terms, differing, parse_ban
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.limits import MAX_BANS
-from agiledart_kernel.orders import sign_order, verify_order
+from agiledart_kernel.signed_commands import sign_command, verify_command
 from agiledart_transport.certificates import check_signature
 from tests.keys import HOUR, NOW, Authority, Chain, key_of, public_of
 
@@ -24,8 +24,8 @@ DRAW = random.Random(3).randbytes
 
 def ban(target: bytes, by: str = "root", at: int = NOW, until: int = NOW + HOUR, chain: Chain = ()) -> Any:
     chain = chain or CHAINS[by]
-    raw = sign_order(key_of(by).sign, chain, NET.network, ban_terms(target, until, "why"), at * 1_000, DRAW)
-    return read_ban(raw, verify_order(NET.network, raw, check_signature))
+    raw = sign_command(key_of(by).sign, chain, NET.network, ban_terms(target, until, "why"), at * 1_000, DRAW)
+    return parse_ban(raw, verify_command(NET.network, raw, check_signature))
 
 
 def test_a_ban_says_whom_until_when_and_why() -> None:
@@ -65,11 +65,11 @@ def test_the_later_one_of_a_target_counts_and_an_unban_is_one() -> None:
 
 
 def test_what_a_banned_admin_banned_counts_no_more() -> None:
-    for order in itertools.permutations(
+    for signed_command in itertools.permutations(
         [ban(public_of("friend"), "deputy"), ban(public_of("deputy"), "root", at=NOW + 5)]
     ):
         known = BanSet()
-        for one in order:
+        for one in signed_command:
             known.add(one)
         assert known.in_force() == {public_of("deputy"): NOW + HOUR}
 
@@ -83,11 +83,11 @@ SOME = [
 
 
 @given(st.permutations(SOME))
-def test_the_order_in_which_they_come_does_not_matter(order: list[Any]) -> None:
+def test_the_order_in_which_they_come_does_not_matter(signed_command: list[Any]) -> None:
     known, other = BanSet(), BanSet()
     for one in SOME:
         known.add(one)
-    for one in order:
+    for one in signed_command:
         other.add(one)
     assert known.in_force() == other.in_force()
     assert known.digest() == other.digest()

@@ -6,7 +6,7 @@ import pytest
 from agiledart_kernel import frames
 from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.frames import (
-    ROWS_PLACE,
+    ROWS_POSITION,
     Acknowledgement,
     DataHeader,
     FrameKind,
@@ -104,11 +104,11 @@ def test_plain_http_is_oversize_not_a_wait_for_a_gigabyte() -> None:
 
 
 def test_a_close_reason_cannot_hurt_a_terminal() -> None:
-    assert frames.close_reason(frames.close_body("expired")) == "expired"
-    assert "\x1b" not in frames.close_reason(b"\x1b[31mred\n\xff\x00")
-    assert frames.close_reason(b"") == "no reason given"
-    assert len(frames.close_body("x" * 10_000)) <= frames.MAX_CLOSE_BYTES
-    frame(FrameKind.CLOSE, frames.close_body("é" * 10_000))
+    assert frames.decode_close_reason(frames.encode_close_reason("expired")) == "expired"
+    assert "\x1b" not in frames.decode_close_reason(b"\x1b[31mred\n\xff\x00")
+    assert frames.decode_close_reason(b"") == "no reason given"
+    assert len(frames.encode_close_reason("x" * 10_000)) <= frames.MAX_CLOSE_BYTES
+    frame(FrameKind.CLOSE, frames.encode_close_reason("é" * 10_000))
 
 
 # ---------------------------------------------------------------------------------------------------------------- HELLO
@@ -184,7 +184,7 @@ def test_the_highest_common_protocol_is_spoken(
 # ----------------------------------------------------------------------------------------------------------------- DATA
 
 HEADER = DataHeader(
-    application=0x0102030405060708, life=9, edge=10, source=11, source_term=12, target=13, target_term=14, epoch=15, frame=16,
+    application=0x0102030405060708, attempt=9, edge=10, source=11, source_generation=12, target=13, target_generation=14, epoch=15, frame=16,
     sequence=17, rows=18, schema=19,
 )  # fmt: skip
 GOLDEN_HEADER = (
@@ -195,7 +195,7 @@ GOLDEN_HEADER_OF_PROTOCOL_1 = (
     "01001200" "0102030405060708" "00000009" "000a" "000b" "000c" "0000" "0000000d" "0000000e" "000000000000000f"
     "00000010" "00000011"
 )  # fmt: skip
-ACK = Acknowledgement(0x0102030405060708, 9, 10, 11, 12, 13, 14, frame_rows=17, frames=15, marks=16)
+ACK = Acknowledgement(0x0102030405060708, 9, 10, 11, 12, 13, 14, frame_rows=17, frames=15, watermarks=16)
 GOLDEN_ACK = (
     "02000000" "0102030405060708" "00000009" "000a" "000b" "000c" "000d" "000e" "0011" "000000000000000f" "0000000000000010"
 )  # fmt: skip
@@ -259,8 +259,8 @@ def test_numbers_of_runs_differ_by_name_version_and_ticket() -> None:
 
 def test_the_header_of_rows_is_what_stands_around_their_place() -> None:
     header = DataHeader(2**63, 7, 3, 4, 1, 5, 2, 0, 98, 99, 12, 8)
-    before, behind = header.around_place()
-    assert before + ROWS_PLACE.pack(98, 99, 12) + behind == header.pack()
+    before, behind = header.bytes_around_position()
+    assert before + ROWS_POSITION.pack(98, 99, 12) + behind == header.pack()
 
 
 @pytest.mark.parametrize("step", [1_000, 65_536, 1 << 20, 4 << 20])

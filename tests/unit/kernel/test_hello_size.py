@@ -9,7 +9,7 @@ from agiledart_kernel.limits import (
     MAX_RECEIPT_BYTES,
     MAX_TOKEN_RECORD_BYTES,
 )
-from agiledart_kernel.registrations import Receipt, TokenRecord, sign_receipt, sign_token_record
+from agiledart_kernel.registrations import RegistrationReceipt, TokenRecord, sign_receipt, sign_token_record
 from tests.keys import HOUR, NOW, Authority, key_of, public_of
 
 NET = Authority()
@@ -33,7 +33,7 @@ def test_the_largest_hello_is_taken() -> None:
 
 def test_an_ordinary_hello_with_both_receipts_is_a_quarter_of_that() -> None:
     chain, sign = NET.member("pi2"), key_of("pi2").sign
-    receipt = sign_receipt(sign, chain, Receipt(NET.network, b"t" * 32, public_of("pi"), 7, NOW))
+    receipt = sign_receipt(sign, chain, RegistrationReceipt(NET.network, b"t" * 32, public_of("pi"), 7, NOW))
     token = sign_token_record(sign, TokenRecord(b"t" * 32, 20, NOW + HOUR, HOUR))
     hello = Hello(service="overlay", chain=NET.member("pi"), name="pi", token=token, receipt=receipt, welcome=receipt)
     size = len(encode_hello(hello))

@@ -4,15 +4,15 @@ import itertools
 
 import pytest
 
-from agiledart_kernel.permissions import REFUSALS, Asker, Log, reading_refusal, writing_refusal
+from agiledart_kernel.permissions import REFUSALS, LogOwnership, Principal, log_read_refusal, log_write_refusal
 
 ME, OTHER = b"m" * 32, b"o" * 32
 
 WHOSE = {
-    "own": Log("routes", "taxi", ME),
-    "shared": Log("routes", "taxi", OTHER, (ME,)),
-    "other's": Log("routes", "taxi", OTHER),
-    "nobody's": Log("routes", "taxi"),
+    "own": LogOwnership("routes", "taxi", ME),
+    "shared": LogOwnership("routes", "taxi", OTHER, (ME,)),
+    "other's": LogOwnership("routes", "taxi", OTHER),
+    "nobody's": LogOwnership("routes", "taxi"),
 }
 SCOPES = ("", "sink:routes", "app:taxi", "sink:else", "app:else", "app:routes", "sink:taxi")
 
@@ -31,7 +31,7 @@ READ: dict[str, frozenset[tuple[str, str]]] = {
 def test_who_reads_a_log(role: str) -> None:
     for scope, (whose, log) in itertools.product(SCOPES, WHOSE.items()):
         expected = (scope, whose) in READ.get(role, frozenset())
-        why = reading_refusal(Asker(role, scope, ME), log)
+        why = log_read_refusal(Principal(role, scope, ME), log)
         assert (why == "") is expected, (role, scope, whose, why)
         assert (why in REFUSALS) is not expected
 
@@ -56,10 +56,10 @@ def test_who_reads_a_log(role: str) -> None:
         (WHOSE["nobody's"], "mine", ME, False, False),
     ],
 )
-def test_who_writes_a_log(log: Log, application: str, owner: bytes, may: bool, scoped: bool) -> None:
-    assert writing_refusal(Asker("submitter", "", ME), application, owner, log) == ("" if may else "owner")
-    assert writing_refusal(Asker("submitter", f"app:{application}", ME), application, owner, log) == (
+def test_who_writes_a_log(log: LogOwnership, application: str, owner: bytes, may: bool, scoped: bool) -> None:
+    assert log_write_refusal(Principal("submitter", "", ME), application, owner, log) == ("" if may else "owner")
+    assert log_write_refusal(Principal("submitter", f"app:{application}", ME), application, owner, log) == (
         "" if scoped else "owner"
     )
     for role in ("admin", "agent"):
-        assert writing_refusal(Asker(role, "", b"a" * 32), application, owner, log) == ""
+        assert log_write_refusal(Principal(role, "", b"a" * 32), application, owner, log) == ""

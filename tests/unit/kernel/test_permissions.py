@@ -4,17 +4,26 @@ import itertools
 
 import pytest
 
-from agiledart_kernel.permissions import REFUSALS, VERBS, About, Application, Asker, may, refusal, refused_unseen
+from agiledart_kernel.permissions import (
+    REFUSALS,
+    VERBS,
+    ApplicationOwnership,
+    Principal,
+    VerbSubject,
+    may,
+    refusal,
+    refusal_before_lookup,
+)
 from agiledart_node.wire.commands import VERB_BY_COMMAND, Command
 
 ME, OTHER = b"m" * 32, b"o" * 32
 
 WHOSE = {
-    "own": Application("taxi", ME),
-    "shared": Application("taxi", OTHER, shared=(ME,)),
-    "other's": Application("taxi", OTHER),
-    "nobody's": Application("taxi", b""),
-    "new": Application("taxi", exists=False),
+    "own": ApplicationOwnership("taxi", ME),
+    "shared": ApplicationOwnership("taxi", OTHER, shared=(ME,)),
+    "other's": ApplicationOwnership("taxi", OTHER),
+    "nobody's": ApplicationOwnership("taxi", b""),
+    "new": ApplicationOwnership("taxi", exists=False),
 }
 SCOPES = {"": "all", "app:taxi": "it", "app:else": "else", "sink:taxi": "else"}
 
@@ -51,7 +60,7 @@ ABOUT_ALL = {
 
 ROLES = ("admin", "agent", "submitter", "reader", "executor", "")
 UNKNOWN = "shell"
-APPLICATION_VERBS = [verb for verb, row in VERBS.items() if row.about is About.APPLICATION]
+APPLICATION_VERBS = [verb for verb, row in VERBS.items() if row.about is VerbSubject.APPLICATION]
 
 
 @pytest.mark.parametrize("verb", [*APPLICATION_VERBS, UNKNOWN])
@@ -59,16 +68,16 @@ APPLICATION_VERBS = [verb for verb, row in VERBS.items() if row.about is About.A
 def test_what_is_about_an_application(role: str, verb: str) -> None:
     for (scope, covers), (whose, application) in itertools.product(SCOPES.items(), WHOSE.items()):
         expected = (covers, whose) in ABOUT_APPLICATIONS.get((role, verb), frozenset())
-        asker = Asker(role, scope, ME)
-        assert may(asker, verb, application) is expected, (role, scope, verb, whose)
-        assert (refusal(asker, verb, application) in REFUSALS) is not expected
+        principal = Principal(role, scope, ME)
+        assert may(principal, verb, application) is expected, (role, scope, verb, whose)
+        assert (refusal(principal, verb, application) in REFUSALS) is not expected
 
 
 @pytest.mark.parametrize("verb", [*(verb for verb in VERBS if verb not in APPLICATION_VERBS), UNKNOWN])
 @pytest.mark.parametrize("role", ROLES)
 def test_what_is_about_all(role: str, verb: str) -> None:
     for scope in SCOPES:
-        assert may(Asker(role, scope, ME), verb) is (scope in ABOUT_ALL.get((role, verb), ())), (role, scope, verb)
+        assert may(Principal(role, scope, ME), verb) is (scope in ABOUT_ALL.get((role, verb), ())), (role, scope, verb)
 
 
 def test_the_table_here_is_about_every_verb_and_every_command_has_one() -> None:
@@ -80,8 +89,8 @@ def test_the_table_here_is_about_every_verb_and_every_command_has_one() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_with_or_without_an_application_that_it_should_not_have_is_refused(verb: str) -> None:
-    application = None if VERBS[verb].about is About.APPLICATION else WHOSE["own"]
-    assert refusal(Asker("admin", "", ME), verb, application) == "verb"
+    application = None if VERBS[verb].about is VerbSubject.APPLICATION else WHOSE["own"]
+    assert refusal(Principal("admin", "", ME), verb, application) == "verb"
 
 
 @pytest.mark.parametrize("verb", APPLICATION_VERBS)
@@ -89,12 +98,12 @@ def test_a_verb_with_or_without_an_application_that_it_should_not_have_is_refuse
 def test_who_may_not_even_ask_may_not(role: str, verb: str) -> None:
     """What is refused before the record is read is refused after it, with the same word."""
     for scope, application in itertools.product(SCOPES, WHOSE.values()):
-        asker = Asker(role, scope, ME)
-        if unseen := refused_unseen(asker, verb, application.name):
-            assert refusal(asker, verb, application) == unseen
+        principal = Principal(role, scope, ME)
+        if unseen := refusal_before_lookup(principal, verb, application.name):
+            assert refusal(principal, verb, application) == unseen
 
 
 def test_an_empty_key_owns_nothing() -> None:
     """Applications older than owners have an empty one; so does nobody."""
-    assert refusal(Asker("submitter", "", b""), "stop", Application("taxi", b"")) == "owner"
-    assert refusal(Asker(), "status", Application("taxi", b"")) == "role"
+    assert refusal(Principal("submitter", "", b""), "stop", ApplicationOwnership("taxi", b"")) == "owner"
+    assert refusal(Principal(), "status", ApplicationOwnership("taxi", b"")) == "role"

@@ -4,7 +4,7 @@ import pytest
 
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import ROLES, Grant, Role, verify_chain
-from agiledart_kernel.services import ROLES_BY_SERVICE, check_entry
+from agiledart_kernel.services import ROLES_BY_SERVICE, check_service_access
 from agiledart_transport.certificates import check_signature
 from tests.keys import NOW, Authority, public_of
 
@@ -30,7 +30,7 @@ def grant_of(role: Role, scope: str = "") -> Grant:
 
 def may_enter(service: str, grant: Grant, own: Grant | None = None, *, serves: bool = False) -> bool:
     try:
-        check_entry(service, grant, own, serves=serves)
+        check_service_access(service, grant, own, serves=serves)
     except Refused:
         return False
     return True
@@ -51,7 +51,7 @@ def test_a_role_answers_at_a_service_exactly_if_the_table_says_so(service: str, 
 @pytest.mark.parametrize("role", ROLES)
 def test_a_service_that_does_not_exist_lets_nobody_in(role: Role) -> None:
     with pytest.raises(Refused) as refusal:
-        check_entry("metrics", grant_of(role))
+        check_service_access("metrics", grant_of(role))
     assert refusal.value.reason == "service"
 
 
@@ -61,11 +61,11 @@ def test_executors_meet_only_within_their_application() -> None:
     assert may_enter("data", taxi, own=grant_of("agent"))
     assert may_enter("data", grant_of("agent"), own=taxi)
     with pytest.raises(Refused) as refusal:
-        check_entry("data", taxi, own=weather)
+        check_service_access("data", taxi, own=weather)
     assert refusal.value.reason == "scope"
 
 
 def test_an_agent_whose_grant_has_a_scope_is_no_agent_of_the_ring() -> None:
     with pytest.raises(Refused) as refusal:
-        check_entry("overlay", grant_of("agent", "app:taxi"))
+        check_service_access("overlay", grant_of("agent", "app:taxi"))
     assert refusal.value.reason == "scope"

@@ -67,8 +67,8 @@ def test_digits_and_prefixes() -> None:
 
 
 def test_a_life_of_a_peer() -> None:
-    assert Peer(NodeId(5), 2).life == (5, 2)
-    assert Peer(NodeId(5), 2).life != Peer(NodeId(5), 3).life
+    assert Peer(NodeId(5), 2).incarnation_key == (5, 2)
+    assert Peer(NodeId(5), 2).incarnation_key != Peer(NodeId(5), 3).incarnation_key
 
 
 def test_durations_are_whole_nanoseconds() -> None:

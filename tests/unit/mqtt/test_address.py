@@ -6,13 +6,13 @@ from typing import NamedTuple
 import pytest
 
 from agiledart import ConfigurationError, OperationFailed, mqtt
+from agiledart_connectors.credentials import UserPassword, credentials
+from agiledart_connectors.mqtt.broker_address import broker_address, check_filter
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors.credentials import Credentials, credentials
-from agiledart_executor.connectors.mqtt.address import broker_address, check_filter
 
 pytest.importorskip("paho.mqtt", reason="no paho-mqtt here: pip install 'agiledart[mqtt]'")
 
-from agiledart_executor.connectors.opening import open_sink
+from agiledart_connectors.opening import open_sink
 
 
 class Row(NamedTuple):
@@ -87,7 +87,7 @@ def test_credentials_are_files_that_nobody_else_may_read(tmp_path: Path, monkeyp
     with pytest.raises(OperationFailed, match=r"may be read by others \(mode 640\): chmod 600"):
         credentials("plant")
     file.chmod(0o600)
-    assert credentials("plant") == Credentials("ann", "pa:ss")
+    assert credentials("plant") == UserPassword("ann", "pa:ss")
     assert "pa:ss" not in repr(credentials("plant"))
     assert "pa:ss" not in repr(broker_address(parse_connector("mqtt://b/t?credentials=plant")))
     file.write_text("nothing")

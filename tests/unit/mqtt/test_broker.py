@@ -13,12 +13,12 @@ import pytest
 
 from agiledart import Alias, Retained, Topic, Topology, mqtt, records
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.local import run_topology
+from agiledart_executor.local_runs.local_run import run_topology
 from tests.broker import Broker, needs_broker
 
 paho = pytest.importorskip("paho.mqtt.client", reason="no paho-mqtt here: pip install 'agiledart[mqtt]'")
 
-from agiledart_executor.connectors.opening import open_sink, open_source  # noqa: E402
+from agiledart_connectors.opening import open_sink, open_source  # noqa: E402
 
 pytestmark = needs_broker
 
@@ -233,7 +233,7 @@ def test_a_broker_that_dies_loses_nothing_and_is_told(broker: Broker, qos: int) 
     assert 0 <= repeated <= 2 * 4_096
     assert any(f"connection to {address} broke" in note for note in here.notes)
     assert f"connected to {address}" in here.notes
-    assert any("broke" in note for note in there.writer.take_notes())
+    assert any("broke" in note for note in there.writer.take_notices())
     here.reader.close()
 
 
@@ -249,7 +249,7 @@ def test_a_sink_whose_broker_is_away_takes_no_more_than_it_can_hold(tmp_path: Pa
         here = Reader(f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text&session=s", str)
         there.writer.close()
         here.reader.close()
-    assert any("not connected" in note for note in there.writer.take_notes())
+    assert any("not connected" in note for note in there.writer.take_notices())
 
 
 def test_a_broker_that_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +281,7 @@ def test_a_link_says_how_it_stands(broker: Broker, tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
 
     def wait(wanted: bool) -> str:
-        while bool(text := reader.standing()) is not wanted:
+        while bool(text := reader.connection_status()) is not wanted:
             select.select([reader.fileno()], [], [], 0.02)
             reader.read(10, 0)
             assert time.monotonic() < deadline, text

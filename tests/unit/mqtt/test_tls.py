@@ -16,8 +16,8 @@ from tests.unit.connectors.reading import Taken
 
 pytest.importorskip("paho.mqtt.client", reason="no paho-mqtt here: pip install 'agiledart[mqtt]'")
 
-from agiledart_executor.connectors.opening import open_sink, open_source
-from agiledart_executor.connectors.probing import probe_source
+from agiledart_connectors.opening import open_sink, open_source
+from agiledart_connectors.probing import probe_source
 from agiledart_kernel.errors import OperationFailed
 
 pytestmark = needs_broker
@@ -60,7 +60,7 @@ def test_over_tls_with_a_certificate_on_both_sides(tmp_path: Path) -> None:
 WRITER = """
 import sys, time
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors.opening import open_sink
+from agiledart_connectors.opening import open_sink
 writer = open_sink(parse_connector(sys.argv[1]), str)
 writer.write(["alive"])
 while writer._left():
@@ -105,7 +105,7 @@ def test_a_broker_that_is_killed_forgets_us_and_we_come_back(tmp_path: Path) -> 
 
         probed("before")
         broker.kill()
-        here.until(lambda it: bool(it.reader.standing()))
+        here.until(lambda it: bool(it.reader.connection_status()))
         there.write([f"{number}" for number in range(100)])  # waits here
         broker.start()
         probed("after")

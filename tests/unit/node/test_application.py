@@ -9,8 +9,8 @@ from agiledart_kernel.instants import SECOND, Duration, Instant
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.desk.names import display_names
-from agiledart_node.forming.formation import SoftState, is_path, junctions, merged_tree, waves
+from agiledart_node.context.display_names import display_names
+from agiledart_node.forming.formation import JoinSoftState, is_path, junctions, merged_tree, waves
 from agiledart_node.records.application import (
     FINAL,
     MAX_CHANGES,
@@ -22,12 +22,12 @@ from agiledart_node.records.application import (
     HistoryEntry,
     StageEntry,
     advanced,
-    held_text,
+    instances_text,
     kept_changes,
     listed,
-    waiting_for_room,
+    waiting_for_capacity,
 )
-from agiledart_node.wire.change_bodies import ChangeRow
+from agiledart_node.wire.change_responses import ChangeRow
 
 
 def peer(hexes: str, name: str = "") -> Peer:
@@ -54,11 +54,11 @@ def test_every_pair_of_states_follows_the_table(state: str, wanted: str) -> None
 
 def test_history_keeps_the_first_entry_and_its_limit() -> None:
     full = record(history=tuple(HistoryEntry(i, "deploying", str(i)) for i in range(MAX_HISTORY)))
-    waiting = waiting_for_room(full, "no node has room", 9)
+    waiting = waiting_for_capacity(full, "no node has room", 9)
     assert waiting is not None
     assert (waiting.state, waiting.reason) == ("deploying", "waits for room: no node has room")
     assert (len(waiting.history), waiting.history[0].text, waiting.history[-1].at_ms) == (MAX_HISTORY, "0", 9)
-    assert waiting_for_room(record("stopped"), "no node has room", 9) is None
+    assert waiting_for_capacity(record("stopped"), "no node has room", 9) is None
     after = advanced(full, "running", "", 99)
     assert after is not None
     assert len(after.history) == MAX_HISTORY
@@ -106,7 +106,7 @@ def test_what_a_node_held_in_the_users_words() -> None:
             InstancePlace(2, 0, 1),
         ),
     )
-    assert held_text(held, b.node) == "route_of 2 and 3, busiest-routes"
+    assert instances_text(held, b.node) == "route_of 2 and 3, busiest-routes"
     assert held.placement == {"trips": ["pi1"], "route_of": ["pi1", "pi1", "pi3", "pi3"], "busiest-routes": ["pi3"]}
     assert held.hosts() == (a, b)
 
@@ -160,7 +160,7 @@ def test_waves_go_from_sinks_to_sources() -> None:
 
 
 def test_soft_state_marks_junctions_and_is_forgotten() -> None:
-    state = SoftState(Duration(60 * SECOND))
+    state = JoinSoftState(Duration(60 * SECOND))
     a, b, onward, sink = (NodeId(n) for n in range(4))
     assert not state.passed(1, sink, a, onward, Instant(0)).is_junction
     assert state.passed(1, sink, b, onward, Instant(30 * SECOND)).is_junction
@@ -180,12 +180,14 @@ def test_numbers_of_runs_differ_by_name_version_and_ticket() -> None:
 
 def test_a_record_keeps_the_newest_changes_that_have_room() -> None:
     few = [
-        ChangeRow("areas", term, 1, 2, "scale", "asked by ann", "done", "", 3, 64, 1.5, 20.0) for term in range(1, 4)
+        ChangeRow("areas", generation, 1, 2, "scale", "asked by ann", "done", "", 3, 64, 1.5, 20.0)
+        for generation in range(1, 4)
     ]
     assert [one["term"] for one in kept_changes(few)] == [1, 2, 3]
     assert msgspec.convert(kept_changes(few)[0], ChangeRow) == few[0]
     many = [
-        ChangeRow("areas", term, 1, 2, "scale", "r" * 400, "let-go", "w" * 400, 0, 0, 1.5) for term in range(1, 201)
+        ChangeRow("areas", generation, 1, 2, "scale", "r" * 400, "let-go", "w" * 400, 0, 0, 1.5)
+        for generation in range(1, 201)
     ]
     kept = kept_changes(many)
     assert [one["term"] for one in kept] == list(range(201 - len(kept), 201)), "oldest first, the last of them"

@@ -13,13 +13,23 @@ from agiledart_kernel.codec import encode
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.desk.desk import CommandRefused
-from agiledart_node.recovering.change_plans import Room, drained, moved, scaled, stage_plan_of, staying
-from agiledart_node.recovering.standing import changes_of
-from agiledart_recovery.lives.changing import fault_of
-from agiledart_recovery.lives.coordinator import Coordinator
-from agiledart_recovery.wire.names import Party, Run, Snapshot, Voter
-from agiledart_recovery.wire.value import Assignment, Change, Element, Fate, IfLost, Plan, Role, Saved, Value
+from agiledart_node.context.node_context import CommandRefused
+from agiledart_node.recovery.change_plans import NodeCapacity, drained, immovable_stages, moved, scaled, stage_plan_of
+from agiledart_node.recovery.run_status import changes_of
+from agiledart_recovery.attempts.coordinator import Coordinator
+from agiledart_recovery.attempts.generation_change import plan_fault
+from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId, Voter
+from agiledart_recovery.wire.register_value import (
+    Assignment,
+    ChangeOutcome,
+    InstanceRole,
+    InstanceSnapshot,
+    LossPolicy,
+    Plan,
+    RegisterValue,
+    SavedState,
+    StageChange,
+)
 
 PI = [Peer(NodeId(number), 1, f"pi{number}") for number in range(5)]
 
@@ -29,7 +39,7 @@ def _stage(index: int, name: str, kind: StageKind, number: int = 1, high: int = 
     return Stage(index, name, kind, (index,), number, high > 1, at=at, high=high, owners=owners)
 
 
-def value(number: int = 2, *, at: str = "", top: str = "top") -> Value:
+def value(number: int = 2, *, at: str = "", top: str = "top") -> RegisterValue:
     stages = (
         _stage(0, "trips", "source"),
         _stage(1, "busy+areas", "operator", number, 4, at=at),
@@ -39,22 +49,24 @@ def value(number: int = 2, *, at: str = "", top: str = "top") -> Value:
     edges = tuple(Edge(index, index, index + 1, "key" if not index else "single", "row", 1) for index in range(3))
     places = [PI[0], *(PI[1 + index % 2] for index in range(number)), PI[1], PI[3]]
     names = [(0, 0), *((1, index) for index in range(number)), (2, 0), (3, 0)]
-    roles = {0: Role.SOURCE, 3: Role.SINK}
-    parties = tuple(
-        Assignment(Party(str(stage), 1, index), roles.get(stage, Role.STAGE), peer, is_pinned=stage in roles)
+    roles = {0: InstanceRole.SOURCE, 3: InstanceRole.SINK}
+    instances = tuple(
+        Assignment(
+            InstanceId(str(stage), 1, index), roles.get(stage, InstanceRole.STAGE), peer, is_pinned=stage in roles
+        )
         for (stage, index), peer in zip(names, places, strict=True)
     )
-    plan = Plan(parties, (("0", "1"), ("1", "2"), ("2", "3")), body=encode(StagePlan("taxi", b"x", stages, edges)))
+    plan = Plan(instances, (("0", "1"), ("1", "2"), ("2", "3")), body=encode(StagePlan("taxi", b"x", stages, edges)))
     saved = tuple(
-        Saved(each.party, (Element(Snapshot(1, 3), b"hash", 6_400, 1, ()),))
-        for each in parties
-        if each.role is Role.STAGE
+        SavedState(each.instance, (InstanceSnapshot(CheckpointId(1, 3), b"hash", 6_400, 1, ()),))
+        for each in instances
+        if each.role is InstanceRole.STAGE
     )
-    return Value(Run("taxi", 1), 0, 1, plan, Snapshot(1, 3), (Voter(PI[4], 7),), saved=saved)
+    return RegisterValue(RunId("taxi", 1), 0, 1, plan, CheckpointId(1, 3), (Voter(PI[4], 7),), saved=saved)
 
 
-def room(**free: int) -> list[Room]:
-    return [Room(PI[int(name[2:])], count) for name, count in free.items()]
+def room(**free: int) -> list[NodeCapacity]:
+    return [NodeCapacity(PI[int(name[2:])], count) for name, count in free.items()]
 
 
 def hosts(plan: Plan | None, stage: str) -> list[str]:
@@ -66,10 +78,10 @@ def test_one_more_goes_where_the_stage_is_and_few_groups_move() -> None:
     before = value()
     plan = scaled(before, "areas", 3, room(pi4=9, pi2=1), "a user")
     assert plan is not None
-    assert fault_of(before, plan) == ""
+    assert plan_fault(before, plan) == ""
     assert hosts(plan, "1") == ["pi1", "pi2", "pi2"]
     (change,) = plan.changes
-    assert (change.before, change.after, change.kind, change.term) == (2, 3, "scale", 2)
+    assert (change.before, change.after, change.kind, change.generation) == (2, 3, "scale", 2)
     stages = stage_plan_of(msgspec.structs.replace(before, plan=plan)).stages
     assert [len(stages[1].groups(index)) for index in range(3)] == [43, 43, 42]
     assert change.moved_groups == 21, "only groups that leave pi1 for the new one on pi2"
@@ -80,25 +92,34 @@ def test_one_more_goes_where_the_stage_is_and_few_groups_move() -> None:
 def test_instances_of_a_new_term_keep_the_policy_of_their_stage() -> None:
     before = value()
     assignments = tuple(
-        msgspec.structs.replace(each, if_lost=IfLost.FAIL) if each.party.stage == "1" else each
+        msgspec.structs.replace(each, if_lost=LossPolicy.FAIL) if each.instance.stage == "1" else each
         for each in before.plan.assignments
     )
     before = msgspec.structs.replace(before, plan=msgspec.structs.replace(before.plan, assignments=assignments))
     plan = scaled(before, "areas", 3, room(pi4=9), "a user")
     assert plan is not None
-    assert [each.if_lost for each in plan.assignments] == [IfLost.WAIT, *(3 * [IfLost.FAIL]), IfLost.WAIT, IfLost.WAIT]
+    assert [each.if_lost for each in plan.assignments] == [
+        LossPolicy.WAIT,
+        *(3 * [LossPolicy.FAIL]),
+        LossPolicy.WAIT,
+        LossPolicy.WAIT,
+    ]
 
 
 def test_instances_that_would_share_an_executor_go_to_other_nodes() -> None:
     before = value(1)
-    here, near, far = Room(PI[1], 64, executors=2), Room(PI[2], 64, executors=2), Room(PI[4], 64, executors=1)
+    here, near, far = (
+        NodeCapacity(PI[1], 64, executors=2),
+        NodeCapacity(PI[2], 64, executors=2),
+        NodeCapacity(PI[4], 64, executors=1),
+    )
     assert hosts(scaled(before, "areas", 2, [here, near, far], "a user"), "1") == ["pi1", "pi1"]
     assert hosts(scaled(before, "areas", 4, [here, near, far], "a user"), "1") == ["pi1", "pi1", "pi2", "pi2"]
-    full = [here, Room(PI[2], 1, executors=2), far]
+    full = [here, NodeCapacity(PI[2], 1, executors=2), far]
     assert hosts(scaled(before, "areas", 4, full, "a user"), "1") == ["pi1", "pi1", "pi2", "pi4"]
     alone = scaled(before, "areas", 4, [here], "a user")
     assert hosts(alone, "1") == ["pi1"] * 4, "where there is no other node they share"
-    silent = [Room(PI[1], 64), near]
+    silent = [NodeCapacity(PI[1], 64), near]
     assert hosts(scaled(before, "areas", 4, silent, "a user"), "1") == ["pi1"] * 4, (
         "a node that does not say is not spared"
     )
@@ -108,35 +129,35 @@ def test_fewer_keeps_the_first() -> None:
     plan = scaled(value(3), "areas", 1, [], "a user")
     assert hosts(plan, "1") == ["pi1"]
     assert plan is not None
-    assert fault_of(value(3), plan) == ""
+    assert plan_fault(value(3), plan) == ""
 
 
 def test_a_term_is_not_used_twice() -> None:
-    tried = msgspec.structs.replace(value(), changes=(Change("1", 2, 2, 3, fate=Fate.LET_GO),))
+    tried = msgspec.structs.replace(value(), changes=(StageChange("1", 2, 2, 3, fate=ChangeOutcome.DROPPED),))
     plan = scaled(tried, "areas", 1, [], "a user")
     assert plan is not None
-    assert plan.stage("1")[0].party == Party("1", 3, 0)
-    assert fault_of(tried, plan) == ""
+    assert plan.stage("1")[0].instance == InstanceId("1", 3, 0)
+    assert plan_fault(tried, plan) == ""
 
 
 def test_a_stage_or_an_instance_moves() -> None:
     before = value()
-    plan = moved(before, "areas.1", Room(PI[4], 1), "a user")
+    plan = moved(before, "areas.1", NodeCapacity(PI[4], 1), "a user")
     assert hosts(plan, "1") == ["pi1", "pi4"]
     assert plan is not None
     assert plan.changes[0].moved_groups == 64
-    assert hosts(moved(before, "areas", Room(PI[4], 2), "a user"), "1") == ["pi4", "pi4"]
-    assert hosts(moved(before, "top", Room(PI[4], 2), "a user"), "2") == ["pi4"]
-    assert moved(before, "areas.1", Room(PI[2], 0), "a user") is None, "it is there"
+    assert hosts(moved(before, "areas", NodeCapacity(PI[4], 2), "a user"), "1") == ["pi4", "pi4"]
+    assert hosts(moved(before, "top", NodeCapacity(PI[4], 2), "a user"), "2") == ["pi4"]
+    assert moved(before, "areas.1", NodeCapacity(PI[2], 0), "a user") is None, "it is there"
 
 
 def test_a_node_is_emptied_in_one_barrier() -> None:
     before = value()
-    assert staying(before, PI[1].node) == []
-    assert staying(before, PI[3].node) == ["out"]
+    assert immovable_stages(before, PI[1].node) == []
+    assert immovable_stages(before, PI[3].node) == ["out"]
     plan = drained(before, PI[1].node, room(pi1=9, pi2=1, pi4=2), "a user")
     assert plan is not None
-    assert fault_of(before, plan) == ""
+    assert plan_fault(before, plan) == ""
     assert (hosts(plan, "1"), hosts(plan, "2")) == (["pi4", "pi2"], ["pi2"])
     assert [change.kind for change in plan.changes] == ["drain", "drain"]
     assert drained(before, PI[4].node, room(pi1=1), "a user") is None
@@ -151,11 +172,11 @@ def test_a_node_is_emptied_in_one_barrier() -> None:
         (lambda: scaled(value(), "areas", 200, [], ""), "1 to 128 are possible"),
         (lambda: scaled(value(), "trips", 2, [], ""), "runs once: it is a source"),
         (lambda: scaled(value(), "areas", 3, room(pi4=0), ""), "pi4 has room for 0"),
-        (lambda: moved(value(), "areas.2", Room(PI[4], 1), ""), "areas.0 to areas.1"),
-        (lambda: moved(value(), "top.1", Room(PI[4], 1), ""), "top.0 only"),
-        (lambda: moved(value(), "out", Room(PI[4], 1), ""), "is a sink"),
-        (lambda: moved(value(at="pi1"), "areas", Room(PI[4], 1), ""), "pinned to pi1"),
-        (lambda: moved(value(), "areas", Room(PI[4], 1), ""), "has room for 1 more"),
+        (lambda: moved(value(), "areas.2", NodeCapacity(PI[4], 1), ""), "areas.0 to areas.1"),
+        (lambda: moved(value(), "top.1", NodeCapacity(PI[4], 1), ""), "top.0 only"),
+        (lambda: moved(value(), "out", NodeCapacity(PI[4], 1), ""), "is a sink"),
+        (lambda: moved(value(at="pi1"), "areas", NodeCapacity(PI[4], 1), ""), "pinned to pi1"),
+        (lambda: moved(value(), "areas", NodeCapacity(PI[4], 1), ""), "has room for 1 more"),
         (lambda: drained(value(), PI[1].node, room(pi1=5, pi4=1), ""), "No other node has room for"),
         (lambda: stage_plan_of(msgspec.structs.replace(value(), plan=Plan(()))), "older version"),
     ],
@@ -167,8 +188,19 @@ def test_what_users_get_wrong(wrong: Callable[[], object], words: str) -> None:
 
 
 def test_changes_are_shown_by_the_names_of_stages() -> None:
-    done = Change("1", 2, 2, 3, "scale", "ann", Fate.DONE, moved_groups=21, took_ns=1_250_000_000, gap_ns=80_000_000)
-    lost = Change("2", 3, 1, 1, "move", "ann", Fate.ROLLED_BACK, "pi2 was lost")
+    done = StageChange(
+        "1",
+        2,
+        2,
+        3,
+        "scale",
+        "ann",
+        ChangeOutcome.DONE,
+        moved_groups=21,
+        took_ns=1_250_000_000,
+        changeover_pause_ns=80_000_000,
+    )
+    lost = StageChange("2", 3, 1, 1, "move", "ann", ChangeOutcome.ROLLED_BACK, "pi2 was lost")
     known = msgspec.structs.replace(value(), changes=(done, lost))
     leading = cast(Coordinator, SimpleNamespace(leads=True, proposer=SimpleNamespace(value=known), value=known))
     rows = [msgspec.to_builtins(row) for row in changes_of(leading)]

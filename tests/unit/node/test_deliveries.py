@@ -5,7 +5,7 @@ import pytest
 
 from agiledart_dataflow.plan.delivery import DELIVERIES, Delivery
 from agiledart_node.records.application import RECORD_CODEC, RUNNING, ApplicationRecord
-from agiledart_node.records.order_checks import terms_of
+from agiledart_node.records.command_verifier import command_terms
 from agiledart_node.wire.commands import Submit
 from tests.unit.node.test_node import SCHEDULER, part
 
@@ -13,16 +13,16 @@ from tests.unit.node.test_node import SCHEDULER, part
 @pytest.mark.parametrize("word", DELIVERIES)
 def test_parts_and_records_tell_it(word: str) -> None:
     delivery = Delivery(word)
-    is_saved, repeats = delivery.is_saved, delivery.repeats
-    assert part(by_epoch=is_saved, repeats=repeats).delivery is delivery
-    record = ApplicationRecord("x", 1, 7, 7, RUNNING, SCHEDULER, by_epoch=is_saved, repeats=repeats)
+    is_saved, duplicates = delivery.is_saved, delivery.duplicates
+    assert part(by_epoch=is_saved, duplicates=duplicates).delivery is delivery
+    record = ApplicationRecord("x", 1, 7, 7, RUNNING, SCHEDULER, by_epoch=is_saved, duplicates=duplicates)
     assert record.delivery is delivery
 
 
 def test_an_order_names_it_and_says_nothing_of_the_one_that_saves_nothing() -> None:
     said = {}
     for word in DELIVERIES:
-        terms = terms_of(Submit("x", b"", b"", delivery=word))
+        terms = command_terms(Submit("x", b"", b"", delivery=word))
         assert terms is not None
         said[word] = terms.argument("delivery")
     assert said == {"exactly-once": "exactly-once", "at-least-once": "at-least-once", "at-most-once": ""}

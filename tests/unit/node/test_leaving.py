@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from agiledart_node.draining.giving_seats import GivingSeats
+from agiledart_node.draining.voter_slot_transfer import VoterSlotTransfer
 from agiledart_node.wire.effects import ForgetRun
 from agiledart_node.wire.formation_messages import Deploy
-from agiledart_overlay.wire.effects import Left
+from agiledart_overlay.wire.effects import LeaveCompleted
 from agiledart_overlay.wire.events import LeaveRing
-from agiledart_recovery.wire.names import Run
-from agiledart_recovery.wire.value import State
+from agiledart_recovery.wire.names import RunId
+from agiledart_recovery.wire.register_value import RunState
 from tests.unit.node.test_node import SCHEDULER, Bench, part
 
 
@@ -28,7 +28,7 @@ def test_a_guard_that_leaves_keeps_its_vote_on_the_disk_and_ends_what_has_no_reg
     bench.feed(LeaveRing())
     assert not [effect for effect in bench.of(ForgetRun) if effect.application == "saved"]
     assert [name for name, _ in bench.node.hosted] == ["saved"]
-    assert bench.of(Left), "it does not wait for it"
+    assert bench.of(LeaveCompleted), "it does not wait for it"
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -37,11 +37,11 @@ def test_a_seat_counts_as_given_only_when_somebody_else_has_it(given: bool) -> N
 
     def value(*nodes: int) -> Any:
         voters = [SimpleNamespace(peer=SimpleNamespace(node=node)) for node in nodes]
-        return SimpleNamespace(run=Run("orders", 1), voters=voters, outgoing=(), state=State.RUNNING)
+        return SimpleNamespace(run=RunId("orders", 1), voters=voters, old_voters=(), state=RunState.RUNNING)
 
     alive = {1, 2, 3}
     led = SimpleNamespace(is_over=False, known=value(1, 2, 3))
-    desk: Any = SimpleNamespace(
+    context: Any = SimpleNamespace(
         me=SimpleNamespace(node=1),
         overlay=SimpleNamespace(is_alive=alive.__contains__),
         config=SimpleNamespace(ask_timeout_ns=10),
@@ -49,7 +49,7 @@ def test_a_seat_counts_as_given_only_when_somebody_else_has_it(given: bool) -> N
     )
 
     async def pause(nanoseconds: int) -> None:
-        desk.now += nanoseconds
+        context.now += nanoseconds
         if given:
             led.known = value(2, 3, 4)
         else:
@@ -58,8 +58,8 @@ def test_a_seat_counts_as_given_only_when_somebody_else_has_it(given: bool) -> N
     async def ask(*_: object) -> None:
         return None
 
-    desk.talks = SimpleNamespace(number=lambda: 1, ask=ask, pause=pause)
-    recovering: Any = SimpleNamespace(machine=SimpleNamespace(coordinators={1: led}))
+    context.requests = SimpleNamespace(number=lambda: 1, ask=ask, pause=pause)
+    recovery_service: Any = SimpleNamespace(machine=SimpleNamespace(coordinators={1: led}))
     said: list[str] = []
-    asyncio.run(GivingSeats(desk, recovering).give(10**10, lambda: True, said.append))  # type: ignore[arg-type]
+    asyncio.run(VoterSlotTransfer(context, recovery_service).give(10**10, lambda: True, said.append))  # type: ignore[arg-type]
     assert said == (["orders: another node votes in its register"] if given else [])

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
-from agiledart_node.hosting.hosted import Hosted
+from agiledart_node.hosting.hosted_application import HostedApplication
 from agiledart_node.records.application import RECORD_CODEC, RUNNING, ApplicationRecord, Loss
 from agiledart_node.records.lost_rows import MAX_LOSSES, losses_of, with_losses
 from tests.unit.node.test_node import SCHEDULER, part
@@ -20,12 +20,12 @@ RECORD = ApplicationRecord("x", 1, 7, 7, RUNNING, SCHEDULER, by_epoch=True)
 
 
 def test_what_was_heard_of_the_lives_before_says_how_many() -> None:
-    hosted = Hosted(part(by_epoch=True))
+    hosted = HostedApplication(part(by_epoch=True))
     hosted.seen = {(0, 0): report(900), (0, 1): report(50), (1, 0): {"statistics": None}}
     hosted.begin_again({}, 2)
     assert not hosted.seen
     moved = {(0, 0): report(720, lost_behind=700), (0, 1): report(60)}
-    assert losses_of(hosted.life, hosted.lines_before, moved) == [Loss(2, "readings", 200)]
+    assert losses_of(hosted.attempt, hosted.lines_before, moved) == [Loss(2, "readings", 200)]
     assert losses_of(2, hosted.lines_before, {(0, 1): report(60)}) == [], "its log was there"
 
 
@@ -42,6 +42,6 @@ def test_a_record_tells_each_loss_once() -> None:
     assert twice is not None
     assert twice.losses == (Loss(2, "readings", 200), Loss(3, "readings", 5))
     assert RECORD_CODEC.decode(RECORD_CODEC.encode(twice)) == twice
-    many = with_losses(RECORD, [Loss(life, "readings", 1) for life in range(MAX_LOSSES + 5)])
+    many = with_losses(RECORD, [Loss(attempt, "readings", 1) for attempt in range(MAX_LOSSES + 5)])
     assert many is not None
     assert len(many.losses) == MAX_LOSSES

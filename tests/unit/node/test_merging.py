@@ -25,17 +25,17 @@ from agiledart_node.records.application import (
     catalogue_key,
     node_name_key,
 )
-from agiledart_node.records.kinds import NAMES, NODE_NAMES, merge_of
 from agiledart_node.records.merged_applications import (
     APPLICATIONS,
     merged_applications,
     merged_history,
     merged_rivals,
 )
-from agiledart_node.records.sinks import SINK_CODEC, SINKS, SinkRecord, sink_key
-from agiledart_node.scheduling.claims import CLAIM_CODEC, CLAIMS, Claim, office_key
-from agiledart_node.scheduling.messages import Office
-from agiledart_overlay.records.records import Record, RecordStore, merged
+from agiledart_node.records.record_kind import NAMES, NODE_NAMES, merge_of
+from agiledart_node.records.sink_directory import SINK_CODEC, SINKS, SinkRecord, sink_key
+from agiledart_node.scheduling.claims import CLAIM_CODEC, CLAIMS, Claim, scheduler_slot_key
+from agiledart_node.scheduling.messages import SchedulerSlot
+from agiledart_overlay.records.record_store import Record, RecordStore, merged
 
 HOST, OTHER = Peer(NodeId(1), 1, "a1"), Peer(NodeId(2), 1, "a2")
 MERGE = merge_of((APPLICATIONS, SINKS, NAMES, NODE_NAMES, CLAIMS))
@@ -56,7 +56,7 @@ def running() -> ApplicationRecord:
 
 
 def step(record: ApplicationRecord, state: str, reason: str, at: int, *, heard: bool = False) -> ApplicationRecord:
-    after = advanced(record, state, reason, at, by_hearsay=heard)
+    after = advanced(record, state, reason, at, is_unverified=heard)
     assert after is not None
     return after
 
@@ -68,7 +68,7 @@ def test_an_end_by_the_coordinators_word_stands_and_both_histories_stay() -> Non
     )
     for one, other in permutations((heard, ended)):
         both = merged_applications(one, other)
-        assert (both.state, both.by_hearsay, both.reason, both.summary) == ("finished", False, "", {"records_in": 3})
+        assert (both.state, both.is_unverified, both.reason, both.summary) == ("finished", False, "", {"records_in": 3})
         assert both.changes == ({"stage": "a"},)
         assert [(entry.state, entry.text) for entry in both.history] == [
             ("deploying", ""), ("running", ""), ("failed", "a1 is gone"), ("finished", ""),
@@ -93,25 +93,29 @@ def test_an_end_by_the_coordinators_word_stands_and_both_histories_stay() -> Non
 def test_the_stronger_word_counts_in_either_order(weaker: ApplicationRecord, stronger: ApplicationRecord) -> None:
     for one, other in permutations((weaker, stronger)):
         both = merged_applications(one, other)
-        assert (both.state, both.by_hearsay, both.reason) == (stronger.state, stronger.by_hearsay, stronger.reason)
+        assert (both.state, both.is_unverified, both.reason) == (
+            stronger.state,
+            stronger.is_unverified,
+            stronger.reason,
+        )
         assert {*weaker.history, *stronger.history} == {*both.history}
 
 
 def test_hearsay_is_followed_by_the_word_of_those_who_know_and_by_no_other() -> None:
     heard = step(running(), "failed", "a1 is gone", 5, heard=True)
     assert heard.is_final
-    assert advanced(heard, "failed", "me too", 6, by_hearsay=True) is None
+    assert advanced(heard, "failed", "me too", 6, is_unverified=True) is None
     revived = step(heard, "running", "it runs", 6)
-    assert (revived.state, revived.reason, revived.by_hearsay, revived.revivals) == ("running", "", False, 1)
+    assert (revived.state, revived.reason, revived.is_unverified, revived.revivals) == ("running", "", False, 1)
     for state in ("finished", "failed", "stopped"):
         said = step(heard, state, "", 6)
-        assert (said.state, said.by_hearsay) == (state, False)
+        assert (said.state, said.is_unverified) == (state, False)
         assert all(advanced(said, later, "", 7) is None for later in ("running", "finished", "failed", "stopped"))
 
 
 def test_who_heard_of_an_end_before_it_ran_does_not_take_away_where_it_runs() -> None:
     both = merged_applications(running(), step(deployed(), "failed", "a9 is gone", 3, heard=True))
-    assert (both.state, both.by_hearsay) == ("failed", True)
+    assert (both.state, both.is_unverified) == ("failed", True)
     assert (both.coordinator, both.nodes, both.assignment) == (HOST, (HOST,), (InstancePlace(0, 0, 0),))
 
 
@@ -143,7 +147,7 @@ def test_two_runs_of_a_name_one_has_the_record_and_names_the_other() -> None:
 def test_a_run_that_was_taken_for_dead_stays_named_when_another_has_its_name() -> None:
     heard = step(running(), "failed", "a1 is gone", 5, heard=True)
     second = msgspec.structs.replace(
-        deployed(), version=2, number=900, rivals=(Rival(77, 1, "failed", "a1 is gone", "a1", 5, by_hearsay=True),)
+        deployed(), version=2, number=900, rivals=(Rival(77, 1, "failed", "a1 is gone", "a1", 5, is_unverified=True),)
     )
     for pair in permutations((step(running(), "finished", "", 9), second)):
         both = merged_applications(*pair)
@@ -167,7 +171,7 @@ RECORDS = st.recursive(
     st.sampled_from([deployed(), running(), msgspec.structs.replace(running(), number=3)]),
     lambda records: st.builds(
         lambda record, state, at, heard: (
-            advanced(record, state, f"{state} {at}", at, by_hearsay=heard and state == "failed") or record
+            advanced(record, state, f"{state} {at}", at, is_unverified=heard and state == "failed") or record
         ),
         records,
         st.sampled_from(["running", "finished", "failed", "stopped"]),
@@ -245,9 +249,9 @@ def test_names_are_united_logs_go_to_the_last_opened_and_names_of_nodes_to_the_l
 
 
 def test_of_two_claims_the_later_term_counts() -> None:
-    key = office_key("z", 0)
-    older = CLAIM_CODEC.encode(Claim(Office("z", 0, 1), HOST))
-    ours, theirs = (CLAIM_CODEC.encode(Claim(Office("z", 0, 2), winner)) for winner in (HOST, OTHER))
-    free = CLAIM_CODEC.encode(Claim(Office("z", 0, 2), None))
+    key = scheduler_slot_key("z", 0)
+    older = CLAIM_CODEC.encode(Claim(SchedulerSlot("z", 0, 1), HOST))
+    ours, theirs = (CLAIM_CODEC.encode(Claim(SchedulerSlot("z", 0, 2), winner)) for winner in (HOST, OTHER))
+    free = CLAIM_CODEC.encode(Claim(SchedulerSlot("z", 0, 2), None))
     for one, other, right in ((older, ours, ours), (ours, theirs, theirs), (theirs, free, free)):
         assert MERGE(key, one, other) == MERGE(key, other, one) == right

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstancePlace, PlacedInstance
 from agiledart_kernel.codec import encode, tags_of
-from agiledart_kernel.count import MAX_COUNT
+from agiledart_kernel.counts import MAX_COUNT
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.frames import application_number
 from agiledart_kernel.instants import SECOND, Instant
@@ -18,7 +18,7 @@ from agiledart_kernel.machine import Completed, Effect, Event, Failed, Message, 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.desk.config import NodeConfig
+from agiledart_node.context.config import NodeConfig
 from agiledart_node.node import Node
 from agiledart_node.protocol import NODE_CODEC, NodeMessage
 from agiledart_node.scheduling.messages import SchedulingMessage
@@ -26,20 +26,19 @@ from agiledart_node.wire.audit_messages import AuditMessage
 from agiledart_node.wire.ban_messages import BanMessage
 from agiledart_node.wire.change_messages import ChangeMessage
 from agiledart_node.wire.checkpoint_messages import CheckpointMessage
-from agiledart_node.wire.commands import CreateToken, Info, ListApplications, Route
+from agiledart_node.wire.commands import CreateToken, Info, ListApplications, TraceRoute
 from agiledart_node.wire.drain_messages import DrainMessage
 from agiledart_node.wire.effects import (
     PrepareExecutors,
     RefusedRequest,
     Replied,
     StartInstances,
-    StartSources,
+    StartLocalSources,
     StopInstances,
 )
-from agiledart_node.wire.events import Asked, InstanceFinished
+from agiledart_node.wire.events import InstanceFinished, UserRequest
 from agiledart_node.wire.formation_messages import (
     Acknowledged,
-    AskStop,
     CollectJoins,
     Deploy,
     Deployed,
@@ -47,10 +46,11 @@ from agiledart_node.wire.formation_messages import (
     FormationMessage,
     Halt,
     InstancesEnded,
+    RequestStop,
     StartFlow,
 )
+from agiledart_node.wire.quorum_recovery_messages import QuorumRecoveryMessage
 from agiledart_node.wire.recovery_messages import RecoveringMessage
-from agiledart_node.wire.regain_messages import RegainMessage
 from agiledart_node.wire.renewal_messages import RenewalMessage
 from agiledart_node.wire.secret_messages import SecretMessage
 from agiledart_overlay.protocol import OverlayMessage
@@ -132,11 +132,11 @@ def test_tags_of_all_messages_between_agents_are_unique() -> None:
         *get_args(ChangeMessage),
         *get_args(DrainMessage),
         *get_args(CheckpointMessage),
-        *get_args(RegainMessage),
+        *get_args(QuorumRecoveryMessage),
     )
     assert len(tags) == len(get_args(OverlayMessage)) + len(of_applications)
     assert all(350 <= kind.__struct_config__.tag < 370 for kind in get_args(SchedulingMessage))
-    assert all(480 <= kind.__struct_config__.tag < 490 for kind in get_args(RegainMessage))
+    assert all(480 <= kind.__struct_config__.tag < 490 for kind in get_args(QuorumRecoveryMessage))
     assert all(430 <= kind.__struct_config__.tag < 440 for kind in get_args(BanMessage))
     assert all(379 <= kind.__struct_config__.tag < 420 for kind in of_recovery)
     assert all(50 <= kind.__struct_config__.tag < 90 for kind in get_args(FormationMessage))
@@ -232,7 +232,7 @@ def test_a_newer_version_replaces_an_older_one_and_never_the_other_way() -> None
         Drain(1, "app", 1),
         StartFlow(1, "app", 1),
         InstancesEnded(1, "app", 1, {"0.0": {}}),
-        AskStop(1, "app", 1, True),
+        RequestStop(1, "app", 1, True),
     ],
     ids=lambda message: type(message).__name__,
 )
@@ -241,7 +241,7 @@ def test_strangers_change_nothing(message: Message) -> None:
     bench.hear(STRANGER, message)
     assert not bench.of(StopInstances)
     assert not bench.of(StartInstances)
-    assert not bench.of(StartSources)
+    assert not bench.of(StartLocalSources)
     assert bench.node.hosted == (("app", 1),)
 
 
@@ -249,7 +249,7 @@ def test_flow_starts_once() -> None:
     bench = deployed(Bench())
     for request in (7, 8):
         bench.hear(SCHEDULER, StartFlow(request, "app", 1))
-    assert bench.of(StartSources) == [StartSources("app", 1)]
+    assert bench.of(StartLocalSources) == [StartLocalSources("app", 1)]
     assert [message.request for message in bench.told(SCHEDULER)] == [7, 8]  # type: ignore[attr-defined]
 
 
@@ -267,11 +267,11 @@ def test_finished_instances_are_told_to_the_coordinator_until_it_acknowledges() 
 
 def test_requests_before_the_ring_and_for_the_agent_are_refused() -> None:
     lonely = Node(ME, NodeConfig(), RandomStream(1, "n"))
-    (refused,) = lonely.step(Asked(1, ListApplications()), Instant(0))
+    (refused,) = lonely.step(UserRequest(1, ListApplications()), Instant(0))
     assert isinstance(refused, RefusedRequest)
     assert "not in a ring yet" in refused.text
     bench = Bench()
-    bench.feed(Asked(2, CreateToken()))
+    bench.feed(UserRequest(2, CreateToken()))
     assert "by its agent" in bench.of(RefusedRequest)[0].text
 
 
@@ -279,7 +279,7 @@ def test_too_many_requests_are_refused_not_queued() -> None:
     bench = Bench(max_conversations=3)
     for request in range(8):
         bench.hear(SCHEDULER, CollectJoins(request, 1, (STRANGER.node,)))
-    bench.feed(Asked(9, ListApplications()))
+    bench.feed(UserRequest(9, ListApplications()))
     assert "busy" in bench.of(RefusedRequest)[0].text
     assert not bench.of(Replied)
 
@@ -289,10 +289,10 @@ def test_relations_of_settings_are_checked() -> None:
         NodeConfig(join_key="random").validate()
     with pytest.raises(ConfigurationError, match="capacity"):
         NodeConfig(capacity=0).validate()
-    with pytest.raises(ConfigurationError, match="max_waiting"):
-        NodeConfig(max_waiting=-1).validate()
-    with pytest.raises(ConfigurationError, match="room_interval_ns"):
-        NodeConfig(room_interval_ns=0).validate()
+    with pytest.raises(ConfigurationError, match="max_pending"):
+        NodeConfig(max_pending=-1).validate()
+    with pytest.raises(ConfigurationError, match="capacity_check_interval_ns"):
+        NodeConfig(capacity_check_interval_ns=0).validate()
     with pytest.raises(ConfigurationError, match="by_taste"):
         NodeConfig(placement="by_taste").validate()
     with pytest.raises(ConfigurationError, match="resend_ns"):
@@ -375,13 +375,13 @@ def test_no_message_raises_out_of_step_and_all_survive_the_wire(script: list[tup
 def test_routed_garbage_is_counted(payload: bytes) -> None:
     bench = Bench()
     bench.feed(RouteMessage(ME.node, payload))
-    bench.feed(Asked(1, Info()))
+    bench.feed(UserRequest(1, Info()))
     (reply,) = bench.of(Replied)
     assert sum(reply.body["ignored_messages"].values()) == 1
 
 
 def test_a_probe_for_an_own_key_is_answered_at_once() -> None:
     bench = Bench()
-    bench.feed(Asked(1, Route("00")))
+    bench.feed(UserRequest(1, TraceRoute("00")))
     (reply,) = bench.of(Replied)
     assert reply.body["hops"] == 0

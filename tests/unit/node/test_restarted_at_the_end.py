@@ -11,25 +11,25 @@ from agiledart_kernel.instants import MILLISECOND, SECOND, Instant
 from agiledart_kernel.machine import Completed, Failed, SetTimer, TimerFired
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.permissions import Asker
-from agiledart_node.desk.desk import CommandRefused
+from agiledart_kernel.permissions import Principal
+from agiledart_node.context.node_context import CommandRefused
 from agiledart_node.records.application import FINISHED, RUNNING, STOPPED, ApplicationRecord, StageEntry
 from agiledart_node.records.records import Records
-from agiledart_node.recovering.founding import plan_of
+from agiledart_node.recovery.register_bootstrap import plan_of
 from agiledart_node.wire.commands import Stop
-from agiledart_node.wire.effects import CommitLogs, DrainSources, ForgetRun, Replied, StartSources
-from agiledart_node.wire.events import Asked, RunsFound, StoredFile
-from agiledart_node.wire.formation_messages import Acknowledged, AskReports, AskStop, Drain, Halt, Reports
+from agiledart_node.wire.effects import CommitLogs, DrainLocalSources, ForgetRun, Replied, StartLocalSources
+from agiledart_node.wire.events import RunsFound, StoredFile, UserRequest
+from agiledart_node.wire.formation_messages import Acknowledged, Drain, Halt, QueryReports, Reports, RequestStop
 from agiledart_node.wire.recovery_messages import RunClosed
 from agiledart_recovery.wire import messages as wire
-from agiledart_recovery.wire.effects import LifeFile
-from agiledart_recovery.wire.names import Ballot, Party, Snapshot, Voter
-from agiledart_recovery.wire.value import Element, Saved, State, Value
+from agiledart_recovery.wire.effects import AttemptFile
+from agiledart_recovery.wire.names import Ballot, CheckpointId, InstanceId, Voter
+from agiledart_recovery.wire.register_value import InstanceSnapshot, RegisterValue, RunState, SavedState
 from tests.unit.node.test_node import ME, SCHEDULER, Bench, part
-from tests.unit.node.test_taking_terms import RUN, STAGES
+from tests.unit.node.test_stage_changes import RUN, STAGES
 
 OTHER = Peer(NodeId(11 << 120), 1, "other")
-SHOWN = Saved(Party("2", 1, 0), (Element(Snapshot(1, 4), b"sink", 10, 1, ()),))
+SHOWN = SavedState(InstanceId("2", 1, 0), (InstanceSnapshot(CheckpointId(1, 4), b"sink", 10, 1, ()),))
 PLACES = (InstancePlace(0, 0, 1), InstancePlace(1, 0, 1), InstancePlace(2, 0, 0))
 """The source and the stage at the scheduler, the sink here."""
 
@@ -51,8 +51,8 @@ class Sinks(Bench):
         self.begin(self.node.parts.records.create(0, record))
         assert self.record.state == RUNNING
         places = {(0, 0): SCHEDULER, (1, 0): SCHEDULER, (2, 0): ME}
-        self.value = Value(
-            RUN, 0, 1, plan_of(encode(STAGES), places), Snapshot(1, 4), (Voter(SCHEDULER, 7),), saved=(SHOWN,)
+        self.value = RegisterValue(
+            RUN, 0, 1, plan_of(encode(STAGES), places), CheckpointId(1, 4), (Voter(SCHEDULER, 7),), saved=(SHOWN,)
         )
 
     @staticmethod
@@ -60,7 +60,7 @@ class Sinks(Bench):
         return part(plan=encode(STAGES), instances=(PlacedInstance(2, 0),), assignment=PLACES, coordinator=ME, **fields)
 
     def begin(self, conversation: Any) -> None:
-        self.node.parts.desk.talks.begin(conversation)
+        self.node.parts.context.requests.begin(conversation)
         self.feed(TimerFired("nothing"))  # effects come with a step
 
     @property
@@ -78,7 +78,7 @@ class Sinks(Bench):
     def restarted(self) -> None:
         files = (
             StoredFile("app", 1, "part", encode(self.part)),
-            StoredFile("app", 1, "life", encode(LifeFile(RUN, 1))),
+            StoredFile("app", 1, "life", encode(AttemptFile(RUN, 1))),
         )
         self.feed(RunsFound(files))
 
@@ -96,15 +96,15 @@ class Sinks(Bench):
         for _ in range(10 * seconds):
             self.wait(0.1)
             self.effects = [each for each in self.effects if not isinstance(each, SetTimer) or each.at > self.now]
-            for asked in [each for each in self.told(SCHEDULER) if isinstance(each, AskReports)]:
+            for asked in [each for each in self.told(SCHEDULER) if isinstance(each, QueryReports)]:
                 self.hear(SCHEDULER, Reports(asked.request, {}))
 
-    def ended(self, state: State = State.FINISHED) -> None:
+    def ended(self, state: RunState = RunState.FINISHED) -> None:
         self.take()
         value = msgspec.structs.replace(self.value, state=state)
         self.hear(SCHEDULER, wire.Committed(RUN, 1, value))
 
-    def is_noted(self, number: int, state: str = "finished") -> bool:
+    def is_audited(self, number: int, state: str = "finished") -> bool:
         """Whether this node says that it has noted the end."""
         self.hear(SCHEDULER, RunClosed(number, "app", 1, state))
         return Acknowledged(number) in self.told(SCHEDULER)
@@ -113,25 +113,25 @@ class Sinks(Bench):
 def test_a_sink_that_is_restarted_at_the_end_shows_its_last_epoch_and_notes_the_end() -> None:
     bench = Sinks()
     bench.restarted()
-    assert not bench.is_noted(1), "it does not know yet what the register says"
+    assert not bench.is_audited(1), "it does not know yet what the register says"
     bench.ended()
     (commit,) = bench.of(CommitLogs)
     assert (commit.application, commit.epoch, commit.digests) == ("app", 4, (b"sink",))
-    assert not bench.is_noted(2)
+    assert not bench.is_audited(2)
     bench.feed(Failed(commit.request, "the log is still being written"))
     assert not [each for each in bench.told(SCHEDULER) if isinstance(each, wire.CommittedOk)]
     bench.ended()
     (commit,) = bench.of(CommitLogs)
     bench.feed(Completed(commit.request, None))
     assert [each for each in bench.told(SCHEDULER) if isinstance(each, wire.CommittedOk)]
-    assert not bench.is_noted(3), "when it has noted it"
+    assert not bench.is_audited(3), "when it has noted it"
     bench.wait(4)
-    (asked,) = [each for each in bench.told(SCHEDULER) if isinstance(each, AskReports)]
+    (asked,) = [each for each in bench.told(SCHEDULER) if isinstance(each, QueryReports)]
     bench.hear(SCHEDULER, Reports(asked.request, {}))
     assert bench.record.state == FINISHED
     assert [each for each in bench.told(SCHEDULER) if isinstance(each, Halt)]
     assert bench.of(ForgetRun) == [ForgetRun("app", 1, (b"sink",))]
-    assert bench.is_noted(4)
+    assert bench.is_audited(4)
 
 
 def test_an_end_is_noted_when_the_ring_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_an_end_is_noted_when_the_ring_answers_again(monkeypatch: pytest.MonkeyP
     bench.ended()
     (commit,) = bench.of(CommitLogs)
     bench.feed(Completed(commit.request, None))
-    assert not bench.is_noted(1)
+    assert not bench.is_audited(1)
 
     async def silent(_: object, name: str) -> Any:
         raise CommandRefused(f"the ring does not say what {name} is")
@@ -149,23 +149,23 @@ def test_an_end_is_noted_when_the_ring_answers_again(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(Records, "_written", silent)
         bench.rest(150)
-        assert not bench.is_noted(2)
+        assert not bench.is_audited(2)
         assert not bench.of(ForgetRun)
     bench.rest(60)
     assert bench.record.state == FINISHED
-    assert bench.is_noted(3)
+    assert bench.is_audited(3)
 
 
 def test_a_sink_that_is_restarted_when_its_run_has_failed_notes_that() -> None:
     bench = Sinks()
     bench.restarted()
-    assert not bench.is_noted(1, "failed")
-    bench.ended(State.FAILED)
+    assert not bench.is_audited(1, "failed")
+    bench.ended(RunState.FAILED)
     assert not bench.of(CommitLogs), "nothing counts that was not committed before"
-    assert not bench.is_noted(2, "failed")
+    assert not bench.is_audited(2, "failed")
     assert bench.record.state == "failed"
     bench.wait(4)
-    assert bench.is_noted(3, "failed")
+    assert bench.is_audited(3, "failed")
     (forget,) = bench.of(ForgetRun)
     assert forget == ForgetRun("app", 1, (b"sink",), "app was ended"), "files that its sinks had begun get their names"
 
@@ -179,10 +179,10 @@ def test_who_knows_nothing_of_a_run_holds_nobody_up() -> None:
 def test_another_host_notes_the_end_in_place_of_one_that_is_gone() -> None:
     bench, noted = Sinks(), list[str]()
     bench.node.parts.hosting.adopt(msgspec.structs.replace(bench.part, coordinator=OTHER))
-    bench.node.recovering.closed = lambda hosted, state, reason: noted.append(state)
-    assert bench.is_noted(1), "that is for another host to note"
+    bench.node.recovery_service.closed = lambda hosted, state, reason: noted.append(state)
+    assert bench.is_audited(1), "that is for another host to note"
     assert not noted
-    bench.hear(SCHEDULER, RunClosed(2, "app", 1, "finished", instead=True))
+    bench.hear(SCHEDULER, RunClosed(2, "app", 1, "finished", is_substitute=True))
     assert noted == ["finished"]
     assert Acknowledged(2) not in bench.told(SCHEDULER), "when it has noted it"
 
@@ -193,7 +193,7 @@ def test_another_host_notes_the_end_in_place_of_one_that_is_gone() -> None:
 def in_second_life(bench: Sinks) -> None:
     """The coordinator of the ends enters a second life with everybody."""
     bench.restarted()
-    later = msgspec.structs.replace(bench.value, life=2)
+    later = msgspec.structs.replace(bench.value, attempt=2)
     bench.hear(SCHEDULER, wire.Reset(RUN, Ballot(2, SCHEDULER.node, 1), later))
     hosted = bench.node.parts.hosting.adopt(bench.part)
     hosted.has_register = True
@@ -214,10 +214,10 @@ def test_a_wish_to_drain_holds_in_the_next_life(wished: bool) -> None:
         stopping(bench)
     hosted = bench.node.parts.hosting.table["app", 1]
     bench.node.parts.hosting.flow(hosted)
-    bench.node.recovering.noting.note_life(hosted, 2)
+    bench.node.recovery_service.attempt_records.record_attempt(hosted, 2)
     bench.feed(TimerFired("nothing"))
-    assert bench.of(StartSources)
-    assert bench.record.life == 2
+    assert bench.of(StartLocalSources)
+    assert bench.record.attempt == 2
     drained = [each for each in bench.told(SCHEDULER) if isinstance(each, Drain)]
     assert bool(drained) is wished
 
@@ -228,14 +228,14 @@ def test_a_source_that_did_not_hear_of_the_drain_finds_it_in_the_record_once() -
     hosted = bench.node.parts.hosting.table["app", 1]
     bench.node.parts.hosting.flow(hosted)
     bench.begin(bench.node.parts.watching._goes_on(hosted, bench.record))
-    assert not bench.of(DrainSources)
+    assert not bench.of(DrainLocalSources)
     stopping(bench)
     for _ in range(2):
         bench.begin(bench.node.parts.watching._goes_on(hosted, bench.record))
-    assert bench.of(DrainSources) == [DrainSources("app", 1)]
+    assert bench.of(DrainLocalSources) == [DrainLocalSources("app", 1)]
     hosted.begin_again({(2, 0): 0}, 3)
     bench.begin(bench.node.parts.watching._goes_on(hosted, bench.record))
-    assert len(bench.of(DrainSources)) == 2, "another life has read on"
+    assert len(bench.of(DrainLocalSources)) == 2, "another life has read on"
 
 
 def elsewhere(bench: Sinks, coordinator: Peer) -> None:
@@ -247,24 +247,24 @@ def elsewhere(bench: Sinks, coordinator: Peer) -> None:
 def test_a_stop_goes_to_who_coordinates_now() -> None:
     bench = Sinks(by_epoch=False)
     elsewhere(bench, SCHEDULER)
-    bench.feed(Asked(5, Stop("app"), "a user", Asker("admin")))
-    (question,) = [each for each in bench.told(SCHEDULER) if not isinstance(each, AskStop)]
+    bench.feed(UserRequest(5, Stop("app"), "a user", Principal("admin")))
+    (question,) = [each for each in bench.told(SCHEDULER) if not isinstance(each, RequestStop)]
     bench.hear(SCHEDULER, Acknowledged(question.request))  # type: ignore[attr-defined]
-    (asked,) = [each for each in bench.told(SCHEDULER) if isinstance(each, AskStop)]
+    (asked,) = [each for each in bench.told(SCHEDULER) if isinstance(each, RequestStop)]
     elsewhere(bench, OTHER)
     bench.hear(SCHEDULER, Acknowledged(asked.request, "not here"))
     bench.wait(100 * MILLISECOND / SECOND)
-    assert [each for each in bench.told(OTHER) if isinstance(each, AskStop)]
+    assert [each for each in bench.told(OTHER) if isinstance(each, RequestStop)]
 
 
 def test_a_run_that_is_being_brought_back_is_drained_when_it_is_back() -> None:
     """Its coordinator was restarted, so nobody takes the wish: the record has it."""
     bench = Sinks()
     elsewhere(bench, SCHEDULER)
-    bench.feed(Asked(5, Stop("app"), "a user", Asker("admin")))
-    for question in [each for each in bench.told(SCHEDULER) if not isinstance(each, AskStop)]:
+    bench.feed(UserRequest(5, Stop("app"), "a user", Principal("admin")))
+    for question in [each for each in bench.told(SCHEDULER) if not isinstance(each, RequestStop)]:
         bench.hear(SCHEDULER, Acknowledged(question.request))  # type: ignore[attr-defined]
-    (asked,) = [each for each in bench.told(SCHEDULER) if isinstance(each, AskStop)]
+    (asked,) = [each for each in bench.told(SCHEDULER) if isinstance(each, RequestStop)]
     bench.hear(SCHEDULER, Acknowledged(asked.request, "not here"))
     assert bench.record.stopping
     assert not bench.of(Replied), "it has not ended"

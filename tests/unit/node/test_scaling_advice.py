@@ -8,13 +8,13 @@ import pytest
 from agiledart import Topology, collect, records
 from agiledart_dataflow.counts.interval_measures import INTERVAL_NS, EdgeMeasures, IntervalMeasures
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts
-from agiledart_dataflow.plan.instances_asked import Asked
+from agiledart_dataflow.plan.parallelism_request import RequestedParallelism
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.stages import plan_stages
-from agiledart_node.asking.scaling_advice import advice, stage_states
 from agiledart_node.records.summary import measures_of
-from agiledart_node.wire.bodies import ScalingStageRow
-from agiledart_scaling.one_pass import Kind, StageState, propose
+from agiledart_node.user_commands.scaling_advice import advice, stage_states
+from agiledart_node.wire.responses import ScalingStageRow
+from agiledart_scaling.one_pass import ChangeKind, StageState, propose
 from agiledart_scaling.policies.secant import Secant
 
 Reports = dict[tuple[int, int], dict[str, Any]]
@@ -48,7 +48,7 @@ def report(
     groups: tuple[tuple[int, int], ...] = (),
 ) -> dict[str, Any]:
     """Of one instance that did the same in each of three intervals; `paced`: of a source."""
-    ways = () if edge is None else (EdgeMeasures(edge, (rows if sent is None else sent,) * 3, (0,) * 5),)
+    data_paths = () if edge is None else (EdgeMeasures(edge, (rows if sent is None else sent,) * 3, (0,) * 5),)
     measures = IntervalMeasures(
         INTERVAL_NS,
         rows,
@@ -57,7 +57,7 @@ def report(
         (offered,) * 5,
         (waiting,) * 5,
         (rows,) * 3,
-        ways,
+        data_paths,
         groups,
     )
     source = None if paced is None else SourceCounts(paced=paced)
@@ -65,10 +65,10 @@ def report(
     return {"statistics": msgspec.to_builtins(statistics), "measures": msgspec.to_builtins(measures)}
 
 
-def asked_of(parallelism: Asked, reports: Reports) -> dict[str, ScalingStageRow]:
+def asked_of(parallelism: RequestedParallelism, reports: Reports) -> dict[str, ScalingStageRow]:
     """Rows by stage."""
     topology = job()
-    wanted: dict[str, Asked] = {"work": parallelism}
+    wanted: dict[str, RequestedParallelism] = {"work": parallelism}
     plan: StagePlan = plan_stages(topology.specification(), wanted)
     return {row.name: row for row in advice(plan, topology.specification(), reports, Secant())}
 
@@ -145,13 +145,13 @@ def test_a_hot_key_is_named_and_more_instances_do_not_help() -> None:
     assert (row.hot_group, row.hot_share) == (7, 0.75)
     assert row.why == "key group 7 alone has 75% of the rows, more than an instance can do: more do not help"
     (proposal,) = propose([state], {}, Secant().decide, {"counts": 2}, None)
-    assert (proposal.kind, proposal.instances, proposal.why) == (Kind.NOTHING, 2, row.why)
+    assert (proposal.kind, proposal.instances, proposal.why) == (ChangeKind.NOTHING, 2, row.why)
 
     spread = report(500, busy=1.0, waiting=2000, edge=2, groups=tuple((group, 10) for group in range(0, 64, 2)))
     row, state = counts(spread, cool)
     assert (row.hot_group, row.hot_share) == (None, None)
     (proposal,) = propose([state], {}, Secant().decide, {"counts": 2}, None)
-    assert proposal.kind is Kind.GROW, "agents move no single groups, so uneven keys are met with more instances"
+    assert proposal.kind is ChangeKind.GROW, "agents move no single groups, so uneven keys are met with more instances"
 
     few = report(500, busy=1.0, waiting=2000, edge=2, groups=((7, 20),))
     assert counts(few, cool)[0].hot_group is None, "too few rows were looked at"

@@ -8,22 +8,22 @@ import msgspec
 import pytest
 
 from agiledart_kernel.codec import encode
-from agiledart_kernel.count import MAX_COUNT
+from agiledart_kernel.counts import MAX_COUNT
 from agiledart_kernel.instants import SECOND, Duration, Instant
 from agiledart_kernel.node_id import NodeId, key_of_name, ring_distance
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.desk.conversations import Conversations
-from agiledart_node.desk.desk import CommandRefused
+from agiledart_node.context.node_context import CommandRefused
+from agiledart_node.context.pending_requests import PendingRequests
 from agiledart_node.protocol import NODE_CODEC
-from agiledart_node.scheduling.advertisements import MAX_ADVERTISEMENTS, Advertisements, Heard
-from agiledart_node.scheduling.claims import CLAIM_CODEC, Claim, Claims, office_key
-from agiledart_node.scheduling.dispatching import relayed
-from agiledart_node.scheduling.electing import Electing, winner_of
-from agiledart_node.scheduling.finding import Finding, estimated_nodes, walk_length
-from agiledart_node.scheduling.messages import Advertisement, Candidate, FindScheduler, Office
-from agiledart_node.scheduling.turns import Turns
-from agiledart_node.wire.bodies import SubmitBody
+from agiledart_node.scheduling.advertisements import MAX_ADVERTISEMENTS, Advertisements, Freshness
+from agiledart_node.scheduling.claims import CLAIM_CODEC, Claim, Claims, scheduler_slot_key
+from agiledart_node.scheduling.election import Election, winner_of
+from agiledart_node.scheduling.messages import Advertisement, Candidate, FindScheduler, SchedulerSlot
+from agiledart_node.scheduling.planning_slots import PlanningSlots
+from agiledart_node.scheduling.scheduler_lookup import SchedulerLookup, estimated_nodes, walk_length
+from agiledart_node.scheduling.submission_dispatcher import parse_forwarded_response
+from agiledart_node.wire.responses import SubmitResponse
 from agiledart_overlay.tables.leaf_set import LeafSet
 
 LIFE = Duration(10 * SECOND)
@@ -37,7 +37,7 @@ def said(number: int, version: int = 1, applications: int = 0, index: int = 0, *
     incarnation = fields.pop("incarnation", 1)
     assert isinstance(incarnation, int)
     resigned = bool(fields.pop("resigned", False))
-    return Advertisement(peer(number, incarnation), Office("z", index, 1), version, applications, 50, resigned)
+    return Advertisement(peer(number, incarnation), SchedulerSlot("z", index, 1), version, applications, 50, resigned)
 
 
 def at(seconds: float) -> Instant:
@@ -46,17 +46,17 @@ def at(seconds: float) -> Instant:
 
 def test_the_newest_version_of_a_life_wins() -> None:
     known = Advertisements(LIFE)
-    assert known.take(said(1, 2), at(0)) is Heard.NEWS
-    assert known.take(said(1, 1), at(0)) is Heard.OLD
-    assert known.take(said(1, 3), at(0)) is Heard.NEWER
-    assert known.take(said(1, 1, incarnation=2), at(0)) is Heard.NEWS
+    assert known.take(said(1, 2), at(0)) is Freshness.NEWS
+    assert known.take(said(1, 1), at(0)) is Freshness.OLD
+    assert known.take(said(1, 3), at(0)) is Freshness.NEWER
+    assert known.take(said(1, 1, incarnation=2), at(0)) is Freshness.NEWS
 
 
 def test_full_room_again_and_resigned_are_news() -> None:
     known = Advertisements(LIFE)
     worth = [known.take(said(1, version, count), at(0)) for version, count in ((1, 49), (2, 50), (3, 50), (4, 49))]
-    assert worth == [Heard.NEWS, Heard.NEWS, Heard.NEWER, Heard.NEWS]
-    assert known.take(said(1, 5, 0, resigned=True), at(0)) is Heard.NEWS
+    assert worth == [Freshness.NEWS, Freshness.NEWS, Freshness.NEWER, Freshness.NEWS]
+    assert known.take(said(1, 5, 0, resigned=True), at(0)) is Freshness.NEWS
     assert known.of("z") == []
 
 
@@ -67,8 +67,8 @@ def test_what_was_dropped_does_not_come_back_by_a_neighbour() -> None:
     assert len(known) == 1
     known.forget_old(at(10.1), NodeId(0))
     assert len(known) == 0
-    assert known.take(said(1, 7), at(11)) is Heard.OLD
-    assert known.take(said(1, 8), at(11)) is Heard.NEWS
+    assert known.take(said(1, 7), at(11)) is Freshness.OLD
+    assert known.take(said(1, 8), at(11)) is Freshness.NEWS
 
 
 def test_the_own_advertisement_stays_while_in_office() -> None:
@@ -94,10 +94,10 @@ def test_low_offices_fill_first_and_refused_ones_are_passed_over() -> None:
         known.take(said(number, applications=applications, index=index), at(0))
     best = known.best("z", ())
     assert best is not None
-    assert best.office.index == 1
+    assert best.scheduler_slot.index == 1
     other = known.best("z", (peer(3).node,))
     assert other is not None
-    assert other.office.index == 2
+    assert other.scheduler_slot.index == 2
     assert known.best("elsewhere", ()) is None
 
 
@@ -148,40 +148,42 @@ def test_the_number_of_nodes_is_estimated_by_the_density_of_the_leaf_set() -> No
 
 
 def test_offices_have_keys_of_their_own() -> None:
-    keys = {office_key(domain, index) for domain in ("", "z", "z1") for index in range(20)}
+    keys = {scheduler_slot_key(domain, index) for domain in ("", "z", "z1") for index in range(20)}
     assert len(keys) == 60
 
 
 def test_turns_are_given_in_order_and_one_that_waits_too_long_is_told() -> None:
-    talks = Conversations(RandomStream(1, "talks"), Duration(SECOND), 100)
-    turns = Turns(talks, 1)
+    requests = PendingRequests(RandomStream(1, "talks"), Duration(SECOND), 100)
+    turns = PlanningSlots(requests, 1)
     seen: list[tuple[str, bool]] = []
 
     async def come(name: str, patience: float) -> None:
         seen.append((name, await turns.take(Duration(int(patience * SECOND)))))
 
     for name, patience in (("a", 9), ("b", 9), ("c", 1), ("d", 9)):
-        talks.begin(come(name, patience))
+        requests.begin(come(name, patience))
     assert (seen, turns.waiting) == ([("a", True)], 3)
-    talks.now = at(2)
-    for effect in list(talks.effects):
-        talks.timer(getattr(effect, "name", ("", "", 0)))
+    requests.now = at(2)
+    for effect in list(requests.effects):
+        requests.timer(getattr(effect, "name", ("", "", 0)))
     assert seen[1:] == [("c", False)]
-    turns.give_back()
-    turns.give_back()
+    turns.release_slot()
+    turns.release_slot()
     assert seen[2:] == [("b", True), ("d", True)]
-    turns.give_back()
-    talks.begin(come("e", 9))
+    turns.release_slot()
+    requests.begin(come("e", 9))
     assert seen[-1] == ("e", True)
 
 
 def test_a_walk_with_the_largest_count_of_hops_is_passed_on_in_words_that_others_can_read() -> None:
     sent: list[Any] = []
-    desk = SimpleNamespace(me=peer(1), send=lambda to, message: sent.append(message))
+    context = SimpleNamespace(me=peer(1), send=lambda to, message: sent.append(message))
     known = SimpleNamespace(best=lambda domain, refused: None)
     gossip = SimpleNamespace(peers=lambda domain: [peer(2)])
-    finding = Finding(cast(Any, desk), cast(Any, known), cast(Any, gossip), cast(Any, None), RandomStream(1, "walk"))
-    finding.on_find(peer(3), FindScheduler(1, peer(3), "z", ttl=3, visited=(), refused=(), hops=MAX_COUNT))
+    scheduler_lookup = SchedulerLookup(
+        cast(Any, context), cast(Any, known), cast(Any, gossip), cast(Any, None), RandomStream(1, "walk")
+    )
+    scheduler_lookup.on_find(peer(3), FindScheduler(1, peer(3), "z", ttl=3, visited=(), refused=(), hops=MAX_COUNT))
     (query,) = sent
     assert NODE_CODEC.decode(encode(query)) == query
 
@@ -196,17 +198,17 @@ def test_nobody_who_has_refused_is_elected() -> None:
         return 0, None
 
     async def claim(domain: str, index: int, winner: Peer, seen: object) -> Claim:
-        return Claim(Office(domain, index, 1), winner)
+        return Claim(SchedulerSlot(domain, index, 1), winner)
 
     config = SimpleNamespace(report_timeout_ns=1, election_sample=8)
-    talks = SimpleNamespace(ask_all=ask_all, is_gone=lambda _: False)
-    desk = cast(Any, SimpleNamespace(me=peer(1), talks=talks, config=config, observe=lambda _: None))
+    requests = SimpleNamespace(ask_all=ask_all, is_gone=lambda _: False)
+    context = cast(Any, SimpleNamespace(me=peer(1), requests=requests, config=config, observe=lambda _: None))
     gossip = cast(Any, SimpleNamespace(peers=lambda _: [peer(2), peer(3)]))
     claims = cast(Any, SimpleNamespace(read=read, claim=claim))
-    electing = Electing(desk, Advertisements(LIFE), gossip, claims, RandomStream(1, "elect"))
+    election = Election(context, Advertisements(LIFE), gossip, claims, RandomStream(1, "elect"))
 
     def elected(*refused: int) -> Peer | None:
-        found = asyncio.run(electing.holder("z", {peer(n).node: False for n in refused}))
+        found = asyncio.run(election.holder("z", {peer(n).node: False for n in refused}))
         return found[0] if found is not None else None
 
     assert elected() == peer(2)
@@ -222,16 +224,16 @@ def test_an_office_of_the_last_term_can_still_be_claimed() -> None:
         return SimpleNamespace(ok=True)
 
     claims = Claims(cast(Any, None), cast(Any, SimpleNamespace(store=store)))
-    before = Claim(Office("z", 0, MAX_COUNT), None)
+    before = Claim(SchedulerSlot("z", 0, MAX_COUNT), None)
     claim = asyncio.run(claims.claim("z", 0, peer(1), (7, before)))
     assert [CLAIM_CODEC.decode(value) for value in stored] == [claim]
 
 
 def test_the_answer_of_a_scheduler_of_a_newer_version_is_passed_on_and_nonsense_is_refused() -> None:
-    body = SubmitBody("rooms", 1, "running", {"read": ["a1"]}, ["a1"], "a1", [["a1"]], [], "along_path", 0.5)
+    body = SubmitResponse("rooms", 1, "running", {"read": ["a1"]}, ["a1"], "a1", [["a1"]], [], "along_path", 0.5)
     told = {**msgspec.structs.asdict(body), "of_the_future": 7}
-    passed = relayed(msgspec.msgpack.encode(told), Peer(NodeId(1), 1, "a2"), "rooms")
+    passed = parse_forwarded_response(msgspec.msgpack.encode(told), Peer(NodeId(1), 1, "a2"), "rooms")
     assert msgspec.to_builtins(passed) == msgspec.to_builtins(body)
     for nonsense in (b"", b"\xc1", msgspec.msgpack.encode({"name": 7}), msgspec.msgpack.encode([1])):
         with pytest.raises(CommandRefused, match="a2 deployed rooms"):
-            relayed(nonsense, Peer(NodeId(1), 1, "a2"), "rooms")
+            parse_forwarded_response(nonsense, Peer(NodeId(1), 1, "a2"), "rooms")

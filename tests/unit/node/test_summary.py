@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agiledart_dataflow.counts.statistics import InstanceStatistics, RepeatCounts, SourceCounts, StepCounts
+from agiledart_dataflow.counts.statistics import DuplicateCounts, InstanceStatistics, SourceCounts, StepCounts
 from agiledart_node.records.summary import scalars_of, statistics_of, summary_of
-from agiledart_node.wire.bodies import SummaryBody
+from agiledart_node.wire.responses import SummaryResponse
 from tests.simulation.mesh import pipeline
 
 SPECIFICATION = msgspec.msgpack.encode(pipeline())
@@ -29,7 +29,7 @@ def test_figures_of_all_instances_add_up() -> None:
         (4, 0): report(steps={"report": StepCounts(2, 0, 0)}, latency=[(3, 1), (5, 1)], last_ms=3_500),
     }
     body = summary_of(SPECIFICATION, reports)
-    msgspec.convert(body, SummaryBody)
+    msgspec.convert(body, SummaryResponse)
     assert (body["records_in"], body["late"], body["malformed"]) == (10, 1, {"number": 2})
     assert body["outliers"] == 3
     assert body["results"] == {"report": 2}
@@ -45,17 +45,17 @@ def test_figures_of_all_instances_add_up() -> None:
 
 def test_what_sinks_showed_again_is_told_by_sink_and_by_life() -> None:
     name = "report"
-    first = RepeatCounts(90, [(2, 60), (3, 30)])
-    second = RepeatCounts(7, [(3, 7)], is_known=False)
+    first = DuplicateCounts(90, [(2, 60), (3, 30)])
+    second = DuplicateCounts(7, [(3, 7)], is_known=False)
     reports = {
-        (4, 0): report(steps={name: StepCounts(2, 2)}, repeats=first),
-        (4, 1): report(steps={name: StepCounts(1, 1)}, repeats=second),
+        (4, 0): report(steps={name: StepCounts(2, 2)}, duplicates=first),
+        (4, 1): report(steps={name: StepCounts(1, 1)}, duplicates=second),
         (1, 0): report(steps={"route_of": StepCounts(4, 3, 1)}),
     }
     body = summary_of(SPECIFICATION, reports)
-    msgspec.convert(body, SummaryBody)
+    msgspec.convert(body, SummaryResponse)
     assert body["repeated"] == {name: 97}
-    assert body["repeated_in"] == [(2, name, 60), (3, name, 37)]
+    assert body["duplicates_by_attempt"] == [(2, name, 60), (3, name, 37)]
     assert body["uncounted"] == [name]
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from agiledart_node.desk.conversations import Conversations
-from agiledart_node.desk.desk import Desk
-from agiledart_node.hosting.hosting import Hosting
+from agiledart_node.context.node_context import NodeContext
+from agiledart_node.context.pending_requests import PendingRequests
+from agiledart_node.hosting.application_host import ApplicationHost
 from agiledart_node.wire.commands import Info, ListApplications
-from agiledart_node.wire.events import Asked
+from agiledart_node.wire.events import UserRequest
 from agiledart_node.wire.formation_messages import Deploy
 from tests.unit.node.test_node import SCHEDULER, Bench, deployed, part
 
@@ -18,32 +18,32 @@ Patch = pytest.MonkeyPatch
 
 
 def nobody_is_watched(patch: Patch) -> None:
-    patch.setattr(Desk, "watch", lambda self, peer: None)
+    patch.setattr(NodeContext, "watch", lambda self, peer: None)
 
 
 def watched_by_the_desk_only(patch: Patch) -> None:
-    patch.setattr(Desk, "watch", lambda self, peer: self._watched.update({peer.node: 1}))
+    patch.setattr(NodeContext, "watch", lambda self, peer: self._watched.update({peer.node: 1}))
 
 
 def answered_and_still_awaited(patch: Patch) -> None:
-    right = Conversations._take
+    right = PendingRequests._take
 
-    def take(self: Conversations, wait: Any, number: int, answer: object) -> None:
+    def take(self: PendingRequests, wait: Any, number: int, answer: object) -> None:
         right(self, wait, number, answer)
         self._waits[number] = wait
 
-    patch.setattr(Conversations, "_take", take)
+    patch.setattr(PendingRequests, "_take", take)
 
 
 def no_end_of_room(patch: Patch) -> None:
-    patch.setattr(Hosting, "_objection", lambda self, part, hosted: ("", False))
+    patch.setattr(ApplicationHost, "_objection", lambda self, part, hosted: ("", False))
 
 
 def go(bench: Bench) -> None:
     """A part runs here, another would be too large, and a user asks."""
     deployed(bench)
-    bench.feed(Asked(1, Info(), ""))
-    bench.feed(Asked(2, ListApplications(), ""))
+    bench.feed(UserRequest(1, Info(), ""))
+    bench.feed(UserRequest(2, ListApplications(), ""))
     large = part(copies=3, planned=3)
     bench.hear(SCHEDULER, Deploy(9, msgspec.structs.replace(large, application="large")))
 

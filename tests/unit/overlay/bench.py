@@ -7,7 +7,7 @@ from agiledart_kernel.machine import Effect, Event, Message, Received, Send, Set
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.overlay_machine import OverlayMachine
 from agiledart_overlay.tables.arc import Arc
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.events import JoinRing

@@ -28,8 +28,8 @@ def test_neighbours_share_every_key_by_distance_then_id(nodes: tuple[int, ...]) 
 
 def test_both_ends_of_a_gap_agree() -> None:
     for left, right in permutations(range(MASK + 1), 2):
-        gap = (right - left) & MASK
-        assert keys_after(left, right, MASK) + keys_before(left, right, MASK) == gap
+        clockwise_distance = (right - left) & MASK
+        assert keys_after(left, right, MASK) + keys_before(left, right, MASK) == clockwise_distance
         assert keys_after(left, right, MASK) >= 1, "its own id at least"
 
 

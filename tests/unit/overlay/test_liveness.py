@@ -1,12 +1,12 @@
 """Stages of a check, refutation, lives; one machine and hand-made messages."""
 
-from agiledart_kernel.count import MAX_COUNT
+from agiledart_kernel.counts import MAX_COUNT
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_kernel.machine import CancelTimer, LinkLost, TimerFired
 from agiledart_overlay.liveness.checks import suspicion_ns
 from agiledart_overlay.wire import messages as wire
 from agiledart_overlay.wire.effects import JoinFailed, PeerFailed, PeerLeft
-from agiledart_overlay.wire.ring_messages import Lease, Renew
+from agiledart_overlay.wire.ring_messages import LeaseGranted, RenewLease
 from tests.unit.overlay.bench import Bench, of, peer, sent
 
 
@@ -14,18 +14,18 @@ def answer_probes(bench: Bench, silent: int, milliseconds: int) -> None:
     """Let time pass in which everybody but one answers probes and requests for leases."""
     for _ in range(milliseconds // 10):
         effects = bench.wait(10)
-        for to, probe in sent(effects, wire.Probe):
+        for to, probe in sent(effects, wire.PeerProbe):
             if to != peer(silent):
                 bench.receive(to, wire.ProbeAck(probe.number, 0, joined=True))
-        for to, renew in sent(effects, Renew):
+        for to, renew in sent(effects, RenewLease):
             if to != peer(silent):
-                bench.receive(to, Lease(renew.to_predecessor, renew.at, renew.name))
+                bench.receive(to, LeaseGranted(renew.to_predecessor, renew.at, renew.name))
 
 
 def test_silence_goes_through_all_stages() -> None:
     bench = Bench().adopt(peer(2), peer(3), peer(4))
     answer_probes(bench, 3, 5_000)
-    asked = {to for to, message in sent(bench.effects, wire.ProbeForMe) if message.target == peer(3)}
+    asked = {to for to, message in sent(bench.effects, wire.IndirectProbe) if message.target == peer(3)}
     assert asked == {peer(2), peer(4)}
     suspected = {to for to, message in sent(bench.effects, wire.Suspect) if message.target == peer(3)}
     assert suspected == {peer(2), peer(3), peer(4)}, "the suspect is told too, so that it can refute"
@@ -38,8 +38,8 @@ def test_silence_goes_through_all_stages() -> None:
 def test_a_lost_link_asks_others_at_once_and_is_no_proof() -> None:
     bench = Bench().adopt(peer(2), peer(3))
     effects = bench.give(LinkLost(peer(3).node))
-    assert [to for to, _ in sent(effects, wire.ProbeForMe)] == [peer(2)]
-    ((to, probe),) = sent(effects, wire.Probe)
+    assert [to for to, _ in sent(effects, wire.IndirectProbe)] == [peer(2)]
+    ((to, probe),) = sent(effects, wire.PeerProbe)
     assert to == peer(3)
     effects = bench.receive(peer(3), wire.ProbeAck(probe.number, 0, joined=True))
     assert CancelTimer(("overlay", "checks")) in effects, "nobody is examined any more"
@@ -57,12 +57,12 @@ def test_a_killed_peer_is_declared_within_two_seconds() -> None:
 def test_a_peer_whose_machine_refuses_two_of_us_is_declared_at_once() -> None:
     bench = Bench().adopt(peer(2), peer(3), peer(4))
     effects = bench.give(LinkLost(peer(3).node, refused=True))
-    assert {to for to, _ in sent(effects, wire.ProbeForMe)} == {peer(2), peer(4)}
+    assert {to for to, _ in sent(effects, wire.IndirectProbe)} == {peer(2), peer(4)}
     assert {to for to, _ in sent(effects, wire.Suspect)} == {peer(2), peer(3), peer(4)}
     bench.give(LinkLost(peer(3).node, refused=True))
     answer_probes(bench, 3, 500)
     assert of(bench.effects, PeerFailed) == [], "it may be refused to this node only"
-    bench.receive(peer(2), wire.Confirm(peer(3).node, peer(3).incarnation, 0))
+    bench.receive(peer(2), wire.ConfirmSuspicion(peer(3).node, peer(3).incarnation, 0))
     answer_probes(bench, 3, 100)
     assert of(bench.effects, PeerFailed) == [PeerFailed(peer(3), "link")]
 
@@ -70,7 +70,7 @@ def test_a_peer_whose_machine_refuses_two_of_us_is_declared_at_once() -> None:
 def test_one_refusal_is_no_more_than_a_lost_link() -> None:
     bench = Bench().adopt(peer(2), peer(3), peer(4))
     bench.give(LinkLost(peer(3).node, refused=True))
-    bench.receive(peer(2), wire.Confirm(peer(3).node, peer(3).incarnation, 0))
+    bench.receive(peer(2), wire.ConfirmSuspicion(peer(3).node, peer(3).incarnation, 0))
     answer_probes(bench, 3, 900)
     assert of(bench.effects, PeerFailed) == []
 
@@ -79,7 +79,7 @@ def test_whom_a_helper_reaches_is_not_declared_for_refusing_us() -> None:
     bench = Bench().adopt(peer(2), peer(3), peer(4))
     for _ in range(20):
         bench.give(LinkLost(peer(3).node, refused=True))
-        bench.receive(peer(2), wire.ProbedForYou(0, peer(3).node, 0))
+        bench.receive(peer(2), wire.IndirectProbeAck(0, peer(3).node, 0))
         answer_probes(bench, 3, 100)
     assert of(bench.effects, PeerFailed) == []
 
@@ -88,17 +88,17 @@ def test_helpers_answer_saves_a_peer() -> None:
     bench = Bench().adopt(peer(2), peer(3))
     bench.give(LinkLost(peer(3).node))
     for _ in range(40):
-        for to, request in sent(bench.wait(100), wire.ProbeForMe):
-            bench.receive(to, wire.ProbedForYou(request.number, peer(3).node, 0))
+        for to, request in sent(bench.wait(100), wire.IndirectProbe):
+            bench.receive(to, wire.IndirectProbeAck(request.number, peer(3).node, 0))
         bench.receive(peer(2), wire.ProbeAck(0, 0, joined=True))
-        bench.receive(peer(2), wire.ProbedForYou(0, peer(3).node, 0))
+        bench.receive(peer(2), wire.IndirectProbeAck(0, peer(3).node, 0))
     assert of(bench.effects, PeerFailed) == []
 
 
 def test_a_rumour_alone_kills_nobody() -> None:
     bench = Bench().adopt(peer(2), peer(3))
     effects = bench.receive(peer(2), wire.DeclaredFailed(peer(3), 0))
-    ((_, probe), *_) = sent(effects, wire.Probe)
+    ((_, probe), *_) = sent(effects, wire.PeerProbe)
     bench.receive(peer(3), wire.ProbeAck(probe.number, 0, joined=True))
     answer_probes(bench, 0, 3_000)
     assert of(bench.effects, PeerFailed) == []
@@ -129,8 +129,8 @@ def test_who_has_heard_the_refutation_tells_those_that_have_not() -> None:
     bench = Bench().adopt(peer(2), peer(3))
     bench.receive(peer(3), wire.Refute(2))
     effects = bench.receive(peer(2), wire.Suspect(peer(3), 1))
-    assert sent(effects, wire.ProbedForYou) == [(peer(2), wire.ProbedForYou(0, peer(3).node, 2))]
-    assert sent(bench.receive(peer(2), wire.Suspect(peer(3), 2)), wire.ProbedForYou) == []
+    assert sent(effects, wire.IndirectProbeAck) == [(peer(2), wire.IndirectProbeAck(0, peer(3).node, 2))]
+    assert sent(bench.receive(peer(2), wire.Suspect(peer(3), 2)), wire.IndirectProbeAck) == []
 
 
 def test_an_old_suspicion_of_another_life_is_not_answered() -> None:
@@ -149,7 +149,7 @@ def buried(bench: Bench) -> Bench:
 
 def test_the_dead_are_told_and_come_back_by_refuting() -> None:
     bench = buried(Bench())
-    effects = bench.receive(peer(3), wire.Probe(9, 0, joined=True))
+    effects = bench.receive(peer(3), wire.PeerProbe(9, 0, joined=True))
     assert sent(effects, wire.Accused) == [(peer(3), wire.Accused(0, 1))]
     assert not bench.machine.is_alive(peer(3).node)
     bench.receive(peer(3), wire.Announce(10, 1, ()))
@@ -160,7 +160,7 @@ def test_who_still_holds_the_dead_for_alive_is_told() -> None:
     bench = buried(Bench())
     obituary = [(peer(2), wire.DeclaredFailed(peer(3), 0))]
     for words in (
-        wire.ProbeForMe(9, peer(3)),
+        wire.IndirectProbe(9, peer(3)),
         wire.LeafRequest(9, 0, joined=True, sightings=(wire.Sighting(peer(3), 0),)),
         wire.Suspect(peer(3), 0),
     ):
@@ -182,10 +182,10 @@ def test_both_ring_neighbours_of_the_dead_tell_their_leaves() -> None:
 def test_gossip_does_not_bring_the_dead_back() -> None:
     bench = buried(Bench())
     state = (wire.Sighting(peer(3), 0),)
-    assert sent(bench.receive(peer(2), wire.LeafState(1, 0, joined=True, sightings=state)), wire.Probe) == []
+    assert sent(bench.receive(peer(2), wire.LeafState(1, 0, joined=True, sightings=state)), wire.PeerProbe) == []
     later = (wire.Sighting(peer(3), 1),)
     effects = bench.receive(peer(2), wire.LeafState(1, 0, joined=True, sightings=later))
-    assert [to for to, _ in sent(effects, wire.Probe)] == [peer(3)], "a later refutation is worth a look"
+    assert [to for to, _ in sent(effects, wire.PeerProbe)] == [peer(3)], "a later refutation is worth a look"
     assert not bench.machine.is_alive(peer(3).node)
 
 
@@ -204,7 +204,7 @@ def test_a_new_life_ends_the_old_one_at_once() -> None:
 
 def test_a_good_bye_is_no_failure_and_final() -> None:
     bench = Bench().adopt(peer(2), peer(3))
-    assert of(bench.receive(peer(3), wire.Leave()), PeerLeft) == [PeerLeft(peer(3))]
+    assert of(bench.receive(peer(3), wire.Departing()), PeerLeft) == [PeerLeft(peer(3))]
     assert not bench.machine.is_alive(peer(3).node)
     bench.receive(peer(3), wire.Announce(2, 99, ()))
     assert not bench.machine.is_alive(peer(3).node)
@@ -221,7 +221,7 @@ def test_a_late_timer_starts_unfinished_checks_anew() -> None:
     bench.now = deadline + 3 * SECOND
     effects = bench.machine.step(TimerFired(("overlay", "checks")), Instant(bench.now))
     assert of(effects, PeerFailed) == []
-    assert sent(effects, wire.Probe)[0][0] == peer(2)
+    assert sent(effects, wire.PeerProbe)[0][0] == peer(2)
 
 
 def test_suspicion_shortens_with_each_confirmation() -> None:

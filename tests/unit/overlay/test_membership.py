@@ -6,7 +6,15 @@ from agiledart_kernel.peer import Peer
 from agiledart_overlay.tables.arc import arc_between
 from agiledart_overlay.wire import messages as wire
 from agiledart_overlay.wire import ring_messages as ring
-from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft, Rejoining
+from agiledart_overlay.wire.effects import (
+    JoinCompleted,
+    JoinFailed,
+    LeaveCompleted,
+    NeighboursChanged,
+    PeerFailed,
+    PeerLeft,
+    Rejoining,
+)
 from agiledart_overlay.wire.events import JoinRing, LeaveRing
 from tests.unit.overlay.bench import Bench, of, peer, sent
 
@@ -17,7 +25,7 @@ TICKET = (peer(4).node, 1, 7)
 def test_the_first_node_founds_a_ring() -> None:
     bench = Bench()
     assert bench.claim() is None
-    assert of(bench.give(JoinRing(())), Joined) == [Joined()]
+    assert of(bench.give(JoinRing(())), JoinCompleted) == [JoinCompleted()]
     assert bench.machine.joined
     assert bench.machine.next_hop(peer(77).node) is None
 
@@ -25,23 +33,25 @@ def test_the_first_node_founds_a_ring() -> None:
 def test_a_join_step_by_step() -> None:
     bench = Bench(5)
     effects = bench.give(JoinRing((peer(2), peer(9))))
-    assert [to for to, _ in sent(effects, wire.Probe)] == [peer(2), peer(9)]
+    assert [to for to, _ in sent(effects, wire.PeerProbe)] == [peer(2), peer(9)]
     assert sent(bench.receive(peer(9), wire.ProbeAck(1, 0, joined=False)), wire.JoinRequest) == []
     effects = bench.receive(peer(2), wire.ProbeAck(1, 0, joined=True))
     ((_, request),) = sent(effects, wire.JoinRequest)
     assert request.joiner == bench.machine.me
-    call = ring.Call(TICKET, 0, (wire.Sighting(peer(3)),))
-    assert sent(bench.receive(peer(4), call), ring.Here) == [(peer(4), ring.Here(TICKET))]
+    call = ring.InviteJoiner(TICKET, 0, (wire.Sighting(peer(3)),))
+    assert sent(bench.receive(peer(4), call), ring.JoinerReady) == [(peer(4), ring.JoinerReady(TICKET))]
     assert bench.claim() is None, "it answers for nothing before it is offered its place"
-    effects = bench.receive(peer(7), ring.Place(TICKET, 0, (wire.Sighting(peer(8)),)))
-    ((guardian, taken),) = sent(effects, ring.Taken)
-    assert guardian == peer(4)
+    effects = bench.receive(peer(7), ring.OfferRange(TICKET, 0, (wire.Sighting(peer(8)),)))
+    ((range_owner, taken),) = sent(effects, ring.RangeTaken)
+    assert range_owner == peer(4)
     assert bench.claim() == arc_between(peer(4).node, peer(5).node, peer(7).node, MASK), "provisionally"
     assert not bench.machine.joined
-    effects = bench.receive(peer(4), ring.Confirmed(TICKET, taken.at, (0, peer(2).node)))
-    assert of(effects, Joined)
+    effects = bench.receive(peer(4), ring.AdmissionConfirmed(TICKET, taken.at, (0, peer(2).node)))
+    assert of(effects, JoinCompleted)
     assert of(effects, NeighboursChanged)
-    assert [to for to, _ in sent(effects, ring.Renew)] == [peer(7)], "only now its successor takes it for its neighbour"
+    assert [to for to, _ in sent(effects, ring.RenewLease)] == [peer(7)], (
+        "only now its successor takes it for its neighbour"
+    )
     assert {to for to, _ in sent(effects, wire.Announce)} == {peer(3), peer(4), peer(7), peer(8)}
     assert [each.node for each in bench.machine.known_peers()] == [peer(4).node, peer(7).node]
 
@@ -49,7 +59,7 @@ def test_a_join_step_by_step() -> None:
 def called(bench: Bench) -> Bench:
     bench.give(JoinRing((peer(2),)))
     bench.receive(peer(2), wire.ProbeAck(1, 0, joined=True))
-    bench.receive(peer(4), ring.Call(TICKET, 0, ()))
+    bench.receive(peer(4), ring.InviteJoiner(TICKET, 0, ()))
     return bench
 
 
@@ -58,47 +68,51 @@ def test_a_call_that_is_over_never_begins_again() -> None:
     bench = called(Bench(5))
     bench.wait(2_500)
     other = (peer(6).node, 1, 1)
-    assert sent(bench.receive(peer(6), ring.Call(other, 0, ())), ring.Here)
+    assert sent(bench.receive(peer(6), ring.InviteJoiner(other, 0, ())), ring.JoinerReady)
     bench.wait(2_500)
-    assert sent(bench.receive(peer(4), ring.Call(TICKET, 0, ())), ring.Busy) == [(peer(4), ring.Busy(TICKET))]
-    bench.receive(peer(7), ring.Place(TICKET, 0, ()))
+    assert sent(bench.receive(peer(4), ring.InviteJoiner(TICKET, 0, ())), ring.JoinerBusy) == [
+        (peer(4), ring.JoinerBusy(TICKET))
+    ]
+    bench.receive(peer(7), ring.OfferRange(TICKET, 0, ()))
     assert bench.claim() is None
     later = (TICKET[0], TICKET[1], TICKET[2] + 1)
-    assert sent(bench.receive(peer(4), ring.Call(later, 0, ())), ring.Here) == [(peer(4), ring.Here(later))]
+    assert sent(bench.receive(peer(4), ring.InviteJoiner(later, 0, ())), ring.JoinerReady) == [
+        (peer(4), ring.JoinerReady(later))
+    ]
 
 
 def test_a_call_from_before_a_rejoin_does_not_begin_after_it() -> None:
     """Its guardian never confirmed it, so it joins again; then two links let go of copies of the call and of the place."""
     bench = called(Bench(5))
-    bench.receive(peer(7), ring.Place(TICKET, 0, ()))
+    bench.receive(peer(7), ring.OfferRange(TICKET, 0, ()))
     assert bench.claim() is not None
     bench.wait(3_000)
-    bench.receive(peer(4), ring.Call(TICKET, 0, ()))
-    bench.receive(peer(7), ring.Place(TICKET, 0, ()))
+    bench.receive(peer(4), ring.InviteJoiner(TICKET, 0, ()))
+    bench.receive(peer(7), ring.OfferRange(TICKET, 0, ()))
     assert bench.claim() is None
 
 
 def test_a_repeated_call_does_not_lengthen_the_lease() -> None:
-    """The guardian counts from the first `Here` that came; so must the joiner, or it would deliver longer than is free for it."""
+    """The guardian counts from the first `JoinerReady` that came; so must the joiner, or it would deliver longer than is free for it."""
     bench = called(Bench(5))
     bench.wait(900)
-    bench.receive(peer(4), ring.Call(TICKET, 0, ()))
+    bench.receive(peer(4), ring.InviteJoiner(TICKET, 0, ()))
     bench.wait(1_000)
-    bench.receive(peer(7), ring.Place(TICKET, 0, ()))
+    bench.receive(peer(7), ring.OfferRange(TICKET, 0, ()))
     assert bench.claim() is not None
     assert bench.machine.claim_ends == 1_980 * MILLISECOND, "0.99 of 2 s after the first answer"
 
 
 def test_without_confirmation_it_stops_and_joins_again() -> None:
     bench = called(Bench(5))
-    bench.receive(peer(7), ring.Place(TICKET, 0, ()))
+    bench.receive(peer(7), ring.OfferRange(TICKET, 0, ()))
     assert bench.claim() is not None
-    assert len(sent(bench.wait(1_985), ring.Taken)) >= 7, "repeated"
+    assert len(sent(bench.wait(1_985), ring.RangeTaken)) >= 7, "repeated"
     assert bench.claim() is None
     effects = bench.wait(1_000)
-    assert sent(effects, wire.Probe), "it looks for the ring again"
+    assert sent(effects, wire.PeerProbe), "it looks for the ring again"
     assert of(effects, Rejoining) == [], "it was not in"
-    bench.receive(peer(4), ring.Confirmed(TICKET, 0, (0, peer(2).node)))
+    bench.receive(peer(4), ring.AdmissionConfirmed(TICKET, 0, (0, peer(2).node)))
     assert not bench.machine.joined
 
 
@@ -119,23 +133,27 @@ def test_whom_a_lost_guardian_had_called_is_no_copy_of_itself() -> None:
 def test_one_call_at_a_time() -> None:
     bench = called(Bench(5))
     other = (peer(3).node, 1, 8)
-    assert sent(bench.receive(peer(3), ring.Call(other, 0, ())), ring.Busy) == [(peer(3), ring.Busy(other))]
+    assert sent(bench.receive(peer(3), ring.InviteJoiner(other, 0, ())), ring.JoinerBusy) == [
+        (peer(3), ring.JoinerBusy(other))
+    ]
     bench.wait(2_100)
-    assert sent(bench.receive(peer(3), ring.Call(other, 0, ())), ring.Here) == [(peer(3), ring.Here(other))]
+    assert sent(bench.receive(peer(3), ring.InviteJoiner(other, 0, ())), ring.JoinerReady) == [
+        (peer(3), ring.JoinerReady(other))
+    ]
 
 
 def test_a_place_offered_too_late_is_not_taken() -> None:
     bench = called(Bench(5))
     bench.wait(1_981)
-    assert sent(bench.receive(peer(7), ring.Place(TICKET, 0, ())), ring.Taken) == []
+    assert sent(bench.receive(peer(7), ring.OfferRange(TICKET, 0, ())), ring.RangeTaken) == []
     assert bench.claim() is None
 
 
 def test_a_joiner_asked_what_came_of_it_says_no_and_keeps_to_it() -> None:
     bench = called(Bench(5))
-    effects = bench.receive(peer(7), ring.WhatOfYield(TICKET, bench.machine.me))
-    assert sent(effects, ring.Unyield) == [(peer(7), ring.Unyield(TICKET))]
-    assert sent(bench.receive(peer(7), ring.Place(TICKET, 0, ())), ring.Taken) == []
+    effects = bench.receive(peer(7), ring.QueryTransfer(TICKET, bench.machine.me))
+    assert sent(effects, ring.RevokeTransfer) == [(peer(7), ring.RevokeTransfer(TICKET))]
+    assert sent(bench.receive(peer(7), ring.OfferRange(TICKET, 0, ())), ring.RangeTaken) == []
 
 
 def request(joiner: Peer, refutations: int = 0) -> wire.JoinRequest:
@@ -143,35 +161,37 @@ def request(joiner: Peer, refutations: int = 0) -> wire.JoinRequest:
 
 
 def admitted(effects: list) -> list:  # type: ignore[type-arg]
-    return [to.node for to, _ in sent(effects, ring.Call)]
+    return [to.node for to, _ in sent(effects, ring.InviteJoiner)]
 
 
 def test_one_joiner_at_a_time() -> None:
     bench = Bench(1).found()
     first, second, third = peer(5), peer(6), peer(7)
-    ((_, call),) = sent(bench.receive(first, request(first)), ring.Call)
+    ((_, call),) = sent(bench.receive(first, request(first)), ring.InviteJoiner)
     for joiner in (second, third):
         effects = bench.receive(joiner, request(joiner))
         assert admitted(effects) == []
-        assert [to for to, _ in sent(effects, ring.Queued)] == [joiner]
+        assert [to for to, _ in sent(effects, ring.JoinQueued)] == [joiner]
     whole = bench.claim()
     assert whole is not None
     assert whole.length == MASK + 1, "a call promises nothing"
-    effects = bench.receive(first, ring.Here(call.ticket))
-    assert sent(effects, ring.Place)[0][0] == first, "in a ring of one it is its own successor"
+    effects = bench.receive(first, ring.JoinerReady(call.ticket))
+    assert sent(effects, ring.OfferRange)[0][0] == first, "in a ring of one it is its own successor"
     kept = bench.claim()
     assert kept is not None
     assert not kept.holds(first.node, MASK), "it has stopped for the keys of the joiner"
-    ((_, confirmed),) = sent(bench.receive(first, ring.Taken(call.ticket, 7, 0)), ring.Confirmed)
-    assert [handed.joiner for handed in confirmed.calls] == [second, third], "they lie beyond the new member"
+    ((_, confirmed),) = sent(bench.receive(first, ring.RangeTaken(call.ticket, 7, 0)), ring.AdmissionConfirmed)
+    assert [handed_over.joiner for handed_over in confirmed.queued_joins] == [second, third], (
+        "they lie beyond the new member"
+    )
     assert confirmed.at == 7
 
 
 def test_nobody_takes_back_before_the_joiner_has_stopped() -> None:
     bench = Bench(1).found()
     joiner = peer(5)
-    ((_, call),) = sent(bench.receive(joiner, request(joiner)), ring.Call)
-    bench.receive(joiner, ring.Here(call.ticket))
+    ((_, call),) = sent(bench.receive(joiner, request(joiner)), ring.InviteJoiner)
+    bench.receive(joiner, ring.JoinerReady(call.ticket))
     kept = bench.claim()
     bench.wait(1_990)
     assert bench.claim() == kept
@@ -179,8 +199,8 @@ def test_nobody_takes_back_before_the_joiner_has_stopped() -> None:
     whole = bench.claim()
     assert whole is not None
     assert whole.length == MASK + 1
-    effects = bench.receive(joiner, ring.Taken(call.ticket, 7, 0))
-    assert sent(effects, ring.TooLate) == [(joiner, ring.TooLate(call.ticket))]
+    effects = bench.receive(joiner, ring.RangeTaken(call.ticket, 7, 0))
+    assert sent(effects, ring.AdmissionExpired) == [(joiner, ring.AdmissionExpired(call.ticket))]
 
 
 def test_a_joiner_that_vanishes_makes_room() -> None:
@@ -212,9 +232,9 @@ def test_a_rejoin_outranks_what_is_known_of_it() -> None:
     bench = Bench(1).adopt(peer(5), peer(9))
     effects = bench.receive(peer(5), request(peer(5), refutations=1))
     assert sent(effects, wire.JoinRefused) == []
-    ((_, question),) = [pair for pair in sent(effects, ring.Renew) if pair[0] == peer(5)]
-    effects = bench.receive(peer(5), ring.Outside(question.at))
-    assert [to for to, _ in sent(effects, ring.Close)] == [peer(9)], "its old place is closed at once"
+    ((_, question),) = [pair for pair in sent(effects, ring.RenewLease) if pair[0] == peer(5)]
+    effects = bench.receive(peer(5), ring.NotInRing(question.at))
+    assert [to for to, _ in sent(effects, ring.ProposeNeighbour)] == [peer(9)], "its old place is closed at once"
     assert of(effects, PeerLeft) == [], "to the node above it is neither dead nor gone"
 
 
@@ -225,18 +245,18 @@ def test_the_way_of_a_second_try_is_looked_at() -> None:
     for attempt, looked_at in ((1, 0), (2, 1)):
         effects = bench.receive(peer(1), wire.JoinRequest(Peer(NodeId((150 << 120) + 1), 1), attempt))
         ((hop, _),) = sent(effects, wire.JoinRequest)
-        assert len([to for to, _ in sent(effects, wire.Probe) if to == hop]) == looked_at
+        assert len([to for to, _ in sent(effects, wire.PeerProbe) if to == hop]) == looked_at
 
 
 def test_a_successor_that_speaks_again_is_asked_before_all_others() -> None:
     """It was held for dead and still holds this node for its predecessor: on a link that comes and goes it may be the only one."""
     bench = Bench(1).adopt(peer(5), peer(9))
     agreed = bench.machine._view.agreed
-    agreed.successor.is_dead = agreed.stirred = True
+    agreed.successor.is_dead = agreed.has_changed = True
     effects = bench.receive(peer(9), wire.RouteAck(1))
-    assert [to for to, _ in sent(effects, ring.Close)] == [peer(9)]
-    effects = bench.receive(peer(5), ring.Renew(True, 7, 0, (0, NodeId(0))))
-    assert [to for to, _ in sent(effects, ring.Close)] == [peer(5)]
+    assert [to for to, _ in sent(effects, ring.ProposeNeighbour)] == [peer(9)]
+    effects = bench.receive(peer(5), ring.RenewLease(True, 7, 0, (0, NodeId(0))))
+    assert [to for to, _ in sent(effects, ring.ProposeNeighbour)] == [peer(5)]
 
 
 def test_refused_joiner_reports_why() -> None:
@@ -254,7 +274,7 @@ def test_nobody_joins_through_a_node_outside() -> None:
     forwarded = wire.JoinRequest(peer(5), 1, (peer(3),), refutations=2)
     effects = bench.receive(peer(3), forwarded)
     assert sent(effects, ring.JoinBounced) == [
-        (peer(3), ring.JoinBounced(ring.JoinCall(peer(5), 1, 2), (peer(3),), False))
+        (peer(3), ring.JoinBounced(ring.QueuedJoin(peer(5), 1, 2), (peer(3),), False))
     ]
 
 
@@ -264,37 +284,39 @@ def test_smallest_id_founds_when_nobody_is_a_member() -> None:
         bench.give(JoinRing((other,)))
         for _ in range(5):
             bench.receive(other, wire.ProbeAck(1, 0, joined=False))
-            for to, question in sent(bench.wait(500), ring.MayFound):
-                bench.receive(to, ring.Assent(question.number, ok=True))
+            for to, question in sent(bench.wait(500), ring.RequestRingCreation):
+                bench.receive(to, ring.RingCreationReply(question.number, ok=True))
     assert low.machine.joined
     assert not high.machine.joined
 
 
-def looking(number: int, *answering: Peer, rounds: int = 3) -> tuple[Bench, list[tuple[Peer, ring.MayFound]]]:
+def looking(
+    number: int, *answering: Peer, rounds: int = 3
+) -> tuple[Bench, list[tuple[Peer, ring.RequestRingCreation]]]:
     """A node that looks for a ring, and whom it asked for assent after some rounds in which others answered."""
     bench = Bench(number)
     bench.give(JoinRing(answering))
-    asked: list[tuple[Peer, ring.MayFound]] = []
+    asked: list[tuple[Peer, ring.RequestRingCreation]] = []
     for _ in range(rounds):
         for other in answering:
             bench.receive(other, wire.ProbeAck(1, 0, joined=False))
-        asked.extend(sent(bench.wait(501), ring.MayFound))
+        asked.extend(sent(bench.wait(501), ring.RequestRingCreation))
     return bench, asked
 
 
 def test_who_founds_has_the_assent_of_all_that_answered() -> None:
     bench, asked = looking(1, peer(8), peer(9))
     assert [to for to, _ in asked] == [peer(8), peer(9)]
-    bench.receive(peer(8), ring.Assent(asked[0][1].number, ok=True))
+    bench.receive(peer(8), ring.RingCreationReply(asked[0][1].number, ok=True))
     assert not bench.machine.joined
-    bench.receive(peer(9), ring.Assent(asked[1][1].number, ok=True))
+    bench.receive(peer(9), ring.RingCreationReply(asked[1][1].number, ok=True))
     assert bench.machine.joined
 
 
 def test_one_refusal_is_enough() -> None:
     bench, asked = looking(1, peer(8), peer(9))
-    bench.receive(peer(8), ring.Assent(asked[0][1].number, ok=False))
-    bench.receive(peer(9), ring.Assent(asked[1][1].number, ok=True))
+    bench.receive(peer(8), ring.RingCreationReply(asked[0][1].number, ok=False))
+    bench.receive(peer(9), ring.RingCreationReply(asked[1][1].number, ok=True))
     assert not bench.machine.joined
 
 
@@ -303,35 +325,43 @@ def test_who_has_heard_of_a_smaller_one_does_not_found() -> None:
     bench.give(JoinRing((peer(9),)))
     for _ in range(6):
         bench.receive(peer(9), wire.ProbeAck(1, 0, False, None, -1, peer(2), 300))
-        assert sent(bench.wait(500), ring.MayFound) == []
-    assert any(to == peer(2) for to, _ in sent(bench.effects, wire.Probe)), "it is asked, too"
+        assert sent(bench.wait(500), ring.RequestRingCreation) == []
+    assert any(to == peer(2) for to, _ in sent(bench.effects, wire.PeerProbe)), "it is asked, too"
     asked = []
     for _ in range(16):
         bench.receive(peer(9), wire.ProbeAck(1, 0, joined=False))
-        asked.extend(sent(bench.wait(500), ring.MayFound))
+        asked.extend(sent(bench.wait(500), ring.RequestRingCreation))
     assert asked, "the smaller one has not been heard of for long"
 
 
 def test_a_third_node_promises_to_one_at_a_time() -> None:
     """Two that know each other only through it do not both found."""
     bench, _ = looking(9, peer(20))
-    first = sent(bench.receive(peer(7), ring.MayFound(1)), ring.Assent)
-    assert first == [(peer(7), ring.Assent(1, ok=True))]
-    assert not sent(bench.receive(peer(5), ring.MayFound(2)), ring.Assent)[0][1].ok
+    first = sent(bench.receive(peer(7), ring.RequestRingCreation(1)), ring.RingCreationReply)
+    assert first == [(peer(7), ring.RingCreationReply(1, ok=True))]
+    assert not sent(bench.receive(peer(5), ring.RequestRingCreation(2)), ring.RingCreationReply)[0][1].ok
     bench.wait(2_100)
-    assert sent(bench.receive(peer(5), ring.MayFound(3)), ring.Assent)[0][1].ok, "the promise is over"
+    assert sent(bench.receive(peer(5), ring.RequestRingCreation(3)), ring.RingCreationReply)[0][1].ok, (
+        "the promise is over"
+    )
     bench.wait(2_100)
-    assert not sent(bench.receive(peer(7), ring.MayFound(4)), ring.Assent)[0][1].ok, "it knows of a smaller one"
-    assert not sent(bench.receive(peer(11), ring.MayFound(5)), ring.Assent)[0][1].ok, "it is smaller itself"
+    assert not sent(bench.receive(peer(7), ring.RequestRingCreation(4)), ring.RingCreationReply)[0][1].ok, (
+        "it knows of a smaller one"
+    )
+    assert not sent(bench.receive(peer(11), ring.RequestRingCreation(5)), ring.RingCreationReply)[0][1].ok, (
+        "it is smaller itself"
+    )
     found = Bench(9).found()
-    assert sent(found.receive(peer(5), ring.MayFound(1)), ring.Assent) == [(peer(5), ring.Assent(1, False, 0))]
+    assert sent(found.receive(peer(5), ring.RequestRingCreation(1)), ring.RingCreationReply) == [
+        (peer(5), ring.RingCreationReply(1, False, 0))
+    ]
 
 
 def test_who_left_others_in_a_ring_knows_of_it() -> None:
     bench = Bench(1).adopt(peer(2))
     bench.give(LeaveRing())
     bench.wait(60_000)
-    ((_, answer),) = sent(bench.receive(peer(9), wire.Probe(1, 0, joined=False)), wire.ProbeAck)
+    ((_, answer),) = sent(bench.receive(peer(9), wire.PeerProbe(1, 0, joined=False)), wire.ProbeAck)
     assert answer.ring_age_ms == 0
 
 
@@ -366,30 +396,30 @@ def test_a_life_that_was_let_in_by_mistake_goes() -> None:
 def test_leaving() -> None:
     bench = Bench(1).adopt(peer(2))
     effects = bench.give(LeaveRing())
-    assert of(effects, Left)
-    assert sent(effects, wire.Leave) == [(peer(2), wire.Leave())]
+    assert of(effects, LeaveCompleted)
+    assert sent(effects, wire.Departing) == [(peer(2), wire.Departing())]
     assert not bench.machine.joined
-    ((_, answer),) = sent(bench.receive(peer(2), wire.Probe(1, 0, joined=True)), wire.ProbeAck)
+    ((_, answer),) = sent(bench.receive(peer(2), wire.PeerProbe(1, 0, joined=True)), wire.ProbeAck)
     assert not answer.joined
-    assert of(Bench(1).give(LeaveRing()), Left), "also when it was never in"
+    assert of(Bench(1).give(LeaveRing()), LeaveCompleted), "also when it was never in"
 
 
 def test_who_must_join_again_while_it_leaves_is_out_when_the_time_is_over() -> None:
     bench = Bench(1).adopt(peer(2), peer(3))
-    bench.receive(peer(3), ring.Yield((peer(3).node, 1, 1), peer(9)))
-    assert of(bench.give(LeaveRing()), Left) == [], "a joiner comes in beside it"
+    bench.receive(peer(3), ring.TransferRange((peer(3).node, 1, 1), peer(9)))
+    assert of(bench.give(LeaveRing()), LeaveCompleted) == [], "a joiner comes in beside it"
     effects = bench.receive(peer(2), ring.NotNeighbour(to_predecessor=False, at=0))
     assert of(effects, Rejoining)
-    assert of(bench.wait(1_950), Left) == []
-    assert of(bench.wait(100), Left) == [Left()]
-    assert sent(bench.wait(10_000), wire.Probe) == [], "it looks for the ring no longer"
+    assert of(bench.wait(1_950), LeaveCompleted) == []
+    assert of(bench.wait(100), LeaveCompleted) == [LeaveCompleted()]
+    assert sent(bench.wait(10_000), wire.PeerProbe) == [], "it looks for the ring no longer"
 
 
-def closing_towards_three() -> tuple[Bench, ring.Close]:
+def closing_towards_three() -> tuple[Bench, ring.ProposeNeighbour]:
     """A member whose successor is dead; it asks the next leaf."""
     bench = Bench(1).adopt(peer(2), peer(3), peer(4), peer(9))
     bench.wait(1_000)
-    ((to, close),) = sent(bench.receive(peer(2), ring.Outside(bench.now)), ring.Close)
+    ((to, close),) = sent(bench.receive(peer(2), ring.NotInRing(bench.now)), ring.ProposeNeighbour)
     assert to == peer(3)
     return bench, close
 
@@ -400,28 +430,28 @@ def test_who_answers_a_guardian_that_may_not_close_yet_is_not_passed_over() -> N
     agreed.predecessor.lease = agreed.successor.lease = bench.now
     for _ in range(10):
         effects = bench.wait(250)
-        bench.receive(peer(3), ring.Closed(close.ticket, bench.now, bench.now, 0))
-        assert {to for to, _ in sent(effects, ring.Close)} <= {peer(3)}
+        bench.receive(peer(3), ring.NeighbourAccepted(close.ticket, bench.now, bench.now, 0))
+        assert {to for to, _ in sent(effects, ring.ProposeNeighbour)} <= {peer(3)}
 
 
 def test_who_was_passed_over_but_holds_the_guardian_for_its_neighbour_is_asked_again() -> None:
     bench, _ = closing_towards_three()
-    asked = [to for to, _ in sent(bench.wait(2_000), ring.Close)]
+    asked = [to for to, _ in sent(bench.wait(2_000), ring.ProposeNeighbour)]
     assert asked[-1] == peer(4), "the first was silent"
     effects = bench.receive(
-        peer(3), ring.Renew(to_predecessor=True, at=bench.now, refutations=0, name=(0, peer(3).node))
+        peer(3), ring.RenewLease(to_predecessor=True, at=bench.now, refutations=0, name=(0, peer(3).node))
     )
     assert sent(effects, ring.NotNeighbour) == []
-    assert [to for to, _ in sent(effects, ring.Close)] == [peer(3)]
+    assert [to for to, _ in sent(effects, ring.ProposeNeighbour)] == [peer(3)]
 
 
 def test_a_join_from_behind_the_gap_waits_until_it_is_closed() -> None:
     bench, _ = closing_towards_three()
     path = (peer(3), peer(4))
     effects = bench.receive(peer(3), wire.JoinRequest(peer(2, 2), 2, path, walking=True))
-    assert sent(effects, ring.Queued) == [(peer(2, 2), ring.Queued(2))]
+    assert sent(effects, ring.JoinQueued) == [(peer(2, 2), ring.JoinQueued(2))]
     join = wire.JoinRequest(Peer(NodeId(5 << 119), 1), 1, path, walking=True)
-    assert [to for to, _ in sent(bench.receive(peer(3), join), ring.Queued)] == [join.joiner]
+    assert [to for to, _ in sent(bench.receive(peer(3), join), ring.JoinQueued)] == [join.joiner]
 
 
 def test_a_join_that_was_passed_on_over_one_goes_on_to_that_one() -> None:
@@ -440,7 +470,9 @@ def test_a_join_walks_past_nobody_twice() -> None:
     again = wire.JoinRequest(joiner, 1, (peer(9), peer(1), peer(2), peer(9)), walking=True)
     assert bench.receive(peer(9), again) == []
     routed = wire.JoinRequest(Peer(NodeId(3 << 119), 1), 1, (peer(1), peer(9)))
-    assert sent(bench.receive(peer(9), routed), ring.Call), "but who was on its way before the walk may be on it again"
+    assert sent(bench.receive(peer(9), routed), ring.InviteJoiner), (
+        "but who was on its way before the walk may be on it again"
+    )
 
 
 def test_the_way_of_every_other_late_try_avoids_the_best_hop() -> None:
@@ -460,6 +492,6 @@ def test_who_outranks_the_rumours_of_its_death_does_not_hurry_for_them() -> None
     bench = Bench(5, incarnation=2)
     bench.give(JoinRing((peer(2),)))
     bench.receive(peer(2), wire.Accused(1, 1))
-    assert sent(bench.wait(250), wire.Probe), "at once with one refutation more"
+    assert sent(bench.wait(250), wire.PeerProbe), "at once with one refutation more"
     bench.receive(peer(2), wire.Accused(1, 1))
-    assert sent(bench.wait(250), wire.Probe) == []
+    assert sent(bench.wait(250), wire.PeerProbe) == []

@@ -1,7 +1,7 @@
 """Copies of records: which is newer, what there is room for."""
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_overlay.records.records import Record, RecordStore
+from agiledart_overlay.records.record_store import Record, RecordStore
 
 WRITER = (NodeId(1), 1, 1)
 

@@ -20,7 +20,7 @@ from agiledart_overlay.scribe.events import (
 )
 from agiledart_overlay.scribe.topic import Topic
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_overlay.wire.messages import Leave
+from agiledart_overlay.wire.messages import Departing
 from tests.unit.overlay.bench import Bench, of, peer, sent
 
 ME, NEAR, PARENT = peer(1), peer(3), peer(9)
@@ -30,8 +30,8 @@ THERE = NodeId((9 << 120) + 5)
 HERE = NodeId((1 << 120) + 5)
 """A topic whose root is this node."""
 
-BEAT_MS = OverlayConfig.lan().beat_interval_ns // 1_000_000
-MISSES = OverlayConfig.lan().beat_misses
+BEAT_MS = OverlayConfig.lan().heartbeat_interval_ns // 1_000_000
+MISSES = OverlayConfig.lan().heartbeat_misses
 
 
 def planted(*others: Peer, config: OverlayConfig | None = None) -> Bench:
@@ -90,7 +90,7 @@ def test_an_unanswered_subscription_is_repeated_and_an_old_answer_undone() -> No
     assert [to for to, _ in sent(effects, wire.Unsubscribe)] == [PARENT]
     assert not topic(bench).is_attached
     bench.receive(PARENT, wire.Subscribed(THERE, again[1].number, (PARENT.node,)))
-    assert topic(bench).way_to(ME.node) == (PARENT.node, ME.node)
+    assert topic(bench).path_from_root(ME.node) == (PARENT.node, ME.node)
 
 
 def test_the_root_asks_nobody() -> None:
@@ -112,7 +112,7 @@ def test_who_is_above_is_no_child() -> None:
     bench = attached(planted())
     ((to, refused),) = sent(bench.receive(PARENT, wire.Subscribe(THERE, 4)), wire.SubscribeRefused)
     assert (to, refused.number) == (PARENT, 4)
-    bench.receive(PARENT, wire.Beat((wire.BeatLine(THERE, (NEAR.node, PARENT.node)),)))
+    bench.receive(PARENT, wire.Heartbeat((wire.HeartbeatEntry(THERE, (NEAR.node, PARENT.node)),)))
     assert sent(bench.receive(NEAR, wire.Subscribe(THERE, 5)), wire.SubscribeRefused)
     assert topic(bench).children == {}
 
@@ -124,7 +124,7 @@ def test_a_way_that_leads_over_this_node_is_a_loop() -> None:
     assert [to for to, _ in sent(effects, wire.Unsubscribe)] == [PARENT]
     assert topic(bench).parent is None
     bench = attached(planted())
-    effects = bench.receive(PARENT, wire.Beat((wire.BeatLine(THERE, (ME.node, PARENT.node)),)))
+    effects = bench.receive(PARENT, wire.Heartbeat((wire.HeartbeatEntry(THERE, (ME.node, PARENT.node)),)))
     assert topic(bench).parent is None
     assert [to for to, _ in sent(effects, wire.Subscribe)] == [PARENT]
 
@@ -144,9 +144,9 @@ def test_who_leaves_goes_when_no_child_needs_it() -> None:
 def test_a_dead_child_is_forgotten_and_a_dead_parent_replaced() -> None:
     bench = attached(planted())
     child(bench, NEAR)
-    bench.receive(NEAR, Leave())
+    bench.receive(NEAR, Departing())
     assert topic(bench).children == {}
-    bench.receive(PARENT, Leave())
+    bench.receive(PARENT, Departing())
     assert topic(bench).parent is None
     assert topic(bench).asked is None, "nobody else is nearer to the key"
 
@@ -169,15 +169,15 @@ def test_any_beat_or_publication_keeps_the_parent() -> None:
         if number % 2:
             bench.receive(PARENT, multicast(number))
         else:
-            effects = bench.receive(PARENT, wire.Beat((wire.BeatLine(THERE, (PARENT.node,)),)))
-            assert sent(effects, wire.BeatAck) == [(PARENT, wire.BeatAck((THERE,)))]
+            effects = bench.receive(PARENT, wire.Heartbeat((wire.HeartbeatEntry(THERE, (PARENT.node,)),)))
+            assert sent(effects, wire.HeartbeatAck) == [(PARENT, wire.HeartbeatAck((THERE,)))]
     assert topic(bench).parent == PARENT
 
 
 def test_a_silent_child_is_forgotten() -> None:
     bench = attached(planted())
     child(bench, NEAR)
-    beats = sent(bench.wait((MISSES + 1) * BEAT_MS), wire.Beat)
+    beats = sent(bench.wait((MISSES + 1) * BEAT_MS), wire.Heartbeat)
     assert [to for to, _ in beats].count(NEAR) >= MISSES
     assert NEAR.node in topic(bench).children
     bench.wait(BEAT_MS)
@@ -188,9 +188,9 @@ def test_a_child_that_denies_it_is_forgotten() -> None:
     bench = attached(planted())
     child(bench, NEAR)
     for _ in range(MISSES):
-        bench.receive(NEAR, wire.BeatAck(()))
+        bench.receive(NEAR, wire.HeartbeatAck(()))
         assert NEAR.node in topic(bench).children
-    bench.receive(NEAR, wire.BeatAck(()))
+    bench.receive(NEAR, wire.HeartbeatAck(()))
     assert topic(bench).children == {}
 
 
@@ -198,11 +198,11 @@ def test_the_way_is_passed_on_when_it_changes() -> None:
     bench = attached(planted())
     child(bench, NEAR)
     above = peer(12).node
-    effects = bench.receive(PARENT, wire.Beat((wire.BeatLine(THERE, (above, PARENT.node)),)))
-    ((to, beat),) = sent(effects, wire.Beat)
-    assert (to, beat.lines[0].way) == (NEAR, (above, PARENT.node, ME.node))
-    effects = bench.receive(PARENT, wire.Beat((wire.BeatLine(THERE, (above, PARENT.node)),)))
-    assert sent(effects, wire.Beat) == []
+    effects = bench.receive(PARENT, wire.Heartbeat((wire.HeartbeatEntry(THERE, (above, PARENT.node)),)))
+    ((to, beat),) = sent(effects, wire.Heartbeat)
+    assert (to, beat.lines[0].root_path) == (NEAR, (above, PARENT.node, ME.node))
+    effects = bench.receive(PARENT, wire.Heartbeat((wire.HeartbeatEntry(THERE, (above, PARENT.node)),)))
+    assert sent(effects, wire.Heartbeat) == []
 
 
 # ---- publications
@@ -274,22 +274,22 @@ def test_the_farthest_child_is_given_to_its_siblings_and_stays_until_it_has_gone
     bench = attached(planted(config=replace(OverlayConfig.lan(), max_children=2)))
     for number in (3, 5, 6):
         child(bench, peer(number))
-    ((to, dropped),) = sent(bench.wait(BEAT_MS), wire.Dropped)
+    ((to, dropped),) = sent(bench.wait(BEAT_MS), wire.ChildDropped)
     siblings = [sibling.peer for sibling in dropped.siblings]
     assert to not in siblings
     assert sorted([to.node, *(each.node for each in siblings)]) == [peer(number).node for number in (3, 5, 6)]
     assert len(topic(bench).children) == 3, "it stays until it has gone"
     bench.receive(to, wire.Unsubscribe(THERE))
     for each in siblings:
-        bench.receive(each, wire.BeatAck((THERE,)))
-    assert sent(bench.wait(BEAT_MS), wire.Dropped) == []
+        bench.receive(each, wire.HeartbeatAck((THERE,)))
+    assert sent(bench.wait(BEAT_MS), wire.ChildDropped) == []
 
 
 def test_a_child_that_is_given_away_goes_to_the_nearest_way_through_a_sibling() -> None:
     near, far = peer(5), peer(6)
     bench = attached(planted(near, far))
     effects = bench.receive(
-        PARENT, wire.Dropped(THERE, (wire.Sibling(far, 1_000), wire.Sibling(near, 9_000), wire.Sibling(ME, 1)))
+        PARENT, wire.ChildDropped(THERE, (wire.Sibling(far, 1_000), wire.Sibling(near, 9_000), wire.Sibling(ME, 1)))
     )
     probes = {to.node: message.number for to, message in sent(effects, wire.SiblingProbe)}
     assert sorted(probes) == [near.node, far.node]
@@ -308,7 +308,7 @@ def test_a_child_that_is_given_away_goes_to_the_nearest_way_through_a_sibling() 
 def test_siblings_that_refuse_or_are_silent_leave_it_where_it_is() -> None:
     near, far = peer(5), peer(6)
     bench = attached(planted(near, far))
-    effects = bench.receive(PARENT, wire.Dropped(THERE, (wire.Sibling(near, 1), wire.Sibling(far, 1))))
+    effects = bench.receive(PARENT, wire.ChildDropped(THERE, (wire.Sibling(near, 1), wire.Sibling(far, 1))))
     probes = {to.node: message.number for to, message in sent(effects, wire.SiblingProbe)}
     bench.receive(near, wire.SiblingAck(probes[near.node]))
     ((to, asked),) = sent(bench.wait(1_000), wire.Subscribe)
@@ -319,7 +319,7 @@ def test_siblings_that_refuse_or_are_silent_leave_it_where_it_is() -> None:
 
 def test_siblings_named_by_a_stranger_are_not_asked() -> None:
     bench = attached(planted(peer(5)))
-    assert sent(bench.receive(NEAR, wire.Dropped(THERE, (wire.Sibling(peer(5), 1),))), wire.SiblingProbe) == []
+    assert sent(bench.receive(NEAR, wire.ChildDropped(THERE, (wire.Sibling(peer(5), 1),))), wire.SiblingProbe) == []
 
 
 # ---- searches
@@ -365,6 +365,6 @@ def test_what_lies_at_the_root_is_copied_to_the_nearest_leaves() -> None:
     assert (answer.ok, answer.owner) == (True, ME)
     copies = sent(effects, wire.RootCopy)
     assert len(dict.fromkeys(to.node for to, _ in copies)) == OverlayConfig.lan().root_replicas
-    effects = bench.receive(NEAR, wire.TopicAsk(HERE, NEAR, 5, 1, b"theirs"))
+    effects = bench.receive(NEAR, wire.TopicRequest(HERE, NEAR, 5, 1, b"theirs"))
     ((_, reply),) = sent(effects, wire.TopicReply)
     assert (reply.ok, reply.state) == (False, b"mine")

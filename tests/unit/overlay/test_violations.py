@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.count import MAX_COUNT
+from agiledart_kernel.counts import MAX_COUNT
 from agiledart_kernel.machine import LinkLost
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.machine import OverlayMachine
-from agiledart_overlay.records.directory import Directory
-from agiledart_overlay.records.records import value_digest
+from agiledart_overlay.overlay_machine import OverlayMachine
+from agiledart_overlay.records.record_directory import RecordDirectory
+from agiledart_overlay.records.record_store import value_digest
 from agiledart_overlay.ring.leases import Leases
-from agiledart_overlay.state.agreement import Side
+from agiledart_overlay.state.agreement import AgreedNeighbour
 from agiledart_overlay.state.view import View
 from agiledart_overlay.tables.leaf_set import LeafSet
 from agiledart_overlay.tables.neighbourhood import Neighbourhood
-from agiledart_overlay.wire.events import LeaveRing, StoreRecord, Watch
-from agiledart_overlay.wire.messages import Leave, Probe, ProbeAck, RecordCopy, RecordFetch, RecordKept
-from agiledart_overlay.wire.ring_messages import Renew, RingProbe, RingState
+from agiledart_overlay.wire.events import LeaveRing, StoreRecord, WatchPeer
+from agiledart_overlay.wire.messages import Departing, PeerProbe, ProbeAck, RecordCopy, RecordFetch, RecordHeld
+from agiledart_overlay.wire.ring_messages import RenewLease, RingProbe, RingState
 from tests.unit.overlay.bench import Bench, peer, sent
 
 Patch = pytest.MonkeyPatch
@@ -51,7 +51,7 @@ def checks_without_a_timer(patch: Patch) -> None:
 def promises_of_ten_leases(patch: Patch) -> None:
     right = Leases._grant
 
-    def grant(self: Leases, side: Side, sender: Any, message: Renew) -> None:
+    def grant(self: Leases, side: AgreedNeighbour, sender: Any, message: RenewLease) -> None:
         right(self, side, sender, message)
         side.promise = self._view.now + 10 * self._view.config.lease_ns
 
@@ -59,7 +59,7 @@ def promises_of_ten_leases(patch: Patch) -> None:
 
 
 def operations_that_never_end(patch: Patch) -> None:
-    patch.setattr(Directory, "_finish", lambda self, work: work.waiting.pop(0))
+    patch.setattr(RecordDirectory, "_finish", lambda self, work: work.waiting.pop(0))
 
 
 def what_is_agreed_is_not_followed_up(patch: Patch) -> None:
@@ -69,13 +69,13 @@ def what_is_agreed_is_not_followed_up(patch: Patch) -> None:
 def go(bench: Bench) -> None:
     """Something happens to every part of a machine."""
     bench.adopt(peer(3), peer(5), peer(4))
-    bench.receive(peer(3), Renew(to_predecessor=True, at=0, refutations=0, name=(0, NodeId(0))))
-    bench.receive(peer(3), Probe(1, 0, joined=True))
+    bench.receive(peer(3), RenewLease(to_predecessor=True, at=0, refutations=0, name=(0, NodeId(0))))
+    bench.receive(peer(3), PeerProbe(1, 0, joined=True))
     bench.give(LinkLost(peer(4).node))
     for to, fetch in sent(bench.give(StoreRecord(1, NodeId(1 << 120), 0, b"value")), RecordFetch):
-        for other, copy in sent(bench.receive(to, RecordKept(fetch.key, 0, b"")), RecordCopy):
-            bench.receive(other, RecordKept(copy.key, copy.version, value_digest(copy.value)))
-    bench.receive(peer(5), Leave())
+        for other, copy in sent(bench.receive(to, RecordHeld(fetch.key, 0, b"")), RecordCopy):
+            bench.receive(other, RecordHeld(copy.key, copy.version, value_digest(copy.value)))
+    bench.receive(peer(5), Departing())
     bench.wait(100)
     bench.give(LeaveRing())
 
@@ -103,9 +103,9 @@ def test_a_mistake_is_told(mistake: Callable[[Patch], None], sentence: str, monk
 def test_who_is_watched_and_not_in_the_ring_comes_into_no_table_by_its_answers() -> None:
     """A round trip that was measured put it into the neighbourhood and the routing table."""
     bench = Bench(1).adopt(peer(3), peer(5))
-    bench.give(Watch(peer(5)))
+    bench.give(WatchPeer(peer(5)))
     bench.give(LinkLost(peer(5).node))
-    number = sent(bench.effects, Probe)[-1][1].number
+    number = sent(bench.effects, PeerProbe)[-1][1].number
     bench.receive(peer(5), ProbeAck(number, 1, joined=False))
     assert peer(5).node not in bench.machine.neighbourhood
     assert peer(5).node not in bench.machine.routing_table
@@ -121,7 +121,7 @@ def test_a_copy_of_a_record_that_nobody_wrote_is_dropped() -> None:
 
 def test_a_ring_whose_ids_lie_close_together_says_a_size_that_a_message_can_carry() -> None:
     """The estimate by density grew beyond what any codec takes, and the step's answer could not be sent."""
-    near = [Peer(NodeId((1 << 120) + way * step), 1) for step in range(1, 15) for way in (1, -1)]
+    near = [Peer(NodeId((1 << 120) + root_path * step), 1) for step in range(1, 15) for root_path in (1, -1)]
     bench = Bench(1).adopt(*near)
     bench.machine._neighbours.merging.on_round()
     ((_, state),) = sent(bench.receive(near[0], RingProbe(0, (0, NodeId(0)), 1)), RingState)

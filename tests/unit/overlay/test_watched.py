@@ -2,23 +2,23 @@
 
 from agiledart_kernel.machine import LinkLost
 from agiledart_overlay.wire.effects import PeerFailed
-from agiledart_overlay.wire.events import Watch
-from agiledart_overlay.wire.messages import DeclaredFailed, Probe, ProbeForMe
+from agiledart_overlay.wire.events import WatchPeer
+from agiledart_overlay.wire.messages import DeclaredFailed, IndirectProbe, PeerProbe
 from tests.unit.overlay.bench import Bench, of, peer, sent
 
 
 def test_a_watched_stranger_that_shows_itself_as_a_member_becomes_a_leaf() -> None:
     bench = Bench(1).adopt(peer(3))
-    bench.give(Watch(peer(5)))
+    bench.give(WatchPeer(peer(5)))
     assert peer(5) not in bench.machine.leaf_set.members
-    bench.receive(peer(5), Probe(1, 0, joined=True))
+    bench.receive(peer(5), PeerProbe(1, 0, joined=True))
     assert peer(5) in bench.machine.leaf_set.members
 
 
 def test_a_watched_peer_that_is_outside_does_not_come_back_because_another_leaf_died() -> None:
     bench = Bench(1).adopt(peer(3), peer(5))
-    bench.give(Watch(peer(5)))
-    bench.receive(peer(5), Probe(1, 1, joined=False))
+    bench.give(WatchPeer(peer(5)))
+    bench.receive(peer(5), PeerProbe(1, 1, joined=False))
     view = bench.machine._view
     view.step_aside(view.book.alive[peer(5).node])
     view.remove(peer(3), 0, has_left=False)
@@ -28,8 +28,8 @@ def test_a_watched_peer_that_is_outside_does_not_come_back_because_another_leaf_
 def test_who_says_that_it_joins_again_is_not_killed_by_rumours_of_the_time_before() -> None:
     """An application's hosts watch each other: a node that merely had to join again must not be declared dead to them."""
     bench = Bench(1).adopt(peer(3), peer(5))
-    bench.give(Watch(peer(5)))
-    bench.receive(peer(5), Probe(1, 2, joined=False))
+    bench.give(WatchPeer(peer(5)))
+    bench.receive(peer(5), PeerProbe(1, 2, joined=False))
     bench.receive(peer(3), DeclaredFailed(peer(5), 1))
     assert of(bench.wait(100), PeerFailed) == []
     assert peer(5) not in bench.machine.leaf_set.members
@@ -38,7 +38,7 @@ def test_who_says_that_it_joins_again_is_not_killed_by_rumours_of_the_time_befor
 def test_a_rumour_waits_for_the_helpers_that_were_asked() -> None:
     bench = Bench(1).adopt(peer(3), peer(5))
     bench.give(LinkLost(peer(5).node))
-    assert sent(bench.effects, ProbeForMe)
+    assert sent(bench.effects, IndirectProbe)
     bench.receive(peer(3), DeclaredFailed(peer(5), 0))
     assert of(bench.effects, PeerFailed) == []
     assert of(bench.wait(3_000), PeerFailed)

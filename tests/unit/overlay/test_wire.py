@@ -9,10 +9,10 @@ from agiledart_overlay.protocol import RETIRED_TAGS, TAGS, OverlayMessage
 from agiledart_overlay.tables.coordinates import Coordinate
 from agiledart_overlay.wire.messages import (
     LeafState,
-    Probe,
+    PeerProbe,
     ProbeAck,
-    RecordStore,
-    Route,
+    RecordWrite,
+    RouteHop,
 )
 from agiledart_overlay.wire.sightings import MAX_SIGHTINGS, Sighting, Vitals
 from tests.unit.overlay.bench import peer
@@ -31,8 +31,8 @@ def test_tags_are_unique_and_in_range() -> None:
 
 def test_golden_frames() -> None:
     """What version 1 put on the wire; a newer version must still read it."""
-    assert CODEC.encode(Probe(7, 1, True)).hex() == "95120701c3c0"
-    assert CODEC.decode(bytes.fromhex("94120701c3")) == Probe(7, 1, joined=True)
+    assert CODEC.encode(PeerProbe(7, 1, True)).hex() == "95120701c3c0"
+    assert CODEC.decode(bytes.fromhex("94120701c3")) == PeerProbe(7, 1, joined=True)
     leaf = LeafState(3, 0, True, (Sighting(peer(2), 4),))
     first = "950f0300c3919296c41002000000000000000000000000000000" + "01a0a0a0a004"
     assert CODEC.decode(bytes.fromhex(first)) == leaf
@@ -49,7 +49,7 @@ def test_golden_vitals() -> None:
 
 
 def test_a_newer_field_is_ignored() -> None:
-    assert CODEC.decode(encode([18, 7, 1, True, None, "new"])) == Probe(7, 1, joined=True)
+    assert CODEC.decode(encode([18, 7, 1, True, None, "new"])) == PeerProbe(7, 1, joined=True)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_wrong_forms_are_refused(message: object) -> None:
 
 
 def test_round_trip_of_the_largest() -> None:
-    store = RecordStore(peer(1), 2**62, 3, NodeId(2**128 - 1), 0, b"x" * (1 << 20))
+    store = RecordWrite(peer(1), 2**62, 3, NodeId(2**128 - 1), 0, b"x" * (1 << 20))
     assert CODEC.decode(CODEC.encode(store)) == store
-    route = Route(1, NodeId(0), b"payload", tuple(peer(number) for number in range(64)))
+    route = RouteHop(1, NodeId(0), b"payload", tuple(peer(number) for number in range(64)))
     assert CODEC.decode(CODEC.encode(route)) == route

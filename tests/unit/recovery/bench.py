@@ -1,38 +1,51 @@
 """Values and desks for tests of recovery."""
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.observe import Observation
+from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_recovery.config import RecoveryConfig
-from agiledart_recovery.desk import Desk
-from agiledart_recovery.wire.names import NOTHING_SAVED, Party, Run, Snapshot, Voter
-from agiledart_recovery.wire.value import Assignment, Element, Plan, Role, Saved, Value
+from agiledart_recovery.recovery_config import RecoveryConfig
+from agiledart_recovery.recovery_context import RecoveryContext
+from agiledart_recovery.wire.names import INITIAL_CHECKPOINT, CheckpointId, InstanceId, RunId, Voter
+from agiledart_recovery.wire.register_value import (
+    Assignment,
+    InstanceRole,
+    InstanceSnapshot,
+    Plan,
+    RegisterValue,
+    SavedState,
+)
 
-RUN = Run("taxi", 1)
+RUN = RunId("taxi", 1)
 
 
 def peer(number: int, incarnation: int = 1) -> Peer:
     return Peer(NodeId(number), incarnation, f"node-{number}")
 
 
-def desk(number: int = 1, observed: list[Observation] | None = None) -> Desk:
-    return Desk(peer(number), RecoveryConfig(), RandomStream(number), (observed if observed is not None else []).append)
+def context(number: int = 1, observed: list[Observation] | None = None) -> RecoveryContext:
+    return RecoveryContext(
+        peer(number), RecoveryConfig(), RandomStream(number), (observed if observed is not None else []).append
+    )
 
 
 def plan(source: int = 1, stage: int = 2, sink: int = 3, *, is_pinned: bool = False) -> Plan:
     return Plan(
         (
-            Assignment(Party("source"), Role.SOURCE, peer(source), is_pinned=True),
-            Assignment(Party("stage"), Role.STAGE, peer(stage), is_pinned=is_pinned),
-            Assignment(Party("sink"), Role.SINK, peer(sink), is_pinned=True),
+            Assignment(InstanceId("source"), InstanceRole.SOURCE, peer(source), is_pinned=True),
+            Assignment(InstanceId("stage"), InstanceRole.STAGE, peer(stage), is_pinned=is_pinned),
+            Assignment(InstanceId("sink"), InstanceRole.SINK, peer(sink), is_pinned=True),
         ),
         (("source", "stage"), ("stage", "sink")),
     )
 
 
-def value(life: int = 1, committed: Snapshot = NOTHING_SAVED, made: Plan | None = None) -> Value:
+def value(attempt: int = 1, committed: CheckpointId = INITIAL_CHECKPOINT, made: Plan | None = None) -> RegisterValue:
     voters = tuple(Voter(peer(number), number) for number in (1, 4, 5))
-    holders = tuple(NodeId(number) for number in (6, 7, 8))
-    saved = (Saved(Party("stage"), (Element(committed, b"hash", 10, 2, holders),)),) if committed.epoch else ()
-    return Value(RUN, 1, life, made or plan(), committed, voters, (), saved)
+    replica_nodes = tuple(NodeId(number) for number in (6, 7, 8))
+    saved = (
+        (SavedState(InstanceId("stage"), (InstanceSnapshot(committed, b"hash", 10, 2, replica_nodes),)),)
+        if committed.epoch
+        else ()
+    )
+    return RegisterValue(RUN, 1, attempt, made or plan(), committed, voters, (), saved)

@@ -4,35 +4,35 @@ import msgspec
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.limits import MAX_CHAIN
-from agiledart_recovery.machine import RecoveryMachine
+from agiledart_recovery.recovery_machine import RecoveryMachine
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.effects import SendFragment
-from agiledart_recovery.wire.events import PartySnapped, RoomSeen
-from agiledart_recovery.wire.names import Ballot, Party, Snapshot
-from agiledart_recovery.wire.value import Element, Saved, Value
+from agiledart_recovery.wire.events import CandidatesFound, SnapshotTaken
+from agiledart_recovery.wire.names import Ballot, CheckpointId, InstanceId
+from agiledart_recovery.wire.register_value import InstanceSnapshot, RegisterValue, SavedState
 from tests.unit.recovery.bench import RUN, peer, value
 from tests.unit.recovery.test_machine import ZERO, carry_out, machine, told
 
-STAGE = Party("stage")
+STAGE = InstanceId("stage")
 HOLDERS = (NodeId(6), NodeId(7))
 
 
-def element(epoch: int, holders: tuple[NodeId, ...] = HOLDERS) -> Element:
-    return Element(Snapshot(1, epoch), b"%d" % epoch, 10, 1, holders)
+def snapshot(epoch: int, replica_nodes: tuple[NodeId, ...] = HOLDERS) -> InstanceSnapshot:
+    return InstanceSnapshot(CheckpointId(1, epoch), b"%d" % epoch, 10, 1, replica_nodes)
 
 
-def saved(*epochs: int) -> Saved:
-    return Saved(STAGE, tuple(element(epoch) for epoch in epochs))
+def saved(*epochs: int) -> SavedState:
+    return SavedState(STAGE, tuple(snapshot(epoch) for epoch in epochs))
 
 
-def at(epoch: int, now: Saved, before: Saved) -> Value:
+def at(epoch: int, now: SavedState, before: SavedState) -> RegisterValue:
     """What the register has: the committed epoch, and the one committed before it."""
-    return msgspec.structs.replace(value(1, Snapshot(1, epoch)), saved=(now,), before=(before,))
+    return msgspec.structs.replace(value(1, CheckpointId(1, epoch)), saved=(now,), before=(before,))
 
 
-def in_life(known: Value) -> RecoveryMachine:
+def in_life(known: RegisterValue) -> RecoveryMachine:
     made = machine(2)
-    made.step(RoomSeen((peer(6), peer(7))), ZERO)
+    made.step(CandidatesFound((peer(6), peer(7))), ZERO)
     told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), known))
     told(made, peer(1), wire.Start(RUN, 1))
     return made
@@ -40,7 +40,7 @@ def in_life(known: Value) -> RecoveryMachine:
 
 def snapped(made: RecoveryMachine, epoch: int, onto: bytes) -> tuple[list[wire.Prepared], int]:
     """What is said of an element, and how many of its fragments are sent."""
-    effects = made.step(PartySnapped(RUN, STAGE, Snapshot(1, epoch), b"new", 10, onto), ZERO)
+    effects = made.step(SnapshotTaken(RUN, STAGE, CheckpointId(1, epoch), b"new", 10, onto), ZERO)
     sent = sum(isinstance(each, SendFragment) for each in effects)
     said = [each.message for each in carry_out(made, effects)]
     return [each for each in said if isinstance(each, wire.Prepared)], sent
@@ -50,7 +50,7 @@ def test_an_element_is_prepared_with_the_chain_that_it_rests_on() -> None:
     made = in_life(at(3, saved(1, 3), saved(1)))
     ((prepared,), sent) = snapped(made, 4, b"3")
     assert [one.digest for one in prepared.saved.chain] == [b"1", b"3", b"new"]
-    assert sent == len(prepared.saved.chain[-1].holders) == 2, "of the new one only"
+    assert sent == len(prepared.saved.chain[-1].replica_nodes) == 2, "of the new one only"
 
 
 def test_it_may_rest_on_the_epoch_before_when_the_last_commit_was_not_heard_of() -> None:
@@ -80,15 +80,15 @@ def test_a_chain_is_not_longer_than_may_be_said() -> None:
 def test_fragments_that_were_made_again_meanwhile_stay_where_they_are() -> None:
     """A host's answer names the holders that it knew of; the register knows of newer ones."""
     known = msgspec.structs.replace(
-        at(3, Saved(STAGE, (element(1, (NodeId(6), NodeId(9))), element(3))), saved(1)),
+        at(3, SavedState(STAGE, (snapshot(1, (NodeId(6), NodeId(9))), snapshot(3))), saved(1)),
     )
-    after = known.with_known(Saved(STAGE, (element(1), element(3), element(4))))
-    assert [one.holders for one in after.chain] == [(NodeId(6), NodeId(9)), HOLDERS, HOLDERS]
+    after = known.with_known(SavedState(STAGE, (snapshot(1), snapshot(3), snapshot(4))))
+    assert [one.replica_nodes for one in after.chain] == [(NodeId(6), NodeId(9)), HOLDERS, HOLDERS]
 
 
 def test_all_links_are_needed_while_the_last_one_is() -> None:
     needed = at(5, saved(1, 3, 5), saved(1, 3)).needed
-    assert sorted(snapshot.epoch for _, snapshot in needed) == [1, 3, 5]
+    assert sorted(checkpoint.epoch for _, checkpoint in needed) == [1, 3, 5]
     needed = at(6, saved(6), saved(1, 3, 5)).needed
-    assert sorted(snapshot.epoch for _, snapshot in needed) == [1, 3, 5, 6]
-    assert sorted(snapshot.epoch for _, snapshot in at(7, saved(6, 7), saved(6)).needed) == [6, 7]
+    assert sorted(checkpoint.epoch for _, checkpoint in needed) == [1, 3, 5, 6]
+    assert sorted(checkpoint.epoch for _, checkpoint in at(7, saved(6, 7), saved(6)).needed) == [6, 7]

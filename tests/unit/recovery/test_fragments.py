@@ -1,98 +1,102 @@
 """Saving and rebuilding one element, with holders that fail."""
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_recovery.desk import Desk
 from agiledart_recovery.fragments.placement import spread
-from agiledart_recovery.fragments.rebuild import Rebuild, State
-from agiledart_recovery.fragments.saving import Outcome, Saving
+from agiledart_recovery.fragments.snapshot_rebuild import RebuildState, SnapshotRebuild
+from agiledart_recovery.fragments.snapshot_replication import ReplicationOutcome, SnapshotReplication
+from agiledart_recovery.recovery_context import RecoveryContext
 from agiledart_recovery.wire.effects import FetchStripe, SendFragment
-from agiledart_recovery.wire.names import Party, Snapshot
-from agiledart_recovery.wire.value import Element
-from tests.unit.recovery.bench import RUN, desk, peer
+from agiledart_recovery.wire.names import CheckpointId, InstanceId
+from agiledart_recovery.wire.register_value import InstanceSnapshot
+from tests.unit.recovery.bench import RUN, context, peer
 
-PARTY, AT, LARGE = Party("stage"), Snapshot(1, 1), 4 << 20
+PARTY, AT, LARGE = InstanceId("stage"), CheckpointId(1, 1), 4 << 20
 
 
-def sent(at: Desk) -> list[SendFragment]:
+def sent(at: RecoveryContext) -> list[SendFragment]:
     effects, at.effects = at.effects, []
     return [each for each in effects if isinstance(each, SendFragment)]
 
 
-def fetched(at: Desk) -> list[FetchStripe]:
+def fetched(at: RecoveryContext) -> list[FetchStripe]:
     effects, at.effects = at.effects, []
     return [each for each in effects if isinstance(each, FetchStripe)]
 
 
-def saving(at: Desk, holders: int, done: list[Saving]) -> Saving:
-    at.room = tuple(peer(number) for number in range(2, 10))
-    where = spread(at.me, at.room[:holders], LARGE, 4, 2)
-    return Saving(at, RUN, PARTY, Element(AT, b"hash", LARGE, where.m, where.holders), where, done.append)
+def saving(at: RecoveryContext, replica_nodes: int, done: list[SnapshotReplication]) -> SnapshotReplication:
+    at.candidates = tuple(peer(number) for number in range(2, 10))
+    where = spread(at.me, at.candidates[:replica_nodes], LARGE, 4, 2)
+    return SnapshotReplication(
+        at, RUN, PARTY, InstanceSnapshot(AT, b"hash", LARGE, where.m, where.replica_nodes), where, done.append
+    )
 
 
 def test_safe_when_all_have_acknowledged() -> None:
-    at, done = desk(), list[Saving]()
+    at, done = context(), list[SnapshotReplication]()
     one = saving(at, 6, done)
     for each in sent(at):
         assert not done
         at.answered(each.request, None, "")
     assert done == [one]
-    assert (one.outcome, one.element.survives) == (Outcome.SAFE, 2)
+    assert (one.outcome, one.snapshot.survives) == (ReplicationOutcome.SAFE, 2)
 
 
 def test_a_holder_that_fails_is_replaced_by_another_host() -> None:
-    at, done = desk(), list[Saving]()
+    at, done = context(), list[SnapshotReplication]()
     one = saving(at, 6, done)
     first, *others = sent(at)
     at.answered(first.request, None, "its disk is full")
     (again,) = sent(at)
-    assert again.holder not in [first.holder, *(each.holder for each in others)]
+    assert again.replica_node not in [first.replica_node, *(each.replica_node for each in others)]
     for each in (again, *others):
         at.answered(each.request, None, "")
-    assert again.holder in one.element.holders
+    assert again.replica_node in one.snapshot.replica_nodes
 
 
 def test_degraded_with_m_and_one_more_and_lost_with_fewer() -> None:
-    for acknowledged, outcome in ((5, Outcome.SAFE), (4, Outcome.LOST)):
-        at, done = desk(), list[Saving]()
+    for acknowledged, outcome in ((5, ReplicationOutcome.SAFE), (4, ReplicationOutcome.LOST)):
+        at, done = context(), list[SnapshotReplication]()
         one = saving(at, 6, done)
         for each in sent(at)[:acknowledged]:
             at.answered(each.request, None, "")
         one.on_timeout()
         assert done == [one]
-        assert (one.outcome, one.element.survives) == (outcome, acknowledged - 4)
+        assert (one.outcome, one.snapshot.survives) == (outcome, acknowledged - 4)
 
 
-def rebuild(at: Desk, live: int) -> Rebuild:
-    holders = tuple(NodeId(number) for number in range(2, 8))
-    return Rebuild(at, RUN, PARTY, Element(AT, b"hash", 4_001, 4, holders), dict.fromkeys(holders[:live]))
+def rebuild(at: RecoveryContext, live: int) -> SnapshotRebuild:
+    replica_nodes = tuple(NodeId(number) for number in range(2, 8))
+    return SnapshotRebuild(
+        at, RUN, PARTY, InstanceSnapshot(AT, b"hash", 4_001, 4, replica_nodes), dict.fromkeys(replica_nodes[:live])
+    )
 
 
 def test_all_live_holders_share_the_work() -> None:
-    at = desk()
+    at = context()
     one = rebuild(at, 5)
     asked = fetched(at)
-    each_serves = [sum(fetch.holder == NodeId(number) for fetch in asked) for number in range(2, 7)]
+    each_serves = [sum(fetch.replica_node == NodeId(number) for fetch in asked) for number in range(2, 7)]
     assert each_serves == [4] * 5
     for fetch in asked:
         at.answered(fetch.request, bytes(fetch.length), "")
-    assert one.state is State.READY
+    assert one.state is RebuildState.READY
     assert all(len(pieces) == 4 for pieces in one.pieces)
 
 
 def test_a_provider_that_fails_is_left_out() -> None:
-    at = desk()
+    at = context()
     one = rebuild(at, 6)
     asked = fetched(at)
     for fetch in asked:
-        at.answered(fetch.request, bytes(fetch.length), "gone" if fetch.holder == NodeId(3) else "")
+        at.answered(fetch.request, bytes(fetch.length), "gone" if fetch.replica_node == NodeId(3) else "")
     for fetch in fetched(at):
-        assert fetch.holder != NodeId(3)
+        assert fetch.replica_node != NodeId(3)
         at.answered(fetch.request, bytes(fetch.length), "")
-    assert one.state is State.READY
+    assert one.state is RebuildState.READY
 
 
 def test_too_few_holders_are_waited_for() -> None:
-    at = desk()
+    at = context()
     one = rebuild(at, 3)
     assert one.state.value == "lost"
     one.on_back(dict.fromkeys([NodeId(6)]))
@@ -100,11 +104,11 @@ def test_too_few_holders_are_waited_for() -> None:
     assert [fetch.length for fetch in asked] == [0] * 4
     for fetch in asked:
         at.answered(fetch.request, b"whole", "")
-    assert one.state is State.READY
+    assert one.state is RebuildState.READY
 
 
 def test_a_wrong_hash_fetches_whole_fragments_whose_own_hashes_tell_the_bad_one() -> None:
-    at = desk()
+    at = context()
     one = rebuild(at, 6)
     for fetch in fetched(at):
         at.answered(fetch.request, b"x", "")
@@ -113,5 +117,5 @@ def test_a_wrong_hash_fetches_whole_fragments_whose_own_hashes_tell_the_bad_one(
     at.answered(first.request, None, "its hash is wrong")
     for fetch in (*others, *fetched(at)):
         at.answered(fetch.request, b"whole", "")
-    assert one.state is State.READY
+    assert one.state is RebuildState.READY
     assert first.key.index not in one.pieces[0]

@@ -6,10 +6,10 @@ import msgspec
 
 from agiledart_kernel.machine import Received
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.lives.coordinator import Phase
+from agiledart_recovery.attempts.coordinator import Phase
 from agiledart_recovery.wire import messages as wire
-from agiledart_recovery.wire.names import Party, Snapshot
-from agiledart_recovery.wire.value import Saved, State
+from agiledart_recovery.wire.names import CheckpointId, InstanceId
+from agiledart_recovery.wire.register_value import RunState, SavedState
 from tests.unit.recovery.bench import RUN, peer, plan
 from tests.unit.recovery.test_waiting import World
 
@@ -24,32 +24,34 @@ class Held(World):
 
     def answer(self, to: Peer, asked: Any) -> Any:
         if isinstance(asked, wire.Reset):
-            self.lives[asked.value.life] = None
-            return wire.ResetOk(RUN, asked.value.life, asked.value.committed.epoch, ())
+            self.attempts[asked.value.attempt] = None
+            return wire.ResetOk(RUN, asked.value.attempt, asked.value.committed.epoch, ())
         if isinstance(asked, wire.Committed):
-            return wire.CommittedOk(RUN, asked.value.life, asked.value.committed)
+            return wire.CommittedOk(RUN, asked.value.attempt, asked.value.committed)
         return super().answer(to, asked)
 
     def prepare(self) -> None:
         """All parties have saved the open epoch."""
-        committing = self.coordinator.committing
+        commit_protocol = self.coordinator.commit_protocol
         for name, host in HOSTS.items():
-            party = Party(name)
-            answer = wire.Prepared(RUN, committing.life, committing.epochs.begun, party, Saved(party))
+            instance = InstanceId(name)
+            answer = wire.Prepared(
+                RUN, commit_protocol.attempt, commit_protocol.epochs.begun, instance, SavedState(instance)
+            )
             self.carry_out(self.machine.step(Received(host, answer), self.now))
 
     def is_held(self) -> bool:
-        return self.coordinator.committing.held is not None
+        return self.coordinator.commit_protocol.held is not None
 
     def has_request(self) -> bool:
-        return self.coordinator.committing.has_request
+        return self.coordinator.commit_protocol.has_request
 
     def hold(self) -> str:
         why = self.machine.request_hold(RUN)
         self.carry_out(self.machine.take_effects())
         return why
 
-    def end(self, at: Snapshot) -> str:
+    def end(self, at: CheckpointId) -> str:
         why = self.machine.request_end_held(RUN, at, "stopped by me")
         self.carry_out(self.machine.take_effects())
         return why
@@ -63,7 +65,7 @@ def running() -> Held:
     return world
 
 
-def committed(world: Held) -> Snapshot:
+def committed(world: Held) -> CheckpointId:
     """Held at an epoch."""
     world.prepare()  # the epoch that was under way
     assert world.hold() == ""
@@ -72,7 +74,7 @@ def committed(world: Held) -> Snapshot:
     assert not world.is_held(), "what waited for the last marks is not worked off yet"
     world.run(0.5)
     world.prepare()
-    at = world.coordinator.committing.held
+    at = world.coordinator.commit_protocol.held
     assert at is not None
     assert at == world.coordinator.value.committed
     return at
@@ -80,28 +82,28 @@ def committed(world: Held) -> Snapshot:
 
 def test_the_epoch_that_was_wanted_says_to_read_nothing_more_and_no_other_begins_behind_it() -> None:
     world = running()
-    before = world.coordinator.committing.epochs.begun
+    before = world.coordinator.commit_protocol.epochs.begun
     assert not world.has_request()
     at = committed(world)
     assert world.has_request(), "nobody else knows that it is held"
     assert at.epoch == before + 2
     world.run(60)
-    assert world.coordinator.committing.epochs.begun == at.epoch
+    assert world.coordinator.commit_protocol.epochs.begun == at.epoch
     assert world.coordinator.value.committed == at
-    assert world.coordinator.value.state is State.RUNNING
+    assert world.coordinator.value.state is RunState.RUNNING
 
 
 def test_begin_tells_the_sources_to_hold_and_only_then() -> None:
     world = running()
-    committing, value = world.coordinator.committing, world.coordinator.value
-    desk = world.machine._desk
-    desk.effects, desk.outbox = [], []
-    committing._began = desk.now
-    committing._begin(value, None)
-    committing.hold()
-    committing._open = committing.epochs.committed
-    committing._begin(value, None)
-    said = [one for one in desk.outbox if isinstance(one, wire.Begin)]  # the source is here
+    commit_protocol, value = world.coordinator.commit_protocol, world.coordinator.value
+    context = world.machine._context
+    context.effects, context.outbox = [], []
+    commit_protocol._began = context.now
+    commit_protocol._begin(value, None)
+    commit_protocol.hold()
+    commit_protocol._open = commit_protocol.epochs.committed
+    commit_protocol._begin(value, None)
+    said = [one for one in context.outbox if isinstance(one, wire.Begin)]  # the source is here
     assert [one.holds for one in said] == [False, True]
 
 
@@ -110,7 +112,7 @@ def test_it_ends_where_it_was_held() -> None:
     at = committed(world)
     assert world.end(at) == ""
     value = world.coordinator.value
-    assert (value.state, value.committed, value.reason) == (State.FINISHED, at, "stopped by me")
+    assert (value.state, value.committed, value.reason) == (RunState.FINISHED, at, "stopped by me")
     world.run(2)
     assert world.coordinator.phase is Phase.CLOSING
 
@@ -118,27 +120,27 @@ def test_it_ends_where_it_was_held() -> None:
 def test_it_does_not_end_elsewhere() -> None:
     world = running()
     at = committed(world)
-    assert world.end(Snapshot(at.life, at.epoch - 1)) == "it has gone on meanwhile"
-    assert world.coordinator.value.state is State.RUNNING
+    assert world.end(CheckpointId(at.attempt, at.epoch - 1)) == "it has gone on meanwhile"
+    assert world.coordinator.value.state is RunState.RUNNING
 
 
 def test_a_new_life_reads_on_and_must_be_held_again() -> None:
     world = running()
     at = committed(world)
-    lives = len(world.lives)
+    attempts = len(world.attempts)
     world.machine.request_release(RUN, "no room")
     world.carry_out(world.machine.take_effects())
     world.run(5)
-    assert len(world.lives) == lives + 1
-    assert not world.coordinator.committing.is_held
-    assert world.coordinator.committing.held is None
+    assert len(world.attempts) == attempts + 1
+    assert not world.coordinator.commit_protocol.is_held
+    assert world.coordinator.commit_protocol.held is None
     assert world.end(at) == "it has gone on meanwhile"
 
 
 def test_nothing_begins_at_a_coordinator_that_gives_its_seat_away() -> None:
     """It would be lost: who comes next does not know of it."""
     world = running()
-    world.coordinator.replacing.is_leaving = True
+    world.coordinator.voter_replacement.is_leaving = True
     assert world.hold() == "another node coordinates it"
     assert world.machine.request_change(RUN, plan(stage=4)) == "another node coordinates it"
     assert not world.has_request()
@@ -148,11 +150,11 @@ def test_stages_do_not_change_meanwhile() -> None:
     world = running()
     committed(world)
     assert world.machine.request_change(RUN, plan()) == "the application is being stopped"
-    assert world.machine.request_relief(RUN, peer(2)) == "the application is being stopped"
+    assert world.machine.request_evacuation(RUN, peer(2)) == "the application is being stopped"
 
 
 def test_who_does_not_lead_holds_nothing() -> None:
     world = Held()
     assert world.machine.request_hold(RUN) == "another node coordinates it"
-    assert world.machine.request_end_held(RUN, Snapshot(1, 1), "") == "another node coordinates it"
+    assert world.machine.request_end_held(RUN, CheckpointId(1, 1), "") == "another node coordinates it"
     assert world.machine.request_hold(msgspec.structs.replace(RUN, app="else")) == "another node coordinates it"

@@ -1,7 +1,7 @@
 """An epoch that is not complete in time is passed over; what takes longer each time is committed late, not begun for ever."""
 
 from agiledart_kernel.instants import SECOND
-from agiledart_recovery.config import RecoveryConfig
+from agiledart_recovery.recovery_config import RecoveryConfig
 from tests.unit.recovery.test_holding import Held, running
 
 TIMEOUT = RecoveryConfig().epoch_timeout_ns // SECOND
@@ -9,7 +9,7 @@ TIMEOUT = RecoveryConfig().epoch_timeout_ns // SECOND
 
 def seconds_until_the_next(world: Held) -> int:
     """Nobody prepares the epoch that is open."""
-    epochs = world.coordinator.committing.epochs
+    epochs = world.coordinator.commit_protocol.epochs
     before, seconds = epochs.begun, 0
     while epochs.begun == before:
         world.run(1)
@@ -24,6 +24,6 @@ def test_the_next_one_has_longer_until_one_is_committed() -> None:
     assert [round(each / TIMEOUT) for each in took] == [2, 4, 4, 4]
     world.run(3 * TIMEOUT)  # late, and soon enough
     world.prepare()
-    assert world.coordinator.value.committed.epoch == world.coordinator.committing.epochs.begun
+    assert world.coordinator.value.committed.epoch == world.coordinator.commit_protocol.epochs.begun
     seconds_until_the_next(world)
     assert round(seconds_until_the_next(world) / TIMEOUT) == 1

@@ -10,17 +10,24 @@ from agiledart_kernel.codec import Codec, tags_of
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import Completed, Failed, Received, Send, TimerFired
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.observe import Observation
+from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_recovery.config import RecoveryConfig
-from agiledart_recovery.machine import RecoveryMachine
+from agiledart_recovery.recovery_config import RecoveryConfig
+from agiledart_recovery.recovery_machine import RecoveryMachine
 from agiledart_recovery.wire import messages as wire
-from agiledart_recovery.wire.effects import EnterLife, FragmentKey, KeepLife, KeepVoter, Request, SendFragment
-from agiledart_recovery.wire.events import Booted, FoundRun, HostLost, MakeSeat, PartySnapped, RoomSeen
-from agiledart_recovery.wire.names import Ballot, Party, Snapshot, Stamp, TermGap
+from agiledart_recovery.wire.effects import (
+    EnterAttempt,
+    FragmentKey,
+    RequestEffect,
+    SendFragment,
+    StoreAttempt,
+    StoreVoter,
+)
+from agiledart_recovery.wire.events import Booted, BootstrapRun, CandidatesFound, HostLost, MakeVoterSlot, SnapshotTaken
+from agiledart_recovery.wire.names import Ballot, CheckpointId, GenerationPause, InstanceId, Stamp
 from agiledart_recovery.wire.observations import MessageIgnored
-from agiledart_recovery.wire.value import MadeAgain, Plan, Saved, State
+from agiledart_recovery.wire.register_value import Plan, ReplacedFragment, RunState, SavedState
 from tests.unit.recovery.bench import RUN, peer, plan, value
 
 ZERO = Instant(0)
@@ -41,7 +48,7 @@ def carry_out(made: RecoveryMachine, effects: Any) -> list[Send]:
         effect = queue.pop(0)
         if isinstance(effect, Send):
             said.append(effect)
-        elif isinstance(effect, Request):
+        elif isinstance(effect, RequestEffect):
             queue += made.step(Completed(effect.request), ZERO)
     return said
 
@@ -58,9 +65,9 @@ def test_tags_are_of_one_range_and_none_is_used_twice() -> None:
 
 def test_a_voter_answers_when_its_file_is_on_the_disk() -> None:
     made = machine()
-    made.step(MakeSeat(RUN), ZERO)
+    made.step(MakeVoterSlot(RUN), ZERO)
     (keep,) = made.step(Received(peer(4), wire.Prepare(RUN, Ballot(1, peer(4).node, 1))), ZERO)
-    assert isinstance(keep, KeepVoter)
+    assert isinstance(keep, StoreVoter)
     (promise,) = carry_out(made, made.step(Completed(keep.request), ZERO))
     assert isinstance(promise.message, wire.Promise)
 
@@ -68,7 +75,7 @@ def test_a_voter_answers_when_its_file_is_on_the_disk() -> None:
 def test_only_the_holder_of_a_ballot_asks_under_it() -> None:
     observed: list[Observation] = []
     made = machine(observed=observed)
-    made.step(MakeSeat(RUN), ZERO)
+    made.step(MakeVoterSlot(RUN), ZERO)
     ballot = Ballot(1, peer(4).node, 1)
     assert told(made, peer(5), wire.Prepare(RUN, ballot)) == []
     assert told(made, peer(4, 2), wire.Accept(RUN, Stamp(ballot, 1), value())) == []
@@ -79,17 +86,17 @@ def test_a_life_is_stored_before_it_is_entered_and_answered() -> None:
     made = machine(2)
     reset = wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1))
     (store,) = made.step(Received(peer(1), reset), ZERO)
-    assert isinstance(store, KeepLife)
+    assert isinstance(store, StoreAttempt)
     (enter,) = made.step(Completed(store.request), ZERO)
-    assert isinstance(enter, EnterLife)
-    assert [each.party for each in enter.assignments] == [Party("stage")]
+    assert isinstance(enter, EnterAttempt)
+    assert [each.instance for each in enter.assignments] == [InstanceId("stage")]
     (answer,) = carry_out(made, made.step(Completed(enter.request), ZERO))
     assert isinstance(answer.message, wire.ResetOk)
     # The same life again is a question; an older one is refused, and so is one of a sender that votes for nothing.
     assert isinstance(told(made, peer(1), reset)[0], wire.ResetOk)
     assert told(made, peer(9), wire.Reset(RUN, Ballot(1, peer(9).node, 1), value(2))) == []
     (later,) = told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(2)))
-    assert later.life == 2
+    assert later.attempt == 2
     (refused,) = told(made, peer(1), reset)
     assert refused == wire.ResetRefused(RUN, 2, "a later life was entered")
 
@@ -98,25 +105,25 @@ def test_nothing_is_committed_or_let_go_at_the_word_of_who_does_not_vote() -> No
     observed: list[Observation] = []
     made = machine(2, observed=observed)
     told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1)))
-    key = FragmentKey(RUN, Party("other"), Snapshot(1, 1), 0)
-    made.shelf.put(key, NodeId(7))
-    over = msgspec.structs.replace(value(1, Snapshot(1, 2)), state=State.FINISHED)
+    key = FragmentKey(RUN, InstanceId("other"), CheckpointId(1, 1), 0)
+    made.fragment_store.put(key, NodeId(7))
+    over = msgspec.structs.replace(value(1, CheckpointId(1, 2)), state=RunState.FINISHED)
     assert told(made, peer(9), wire.Committed(RUN, 1, over)) == []
     assert [each.reason for each in observed if isinstance(each, MessageIgnored)] == ["committed"]
-    assert made.shelf.has(key)
+    assert made.fragment_store.has(key)
     assert isinstance(told(made, peer(1), wire.Committed(RUN, 1, over))[0], wire.CommittedOk)
-    assert not made.shelf.has(key)
+    assert not made.fragment_store.has(key)
 
 
 def test_a_life_that_an_earlier_process_entered_is_refused() -> None:
     made = machine(2)
     reset = wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1))
     (store, *_) = made.step(Received(peer(1), reset), ZERO)
-    assert isinstance(store, KeepLife)
+    assert isinstance(store, StoreAttempt)
     again = RecoveryMachine(peer(2, 2), RecoveryConfig(), RandomStream(1))
     again.step(Booted((), (store.file,)), ZERO)
     assert isinstance(told(again, peer(1), reset)[0], wire.ResetRefused)
-    assert isinstance(told(again, peer(1), wire.Start(RUN, 1))[0], wire.NeedLife)
+    assert isinstance(told(again, peer(1), wire.Start(RUN, 1))[0], wire.NewAttemptNeeded)
 
 
 def test_a_host_that_lost_its_disk_enters_no_life_that_was_planned_before() -> None:
@@ -125,12 +132,12 @@ def test_a_host_that_lost_its_disk_enters_no_life_that_was_planned_before() -> N
     reset = wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(3))
     assert isinstance(told(again, peer(1), reset)[0], wire.ResetOk)
     assert isinstance(told(later, peer(1), reset)[0], wire.ResetRefused)
-    assert isinstance(told(later, peer(1), wire.Ask(RUN, 3, 0))[0], wire.NeedLife)
+    assert isinstance(told(later, peer(1), wire.QueryPrepared(RUN, 3, 0))[0], wire.NewAttemptNeeded)
 
 
 def test_a_host_that_lost_its_disk_hears_of_the_end_without_a_life() -> None:
     again = machine(2)
-    over = msgspec.structs.replace(value(3, Snapshot(3, 2)), state=State.FINISHED)
+    over = msgspec.structs.replace(value(3, CheckpointId(3, 2)), state=RunState.FINISHED)
     assert isinstance(told(again, peer(1), wire.Committed(RUN, 3, over))[0], wire.CommittedOk)
     assert again.has_ended(RUN)
     assert again.violations() == []
@@ -142,7 +149,7 @@ def test_two_requests_under_one_number_need_a_new_life() -> None:
     told(made, peer(4), wire.Begin(RUN, 1, 1, plan().digest))
     other = plan(stage=7)
     (need,) = told(made, peer(5), wire.Begin(RUN, 1, 1, plan().digest, other))
-    assert isinstance(need, wire.NeedLife)
+    assert isinstance(need, wire.NewAttemptNeeded)
 
 
 def test_after_many_epochs_that_were_passed_over_a_new_life_is_needed() -> None:
@@ -152,32 +159,34 @@ def test_after_many_epochs_that_were_passed_over_a_new_life_is_needed() -> None:
     for epoch in range(1, 65):
         assert told(made, peer(4), wire.Begin(RUN, 1, epoch, plan().digest)) == []
     (need,) = told(made, peer(4), wire.Begin(RUN, 1, 65, plan().digest))
-    assert isinstance(need, wire.NeedLife)
+    assert isinstance(need, wire.NewAttemptNeeded)
     assert "none behind 0 was committed" in need.reason
 
 
 def test_the_element_of_an_end_is_saved_again_until_it_is_safe() -> None:
-    made, party = machine(2), Party("stage")
-    made.step(RoomSeen((peer(6), peer(7))), ZERO)
+    made, instance = machine(2), InstanceId("stage")
+    made.step(CandidatesFound((peer(6), peer(7))), ZERO)
     told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1)))
     told(made, peer(1), wire.Start(RUN, 1))
-    end = PartySnapped(RUN, party, Snapshot(1, 4), b"hash", 10, has_ended=True)
+    end = SnapshotTaken(RUN, instance, CheckpointId(1, 4), b"hash", 10, has_ended=True)
     for attempt in range(2):
         effects = (
-            made.step(end, ZERO) if not attempt else made.step(TimerFired((RUN, "save", party, Snapshot(1, 4))), ZERO)
+            made.step(end, ZERO)
+            if not attempt
+            else made.step(TimerFired((RUN, "save", instance, CheckpointId(1, 4))), ZERO)
         )
         for each in effects:
             if isinstance(each, SendFragment):
                 made.step(Failed(each.request, "it can't be reached"), ZERO)
-        assert made.step(TimerFired((RUN, "save", party, Snapshot(1, 4))), ZERO)
-    said = carry_out(made, made.step(TimerFired((RUN, "save", party, Snapshot(1, 4))), ZERO))
+        assert made.step(TimerFired((RUN, "save", instance, CheckpointId(1, 4))), ZERO)
+    said = carry_out(made, made.step(TimerFired((RUN, "save", instance, CheckpointId(1, 4))), ZERO))
     (prepared,) = [each.message for each in said if isinstance(each.message, wire.Prepared)]
     assert (prepared.epoch, prepared.has_ended) == (3, True)
 
 
 _COUNTS = st.one_of(st.integers(0, 4), st.integers(0, 1 << 62))
 _VALUES = st.builds(
-    lambda life, epoch, made: value(life, Snapshot(life, epoch), made),
+    lambda attempt, epoch, made: value(attempt, CheckpointId(attempt, epoch), made),
     _COUNTS,
     _COUNTS,
     st.sampled_from([plan(), plan(1, 1, 1), Plan(())]),
@@ -185,8 +194,8 @@ _VALUES = st.builds(
 _PEERS = st.builds(peer, st.integers(1, 9), st.integers(0, 3))
 _BALLOTS = st.builds(lambda round_, who: Ballot(round_, who.node, who.incarnation), _COUNTS, _PEERS)
 _PREPARED = st.builds(
-    lambda life, epoch, name, ended: wire.Prepared(
-        RUN, life, epoch, Party(name), Saved(Party(name)), epoch, None, True, ended
+    lambda attempt, epoch, name, ended: wire.Prepared(
+        RUN, attempt, epoch, InstanceId(name), SavedState(InstanceId(name)), epoch, None, True, ended
     ),
     _COUNTS,
     _COUNTS,
@@ -205,25 +214,25 @@ def _messages() -> st.SearchStrategy[Any]:
         "accepted": st.builds(Stamp, _BALLOTS, _COUNTS),
         "value": _VALUES,
         "prepared": st.lists(_PREPARED, max_size=3).map(tuple),
-        "party": st.just(Party("stage")),
-        "saved": st.just(Saved(Party("stage"))),
+        "party": st.just(InstanceId("stage")),
+        "saved": st.just(SavedState(InstanceId("stage"))),
         "after": st.just(plan(stage=7)),
         "digest": st.sampled_from([plan().digest, plan(stage=7).digest, b""]),
-        "committed": st.builds(Snapshot, _COUNTS, _COUNTS),
+        "committed": st.builds(CheckpointId, _COUNTS, _COUNTS),
         "reason": st.just("why"),
         "lacks": st.lists(st.integers(1, 9).map(NodeId), max_size=3).map(tuple),
         "order": st.sampled_from([b"", b"signed"]),
         "phase": st.sampled_from(["fetch", "restore"]),
-        "needed": st.lists(st.builds(Snapshot, _COUNTS, _COUNTS), max_size=3).map(tuple),
+        "needed": st.lists(st.builds(CheckpointId, _COUNTS, _COUNTS), max_size=3).map(tuple),
         "is_over": st.booleans(),
         "asks": st.booleans(),
         "builds": st.booleans(),
-        "held": st.lists(st.tuples(st.builds(Snapshot, _COUNTS, _COUNTS), _COUNTS), max_size=3).map(tuple),
+        "held": st.lists(st.tuples(st.builds(CheckpointId, _COUNTS, _COUNTS), _COUNTS), max_size=3).map(tuple),
         "made": st.lists(
             st.builds(
-                MadeAgain,
-                st.just(Party("stage")),
-                st.builds(Snapshot, _COUNTS, _COUNTS),
+                ReplacedFragment,
+                st.just(InstanceId("stage")),
+                st.builds(CheckpointId, _COUNTS, _COUNTS),
                 st.integers(0, 255),
                 st.integers(1, 9).map(NodeId),
             ),
@@ -231,7 +240,7 @@ def _messages() -> st.SearchStrategy[Any]:
         ).map(tuple),
         "is_caught_up": st.booleans(),
         "has_ended": st.booleans(),
-        "gaps": st.lists(st.builds(TermGap, st.just("stage"), _COUNTS, _COUNTS), max_size=2).map(tuple),
+        "gaps": st.lists(st.builds(GenerationPause, st.just("stage"), _COUNTS, _COUNTS), max_size=2).map(tuple),
     }
     begin = {
         "before": st.sampled_from([plan().digest, b""]),
@@ -240,7 +249,7 @@ def _messages() -> st.SearchStrategy[Any]:
     }
     own: dict[type, dict[str, st.SearchStrategy[Any]]] = {
         wire.Begin: begin,
-        wire.PrepareTerm: {"before": st.just(plan()), "stamp": st.builds(Stamp, _BALLOTS, _COUNTS)},
+        wire.ProposeGeneration: {"before": st.just(plan()), "stamp": st.builds(Stamp, _BALLOTS, _COUNTS)},
     }
     kinds = [
         st.builds(
@@ -256,12 +265,12 @@ def _messages() -> st.SearchStrategy[Any]:
 @given(st.lists(st.tuples(_PEERS, _messages()), max_size=40))
 def test_no_message_raises_whoever_sends_it(said: list[tuple[Peer, Any]]) -> None:
     made, codec = machine(1), Codec[Any](wire.RecoveryMessage)
-    made.step(MakeSeat(RUN), ZERO)
+    made.step(MakeVoterSlot(RUN), ZERO)
     founded = value(0)
-    seat = made.seats[RUN].seat
-    voters = (msgspec.structs.replace(founded.voters[0], seat=seat), *founded.voters[1:])
-    carry_out(made, made.step(FoundRun(msgspec.structs.replace(founded, voters=voters)), ZERO))
+    voter_slot = made.voter_slots[RUN].voter_slot
+    voters = (msgspec.structs.replace(founded.voters[0], voter_slot=voter_slot), *founded.voters[1:])
+    carry_out(made, made.step(BootstrapRun(msgspec.structs.replace(founded, voters=voters)), ZERO))
     carry_out(made, made.step(HostLost(peer(3).node), ZERO))
     for sender, message in said:
         carry_out(made, made.step(Received(sender, codec.decode(codec.encode(message))), ZERO))
-    assert made.seats[RUN].violations() == []
+    assert made.voter_slots[RUN].violations() == []

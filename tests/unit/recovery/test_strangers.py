@@ -11,84 +11,93 @@ import pytest
 
 from agiledart_kernel.machine import Received, Send
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.observe import Observation
+from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.lives.coordinator import Phase
-from agiledart_recovery.machine import RecoveryMachine
+from agiledart_recovery.attempts.coordinator import Phase
+from agiledart_recovery.recovery_machine import RecoveryMachine
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.effects import FragmentKey
-from agiledart_recovery.wire.events import FoundRun, MakeSeat
-from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, Stamp
+from agiledart_recovery.wire.events import BootstrapRun, MakeVoterSlot
+from agiledart_recovery.wire.names import Ballot, CheckpointId, InstanceId, RunId, Stamp
 from agiledart_recovery.wire.observations import MessageIgnored
-from agiledart_recovery.wire.value import MadeAgain, Saved, State, Value
+from agiledart_recovery.wire.register_value import RegisterValue, ReplacedFragment, RunState, SavedState
 from tests.unit.recovery.bench import RUN, peer, plan, value
 from tests.unit.recovery.test_machine import ZERO, carry_out, machine
 
 STRANGER = peer(9)
-LATER = Snapshot(1, 7)
-UNKNOWN = Run("another", 1)
+LATER = CheckpointId(1, 7)
+UNKNOWN = RunId("another", 1)
 
 
 class Rule(NamedTuple):
     """What a stranger says, and under which reason it is counted; "": it is nothing, and there is nothing to count."""
 
-    says: Callable[[Value, Ballot], wire.RunMessage]
+    says: Callable[[RegisterValue, Ballot], wire.RunMessage]
     counted: str
 
 
-def _later(known: Value) -> Value:
-    return msgspec.structs.replace(known, life=2)
+def _later(known: RegisterValue) -> RegisterValue:
+    return msgspec.structs.replace(known, attempt=2)
 
 
-def _over(known: Value) -> Value:
-    return msgspec.structs.replace(known, committed=LATER, state=State.FINISHED)
+def _over(known: RegisterValue) -> RegisterValue:
+    return msgspec.structs.replace(known, committed=LATER, state=RunState.FINISHED)
 
 
-PREPARED = wire.Prepared(RUN, 1, 1, Party("stage"), Saved(Party("stage")))
+PREPARED = wire.Prepared(RUN, 1, 1, InstanceId("stage"), SavedState(InstanceId("stage")))
 CHANGED = plan(stage=7)
 
 RULES: dict[type[wire.RunMessage], Rule] = {
     # who holds the ballot
     wire.Prepare: Rule(lambda known, ballot: wire.Prepare(RUN, ballot), "ballot"),
     wire.Accept: Rule(lambda known, ballot: wire.Accept(RUN, Stamp(ballot, 9), known), "ballot"),
-    wire.Leading: Rule(lambda known, ballot: wire.Leading(RUN, ballot), "ballot"),
+    wire.LeaderAnnounced: Rule(lambda known, ballot: wire.LeaderAnnounced(RUN, ballot), "ballot"),
     # who votes, as the value says, or as is known here
     wire.Reset: Rule(lambda known, ballot: wire.Reset(RUN, ballot, _later(known)), "reset"),
     wire.Committed: Rule(lambda known, ballot: wire.Committed(RUN, 1, _over(known)), "committed"),
     wire.Start: Rule(lambda known, ballot: wire.Start(RUN, 1), "coordinator"),
     wire.Begin: Rule(lambda known, ballot: wire.Begin(RUN, 1, 1, known.plan.digest), "coordinator"),
-    wire.Ask: Rule(lambda known, ballot: wire.Ask(RUN, 1, 0), "coordinator"),
+    wire.QueryPrepared: Rule(lambda known, ballot: wire.QueryPrepared(RUN, 1, 0), "coordinator"),
     wire.Sync: Rule(lambda known, ballot: wire.Sync(RUN, 1, 1), "coordinator"),
-    wire.PrepareTerm: Rule(
-        lambda known, ballot: wire.PrepareTerm(RUN, 1, Stamp(ballot, 1), known.plan, CHANGED), "coordinator"
+    wire.ProposeGeneration: Rule(
+        lambda known, ballot: wire.ProposeGeneration(RUN, 1, Stamp(ballot, 1), known.plan, CHANGED), "coordinator"
     ),
-    wire.TermLetGo: Rule(lambda known, ballot: wire.TermLetGo(RUN, 1, CHANGED.digest), "coordinator"),
+    wire.GenerationDropped: Rule(lambda known, ballot: wire.GenerationDropped(RUN, 1, CHANGED.digest), "coordinator"),
     # who was asked for a vote
     wire.Promise: Rule(lambda known, ballot: wire.Promise(RUN, ballot, 9, Stamp(), None), "voter"),
     wire.Accepted: Rule(lambda known, ballot: wire.Accepted(RUN, Stamp(ballot, 2), 9), "voter"),
-    wire.Refused: Rule(lambda known, ballot: wire.Refused(RUN, ballot, Ballot(3, STRANGER.node, 1)), "voter"),
-    wire.Following: Rule(lambda known, ballot: wire.Following(RUN, ballot, 9), "voter"),
-    wire.Seat: Rule(lambda known, ballot: wire.Seat(RUN, 9), "seat"),
+    wire.BallotRefused: Rule(
+        lambda known, ballot: wire.BallotRefused(RUN, ballot, Ballot(3, STRANGER.node, 1)), "voter"
+    ),
+    wire.LeaderAcknowledged: Rule(lambda known, ballot: wire.LeaderAcknowledged(RUN, ballot, 9), "voter"),
+    wire.VoterSlotMade: Rule(lambda known, ballot: wire.VoterSlotMade(RUN, 9), "seat"),
     # who hosts something
     wire.ResetOk: Rule(lambda known, ballot: wire.ResetOk(RUN, 1, 1 << 40, (PREPARED,)), "host"),
     wire.ResetRefused: Rule(lambda known, ballot: wire.ResetRefused(RUN, 2, "no"), "host"),
     wire.Prepared: Rule(lambda known, ballot: PREPARED, "host"),
     wire.Synced: Rule(lambda known, ballot: wire.Synced(RUN, 1, 1), "host"),
     wire.CommittedOk: Rule(lambda known, ballot: wire.CommittedOk(RUN, 1, LATER), "host"),
-    wire.NeedLife: Rule(lambda known, ballot: wire.NeedLife(RUN, 1, "I want one"), "host"),
-    wire.Entering: Rule(lambda known, ballot: wire.Entering(RUN, 1, "fetch", 1, 2), "host"),
-    wire.Remade: Rule(
-        lambda known, ballot: wire.Remade(RUN, 1, (MadeAgain(Party("stage"), LATER, 0, STRANGER.node),)), "host"
+    wire.NewAttemptNeeded: Rule(lambda known, ballot: wire.NewAttemptNeeded(RUN, 1, "I want one"), "host"),
+    wire.AttemptProgress: Rule(lambda known, ballot: wire.AttemptProgress(RUN, 1, "fetch", 1, 2), "host"),
+    wire.FragmentsReplaced: Rule(
+        lambda known, ballot: wire.FragmentsReplaced(
+            RUN, 1, (ReplacedFragment(InstanceId("stage"), LATER, 0, STRANGER.node),)
+        ),
+        "host",
     ),
-    wire.TermReady: Rule(lambda known, ballot: wire.TermReady(RUN, 1, CHANGED.digest, "I cannot"), "host"),
-    wire.TermProgress: Rule(lambda known, ballot: wire.TermProgress(RUN, 1, CHANGED.digest, 1, 2), "host"),
-    wire.Handed: Rule(lambda known, ballot: wire.Handed(RUN, 1, 1, b"", Saved(Party("stage"))), "host"),
+    wire.GenerationReady: Rule(lambda known, ballot: wire.GenerationReady(RUN, 1, CHANGED.digest, "I cannot"), "host"),
+    wire.GenerationProgress: Rule(lambda known, ballot: wire.GenerationProgress(RUN, 1, CHANGED.digest, 1, 2), "host"),
+    wire.StateHandedOver: Rule(
+        lambda known, ballot: wire.StateHandedOver(RUN, 1, 1, b"", SavedState(InstanceId("stage"))), "host"
+    ),
     # whom something was given, or who gave it
-    wire.HandedOk: Rule(lambda known, ballot: wire.HandedOk(RUN, 1, 1, Party("stage")), ""),
-    wire.Kept: Rule(lambda known, ballot: wire.Kept(RUN, 1, Party("other"), LATER, (), is_over=True), ""),
-    wire.Holds: Rule(lambda known, ballot: wire.Holds(RUN, Party("stage"), ()), "holder"),
+    wire.StateHandedOverOk: Rule(lambda known, ballot: wire.StateHandedOverOk(RUN, 1, 1, InstanceId("stage")), ""),
+    wire.NeededFragments: Rule(
+        lambda known, ballot: wire.NeededFragments(RUN, 1, InstanceId("other"), LATER, (), is_over=True), ""
+    ),
+    wire.HeldFragments: Rule(lambda known, ballot: wire.HeldFragments(RUN, InstanceId("stage"), ()), "holder"),
     # anybody: it makes a file, and nothing counts because of it
-    wire.AskSeat: Rule(lambda known, ballot: wire.AskSeat(RUN), ""),
+    wire.RequestVoterSlot: Rule(lambda known, ballot: wire.RequestVoterSlot(RUN), ""),
 }
 
 
@@ -103,19 +112,28 @@ class Leader(NamedTuple):
 
     def state(self) -> tuple[Any, ...]:
         """What a word could have moved."""
-        coordinator, part, seat = (
+        coordinator, part, voter_slot = (
             self.machine.coordinators[RUN],
             self.machine.participants[RUN],
-            self.machine.seats[RUN],
+            self.machine.voter_slots[RUN],
         )
-        committing = coordinator.committing
+        commit_protocol = coordinator.commit_protocol
         return (
             (coordinator.phase, coordinator.proposer.phase, coordinator.proposer.ballot, coordinator.value),
-            (committing.epochs.begun, dict(committing._told), dict(committing._synced), committing.changing.step),
-            (coordinator.leader, dict(coordinator.replacing._seats)),
-            (seat.promised, seat.accepted, seat.value),
-            (part.phase, part.life, part.begun, part.value, part.readying.plan),
-            (self.machine.shelf.held_for(RUN, Party("other")), len(self.machine.participants), len(self.machine.seats)),
+            (
+                commit_protocol.epochs.begun,
+                dict(commit_protocol._acknowledged),
+                dict(commit_protocol._synced),
+                commit_protocol.generation_change.step,
+            ),
+            (coordinator.leader, dict(coordinator.voter_replacement._voter_slots)),
+            (voter_slot.promised, voter_slot.accepted, voter_slot.value),
+            (part.phase, part.attempt, part.begun, part.value, part.generation_preparation.plan),
+            (
+                self.machine.fragment_store.held_for(RUN, InstanceId("other")),
+                len(self.machine.participants),
+                len(self.machine.voter_slots),
+            ),
         )
 
 
@@ -127,7 +145,7 @@ def _answer(to: Send) -> wire.RunMessage | None:
         case wire.Accept(run, stamp):
             return wire.Accepted(run, stamp, int(to.to.node))
         case wire.Reset(run, _, known):
-            return wire.ResetOk(run, known.life, 0, ())
+            return wire.ResetOk(run, known.attempt, 0, ())
     return None
 
 
@@ -135,15 +153,15 @@ def _answer(to: Send) -> wire.RunMessage | None:
 def leader() -> Leader:
     observed: list[Observation] = []
     made = machine(1, observed)
-    made.step(MakeSeat(RUN), ZERO)
+    made.step(MakeVoterSlot(RUN), ZERO)
     first = value(0)
-    voters = (msgspec.structs.replace(first.voters[0], seat=made.seats[RUN].seat), *first.voters[1:])
-    said = carry_out(made, made.step(FoundRun(msgspec.structs.replace(first, voters=voters)), ZERO))
+    voters = (msgspec.structs.replace(first.voters[0], voter_slot=made.voter_slots[RUN].voter_slot), *first.voters[1:])
+    said = carry_out(made, made.step(BootstrapRun(msgspec.structs.replace(first, voters=voters)), ZERO))
     found = Leader(made, observed)
     while said:
         said = [one for each in said if (answer := _answer(each)) is not None for one in found.hear(each.to, answer)]
     assert made.coordinators[RUN].phase is Phase.RUNNING
-    made.shelf.put(FragmentKey(RUN, Party("other"), Snapshot(1, 1), 0), NodeId(8))
+    made.fragment_store.put(FragmentKey(RUN, InstanceId("other"), CheckpointId(1, 1), 0), NodeId(8))
     observed.clear()
     return found
 
@@ -164,7 +182,7 @@ def test_the_word_of_who_neither_votes_nor_hosts_moves_nothing_and_is_counted(
     before = leader.state()
     said = leader.hear(STRANGER, message)
     assert leader.state() == before
-    assert [type(each.message) for each in said] == ([wire.Seat] if kind is wire.AskSeat else [])
+    assert [type(each.message) for each in said] == ([wire.VoterSlotMade] if kind is wire.RequestVoterSlot else [])
     counted = [each for each in leader.observed if isinstance(each, MessageIgnored)]
     assert counted == ([MessageIgnored(STRANGER.node, reason)] if (reason := RULES[kind].counted) else [])
 

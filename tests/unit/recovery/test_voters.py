@@ -3,79 +3,83 @@
 import msgspec
 
 from agiledart_kernel.machine import Send
-from agiledart_recovery.lives.replacing import Replacing
+from agiledart_recovery.attempts.voter_replacement import VoterReplacement
 from agiledart_recovery.register.proposer import Phase, Proposer
-from agiledart_recovery.wire.messages import Accept, AskSeat
-from agiledart_recovery.wire.names import Party, Voter
-from tests.unit.recovery.bench import RUN, desk, peer, plan, value
+from agiledart_recovery.wire.messages import Accept, RequestVoterSlot
+from agiledart_recovery.wire.names import InstanceId, Voter
+from tests.unit.recovery.bench import RUN, context, peer, plan, value
 
 
 def test_a_voter_that_took_over_a_stage_gives_its_seat_to_who_hosts_nothing() -> None:
-    here = desk(1)
-    proposer, replacing = Proposer(here, RUN), Replacing(here, RUN)
+    here = context(1)
+    proposer, voter_replacement = Proposer(here, RUN), VoterReplacement(here, RUN)
     proposer.phase, proposer.value = Phase.LEADING, value(made=plan(stage=4))
-    replacing.began(proposer.value)
-    here.room = (peer(2), peer(3), peer(9))
-    replacing.on_tick(proposer)
-    assert [(one.to, one.message) for one in here.effects if isinstance(one, Send)][:2] == [(peer(2), AskSeat(RUN))]
-    replacing.on_seat(peer(2), 77)
-    replacing.on_tick(proposer)
+    voter_replacement.began(proposer.value)
+    here.candidates = (peer(2), peer(3), peer(9))
+    voter_replacement.on_tick(proposer)
+    assert [(one.to, one.message) for one in here.effects if isinstance(one, Send)][:2] == [
+        (peer(2), RequestVoterSlot(RUN))
+    ]
+    voter_replacement.on_voter_slot_made(peer(2), 77)
+    voter_replacement.on_tick(proposer)
     written = next(one.message for one in here.effects if isinstance(one, Send) and isinstance(one.message, Accept))
-    assert [(voter.peer.node, voter.seat) for voter in written.value.voters] == [(1, 1), (2, 77), (5, 5)]
-    assert written.value.outgoing == value().voters
+    assert [(voter.peer.node, voter.voter_slot) for voter in written.value.voters] == [(1, 1), (2, 77), (5, 5)]
+    assert written.value.old_voters == value().voters
 
 
 def test_a_voter_keeps_its_seat_where_everybody_hosts_something() -> None:
-    here = desk(1)
-    proposer, replacing = Proposer(here, RUN), Replacing(here, RUN)
+    here = context(1)
+    proposer, voter_replacement = Proposer(here, RUN), VoterReplacement(here, RUN)
     proposer.phase, proposer.value = Phase.LEADING, value(made=plan(stage=4))
-    replacing.began(proposer.value)
-    here.room = (peer(3), peer(4))
-    replacing.on_tick(proposer)
+    voter_replacement.began(proposer.value)
+    here.candidates = (peer(3), peer(4))
+    voter_replacement.on_tick(proposer)
     assert not here.effects
 
 
 def test_who_coordinates_keeps_its_seat_while_another_would_not_know_what_is_under_way() -> None:
-    here = desk(4)
-    proposer, replacing = Proposer(here, RUN), Replacing(here, RUN)
+    here = context(4)
+    proposer, voter_replacement = Proposer(here, RUN), VoterReplacement(here, RUN)
     proposer.phase, proposer.value = Phase.LEADING, value(made=plan(stage=4))
-    replacing.began(proposer.value)
-    here.room = (peer(2),)
-    replacing.on_tick(proposer, is_free=False)
+    voter_replacement.began(proposer.value)
+    here.candidates = (peer(2),)
+    voter_replacement.on_tick(proposer, is_free=False)
     assert not here.effects
-    replacing.on_tick(proposer)
-    assert [(one.to, one.message) for one in here.effects if isinstance(one, Send)] == [(peer(2), AskSeat(RUN))]
+    voter_replacement.on_tick(proposer)
+    assert [(one.to, one.message) for one in here.effects if isinstance(one, Send)] == [
+        (peer(2), RequestVoterSlot(RUN))
+    ]
 
 
 def test_who_coordinates_gives_its_seat_away_last() -> None:
-    here = desk(1)
+    here = context(1)
     both = plan(stage=4)
-    mine = msgspec.structs.replace(both.assignments[1], party=Party("other"), host=peer(1))
+    mine = msgspec.structs.replace(both.assignments[1], instance=InstanceId("other"), host=peer(1))
     both = msgspec.structs.replace(both, assignments=(mine, *both.assignments))
-    proposer, replacing = Proposer(here, RUN), Replacing(here, RUN)
+    proposer, voter_replacement = Proposer(here, RUN), VoterReplacement(here, RUN)
     proposer.phase, proposer.value = Phase.LEADING, value(made=both)
-    replacing.began(proposer.value)
+    voter_replacement.began(proposer.value)
     given, leaves = [], []
     for number in (2, 6):
-        here.room = (peer(number),)
-        replacing.on_tick(proposer)
-        replacing.on_seat(peer(number), 77)
-        replacing.on_tick(proposer)
-        proposer.phase, proposer.value = Phase.LEADING, msgspec.structs.replace(proposer._want, outgoing=())
+        here.candidates = (peer(number),)
+        voter_replacement.on_tick(proposer)
+        voter_replacement.on_voter_slot_made(peer(number), 77)
+        voter_replacement.on_tick(proposer)
+        proposer.phase, proposer.value = Phase.LEADING, msgspec.structs.replace(proposer._want, old_voters=())
         given.append([voter.peer.node for voter in proposer.value.voters])
-        leaves.append(replacing.is_leaving)
+        leaves.append(voter_replacement.is_leaving)
     assert given == [[1, 2, 5], [6, 2, 5]]
     assert leaves == [False, True]
 
 
 def test_who_votes_no_more_hears_of_it() -> None:
     """Else it would hear nothing of who coordinates, and take over."""
-    here = desk(1)
+    here = context(1)
     proposer = Proposer(here, RUN)
     before = value()
     after = msgspec.structs.replace(before, voters=(*before.voters[:2], Voter(peer(2), 77)))
     proposer.phase = Phase.LEADING
-    proposer.value = msgspec.structs.replace(after, outgoing=before.voters)
+    proposer.value = msgspec.structs.replace(after, old_voters=before.voters)
     proposer.write(after)
     (told,) = [one.message for one in here.effects if isinstance(one, Send) and one.to == before.voters[2].peer]
     assert isinstance(told, Accept)

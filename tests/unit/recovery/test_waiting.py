@@ -7,14 +7,14 @@ from agiledart_kernel.machine import Completed, Received, Send, TimerFired
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_recovery.config import RecoveryConfig
-from agiledart_recovery.lives.coordinator import Coordinator
-from agiledart_recovery.machine import RecoveryMachine
+from agiledart_recovery.attempts.coordinator import Coordinator
+from agiledart_recovery.recovery_config import RecoveryConfig
+from agiledart_recovery.recovery_machine import RecoveryMachine
 from agiledart_recovery.wire import messages as wire
-from agiledart_recovery.wire.effects import Request, VoterFile
+from agiledart_recovery.wire.effects import RequestEffect, VoterFile
 from agiledart_recovery.wire.events import Booted, HostBack
-from agiledart_recovery.wire.names import Ballot, Snapshot, Stamp
-from agiledart_recovery.wire.value import State
+from agiledart_recovery.wire.names import Ballot, CheckpointId, Stamp
+from agiledart_recovery.wire.register_value import RunState
 from tests.unit.recovery.bench import RUN, peer, value
 
 
@@ -26,8 +26,10 @@ class World:
         self.voters, self.now = voters, Instant(0)
         self.lacks: tuple[NodeId, ...] = ()
         self.silent: tuple[int, ...] = ()
-        self.lives: dict[int, None] = {}
-        kept = VoterFile(RUN, 1, Ballot(1, NodeId(1), 1), Stamp(Ballot(1, NodeId(1), 1), 1), value(1, Snapshot(1, 1)))
+        self.attempts: dict[int, None] = {}
+        kept = VoterFile(
+            RUN, 1, Ballot(1, NodeId(1), 1), Stamp(Ballot(1, NodeId(1), 1), 1), value(1, CheckpointId(1, 1))
+        )
         self.carry_out(self.machine.step(Booted((kept,)), self.now))
 
     @property
@@ -42,24 +44,24 @@ class World:
                 answer = self.answer(effect.to, effect.message)
                 if answer is not None:
                     queue += self.machine.step(Received(effect.to, answer), self.now)
-            elif isinstance(effect, Request):
+            elif isinstance(effect, RequestEffect):
                 queue += self.machine.step(Completed(effect.request), self.now)
 
     def answer(self, to: Peer, asked: Any) -> Any:
-        seat = int(to.node)
-        if isinstance(asked, wire.Prepare | wire.Accept | wire.Leading):
-            if seat not in self.voters:
+        voter_slot = int(to.node)
+        if isinstance(asked, wire.Prepare | wire.Accept | wire.LeaderAnnounced):
+            if voter_slot not in self.voters:
                 return None
             if isinstance(asked, wire.Prepare):
-                return wire.Promise(RUN, asked.ballot, seat, Stamp(), None)
+                return wire.Promise(RUN, asked.ballot, voter_slot, Stamp(), None)
             if isinstance(asked, wire.Accept):
-                return wire.Accepted(RUN, asked.stamp, seat)
-            return wire.Following(RUN, asked.ballot, seat)
-        if isinstance(asked, wire.Reset) and seat not in self.silent:
-            self.lives[asked.value.life] = None
-            if seat == 2:
-                return wire.ResetRefused(RUN, asked.value.life, "too few fragments", self.lacks)
-            return wire.ResetOk(RUN, asked.value.life, asked.value.committed.epoch, ())
+                return wire.Accepted(RUN, asked.stamp, voter_slot)
+            return wire.LeaderAcknowledged(RUN, asked.ballot, voter_slot)
+        if isinstance(asked, wire.Reset) and voter_slot not in self.silent:
+            self.attempts[asked.value.attempt] = None
+            if voter_slot == 2:
+                return wire.ResetRefused(RUN, asked.value.attempt, "too few fragments", self.lacks)
+            return wire.ResetOk(RUN, asked.value.attempt, asked.value.committed.epoch, ())
         return None
 
     def run(self, seconds: float) -> None:
@@ -75,7 +77,7 @@ def test_a_voter_that_reaches_no_majority_says_whom_it_waits_for() -> None:
     progress = world.coordinator.progress
     assert (progress.phase, progress.waits_for) == ("waiting", (NodeId(4), NodeId(5)))
     assert world.coordinator.known is not None
-    assert not world.lives
+    assert not world.attempts
 
 
 def test_one_that_led_says_it_when_its_voters_fall_silent_and_goes_on_when_they_are_back() -> None:
@@ -98,12 +100,12 @@ def test_a_state_that_cannot_be_rebuilt_is_waited_for_and_costs_no_attempt() -> 
     world.run(1_200)
     progress = world.coordinator.progress
     assert (progress.phase, progress.waits_for) == ("waiting", world.lacks)
-    assert world.coordinator.value.state is State.RUNNING
-    lives = len(world.lives)
-    assert 10 < lives < 30  # one a minute, not one a second
+    assert world.coordinator.value.state is RunState.RUNNING
+    attempts = len(world.attempts)
+    assert 10 < attempts < 30  # one a minute, not one a second
     world.carry_out(world.machine.step(HostBack(peer(6)), world.now))
     world.run(2)
-    assert len(world.lives) == lives + 1
+    assert len(world.attempts) == attempts + 1
 
 
 def test_holders_of_a_state_are_named_although_other_hosts_cannot_answer() -> None:
@@ -113,4 +115,4 @@ def test_holders_of_a_state_are_named_although_other_hosts_cannot_answer() -> No
     world.run(40)
     progress = world.coordinator.progress
     assert (progress.phase, progress.waits_for) == ("waiting", world.lacks)
-    assert len(world.lives) < 3
+    assert len(world.attempts) < 3

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from agiledart_scaling.asking import ask
-from agiledart_scaling.controller import Controller, Interval, Step
+from agiledart_scaling.ask_policy import ask
+from agiledart_scaling.controller import Controller, ControllerState, Interval
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures
-from agiledart_scaling.one_pass import Kind, StageState
+from agiledart_scaling.one_pass import ChangeKind, StageState
 from agiledart_scaling.policies.secant import Secant
-from agiledart_scaling.scaling_policy import Decision, ScalingPolicy
+from agiledart_scaling.scaling_policy import ScalingDecision, ScalingPolicy
 
 RATE = 100.0
 
@@ -27,7 +27,7 @@ class Fluid:
     held: tuple[str, ...] = ()
     queue: dict[str, float] = field(default_factory=dict)
 
-    def interval(self, offered: float, under_way: str = "", quota: int | None = None) -> Interval:
+    def interval(self, offered: float, running_change: str = "", quota: int | None = None) -> Interval:
         states = []
         for name, number in self.instances.items():
             waits = max(0.0, self.queue.get(name, 0.0) + 5 * (offered - number * RATE))
@@ -36,8 +36,8 @@ class Fluid:
             even = (1 / number,) * number
             measures = StageMeasures((RATE,) * number, even, (offered,) * 5, backlog)
             rates = (RATE,) * number
-            states.append(StageState(name, self.limits, measures, measured=rates, is_held=name in self.held))
-        return Interval(states, self.instances, under_way, quota)
+            states.append(StageState(name, self.limits, measures, measured=rates, keeps_number=name in self.held))
+        return Interval(states, self.instances, running_change, quota)
 
 
 def test_four_times_the_rate_is_one_request_for_all_stages_and_the_way_back_takes_a_minute() -> None:
@@ -46,22 +46,25 @@ def test_four_times_the_rate_is_one_request_for_all_stages_and_the_way_back_take
 
     orders = one.ended(world.interval(240))
 
-    assert [(each.stage, each.kind, each.instances) for each in orders] == [("a", Kind.GROW, 4), ("b", Kind.GROW, 4)]
+    assert [(each.stage, each.kind, each.instances) for each in orders] == [
+        ("a", ChangeKind.GROW, 4),
+        ("b", ChangeKind.GROW, 4),
+    ]
     one.taken()
-    assert one.step is Step.CHANGING
+    assert one.step is ControllerState.CHANGING
     assert one.ended(world.interval(240)) == (), "not while it changes"
     world.instances = {"a": 4, "b": 4}
-    one.settled()
+    one.finalised()
     assert one.ended(world.interval(240)) == (), "nor in the interval after"
-    assert "does not count" in one.standings["a"].waits_for
+    assert "does not count" in one.statuses["a"].waits_for
     counted = 0
     while not (orders := one.ended(world.interval(60))):
         counted += 1
         assert counted < 30
     assert counted >= 11
     assert [(each.stage, each.kind, each.instances) for each in orders] == [
-        ("a", Kind.SHRINK, 1),
-        ("b", Kind.SHRINK, 1),
+        ("a", ChangeKind.SHRINK, 1),
+        ("b", ChangeKind.SHRINK, 1),
     ]
 
 
@@ -79,8 +82,8 @@ def test_a_number_given_by_hand_holds_and_the_wish_is_shown() -> None:
     orders = one.ended(world.interval(240))
 
     assert [each.stage for each in orders] == ["b"]
-    assert one.standings["a"].proposal.why.startswith("held at 1; ")
-    assert one.standings["a"].proposal.wanted == 4
+    assert one.statuses["a"].proposal.why.startswith("held at 1; ")
+    assert one.statuses["a"].proposal.wanted == 4
 
 
 def test_what_finds_no_room_is_asked_for_by_halves_then_waits_longer_and_longer() -> None:
@@ -89,10 +92,10 @@ def test_what_finds_no_room_is_asked_for_by_halves_then_waits_longer_and_longer(
     assert order.instances == 5
 
     asked = []
-    while orders := one.refused("no node has room", for_room=True):
+    while orders := one.refused("no node has room", for_capacity=True):
         asked.append(orders[0].instances)
     assert asked == [3, 2]
-    assert one.standings["a"].waits_for == "no node has room"
+    assert one.statuses["a"].waits_for == "no node has room"
 
     gaps: list[int] = []
     gap = 0
@@ -104,7 +107,7 @@ def test_what_finds_no_room_is_asked_for_by_halves_then_waits_longer_and_longer(
             gap = 0
             one.refused("no node has room")
         else:
-            assert one.standings["a"].waits_for == "no node has room"
+            assert one.statuses["a"].waits_for == "no node has room"
     assert gaps == [2, 3, 5, 9, 13, 13]
 
 
@@ -113,10 +116,10 @@ def test_half_of_what_was_wanted_is_taken_where_there_is_room_for_it() -> None:
     orders = one.ended(world.interval(400))
     assert [each.stage for each in orders] == ["a"]
 
-    (fewer,) = one.refused("no room", for_room=True)
+    (fewer,) = one.refused("no room", for_capacity=True)
     one.taken()
     world.instances["a"] = fewer.instances
-    one.settled()
+    one.finalised()
 
     assert one.ended(world.interval(400)) == ()
     assert one.ended(world.interval(400))[0].instances > 3, "the rest is asked for as before"
@@ -126,9 +129,9 @@ def test_a_change_that_was_rolled_back_is_not_repeated_at_once() -> None:
     world, one = Fluid({"a": 1}), controller()
     assert one.ended(world.interval(240))
     one.taken()
-    one.settled("n2 was lost")
+    one.finalised("n2 was lost")
 
-    assert one.standings["a"].waits_for == "n2 was lost"
+    assert one.statuses["a"].waits_for == "n2 was lost"
     assert [bool(one.ended(world.interval(240))) for _ in range(3)] == [False, False, True]
 
 
@@ -145,33 +148,33 @@ class Broken:
     def __init__(self, answer: object) -> None:
         self.answer = answer
 
-    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> Decision:
+    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> ScalingDecision:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer  # type: ignore[return-value]
 
 
 def test_a_policy_that_raises_or_answers_nonsense_is_named_and_nothing_is_done() -> None:
-    for answer in (ValueError("no"), 7, Decision(99, "more"), Decision(-1, "")):
+    for answer in (ValueError("no"), 7, ScalingDecision(99, "more"), ScalingDecision(-1, "")):
         world, one = Fluid({"a": 1}), controller(Broken(answer))
 
         assert one.ended(world.interval(240)) == ()
-        assert "policy p" in one.standings["a"].proposal.why
-        assert "left alone" in one.standings["a"].proposal.why
+        assert "policy p" in one.statuses["a"].proposal.why
+        assert "left alone" in one.statuses["a"].proposal.why
 
 
 def test_a_burst_is_left_alone() -> None:
     world, one = Fluid({"a": 3}), controller()
     world.queue["a"] = 2_000.0
     assert one.ended(world.interval(200)) == ()
-    assert "burst" in one.standings["a"].proposal.why
+    assert "burst" in one.statuses["a"].proposal.why
 
 
 def test_fifty_idle_applications_cost_little() -> None:
     """Work, not time: one pass over a stage asks its policy once, and nothing else that grows with the applications."""
     asked = 0
 
-    def counting(measures: StageMeasures, limits: Limits, memory: object) -> Decision:
+    def counting(measures: StageMeasures, limits: Limits, memory: object) -> ScalingDecision:
         nonlocal asked
         asked += 1
         return Secant().decide(measures, limits, memory)

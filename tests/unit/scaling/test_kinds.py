@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from agiledart_scaling.kinds.bandwidth import Cure, LinkLoad, cure, is_bandwidth_bound
+from agiledart_scaling.kinds.bandwidth import LinkLoad, Remedy, choose_remedy, is_bandwidth_bound
+from agiledart_scaling.kinds.candidate_node import CandidateNode, InstanceStart, leaving, places_for
 from agiledart_scaling.kinds.quota import Growth, within_quota
-from agiledart_scaling.kinds.room import Arrival, NodeRoom, leaving, places_for
 from agiledart_scaling.kinds.skew import GroupLoad, balancing_moves, hot_group
 from agiledart_scaling.kinds.straggler import slow_intervals, straggler
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures
-from agiledart_scaling.one_pass import Kind, Proposal, StageMemory, StageState, propose
-from agiledart_scaling.scaling_policy import Decision
+from agiledart_scaling.one_pass import ChangeKind, Proposal, StageMemory, StageState, propose
+from agiledart_scaling.scaling_policy import ScalingDecision
 
 
 def test_a_straggler_is_slow_for_three_intervals() -> None:
@@ -74,21 +74,25 @@ def test_bandwidth_bound(load: LinkLoad, free: bool, bound: bool) -> None:
 
 
 def test_table_of_section_4() -> None:
-    assert cure(2, has_state=False) is cure(2, has_state=True) is Cure.NEW_PATH
-    assert cure(3, has_state=False) is Cure.OUT
-    assert cure(3, has_state=True) is Cure.MIGRATE
+    assert choose_remedy(2, has_state=False) is choose_remedy(2, has_state=True) is Remedy.NEW_PATH
+    assert choose_remedy(3, has_state=False) is Remedy.OUT
+    assert choose_remedy(3, has_state=True) is Remedy.MIGRATE
 
 
 def test_up_before_out_and_only_where_cores_are_free() -> None:
     nodes = [
-        NodeRoom("far", 8, 0.0, 8, cost=2.0),
-        NodeRoom("near", 2, 0.0, 8, cost=1.0),
-        NodeRoom("host", 4, 0.5, 8, hosts=2),
-        NodeRoom("full", 4, 0.8, 8, hosts=1),
-        NodeRoom("small", 4, 0.0, 0),
+        CandidateNode("far", 8, 0.0, 8, cost=2.0),
+        CandidateNode("near", 2, 0.0, 8, cost=1.0),
+        CandidateNode("host", 4, 0.5, 8, hosts=2),
+        CandidateNode("full", 4, 0.8, 8, hosts=1),
+        CandidateNode("small", 4, 0.0, 0),
     ]
-    assert places_for(1, nodes) == (Arrival("host", 1, False),)
-    assert places_for(6, nodes) == (Arrival("host", 2, False), Arrival("near", 2, True), Arrival("far", 2, True))
+    assert places_for(1, nodes) == (InstanceStart("host", 1, False),)
+    assert places_for(6, nodes) == (
+        InstanceStart("host", 2, False),
+        InstanceStart("near", 2, True),
+        InstanceStart("far", 2, True),
+    )
     assert sum(one.instances for one in places_for(99, nodes)) == 12, "the others find no room"
 
 
@@ -117,8 +121,8 @@ def measures(*rates: float, shares: tuple[float, ...] | None = None) -> StageMea
 def wants(number: int) -> object:
     """A policy that always wants so many."""
 
-    def ask(measures: StageMeasures, limits: Limits, memory: object) -> Decision:
-        return Decision(limits.clamp(number), "wished", {"f": 0.5}, memory)
+    def ask(measures: StageMeasures, limits: Limits, memory: object) -> ScalingDecision:
+        return ScalingDecision(limits.clamp(number), "wished", {"f": 0.5}, memory)
 
     return ask
 
@@ -137,61 +141,61 @@ CALM = StageState("s", Limits(1, 8), measures(100.0, 100.0), measured=(100.0, 10
 
 
 def test_the_number_is_the_policys() -> None:
-    assert (one(CALM, 4).kind, one(CALM, 4).instances) == (Kind.GROW, 4)
-    assert (one(CALM, 1).kind, one(CALM, 1).instances) == (Kind.SHRINK, 1)
-    assert one(CALM, 2).kind is Kind.NOTHING
+    assert (one(CALM, 4).kind, one(CALM, 4).instances) == (ChangeKind.GROW, 4)
+    assert (one(CALM, 1).kind, one(CALM, 1).instances) == (ChangeKind.SHRINK, 1)
+    assert one(CALM, 2).kind is ChangeKind.NOTHING
 
 
 def test_an_interval_that_does_not_count_changes_nothing() -> None:
     made = one(StageState("s", Limits(1, 8), None, "changed in it"), 5, StageMemory("kept", (1, 0), 1))
-    assert (made.kind, made.instances, made.why) == (Kind.NOTHING, 2, "changed in it")
+    assert (made.kind, made.instances, made.why) == (ChangeKind.NOTHING, 2, "changed in it")
     assert made.memory == StageMemory("kept", (1, 0), 1)
 
 
 def test_a_slow_instance_is_switched_over_before_more_are_started() -> None:
     state = replace(CALM, measures=measures(100.0, 30.0), measured=(100.0, 30.0))
     made = one(state, 5, StageMemory(None, (0, 2)))
-    assert (made.kind, made.slow_instance, made.instances) == (Kind.STRAGGLER, 1, 2)
+    assert (made.kind, made.slow_instance, made.instances) == (ChangeKind.STRAGGLER, 1, 2)
     assert made.memory.slow == ()
     assert "30 rows/s" in made.why
-    assert one(state, 5, StageMemory(None, (0, 1))).kind is Kind.GROW
+    assert one(state, 5, StageMemory(None, (0, 1))).kind is ChangeKind.GROW
 
 
 def test_uneven_keys_move_before_more_are_started() -> None:
     groups = (GroupLoad(30), GroupLoad(30), GroupLoad(30), GroupLoad(10))
     state = replace(CALM, measures=measures(100.0, 100.0, shares=(0.9, 0.1)), owners=(0, 0, 0, 1), groups=groups)
     made = one(state, 5)
-    assert (made.kind, made.instances, len(made.moves)) == (Kind.REBALANCE, 2, 1)
+    assert (made.kind, made.instances, len(made.moves)) == (ChangeKind.REBALANCE, 2, 1)
     even = replace(state, measures=measures(100.0, 100.0))
-    assert one(even, 5).kind is Kind.GROW
+    assert one(even, 5).kind is ChangeKind.GROW
 
 
 def test_a_hot_key_is_told_and_never_gets_more_instances() -> None:
     groups = (GroupLoad(90), GroupLoad(10))
     state = replace(CALM, measures=measures(100.0, 100.0, shares=(0.9, 0.1)), owners=(0, 1), groups=groups)
     made = one(state, 8)
-    assert (made.kind, made.instances) == (Kind.NOTHING, 2)
+    assert (made.kind, made.instances) == (ChangeKind.NOTHING, 2)
     assert "key group 0 alone has 90% of the rows" in made.why
     assert made.wanted == 8
 
 
 def test_a_full_link_is_helped_by_another_way_and_then_by_another_place() -> None:
     bound = replace(CALM, link=LinkLoad(0.9, 0.2))
-    assert one(bound, 4).kind is Kind.NEW_PATH
-    assert one(bound, 4, StageMemory(bound=2)).kind is Kind.GROW
-    assert one(replace(bound, has_state=True), 4, StageMemory(bound=2)).kind is Kind.MOVE
-    assert one(bound, 2, StageMemory(bound=2)).kind is Kind.NOTHING, "it has enough"
+    assert one(bound, 4).kind is ChangeKind.NEW_PATH
+    assert one(bound, 4, StageMemory(bound=2)).kind is ChangeKind.GROW
+    assert one(replace(bound, has_state=True), 4, StageMemory(bound=2)).kind is ChangeKind.MOVE
+    assert one(bound, 2, StageMemory(bound=2)).kind is ChangeKind.NOTHING, "it has enough"
 
 
 def test_a_number_given_by_hand_holds_visibly() -> None:
-    made = one(replace(CALM, is_held=True), 6)
-    assert (made.kind, made.instances, made.wanted) == (Kind.NOTHING, 2, 6)
+    made = one(replace(CALM, keeps_number=True), 6)
+    assert (made.kind, made.instances, made.wanted) == (ChangeKind.NOTHING, 2, 6)
     assert made.why.startswith("held at 2; ")
 
 
 def test_the_quota_says_what_it_leaves() -> None:
     made = one(CALM, 6, quota=5)
-    assert (made.kind, made.instances) == (Kind.GROW, 4)
+    assert (made.kind, made.instances) == (ChangeKind.GROW, 4)
     assert "6 wanted, the application's quota of 5 instances leaves 4" in made.why
-    assert one(CALM, 6, quota=3).kind is Kind.NOTHING
+    assert one(CALM, 6, quota=3).kind is ChangeKind.NOTHING
     assert one(CALM, 1, quota=2).instances == 1, "shrinking is always allowed"

@@ -4,7 +4,7 @@ import pytest
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import MILLISECOND, SECOND
-from agiledart_scaling.demand import Demand, Edge, Flow, carried
+from agiledart_scaling.demand import Demand, DemandEdge, EdgeFlow, carried
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import InstanceMeasures, StageMeasures, rates_of, shares_of
 
@@ -47,9 +47,9 @@ def test_limits_that_cannot_be(low: int, high: int) -> None:
         Limits(low, high)
 
 
-def flows(*pairs: tuple[int, int]) -> tuple[Flow, ...]:
+def flows(*pairs: tuple[int, int]) -> tuple[EdgeFlow, ...]:
     """Intervals of an edge."""
-    return tuple(Flow(rows, sent) for rows, sent in pairs)
+    return tuple(EdgeFlow(rows, sent) for rows, sent in pairs)
 
 
 SOURCE = Demand((100.0, 200.0), (10.0, 30.0))
@@ -57,14 +57,14 @@ DOUBLE = flows((10, 20), (10, 20), (20, 40))
 
 
 def test_demand_is_carried_through_selectivities_whatever_arrives() -> None:
-    edges = [Edge("in", "a", DOUBLE), Edge("a", "b", flows((4, 1), (0, 0), (4, 1)))]
+    edges = [DemandEdge("in", "a", DOUBLE), DemandEdge("a", "b", flows((4, 1), (0, 0), (4, 1)))]
     demands = carried(["in", "a", "b"], edges, {"in": SOURCE}, {"a": (1.0, 2.0), "b": (0.0, 4.0)})
     assert demands["a"] == Demand((200.0, 400.0), (21.0, 62.0))
     assert demands["b"] == Demand((50.0, 100.0), (5.25, 19.5))
 
 
 def test_a_stage_with_two_inputs_has_the_sum() -> None:
-    edges = [Edge("in", "j", DOUBLE), Edge("other", "j", flows((1, 1), (1, 1), (1, 1)))]
+    edges = [DemandEdge("in", "j", DOUBLE), DemandEdge("other", "j", flows((1, 1), (1, 1), (1, 1)))]
     demands = carried(
         ["in", "other", "j"], edges, {"in": SOURCE, "other": Demand((1.0, 1.0), (0.0, 0.0))}, {"j": (0.0, 0.0)}
     )
@@ -72,15 +72,15 @@ def test_a_stage_with_two_inputs_has_the_sum() -> None:
 
 
 def test_what_is_not_known_is_not_known_downstream() -> None:
-    edges = [Edge("in", "a", DOUBLE[:2]), Edge("a", "b", DOUBLE)]
+    edges = [DemandEdge("in", "a", DOUBLE[:2]), DemandEdge("a", "b", DOUBLE)]
     demands = carried(["in", "a", "b"], edges, {"in": SOURCE}, {"a": (0.0, 0.0), "b": (0.0, 0.0)})
     assert demands["a"] is None, "two intervals say too little"
     assert demands["b"] is None
-    assert Edge("a", "b", flows((0, 0), (0, 0), (0, 0))).selectivity is None
+    assert DemandEdge("a", "b", flows((0, 0), (0, 0), (0, 0))).selectivity is None
 
 
 def test_where_no_row_is_nobody_asks_what_would_become_of_it() -> None:
-    edges = [Edge("in", "a", ())]
+    edges = [DemandEdge("in", "a", ())]
     demands = carried(["in", "a"], edges, {"in": Demand((0.0, 0.0), (0.0, 0.0))}, {"a": (7.0, 5.0)})
     assert demands["a"] == Demand((0.0, 0.0), (7.0, 5.0))
     assert carried(["in", "a"], edges, {"in": Demand((0.0, 0.0), (0.0, 1.0))}, {"a": (7.0, 5.0)})["a"] is None

@@ -8,14 +8,14 @@ import pytest
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import MILLISECOND
 from agiledart_scaling import registry
-from agiledart_scaling.asking import ask
+from agiledart_scaling.ask_policy import ask
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures
-from agiledart_scaling.policies.ds2 import AS_TUNED_BY_FLINK, Ds2, Ds2Settings
+from agiledart_scaling.policies.ds2 import FLINK_SETTINGS, Ds2, Ds2Settings
 from agiledart_scaling.policies.paper import Paper, PaperSettings
 from agiledart_scaling.policies.secant import Secant, SecantSettings
 from agiledart_scaling.registry import POLICIES, is_shipped, policy_named
-from agiledart_scaling.scaling_policy import Decision, ScalingPolicy
+from agiledart_scaling.scaling_policy import ScalingDecision, ScalingPolicy
 
 LIMITS = Limits(1, 64)
 
@@ -27,7 +27,9 @@ def stage(
     return StageMeasures((rate,) * instances, (1 / instances,) * instances, tuple(offered), tuple(backlog))
 
 
-def decisions(policy: ScalingPolicy, intervals: Sequence[StageMeasures], limits: Limits = LIMITS) -> list[Decision]:
+def decisions(
+    policy: ScalingPolicy, intervals: Sequence[StageMeasures], limits: Limits = LIMITS
+) -> list[ScalingDecision]:
     """One after the other, each with the memory of the one before."""
     memory: object = None
     made = []
@@ -129,7 +131,7 @@ def test_paper_smooths_rate_and_backlog() -> None:
 
 
 def test_flinks_options_wait_and_leave_a_wide_band_alone() -> None:
-    policy = Ds2(AS_TUNED_BY_FLINK)
+    policy = Ds2(FLINK_SETTINGS)
     assert decisions(policy, [stage(4, [300])])[0].wanted == 4, "0.75 is within 0.7 ± 0.3"
     assert decisions(policy, [stage(4, [1200])])[0].wanted == 18
 
@@ -139,7 +141,7 @@ def test_flinks_options_wait_and_leave_a_wide_band_alone() -> None:
     [
         lambda: SecantSettings(drain_s=0),
         lambda: SecantSettings(busy_share=1.1),
-        lambda: SecantSettings(up_patience=0),
+        lambda: SecantSettings(up_intervals=0),
         lambda: PaperSettings(floor="drian"),
         lambda: PaperSettings(weight=2),
         lambda: PaperSettings(smoothing=0),
@@ -161,21 +163,21 @@ class Odd:
     def __init__(self, answer: object) -> None:
         self.answer = answer
 
-    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> Decision:
+    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> ScalingDecision:
         """Whatever."""
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer  # type: ignore[return-value]
 
 
-def asked(answer: object, took_ms: int = 1) -> Decision:
+def asked(answer: object, took_ms: int = 1) -> ScalingDecision:
     """The decision that becomes of an answer; the clock goes on by so much while it is made."""
     clock = iter((0, took_ms * MILLISECOND))
     return ask("mine", Odd(answer), stage(3, [300]), Limits(1, 8), "kept", lambda: next(clock))
 
 
 def test_a_sound_answer_is_taken() -> None:
-    answer = Decision(5, "because", {"f": 0.5}, "new")
+    answer = ScalingDecision(5, "because", {"f": 0.5}, "new")
     assert asked(answer) is answer
 
 
@@ -185,15 +187,15 @@ def test_a_sound_answer_is_taken() -> None:
         (ZeroDivisionError("oh"), "raised ZeroDivisionError: oh"),
         (None, "answered a NoneType instead of a Decision"),
         (7, "answered a int"),
-        (Decision(2.5, "half"), "'2.5' instances, which is no whole number"),  # type: ignore[arg-type]
-        (Decision(True, "yes"), "no whole number"),
-        (Decision(9, "many"), "wants 9 instances, outside of the limits 1..8"),
-        (Decision(0, "none"), "outside of the limits"),
-        (Decision(2, "x" * 201), "a reason that is no text of at most 200"),
-        (Decision(2, None), "a reason that is no text"),  # type: ignore[arg-type]
-        (Decision(2, "", {"f": float("nan")}), "'f' that is not finite"),
-        (Decision(2, "", {"f": "1"}), "'f' that is no number"),  # type: ignore[dict-item]
-        (Decision(2, "", [("f", 1)]), "no mapping"),  # type: ignore[arg-type]
+        (ScalingDecision(2.5, "half"), "'2.5' instances, which is no whole number"),  # type: ignore[arg-type]
+        (ScalingDecision(True, "yes"), "no whole number"),
+        (ScalingDecision(9, "many"), "wants 9 instances, outside of the limits 1..8"),
+        (ScalingDecision(0, "none"), "outside of the limits"),
+        (ScalingDecision(2, "x" * 201), "a reason that is no text of at most 200"),
+        (ScalingDecision(2, None), "a reason that is no text"),  # type: ignore[arg-type]
+        (ScalingDecision(2, "", {"f": float("nan")}), "'f' that is not finite"),
+        (ScalingDecision(2, "", {"f": "1"}), "'f' that is no number"),  # type: ignore[dict-item]
+        (ScalingDecision(2, "", [("f", 1)]), "no mapping"),  # type: ignore[arg-type]
     ],
 )
 def test_a_policy_that_answers_nonsense_is_named_and_the_stage_left_alone(answer: object, words: str) -> None:
@@ -206,8 +208,8 @@ def test_a_policy_that_answers_nonsense_is_named_and_the_stage_left_alone(answer
 
 
 def test_a_policy_that_is_late_is_named_too() -> None:
-    assert asked(Decision(5, ""), 100).wanted == 5
-    late = asked(Decision(5, ""), 101)
+    assert asked(ScalingDecision(5, ""), 100).wanted == 5
+    late = asked(ScalingDecision(5, ""), 101)
     assert late.wanted == 3
     assert "took 101 ms, at most 100" in late.why
 
@@ -251,7 +253,7 @@ def test_a_policy_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch
 
 def mine() -> ScalingPolicy:
     """What a package's entry point names."""
-    return Odd(Decision(2, "always two"))
+    return Odd(ScalingDecision(2, "always two"))
 
 
 def broken() -> ScalingPolicy:

@@ -3,10 +3,10 @@
 import pytest
 
 from agiledart_experiments.paths.networks import PathNetwork, grid_of_nodes
-from agiledart_experiments.paths.trial import ATTEMPTS_MOST, Trial
+from agiledart_experiments.paths.trial import ATTEMPTS_MOST, PathTrial
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.randomness import RandomStream
-from agiledart_shuffle.estimates import CHANGING, FORGETTING, STATIONARY, Estimates, Memory
+from agiledart_shuffle.estimates import CHANGING, FORGETTING, STATIONARY, EstimateMemory, Estimates
 from agiledart_shuffle.graph import LinkGraph
 from agiledart_shuffle.planner import PathPlanner
 from agiledart_shuffle.policies.kl import KlIndex
@@ -17,7 +17,7 @@ from agiledart_shuffle.registry import POLICIES, PathTask, policy_named
 TRIANGLE = LinkGraph(4, [(0, 1), (1, 0), (1, 2), (2, 1), (0, 2), (2, 3)])
 
 
-def task(graph: LinkGraph, source: int, sink: int, memory: Memory = STATIONARY) -> PathTask:
+def task(graph: LinkGraph, source: int, sink: int, memory: EstimateMemory = STATIONARY) -> PathTask:
     return PathTask(graph, source, sink, RandomStream(1, "policy"), memory, (0.5,) * graph.links)
 
 
@@ -41,7 +41,7 @@ def test_a_link_must_join_two_nodes(link: tuple[int, int]) -> None:
 @pytest.mark.parametrize(("keep", "detection"), [(0.0, 8.0), (1.1, 8.0), (0.9, 0.0)])
 def test_figures_of_memory_have_ranges(keep: float, detection: float) -> None:
     with pytest.raises(ConfigurationError):
-        Memory(keep, detection=detection)
+        EstimateMemory(keep, detection=detection)
 
 
 @pytest.mark.parametrize("name", [*(name for name in POLICIES if name != "end-to-end"), "lookahead-1"])
@@ -98,7 +98,7 @@ def test_with_stale_costs_to_go_no_node_is_visited_twice_and_every_packet_arrive
     rates = RandomStream(2, "rates")
     network = PathNetwork(graph, 0, side * side - 1, tuple(rates.between(0.2, 1.0) for _ in range(graph.links)))
     planner = PathPlanner(graph, network.sink, KlIndex(1.0), RandomStream(4), exchange_every=50)
-    trial = Trial(network, planner, RandomStream(5))
+    trial = PathTrial(network, planner, RandomStream(5))
     trial.send(300)
     assert trial.lost == 0
     for path in trial.paths:
@@ -116,7 +116,7 @@ def test_rarer_exchanges_cost_some_regret_but_learn_as_well() -> None:
         for number in range(10):
             network = grid_of_nodes(25, 6, number)
             planner = PathPlanner(network.graph, network.sink, KlIndex(0.2), RandomStream(number), exchange_every=every)
-            trial = Trial(network, planner, RandomStream(7, number))
+            trial = PathTrial(network, planner, RandomStream(7, number))
             trial.send(1000)
             total += sum(trial.regret) / 10
         totals.append(total)
@@ -134,7 +134,7 @@ def test_a_dead_end_is_left_upstream_and_not_entered_again() -> None:
             super().start_packet(slot)
             self.cost_to_go = [0.0] * 5
 
-    trial = Trial(network, Astray(graph, 3, KlIndex(0.0), RandomStream(1)), RandomStream(2))
+    trial = PathTrial(network, Astray(graph, 3, KlIndex(0.0), RandomStream(1)), RandomStream(2))
     trial.send(20)
     assert trial.lost == 0
     assert all(path == (0, 3, 4) for path in trial.paths)
@@ -144,7 +144,7 @@ def test_a_dead_end_is_left_upstream_and_not_entered_again() -> None:
 def test_a_link_that_lets_nothing_through_is_given_up_for_this_packet() -> None:
     graph = LinkGraph(3, [(0, 2), (0, 1), (1, 2)])
     network = PathNetwork(graph, 0, 2, (1e-9, 0.5, 0.5))
-    trial = Trial(network, policy_named("paper", task(graph, 0, 2)), RandomStream(1))
+    trial = PathTrial(network, policy_named("paper", task(graph, 0, 2)), RandomStream(1))
     trial.send(10)
     assert trial.lost == 0
     assert trial.delays[0] > ATTEMPTS_MOST

@@ -1,8 +1,8 @@
 """What the ledger of deaths forgives."""
 
 from agiledart_kernel.instants import SECOND
-from agiledart_overlay.wire.effects import Left, PeerFailed
-from agiledart_simulation.checkers.deaths import DeathLedger
+from agiledart_overlay.wire.effects import LeaveCompleted, PeerFailed
+from agiledart_simulation.checkers.death_ledger import DeathLedger
 from tests.simulation.bench import built_ring
 
 
@@ -13,7 +13,7 @@ def test_a_live_node_is_no_dead_one_but_one_that_has_left_is() -> None:
     ledger.on_effect(me, PeerFailed(other, "silent"))
     assert [line.split()[0] for line in ledger.wrong] == ["dead_1:"]
     ledger.wrong.clear()
-    ledger.on_effect(other, Left())
+    ledger.on_effect(other, LeaveCompleted())
     ledger.on_effect(me, PeerFailed(other, "silent"))
     assert ledger.wrong == []
     ring.world.run_for(40 * SECOND)
@@ -25,7 +25,7 @@ def test_the_dead_may_come_back_only_while_links_hold_their_last_words() -> None
     watcher, dead = (ring.world.nodes[node].peer for node in ids)
     calm = [False]
     ledger = DeathLedger(ring.world, lambda _a, _b: calm[0])
-    ledger.on_death(dead.life)
+    ledger.on_death(dead.incarnation_key)
     for _ in range(2):
         ledger.on_effect(watcher, PeerFailed(dead, "silent"))
     assert ledger.wrong == []

@@ -5,8 +5,8 @@ from typing import Any
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.records.records import Record
-from agiledart_simulation.checkers.records import RecordLedger
+from agiledart_overlay.records.record_store import Record
+from agiledart_simulation.checkers.record_ledger import RecordLedger
 
 KEY = NodeId(10)
 

@@ -1,18 +1,18 @@
 """What the ledger of recovery makes of values that only voters knew who were given up for lost."""
 
-from agiledart_recovery.wire.names import Ballot, Snapshot, Stamp
-from agiledart_recovery.wire.value import Plan, Value
-from agiledart_simulation.checkers.recovery import RecoveryLedger
+from agiledart_recovery.wire.names import Ballot, CheckpointId, Stamp
+from agiledart_recovery.wire.register_value import Plan, RegisterValue
+from agiledart_simulation.checkers.recovery_ledger import RecoveryLedger
 from tests.unit.recovery.bench import RUN, peer, value
 
 NOTHING = Plan(())
 
 
-def made(generation: int, life: int, committed: Snapshot) -> Value:
-    return Value(RUN, generation, life, NOTHING, committed, value().voters)
+def made(quorum_generation: int, attempt: int, committed: CheckpointId) -> RegisterValue:
+    return RegisterValue(RUN, quorum_generation, attempt, NOTHING, committed, value().voters)
 
 
-def acknowledged(*values: tuple[int, Value]) -> list[str]:
+def acknowledged(*values: tuple[int, RegisterValue]) -> list[str]:
     """What the ledger says of values that were acknowledged under ballots of these rounds."""
     ledger = RecoveryLedger({})
     for number, one in values:
@@ -22,11 +22,11 @@ def acknowledged(*values: tuple[int, Value]) -> list[str]:
 
 def test_a_life_that_only_lost_voters_knew_does_not_forbid_what_was_prepared_in_the_one_before() -> None:
     """The voter that is left has accepted an epoch of life 1; the lost ones had begun life 2, which is given up."""
-    first, second = made(1, 1, Snapshot(0, 0)), made(1, 2, Snapshot(0, 0))
-    assert acknowledged((1, first), (2, second), (9, made(2, 1_000_000, Snapshot(1, 1)))) == []
+    first, second = made(1, 1, CheckpointId(0, 0)), made(1, 2, CheckpointId(0, 0))
+    assert acknowledged((1, first), (2, second), (9, made(2, 1_000_000, CheckpointId(1, 1)))) == []
 
 
 def test_within_a_generation_it_does() -> None:
-    first, second = made(1, 1, Snapshot(0, 0)), made(1, 2, Snapshot(0, 0))
-    (wrong,) = acknowledged((1, first), (2, second), (9, made(1, 3, Snapshot(1, 1))))
+    first, second = made(1, 1, CheckpointId(0, 0)), made(1, 2, CheckpointId(0, 0))
+    (wrong,) = acknowledged((1, first), (2, second), (9, made(1, 3, CheckpointId(1, 1))))
     assert wrong.startswith("V5")

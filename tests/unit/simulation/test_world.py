@@ -18,7 +18,7 @@ from agiledart_kernel.machine import (
 )
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_simulation.world.faults import Clog, Crash, Heal, Hold, Partition, Pause, Stutter, Weather, apply
+from agiledart_simulation.world.faults import Clog, Crash, Heal, HoldMessages, Partition, Pause, Stutter, Weather, apply
 from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.trace import Trace
 from agiledart_simulation.world.world import World
@@ -271,7 +271,7 @@ def test_both_queues_carry_the_same_conversation() -> None:
 @pytest.mark.parametrize("queue", ["heap", "wheel"])
 def test_a_heal_lets_go_of_what_held_links_kept_back(queue: str) -> None:
     world = world_of_two(queue=queue)
-    apply(world, Hold(A.node, B.node, 10 * SECOND))
+    apply(world, HoldMessages(A.node, B.node, 10 * SECOND))
     for text in ("one", "two"):
         world.inject(A.node, Go((Send(B, Note(text)),)))
         world.run_for(SECOND)

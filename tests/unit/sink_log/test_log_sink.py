@@ -13,9 +13,10 @@ import msgspec
 import pytest
 
 from agiledart import ReadTime, log
+from agiledart_connectors.logs.log_sink import LogSinkWriter
+from agiledart_connectors.opening import open_sink
+from agiledart_connectors.sink_origin import CommittedOutput, SinkOrigin
 from agiledart_dataflow.plan.connectors import SinkWriter, parse_connector
-from agiledart_executor.connectors.log_sink import Kept, LogSinkWriter, SinkOrigin
-from agiledart_executor.connectors.opening import open_sink
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.layout import (
     COPY,
@@ -27,7 +28,7 @@ from agiledart_sink_log.layout import (
     read_description,
     segments_of,
 )
-from agiledart_sink_log.reader import DamagedError, LogReader
+from agiledart_sink_log.log_reader import DamagedError, LogReader
 
 
 class Row(NamedTuple):
@@ -155,7 +156,7 @@ def test_the_public_name_makes_the_same_connector() -> None:
 def test_another_type_another_number_and_a_second_writer_are_refused(tmp_path: Path) -> None:
     writer = opened(tmp_path, "log:x?partitions=2")
     with pytest.raises(OperationFailed, match="is being written by another application"):
-        open_sink(parse_connector("log:x"), Row, lambda: NOW, SinkOrigin("app", 3, tmp_path, patience=0.0))
+        open_sink(parse_connector("log:x"), Row, lambda: NOW, SinkOrigin("app", 3, tmp_path, lock_timeout_s=0.0))
     writer.close()
     with pytest.raises(OperationFailed, match="holds rows of another type: Row"):
         opened(tmp_path, "log:x", Other)
@@ -325,7 +326,7 @@ def test_a_log_goes_on_at_another_node_where_its_last_epoch_ended(tmp_path: Path
     assert isinstance(here, LogSinkWriter)
     here.write(rows(0, 5))
     here.close()
-    kept = Kept((5,), here.identity)
+    kept = CommittedOutput((5,), here.identity)
 
     def go_on(root: Path) -> SinkWriter:
         origin = SinkOrigin("app", 3, root, 0.0, by_epoch=True, keep=kept)
@@ -341,7 +342,9 @@ def test_a_log_goes_on_at_another_node_where_its_last_epoch_ended(tmp_path: Path
     assert (reader.ends(0).first, reader.ends(0).committed) == (5, 7)
     assert [row[0] for row in read(tmp_path / "there", "moves")] == [5, 6]
 
-    several = SinkOrigin("app", 3, tmp_path / "several", 0.0, by_epoch=True, keep=Kept((5, 0, 7), here.identity))
+    several = SinkOrigin(
+        "app", 3, tmp_path / "several", 0.0, by_epoch=True, keep=CommittedOutput((5, 0, 7), here.identity)
+    )
     open_sink(parse_connector("log:moves"), Row, lambda: NOW, several).close()
     assert LogReader(log_directory(tmp_path / "several", "moves")).description.partitions == 3
 
@@ -393,7 +396,7 @@ def test_rows_of_a_run_by_epochs_wait_while_the_disk_is_full(tmp_path: Path, ful
 
 
 def test_what_waits_in_a_log_is_bounded(tmp_path: Path, full_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agiledart_sink_log.writer.MAX_WAITING_BYTES", 20_000)
+    monkeypatch.setattr("agiledart_sink_log.partition_writer.MAX_WAITING_BYTES", 20_000)
     sink = by_epoch(tmp_path)
     full_at(200)
     sink.write(rows(0, 10))

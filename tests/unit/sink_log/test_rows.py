@@ -11,7 +11,7 @@ import pytest
 
 from agiledart import ReadTime
 from agiledart_dataflow.data.schema import SchemaError
-from agiledart_sink_log.rows import encoded, row_form
+from agiledart_sink_log.row_form import encoded, row_form
 
 
 class Colour(Enum):

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from agiledart_kernel.errors import OperationFailed, RollBackNeeded
-from agiledart_sink_log import writer as writing
+from agiledart_sink_log import partition_writer as writing
 from agiledart_sink_log.layout import segments_of
-from agiledart_sink_log.log import LogOptions, LogWriter
-from agiledart_sink_log.reopening import recover
-from agiledart_sink_log.writer import PartitionWriter
+from agiledart_sink_log.log_writer import LogOptions, LogWriter
+from agiledart_sink_log.partition_writer import PartitionWriter
+from agiledart_sink_log.reopened_partition import recover
 
 BODY = msgspec.msgpack.encode([[1, 2]])
 LOG_ID = "11" * 8

@@ -20,17 +20,17 @@ from agiledart_transport.certificates import (
     peer_id_text,
     verify_peer_certificate,
 )
-from agiledart_transport.contexts import Credentials, client_context, server_context
+from agiledart_transport.tls_contexts import TlsCredentials, client_context, server_context
 from tests.keys import NOW, key_of, public_of
 
 NETWORK = public_of("authority")
 
 
-def leaf_of(credentials: Credentials) -> x509.Certificate:
+def leaf_of(credentials: TlsCredentials) -> x509.Certificate:
     return x509.load_pem_x509_certificate(credentials.pem)
 
 
-def der_of(credentials: Credentials) -> bytes:
+def der_of(credentials: TlsCredentials) -> bytes:
     return leaf_of(credentials).public_bytes(serialization.Encoding.DER)
 
 
@@ -154,7 +154,7 @@ def test_a_key_is_loaded_where_there_are_no_memory_files(monkeypatch: pytest.Mon
 
 def test_an_executors_half_of_the_package_loads_no_cryptography() -> None:
     code = (
-        "import sys, agiledart_transport.links, agiledart_transport.contexts, agiledart_kernel.services\n"
+        "import sys, agiledart_transport.connecting, agiledart_transport.tls_contexts, agiledart_kernel.services\n"
         "heavy = [m for m in ('cryptography', 'uvloop', 'click', 'rich') if m in sys.modules]\n"
         "sys.exit(', '.join(heavy) or 0)"
     )

@@ -9,7 +9,7 @@ import click
 from agiledart_cli.control_client import ControlClient, connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options
-from agiledart_cli.output import BAD, GOOD, count, output_option, plural, print_json, print_table, say, when
+from agiledart_cli.output import BAD, GOOD, count, output_option, plural, print_json, print_message, print_table, when
 from agiledart_cli.verbs.access.join_tokens import time_span
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import Audit
@@ -49,20 +49,20 @@ def audit(
     """
     since_ms = 0 if span is None else max(0, int((time.time() - span.total_seconds()) * 1_000))
     with connect(agent, identity) as client:
-        body = _ask(client, Audit(since_ms, who, application, {}, verify=True), wants_rows=not verify)
+        response = _ask(client, Audit(since_ms, who, application, {}, verify=True), wants_rows=not verify)
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
-        _print(harmless_document(body), verify)
-    return FAILED if any(node["faults"] for node in body["nodes"]) else 0
+        _print(harmless_document(response), verify)
+    return FAILED if any(node["faults"] for node in response["nodes"]) else 0
 
 
 def _ask(client: ControlClient, command: Audit, *, wants_rows: bool) -> dict[str, Any]:
     """All answers as one."""
-    body: dict[str, Any] = client.ask(command)
+    response: dict[str, Any] = client.ask(command)
     if not wants_rows:
-        return {**body, "rows": []}
-    rows, part = list(body["rows"]), body
+        return {**response, "rows": []}
+    rows, part = list(response["rows"]), response
     for _ in range(MAX_ANSWERS):
         if not any(node["has_more"] for node in part["nodes"]):
             break
@@ -70,25 +70,25 @@ def _ask(client: ControlClient, command: Audit, *, wants_rows: bool) -> dict[str
         part = client.ask(Audit(command.since_ms, command.who, command.application, after))
         rows += part["rows"]
     rows.sort(key=lambda row: (row["at_ms"], row["node"], row["number"]))
-    return {**body, "rows": rows}
+    return {**response, "rows": rows}
 
 
-def _print(body: dict[str, Any], verify: bool) -> None:
+def _print(response: dict[str, Any], verify: bool) -> None:
     if verify:
-        for node in body["nodes"]:
+        for node in response["nodes"]:
             if not node["faults"]:
-                say(f"{node['node']}: {plural(node['kept'], 'line')}, whole", colour=GOOD)
-    elif not body["rows"]:
+                print_message(f"{node['node']}: {plural(node['kept'], 'line')}, whole", colour=GOOD)
+    elif not response["rows"]:
         click.echo("Nobody wanted anything of that kind.")
     else:
         print_table(
-            ["when", "node", "who", "what", "about", "allowed", "whence", ""], [_cells(row) for row in body["rows"]]
+            ["when", "node", "who", "what", "about", "allowed", "whence", ""], [_cells(row) for row in response["rows"]]
         )
-    for node in body["nodes"]:
+    for node in response["nodes"]:
         for fault in node["faults"]:
-            say(f"{node['node']}: {fault}.", colour=BAD)
-    if body["silent_nodes"]:
-        say(f"No answer from {', '.join(body['silent_nodes'])}: their lines are not here.", colour=BAD)
+            print_message(f"{node['node']}: {fault}.", colour=BAD)
+    if response["silent_nodes"]:
+        print_message(f"No answer from {', '.join(response['silent_nodes'])}: their lines are not here.", colour=BAD)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

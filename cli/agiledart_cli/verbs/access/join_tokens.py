@@ -17,16 +17,16 @@ from agiledart_cli.output import (
     paint,
     plural,
     print_json,
+    print_message,
     print_table,
-    say,
 )
 from agiledart_kernel.bans import MAX_REASON, MAX_SECONDS
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.grants import TOKEN_ROLES, Quota
 from agiledart_kernel.node_id import node_id_of_key
-from agiledart_kernel.registrations import closing
+from agiledart_kernel.registrations import closed_token_target
 from agiledart_kernel.text import harmless_document
-from agiledart_node.wire.commands import Ban, CreateToken, Tokens
+from agiledart_node.wire.commands import CreateToken, SetBan, Tokens
 
 MIN_PREFIX = 8
 
@@ -35,7 +35,7 @@ def time_span(ctx: click.Context, parameter: click.Parameter, text: str | None) 
     """The time span of an option, such as `24h`, `30m`, `365d`; None when it was not given."""
     if text is None:
         return None
-    from agiledart_executor.user_code.user_parameters import parse_span
+    from agiledart_executor.user_code.parameter import parse_span
 
     try:
         span = parse_span(text)
@@ -135,23 +135,23 @@ def create(
     """
     command = CreateToken(role, uses, int(expires.total_seconds()), int(member_for.total_seconds()), scope, quota)
     with connect(agent, identity) as client:
-        body = client.ask(command)
+        response = client.ask(command)
     if output == "json":
-        print_json(body)
+        print_json(response)
         return
     file = "FILE" if output == "table" else output
     if output == "table":
-        click.echo(body["token"])
+        click.echo(response["token"])
     else:
-        _write_secret(Path(output), body["token"])
-        say(f"Wrote {output}; only you can read it.")
+        _write_secret(Path(output), response["token"])
+        print_message(f"Wrote {output}; only you can read it.")
     join = f"agiledart agent --join @{file}" if role == "agent" else f"agiledart … --agent HOST:PORT --identity @{file}"
-    say(f"{plural(uses, 'use')}, for {duration(expires.total_seconds())}, role {role}:  {join}")
+    print_message(f"{plural(uses, 'use')}, for {duration(expires.total_seconds())}, role {role}:  {join}")
 
 
 def _write_secret(file: Path, text: str) -> None:
     """A file that only this user can read, from its first moment on."""
-    from agiledart_agent.durable_file import write_durably
+    from agiledart_agent.state_files.durable_file import write_durably
 
     try:
         write_durably(file, f"{text}\n".encode())
@@ -173,9 +173,9 @@ def show(text: str, output: str) -> int:
 
     now = int(time.time())
     found = describe(parse_token(read_token(text)), now)
-    body = {name: getattr(found, name) for name in found.__slots__}
+    response = {name: getattr(found, name) for name in found.__slots__}
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
         left = found.join_before - now
         until = f"for {duration(left)} more" if left > 0 else paint(f"no more: expired {duration(-left)} ago", "red")
@@ -211,7 +211,9 @@ def redeem(text: str, file: Path, output: str) -> None:
     if output == "json":
         print_json({"file": str(file), "addresses": list(addresses)})
         return
-    say(f"Wrote {file}. Readers name it as identityFile; they begin at {', '.join(addresses) or 'no address'}.")
+    print_message(
+        f"Wrote {file}. Readers name it as identityFile; they begin at {', '.join(addresses) or 'no address'}."
+    )
 
 
 @token.command("list", short_help="The network's tokens, and who came by them.")
@@ -229,11 +231,11 @@ def list_tokens(agent: str | None, identity: str | None, output: str) -> None:
     the network could not reach each other and counted apart; they stay members.
     """
     with connect(agent, identity) as client:
-        body = client.ask(Tokens())
+        response = client.ask(Tokens())
     if output == "json":
-        print_json(body)
+        print_json(response)
         return
-    rows = [_row(one) for one in harmless_document(body)["tokens"]]
+    rows = [_row(one) for one in harmless_document(response)["tokens"]]
     if not rows:
         click.echo("No token has been made here.")
         return
@@ -273,13 +275,15 @@ def revoke(token: str, reason: str, undo: bool, agent: str | None, identity: str
     with connect(agent, identity) as client:
         link = _link_of(client, token)
         until = 0 if undo else int(time.time()) + MAX_SECONDS
-        body = client.ask(Ban(closing(link).hex(), until, f"token {link.hex()[:16]}: {reason or 'revoked'}"))
+        response = client.ask(
+            SetBan(closed_token_target(link).hex(), until, f"token {link.hex()[:16]}: {reason or 'revoked'}")
+        )
     if output == "json":
-        print_json({**body, "token": link.hex()})
+        print_json({**response, "token": link.hex()})
     elif undo:
-        say(f"Token {link.hex()[:16]}… lets others in again, within its uses and its time.", colour=GOOD)
+        print_message(f"Token {link.hex()[:16]}… lets others in again, within its uses and its time.", colour=GOOD)
     else:
-        say(f"Token {link.hex()[:16]}… lets nobody in any more; who came by it stays.", colour=GOOD)
+        print_message(f"Token {link.hex()[:16]}… lets nobody in any more; who came by it stays.", colour=GOOD)
 
 
 def _link_of(client: ControlClient, text: str) -> bytes:

@@ -9,9 +9,9 @@ import click
 from agiledart_cli.control_client import connect
 from agiledart_cli.errors import NoAgentError
 from agiledart_cli.options import agent_options
-from agiledart_cli.output import GOOD, WATCH, duration, output_option, plural, print_json, say
+from agiledart_cli.output import GOOD, WATCH, duration, output_option, plural, print_json, print_message
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_node.wire.commands import ListApplications, Renew, Share
+from agiledart_node.wire.commands import ListApplications, RenewUserMembership, ShareApplication
 
 state_dir_option = click.option(
     "--state-dir", metavar="DIR", type=click.Path(path_type=Path), help="Of the node. Default: the usual one."
@@ -40,17 +40,17 @@ def renew(name: str | None, agent: str | None, identity: str | None, output: str
     """
     if name is None:
         with connect(agent, identity) as client:
-            body = client.ask(Renew())
+            response = client.ask(RenewUserMembership())
         whose = "The agent is"
     else:
         if identity is not None:
             raise ConfigurationError("NAME says whose membership it is; leave --identity out.")
-        body = _renew_user(name, agent)
+        response = _renew_user(name, agent)
         whose = f"{name} is"
     if output == "json":
-        print_json({"name": name or "", "until": body["until"]})
+        print_json({"name": name or "", "until": response["until"]})
     else:
-        say(f"{whose} a member for {duration(body['until'] - time.time())} more.", colour=GOOD)
+        print_message(f"{whose} a member for {duration(response['until'] - time.time())} more.", colour=GOOD)
 
 
 def _renew_user(name: str, agent: str | None) -> dict[str, int]:
@@ -62,12 +62,12 @@ def _renew_user(name: str, agent: str | None) -> dict[str, int]:
     for address in (agent,) if agent else kept_addresses(name):
         try:
             with connect(address, name) as client:
-                body = client.ask(Renew(found.chain, found.token))
+                response = client.ask(RenewUserMembership(found.chain, found.token))
         except NoAgentError as gone:
             error = gone
             continue
-        renew_user(name, tuple(bytes.fromhex(link) for link in body["chain"]))
-        return {"until": int(body["until"])}
+        renew_user(name, tuple(bytes.fromhex(link) for link in response["chain"]))
+        return {"until": int(response["until"])}
     raise error
 
 
@@ -117,25 +117,25 @@ def rotate(name: str | None, text: str | None, state_dir: Path | None, agent: st
     if output == "json":
         print_json({"name": name or "", "old": old.hex(), "key": new.hex(), "shared": shared, "runs": list(runs)})
         return
-    say(f"The key is {new.hex()} now.", colour=GOOD)
+    print_message(f"The key is {new.hex()} now.", colour=GOOD)
     if runs and aside is not None:
-        _say_of_runs(runs, aside)
+        _report_runs(runs, aside)
     if name is not None:
         said = (
             f"{plural(len(shared), 'application')} of the old key {'is' if len(shared) == 1 else 'are'} shared with it"
         )
-        say(f"{said}; the old key is kept as {name}.old.")
-    say(f"Shut the old one out (an admin):  agiledart ban {old.hex()} --reason 'key changed'")
+        print_message(f"{said}; the old key is kept as {name}.old.")
+    print_message(f"Shut the old one out (an admin):  agiledart ban {old.hex()} --reason 'key changed'")
 
 
-def _say_of_runs(runs: tuple[str, ...], aside: Path) -> None:
+def _report_runs(runs: tuple[str, ...], aside: Path) -> None:
     """What becomes of the runs of a node that has another key."""
-    say(
+    print_message(
         f"This node had a part in {', '.join(runs)}: what others cannot bring back waits for the old key. End and submit it again:"
     )
     for one in runs:
-        say(f"  agiledart stop {one} --now", colour=WATCH)
-    say(
+        print_message(f"  agiledart stop {one} --now", colour=WATCH)
+    print_message(
         f"The files of {'that run' if len(runs) == 1 else 'those runs'} are in {aside} now; remove it when they are over."
     )
 
@@ -148,7 +148,7 @@ def _share(name: str, old: bytes, new: bytes, addresses: tuple[str, ...]) -> lis
             with connect(address, name) as client:
                 for row in client.ask(ListApplications())["applications"]:
                     if row["owner"] == old.hex():
-                        client.ask(Share(row["name"], new.hex()))
+                        client.ask(ShareApplication(row["name"], new.hex()))
                         shared.append(str(row["name"]))
             return shared
     raise OperationFailed(
@@ -191,6 +191,8 @@ def export(file: Path, authority: bool, remove: bool, state_dir: Path | None, ou
     if output == "json":
         print_json({"file": str(file), "removed": remove})
         return
-    say(f"Wrote {file}; only you can read it.", colour=GOOD)
+    print_message(f"Wrote {file}; only you can read it.", colour=GOOD)
     if remove:
-        say("It is gone from the state directory; a running agent has it in memory until it is started again.")
+        print_message(
+            "It is gone from the state directory; a running agent has it in memory until it is started again."
+        )

@@ -7,7 +7,7 @@ import click
 
 from agiledart_cli.control_client import ControlClient, connect
 from agiledart_cli.options import agent_options
-from agiledart_cli.output import BAD, GOOD, output_option, print_json, print_table, say, when
+from agiledart_cli.output import BAD, GOOD, output_option, print_json, print_message, print_table, when
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.node_id import node_id_of_key
 from agiledart_kernel.text import harmless_document
@@ -61,7 +61,7 @@ def set_secret(
         for node in _found(client, nodes):
             sealed = sealed_for(bytes.fromhex(node["key"]), application, name, text)
             rows += client.ask(SetSecret(application, node["node_id"], name, sealed))["secrets"]
-    _tell(rows, output, f"{name} is kept by {', '.join(nodes)} for {application}.")
+    _print_result(rows, output, f"{name} is kept by {', '.join(nodes)} for {application}.")
 
 
 @secret.command(short_help="Have nodes forget a secret.")
@@ -83,7 +83,7 @@ def remove(
     with connect(agent, identity) as client:
         for node in _found(client, nodes, needs_key=False):
             client.ask(SetSecret(application, node["node_id"], name, b""))
-    _tell([], output, f"{name} is forgotten by {', '.join(nodes)}.")
+    _print_result([], output, f"{name} is forgotten by {', '.join(nodes)}.")
 
 
 @secret.command(name="list", short_help="Which secrets are kept where.")
@@ -98,11 +98,11 @@ def list_secrets(application: str, agent: str | None, identity: str | None, outp
       agiledart secret list
     """
     with connect(agent, identity) as client:
-        body = client.ask(Secrets(application))
+        response = client.ask(Secrets(application))
     if output == "json":
-        print_json(body)
+        print_json(response)
         return
-    shown = harmless_document(body)
+    shown = harmless_document(response)
     if not shown["secrets"]:
         click.echo("No node keeps a secret.")
     else:
@@ -112,7 +112,7 @@ def list_secrets(application: str, agent: str | None, identity: str | None, outp
         ]
         print_table(["name", "for", "on", "set by", "when"], rows)
     if shown["silent_nodes"]:
-        say(f"No answer from {', '.join(shown['silent_nodes'])}: theirs are not here.", colour=BAD)
+        print_message(f"No answer from {', '.join(shown['silent_nodes'])}: theirs are not here.", colour=BAD)
 
 
 def _check_name(name: str) -> None:
@@ -160,8 +160,8 @@ def _found(client: ControlClient, nodes: tuple[str, ...], *, needs_key: bool = T
     return found
 
 
-def _tell(rows: list[dict[str, Any]], output: str, text: str) -> None:
+def _print_result(rows: list[dict[str, Any]], output: str, text: str) -> None:
     if output == "json":
         print_json({"secrets": rows, "silent_nodes": []})
     else:
-        say(text, colour=GOOD)
+        print_message(text, colour=GOOD)

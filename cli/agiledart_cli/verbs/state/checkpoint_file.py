@@ -15,45 +15,45 @@ from agiledart_kernel.text import harmless
 from agiledart_node.wire.commands import ReadCheckpoint
 
 
-def fetched(client: ControlClient, body: dict[str, Any], path: Path) -> None:
+def fetched(client: ControlClient, response: dict[str, Any], path: Path) -> None:
     """Fetch the file of a checkpoint from the agent, piece by piece, and look at all of it before it has its name."""
-    from agiledart_agent.checkpoints.archive import BadCheckpoint, verify
-    from agiledart_agent.durable_file import sync_folder
+    from agiledart_agent.checkpoints.checkpoint_file import InvalidCheckpointFile, verify
+    from agiledart_agent.state_files.durable_file import sync_folder
 
     part = path.absolute().with_name(f".{path.name}.{os.getpid()}.part")
-    size, at = int(body["bytes"]), 0
+    size, at = int(response["bytes"]), 0
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             while at < size:
-                piece = client.ask(ReadCheckpoint(body["application"], body["digest"], at))
+                piece = client.ask(ReadCheckpoint(response["application"], response["digest"], at))
                 data = base64.b64decode(piece["data"])
                 if not data:
                     raise OperationFailed(f"The agent gave {at:,} of {size:,} bytes, and no more. Try again.")
                 at += len(data)
                 file.write(data)
-                _tell(at, size)
+                _print_progress(at, size)
             file.flush()
             os.fsync(file.fileno())
         _, digest = verify(part)
-        if digest.hex() != body["digest"]:
+        if digest.hex() != response["digest"]:
             raise OperationFailed("What came is not the checkpoint that was announced. Try again.")
         part.replace(path)
         sync_folder(path.absolute().parent)
-    except BadCheckpoint as error:
+    except InvalidCheckpointFile as error:
         raise OperationFailed(f"What came is damaged: {harmless(str(error))}. Try again.") from None
     except OSError as error:
         raise OperationFailed(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
     finally:
-        _tell_end()
+        _end_progress()
         part.unlink(missing_ok=True)
 
 
-def _tell(at: int, size: int) -> None:
+def _print_progress(at: int, size: int) -> None:
     """How far it is, where somebody looks on."""
     if sys.stderr.isatty():
         click.echo(f"\r  {count(at)} of {count(size)} bytes", err=True, nl=False)
 
 
-def _tell_end() -> None:
+def _end_progress() -> None:
     if sys.stderr.isatty():
         click.echo("", err=True)

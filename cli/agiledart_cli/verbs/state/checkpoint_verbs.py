@@ -6,7 +6,7 @@ import click
 
 from agiledart_cli.control_client import connect
 from agiledart_cli.options import agent_options
-from agiledart_cli.output import GOOD, count, output_option, print_json, say
+from agiledart_cli.output import GOOD, count, output_option, print_json, print_message
 from agiledart_cli.verbs.application_view import print_checkpoints
 from agiledart_cli.verbs.applications import KEEP_SECONDS
 from agiledart_cli.verbs.state.checkpoint_file import fetched
@@ -52,11 +52,11 @@ def list_checkpoints(name: str, agent: str | None, identity: str | None, output:
       agiledart checkpoint list before-the-change
     """
     with connect(agent, identity) as client:
-        body = client.ask(Checkpoints(name))
+        response = client.ask(Checkpoints(name))
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
-        print_checkpoints(harmless_document(body))
+        print_checkpoints(harmless_document(response))
 
 
 @checkpoint.command(short_help="Begin an epoch now, and wait until it is committed.")
@@ -71,11 +71,11 @@ def take(name: str, agent: str | None, identity: str | None, output: str) -> Non
       agiledart checkpoint take frequent-routes
     """
     with connect(agent, identity) as client:
-        body = client.ask(Checkpoints(name, take=True), timeout=TAKE_SECONDS)
+        response = client.ask(Checkpoints(name, take=True), timeout=TAKE_SECONDS)
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
-        print_checkpoints(harmless_document(body))
+        print_checkpoints(harmless_document(response))
 
 
 @checkpoint.command(short_help="Keep a checkpoint no longer.")
@@ -91,12 +91,14 @@ def remove(name: str, agent: str | None, identity: str | None, output: str) -> N
       agiledart checkpoint remove before-the-change
     """
     with connect(agent, identity) as client:
-        body = client.ask(RemoveCheckpoint(name))
+        response = client.ask(RemoveCheckpoint(name))
     if output == "json":
-        print_json(body)
+        print_json(response)
     else:
-        body = harmless_document(body)
-        say(f"{body['name']} of {body['application']} is gone from {', '.join(body['nodes'])}.", colour=GOOD)
+        response = harmless_document(response)
+        print_message(
+            f"{response['name']} of {response['application']} is gone from {', '.join(response['nodes'])}.", colour=GOOD
+        )
 
 
 @checkpoint.command(short_help="The state of an application as one file.")
@@ -124,14 +126,16 @@ def export(name: str, path: Path, force: bool, agent: str | None, identity: str 
     if not path.absolute().parent.is_dir():
         raise ConfigurationError(f"There is no folder {path.absolute().parent} to write {path.name} into.")
     with connect(agent, identity) as client:
-        body = client.ask(ExportCheckpoint(name), on_progress=lambda text: say(f"  {text}"), timeout=KEEP_SECONDS)
-        fetched(client, body, path)
+        response = client.ask(
+            ExportCheckpoint(name), on_progress=lambda text: print_message(f"  {text}"), timeout=KEEP_SECONDS
+        )
+        fetched(client, response, path)
     if output == "json":
-        print_json({**body, "file": str(path)})
+        print_json({**response, "file": str(path)})
     else:
-        body = harmless_document(body)
-        say(
-            f"{path}: {body['application']} v{body['version']}, epoch {body['epoch']}, {count(body['bytes'])} bytes.",
+        response = harmless_document(response)
+        print_message(
+            f"{path}: {response['application']} v{response['version']}, epoch {response['epoch']}, {count(response['bytes'])} bytes.",
             colour=GOOD,
         )
 

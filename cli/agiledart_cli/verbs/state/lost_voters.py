@@ -7,7 +7,7 @@ import click
 
 from agiledart_cli.control_client import ControlClient, connect
 from agiledart_cli.options import agent_options
-from agiledart_cli.output import GOOD, WATCH, output_option, paint, print_json, say
+from agiledart_cli.output import GOOD, WATCH, output_option, paint, print_json, print_message
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import RecoverRun
@@ -47,7 +47,7 @@ def recover(
     with connect(agent, identity) as client:
         found = client.ask(RecoverRun(name, without, check=True))
         if not dry_run:
-            _agree(found, without, yes=yes)
+            _confirm(found, without, yes=yes)
             found = _carried_out(client, RecoverRun(name, without))
     if output == "json":
         print_json(found)
@@ -56,17 +56,19 @@ def recover(
 
 
 def _carried_out(client: ControlClient, command: RecoverRun) -> dict[str, Any]:
-    found: dict[str, Any] = client.ask(command, on_progress=lambda text: say(f"  {text}"), timeout=RECOVER_SECONDS)
+    found: dict[str, Any] = client.ask(
+        command, on_progress=lambda text: print_message(f"  {text}"), timeout=RECOVER_SECONDS
+    )
     return found
 
 
-def _agree(found: dict[str, Any], without: tuple[str, ...], *, yes: bool) -> None:
+def _confirm(found: dict[str, Any], without: tuple[str, ...], *, yes: bool) -> None:
     """Raises ConfigurationError where nobody says yes."""
     if yes:
         return
     shown = harmless_document(found)
     for note in shown["notes"]:
-        say(f"  {note}")
+        print_message(f"  {note}")
     if not sys.stdin.isatty():
         raise ConfigurationError(
             f"Nothing was changed: {shown['name']} would lose what only {', '.join(shown['without'])} knew. To do it:  "
@@ -76,18 +78,21 @@ def _agree(found: dict[str, Any], without: tuple[str, ...], *, yes: bool) -> Non
         raise ConfigurationError("Nothing was changed.")
 
 
-def _print(body: dict[str, Any]) -> None:
-    for note in body["notes"]:
-        say(f"  {note}")
-    lost = ", ".join(body["without"])
-    if body["done"]:
-        say(
-            f"{body['name']} goes on from epoch {body['epoch']} without {lost}, in generation {body['generation']}."
-            f" Its voters: {', '.join(body['voters'])}.",
+def _print(response: dict[str, Any]) -> None:
+    for note in response["notes"]:
+        print_message(f"  {note}")
+    lost = ", ".join(response["without"])
+    if response["done"]:
+        print_message(
+            f"{response['name']} goes on from epoch {response['epoch']} without {lost}, in generation {response['generation']}."
+            f" Its voters: {', '.join(response['voters'])}.",
             colour=GOOD,
         )
-        say(f" Watch: agiledart status {body['name']}")
+        print_message(f" Watch: agiledart status {response['name']}")
     else:
         click.echo(
-            paint(f"{body['name']} would go on from epoch {body['epoch']} without {lost}; nothing was changed.", WATCH)
+            paint(
+                f"{response['name']} would go on from epoch {response['epoch']} without {lost}; nothing was changed.",
+                WATCH,
+            )
         )

@@ -10,18 +10,24 @@ import click
 import msgspec
 
 from agiledart_cli.control_client import ControlClient, connect
-from agiledart_cli.errors import AnsweredNoError
+from agiledart_cli.errors import CommandRefusedError
 from agiledart_cli.options import agent_options, not_empty, parallelism_option, parse_parallelism, set_option
-from agiledart_cli.output import WATCH, count, output_option, plural, print_json, say
+from agiledart_cli.output import WATCH, count, output_option, plural, print_json, print_message
 from agiledart_cli.verbs.application_view import print_plan
 from agiledart_cli.verbs.applications import KEEP_SECONDS
 from agiledart_cli.verbs.state.checkpoint_file import fetched
-from agiledart_cli.verbs.state.matching import Graph, Matched, graph_of, matched
+from agiledart_cli.verbs.state.restore_plan import PlannedTopology, RestorePlan, graph_of, plan_restore
 from agiledart_cli.verbs.submit import SUBMIT_SECONDS, make_submission, name_of
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.text import harmless, harmless_document
-from agiledart_node.wire.commands import MAX_BROUGHT_BYTES, BringCheckpoint, ExportCheckpoint, Origin, Submit
+from agiledart_node.wire.commands import (
+    MAX_UPLOAD_CHUNK_BYTES,
+    CheckpointOrigin,
+    ExportCheckpoint,
+    Submit,
+    UploadCheckpoint,
+)
 
 
 @click.command(short_help="Begin a topology with the state that a run left.")
@@ -65,7 +71,7 @@ def restore(
     keys or another meaning there, is refused, unless --drop leaves its state out. What is under way in the checkpoint (rows that
     wait to be merged) can be taken by the same topology only. A FILE is told from S by a dot or slash in it, or by being there.
     """
-    from agiledart_executor.user_code.user_parameters import parse_settings
+    from agiledart_executor.user_code.parameter import parse_settings
 
     command = make_submission(
         target,
@@ -82,14 +88,16 @@ def restore(
             _print_matched(found, about)
         command = msgspec.structs.replace(command, dry_run=dry_run)
         if not dry_run:
-            _bring(client, path, digest, command)
-            command = msgspec.structs.replace(command, origin=Origin(found.kind, about, digest, found.elements))
-        body = client.ask(command, on_progress=lambda text: say(f"  {text}"), timeout=SUBMIT_SECONDS)
+            _upload(client, path, digest, command)
+            command = msgspec.structs.replace(
+                command, origin=CheckpointOrigin(found.kind, about, digest, found.snapshots)
+            )
+        response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=SUBMIT_SECONDS)
     if output == "json":
         told = {"from": about, "kind": found.kind, "taken": [each for each, _ in found.taken]}
-        print_json({**body, "checkpoint": {**told, "dropped": list(found.dropped), "empty": list(found.empty)}})
+        print_json({**response, "checkpoint": {**told, "dropped": list(found.dropped), "empty": list(found.empty)}})
     else:
-        print_plan(harmless_document(body), dry_run=dry_run)
+        print_plan(harmless_document(response), dry_run=dry_run)
     return 0
 
 
@@ -101,70 +109,74 @@ def _file_of(client: ControlClient, origin: str) -> Iterator[Path]:
         yield path
         return
     if "/" in origin or path.suffix:
-        with contextlib.suppress(AnsweredNoError):
-            body = client.ask(ExportCheckpoint(origin), timeout=KEEP_SECONDS)
-            with _fetched(client, body) as got:
+        with contextlib.suppress(CommandRefusedError):
+            response = client.ask(ExportCheckpoint(origin), timeout=KEEP_SECONDS)
+            with _fetched(client, response) as got:
                 yield got
             return
         raise ConfigurationError(f"There is no file {origin}, and no checkpoint of that name is kept.")
-    body = client.ask(ExportCheckpoint(origin), on_progress=lambda text: say(f"  {text}"), timeout=KEEP_SECONDS)
-    with _fetched(client, body) as got:
+    response = client.ask(
+        ExportCheckpoint(origin), on_progress=lambda text: print_message(f"  {text}"), timeout=KEEP_SECONDS
+    )
+    with _fetched(client, response) as got:
         yield got
 
 
 @contextlib.contextmanager
-def _fetched(client: ControlClient, body: dict[str, Any]) -> Iterator[Path]:
+def _fetched(client: ControlClient, response: dict[str, Any]) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="agiledart-") as folder:
         path = Path(folder) / "checkpoint"
-        fetched(client, body, path)
+        fetched(client, response, path)
         yield path
 
 
-def _matched(path: Path, origin: str, command: Submit, drops: tuple[str, ...]) -> tuple[Matched, str, bytes]:
+def _matched(path: Path, origin: str, command: Submit, drops: tuple[str, ...]) -> tuple[RestorePlan, str, bytes]:
     """What the topology takes of a file, whose state it is, and its hash. Raises what the user has to read."""
-    from agiledart_agent.checkpoints.archive import BadCheckpoint, verify
-    from agiledart_agent.checkpoints.waiting import waiting_in
+    from agiledart_agent.checkpoints.checkpoint_file import InvalidCheckpointFile, verify
+    from agiledart_agent.checkpoints.pending_merge_rows import pending_merge_rows
     from agiledart_dataflow.plan.specification import Specification
-    from agiledart_dataflow.plan.stages import plan_stages, written_out
+    from agiledart_dataflow.plan.stages import expand_parallelism, plan_stages
 
     try:
         manifest, digest = verify(path)
         before = graph_of(manifest.specification, manifest.plan, origin)
         stages = {stage.index: stage.name for stage in before.plan.stages}
-        waiting = {stages.get(index, str(index)): rows for index, rows in waiting_in(path, manifest).items()}
-    except BadCheckpoint as error:
+        waiting = {stages.get(index, str(index)): rows for index, rows in pending_merge_rows(path, manifest).items()}
+    except InvalidCheckpointFile as error:
         raise OperationFailed(harmless(str(error).replace(str(path), origin))) from None
     except OSError as error:
         raise OperationFailed(f"{origin} cannot be read: {(error.strerror or str(error)).lower()}") from None
     specification = msgspec.msgpack.decode(command.specification, type=Specification)
-    after = Graph(specification, plan_stages(specification, written_out(specification, command.parallelism)))
-    found = matched(before, after, manifest.elements, waiting, drops)
+    after = PlannedTopology(
+        specification, plan_stages(specification, expand_parallelism(specification, command.parallelism))
+    )
+    found = plan_restore(before, after, manifest.snapshots, waiting, drops)
     about = f"{manifest.application} v{manifest.version}, epoch {manifest.epoch}"
     return found, f"checkpoint {manifest.name} of {about}" if manifest.name else about, digest
 
 
-def _print_matched(found: Matched, about: str) -> None:
-    say(f"From {harmless(about)}:")
+def _print_matched(found: RestorePlan, about: str) -> None:
+    print_message(f"From {harmless(about)}:")
     for name, what in found.taken:
-        say(f"  {name} {what}")
+        print_message(f"  {name} {what}")
     if found.dropped:
-        say(f"  left out: {', '.join(found.dropped)}", colour=WATCH)
+        print_message(f"  left out: {', '.join(found.dropped)}", colour=WATCH)
     if found.empty:
-        say(
+        print_message(
             f"  {plural(len(found.empty), 'step')} with nothing in it, new or left out: {', '.join(found.empty)}",
             colour=WATCH,
         )
 
 
-def _bring(client: ControlClient, path: Path, digest: bytes, command: Submit) -> None:
+def _upload(client: ControlClient, path: Path, digest: bytes, command: Submit) -> None:
     """Have the file on the agent that is asked; it may be there already."""
     size, at = path.stat().st_size, 0
     name = name_of(command)
     with path.open("rb") as file:
         while True:
             file.seek(at)
-            data = file.read(MAX_BROUGHT_BYTES)
-            told = client.ask(BringCheckpoint(name, digest.hex(), size, at, data))
+            data = file.read(MAX_UPLOAD_CHUNK_BYTES)
+            told = client.ask(UploadCheckpoint(name, digest.hex(), size, at, data))
             if told["is_whole"]:
                 return
             if not data or int(told["have"]) <= at:

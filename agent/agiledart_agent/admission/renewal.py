@@ -1,0 +1,151 @@
+"""This agent's membership and its end: asks a desk in the last tenth, and signs for others where it has a key that may.
+
+What is renewed is shown with every new HELLO. A link that was opened before ends with the old membership and is opened again; what
+goes over it is not lost (decision 0023).
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from agiledart_agent.event_log.agent_log import AgentLog
+from agiledart_agent.identity.identity import Identity
+from agiledart_kernel.errors import AgileDartError, OperationFailed, Refused, RemoteProtocolError
+from agiledart_kernel.frames import Hello
+from agiledart_kernel.grants import Grant, decode_link, sign_link, verify_chain
+from agiledart_kernel.machine import Completed, Event, Failed
+from agiledart_kernel.node_id import node_id_of_key
+from agiledart_node.wire.effects import MembershipRenewed, SignRenewal
+from agiledart_node.wire.events import EnableRenewalService, RenewMembership
+from agiledart_transport.certificates import check_signature
+from agiledart_transport.local_peer_verifier import LocalPeerVerifier
+
+PART: Final = 10
+"""A membership is renewed in the last tenth of its life."""
+
+RENEWED: Final = ("agent", "submitter", "reader")
+"""Roles whose memberships a desk renews. Who is an admin is decided each time by who holds a key above."""
+
+TRY_SECONDS: Final = 3_600.0
+MIN_TRY_SECONDS: Final = 0.5
+WARN_SECONDS: Final = 30 * 86_400
+
+
+def renewed_chain(identity: Identity, grant: Grant, now: int) -> tuple[bytes, ...]:
+    """A membership for the same key and role, as long as the last one and never longer than who signs; raises `OperationFailed`."""
+    issuer = identity.issuer()
+    not_before, not_after = now, now + (grant.not_after - grant.not_before)
+    if issuer.chain:
+        above = decode_link(issuer.chain[-1])
+        not_before, not_after = max(not_before, above.not_before), min(not_after, above.not_after)
+    return sign_link(
+        issuer.network, issuer.sign, issuer.chain, key=grant.key, use="act", role=grant.role,
+        not_before=not_before, not_after=not_after, scope=grant.scope, quota=grant.quota,
+    )  # fmt: skip
+
+
+class MembershipRenewer:
+    """Both sides at this agent.
+
+    Args:
+        admit: raises `Refused` unless who came by a token was counted.
+        feed: takes events for the node.
+        renewed: the chain is another one from now on.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        verifier: LocalPeerVerifier,
+        admit: Callable[[Grant, Hello], Awaitable[None]],
+        log: AgentLog,
+        feed: Callable[[Event], None],
+        renewed: Callable[[], None],
+    ) -> None:
+        self._identity, self._verifier, self._admit, self._log = identity, verifier, admit, log
+        self._feed, self._renewed = feed, renewed
+        self._answer: asyncio.Future[MembershipRenewed] | None = None
+
+    def open(self) -> None:
+        """Be a desk, where the keys are."""
+        try:
+            self._identity.issuer()
+        except OperationFailed:
+            return
+        self._feed(EnableRenewalService())
+
+    async def check_forever(self) -> None:
+        """Renew in the last tenth; look again now and then, for clocks jump."""
+        while True:
+            left, life = self._left()
+            if left > life / PART:
+                await asyncio.sleep(min(TRY_SECONDS, max(MIN_TRY_SECONDS, left - life / PART)))
+                continue
+            why = await self.renew()
+            if why and left < WARN_SECONDS:
+                days = max(0.0, left) / 86_400
+                text = f"this node's membership ends in {days:.1f} days and could not be renewed: {why}"
+                self._log.warning("membership.ends", text, days=round(days, 2))
+            left, life = self._left()
+            await asyncio.sleep(min(TRY_SECONDS, max(MIN_TRY_SECONDS, life / PART / 10)))
+
+    async def renew(self) -> str:
+        """Ask a desk now; why it did not work, or empty."""
+        if self._answer is None:
+            self._answer = asyncio.get_running_loop().create_future()
+            self._feed(RenewMembership(self._identity.chain, self._identity.token))
+        waiting = self._answer
+        answer = await asyncio.shield(waiting)
+        if self._answer is waiting:
+            self._answer = None
+            if not answer.chain:
+                return answer.reason or "the desk gave no reason"
+            return self._take(answer.chain)
+        return ""
+
+    def on_renewed(self, effect: MembershipRenewed) -> None:
+        """A desk has answered."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(effect)
+
+    def _take(self, chain: tuple[bytes, ...]) -> str:
+        identity = self._identity
+        try:
+            grant = verify_chain(identity.network, chain, identity.public_key, int(time.time()), check_signature)
+        except Refused as error:
+            return f"the desk's answer is not good ({error})"
+        if grant.role != "agent" or grant.scope or grant.not_after <= decode_link(identity.chain[-1]).not_after:
+            return "the desk can sign for no longer: its own membership ends"
+        identity.renew(chain)
+        self._log.info("membership.renewed", "this node's membership was renewed", until=grant.not_after)
+        self._renewed()
+        return ""
+
+    def _left(self) -> tuple[float, float]:
+        link = decode_link(self._identity.chain[-1])
+        return link.not_after - time.time(), link.not_after - link.not_before
+
+    # ---- the desk
+
+    async def sign(self, effect: SignRenewal) -> None:
+        """Somebody asks us."""
+        try:
+            chain = await self._signed(effect)
+        except (AgileDartError, RemoteProtocolError) as error:
+            self._log.refused(error.reason if isinstance(error, RemoteProtocolError) else "renewal", effect.node.short)
+            self._feed(Failed(effect.request, str(error)))
+        else:
+            self._feed(Completed(effect.request, chain))
+
+    async def _signed(self, effect: SignRenewal) -> tuple[bytes, ...]:
+        now = self._verifier.now_seconds()
+        key = decode_link(effect.chain[-1]).key if effect.chain else b""
+        grant = verify_chain(self._identity.network, effect.chain, key, now, check_signature, self._verifier.banned)
+        if grant.role not in RENEWED:
+            raise Refused("role", f"a membership as {grant.role} is not renewed: make another token")
+        # An agent asks for itself. A user's comes by way of an agent, and is of no use to who has not its key.
+        if grant.role == "agent" and node_id_of_key(key) != effect.node:
+            raise Refused("another key")
+        await self._admit(grant, Hello(token=effect.token))
+        return renewed_chain(self._identity, grant, now)

@@ -1,0 +1,298 @@
+"""Joins the node's and users' words about checkpoints with files: made of elements of several nodes, fetched, kept, given away."""
+
+import asyncio
+import base64
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
+
+from agiledart_agent.checkpoints.checkpoint_file import (
+    FORMAT,
+    MAX_SNAPSHOT_BYTES,
+    ArchivedSnapshot,
+    CheckpointFileWriter,
+    CheckpointManifest,
+    InvalidCheckpointFile,
+    append_snapshot,
+)
+from agiledart_agent.checkpoints.checkpoint_store import CheckpointStore
+from agiledart_agent.checkpoints.checkpoint_uploads import CheckpointUploads, opened
+from agiledart_agent.driver import Driver
+from agiledart_agent.fragments.fragment_client import FragmentClient
+from agiledart_agent.state_files.durable_file import write_durably
+from agiledart_dataflow.plan.specification import FORMAT as FORM
+from agiledart_executor.snapshots.snapshot_file import DamagedSnapshot, read_header_at, run_folder, snapshot_path
+from agiledart_executor.user_code.software_version import software_version
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.machine import Completed, Event, Failed
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import ApplicationOwnership, Principal, refusal
+from agiledart_node.context.node_context import NotAllowed
+from agiledart_node.records.permission_checks import why_not
+from agiledart_node.wire.checkpoint_effects import (
+    AllowCheckpointFetch,
+    DropCheckpoint,
+    FetchCheckpoint,
+    FetchSnapshot,
+    GatherCheckpoint,
+    ReadCheckpoints,
+    SnapshotLocation,
+)
+from agiledart_node.wire.checkpoint_messages import CheckpointInfo
+from agiledart_node.wire.commands import MAX_UPLOAD_CHUNK_BYTES, ReadCheckpoint, UploadCheckpoint
+from agiledart_recovery.wire.names import RunId
+
+R = TypeVar("R")
+
+
+class CheckpointService:
+    """All that one agent has to do with checkpoints that outlive their runs.
+
+    Args:
+        state_dir: the files are below it.
+        client: fetches bytes from other nodes.
+        me: this node.
+        feed: takes events for the node.
+        warn: takes a sentence about a file that cannot be used.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        client: FragmentClient,
+        me: Callable[[], Peer],
+        feed: Callable[[Event], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._state_dir, self._client, self._me, self._feed = state_dir, client, me, feed
+        self._disk = ThreadPoolExecutor(1, "checkpoints")
+        self.store = CheckpointStore(state_dir, warn)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._uploads = CheckpointUploads(self.store, self._disk)
+
+    def register(self, driver: Driver) -> None:
+        """Carry out what the node asks; what lies here is read first."""
+        self.store.found()
+        driver.on(GatherCheckpoint, lambda effect: self._spawn(effect.request, self._gather(effect)))
+        driver.on(FetchCheckpoint, lambda effect: self._spawn(effect.request, self._fetch(effect)))
+        driver.on(ReadCheckpoints, lambda effect: self._feed(Completed(effect.request, self.store.kept)))
+        driver.on(DropCheckpoint, lambda effect: self._spawn(effect.request, self._drop(effect)))
+        driver.on(AllowCheckpointFetch, lambda effect: self.store.grant_transfer(effect.digest, effect.node))
+        driver.on(FetchSnapshot, lambda effect: self._spawn(effect.request, self._place_snapshot(effect)))
+
+    def find(self, run: RunId, digest: bytes, node: NodeId | None = None) -> tuple[Path, int, int] | None:
+        """What another node takes of this one: an element of a run, one within a checkpoint, or a checkpoint that is lent to it."""
+        path = snapshot_path(run_folder(self._state_dir, run.app, run.version), digest)
+        try:
+            return path, 0, path.stat().st_size
+        except OSError:
+            return self.store.look_up(digest, node)
+
+    async def close(self) -> None:
+        """What is under way is let go."""
+        self._uploads.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._disk.shutdown(wait=False, cancel_futures=True)
+
+    def _spawn(self, request: int, work: Awaitable[object]) -> None:
+        async def answered() -> None:
+            try:
+                outcome: Event = Completed(request, await work)
+            except (OperationFailed, InvalidCheckpointFile, DamagedSnapshot) as error:
+                outcome = Failed(request, str(error))
+            except OSError as error:
+                outcome = Failed(request, (error.strerror or str(error)).lower())
+            self._feed(outcome)
+
+        task = asyncio.ensure_future(answered())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _on_disk(self, work: Callable[[], R]) -> R:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+    # ---- making one
+
+    async def _gather(self, effect: GatherCheckpoint) -> CheckpointInfo:
+        most = sum(snapshot.most for snapshot in effect.snapshots)
+        await self._on_disk(lambda: self.store.check_capacity(effect.about.name, most))
+        path, archive = await self._on_disk(self.store.begin)
+        try:
+            snapshots = [await self._gathered(effect.about.run, one, archive) for one in effect.snapshots]
+            manifest = _manifest(effect, snapshots)
+            await self._on_disk(lambda: archive.close(manifest))
+            await self._on_disk(lambda: _refuse_unread(path, manifest))
+        except BaseException:
+            archive.drop()
+            raise
+        try:
+            return await self._on_disk(lambda: self.store.finish(path, effect.about.name, checks=False))
+        finally:
+            await self._on_disk(lambda: path.unlink(missing_ok=True))
+
+    async def _gathered(self, run: RunId, one: SnapshotLocation, archive: CheckpointFileWriter) -> ArchivedSnapshot:
+        offset = archive.size
+        name = one.host.name or one.host.node.short
+        try:
+            async with aclosing(self._pieces(one.host, run, one.digest, min(one.most, MAX_SNAPSHOT_BYTES))) as pieces:
+                length = await append_snapshot(archive, one.digest, pieces)
+        except (OperationFailed, InvalidCheckpointFile) as error:
+            raise OperationFailed(f"{name} did not give what stage {one.stage} saved: {error}") from None
+        return ArchivedSnapshot(one.stage, one.generation, one.index, one.role, one.digest, offset, length)
+
+    async def _pieces(self, host: Peer, run: RunId, digest: bytes, most: int) -> AsyncGenerator[bytes]:
+        """The bytes under a hash, wherever they lie."""
+        if host.node != self._me().node:
+            async with aclosing(self._client.take(host, run, digest, most)) as taken:
+                async for piece in taken:
+                    yield piece
+            return
+        found = self.find(run, digest)
+        if found is None:
+            raise OperationFailed("it does not lie here")
+        path, offset, left = found
+        while left:
+            size = min(MAX_UPLOAD_CHUNK_BYTES, left)
+            data = await self._on_disk(lambda at=offset, size=size: _read(path, at, size))  # type: ignore[misc]
+            offset, left = offset + size, left - size
+            yield data
+
+    # ---- keeping one
+
+    async def _fetch(self, effect: FetchCheckpoint) -> CheckpointInfo:
+        wanted = effect.checkpoint
+        name = "" if effect.is_temporary else wanted.name
+        found = self.store.look_up(wanted.digest)
+        if found is not None and (not name or found[0].name.startswith(f"{name}.")):
+            return wanted
+        await self._on_disk(lambda: self.store.check_capacity(name, wanted.size))
+        path = self.store.temporary_path()
+        try:
+            async with aclosing(self._pieces(effect.holder, wanted.run, wanted.digest, wanted.size)) as pieces:
+                await self._written(path, pieces)
+            known = await self._on_disk(lambda: self.store.finish(path, name, checks=True))
+        finally:
+            await self._on_disk(lambda: path.unlink(missing_ok=True))
+        if (known.digest, known.run) != (wanted.digest, wanted.run):
+            await self._on_disk(lambda: self.store.drop(name, known.digest, known.run))
+            raise OperationFailed("what came is another checkpoint than the one that was meant")
+        return known
+
+    async def _written(self, path: Path, pieces: AsyncIterator[bytes]) -> None:
+        file = await self._on_disk(lambda: opened(path))
+        try:
+            async for piece in pieces:
+                await self._on_disk(lambda piece=piece: file.write(piece))  # type: ignore[misc]
+        finally:
+            await self._on_disk(file.close)
+
+    async def _drop(self, effect: DropCheckpoint) -> None:
+        await self._on_disk(lambda: self.store.drop(effect.name, effect.digest, effect.run))
+
+    async def _place_snapshot(self, effect: FetchSnapshot) -> None:
+        """An element goes to where its run looks for it."""
+        most = min(effect.most, MAX_SNAPSHOT_BYTES)
+        async with aclosing(self._pieces(effect.holder, effect.run, effect.digest, most)) as taken:
+            pieces = [piece async for piece in taken]
+        path = snapshot_path(run_folder(self._state_dir, effect.run.app, effect.run.version), effect.digest)
+        await self._on_disk(lambda: _put(path, b"".join(pieces), effect.digest))
+
+    # ---- for users
+
+    async def read(self, command: ReadCheckpoint, principal: Principal) -> dict[str, object]:
+        """A piece of a file for a user. Raises `OperationFailed`, or `NotAllowed`: it belongs to another's application."""
+        found = self.store.file_of(_digest(command.digest))
+        if found is None or found[1].run.app != command.name:
+            raise OperationFailed(f"No such checkpoint of {command.name} lies here any more. Export it again.")
+        path, known = found
+        if why := _refusal(principal, known):
+            raise NotAllowed(why, why_not(principal, "export", why, command.name, known.owner))
+        try:
+            size = path.stat().st_size
+            left = max(0, size - command.offset)
+            data = await self._on_disk(lambda: _read(path, command.offset, min(left, MAX_UPLOAD_CHUNK_BYTES)))
+        except OSError as error:
+            raise OperationFailed(f"It cannot be read: {(error.strerror or str(error)).lower()}.") from None
+        return {"data": base64.b64encode(data).decode(), "left": left - len(data)}
+
+    async def upload(self, command: UploadCheckpoint, principal: Principal) -> dict[str, object]:
+        """A user brings a piece of a file. Raises `OperationFailed`; says how much of it is here, and whether that is all.
+
+        Who may not read what lies here has to bring all of it: a hash alone says nothing of what somebody has.
+        """
+        digest = _digest(command.digest)
+        found = self.store.file_of(digest)
+        if found is not None and not _refusal(principal, found[1]):
+            return {"have": command.size, "is_whole": True}
+        try:
+            have, whole = await self._uploads.take(command)
+        except OSError as error:
+            raise OperationFailed(f"This agent could not take it: {(error.strerror or str(error)).lower()}.") from None
+        if whole and whole != digest:
+            raise OperationFailed("What came is another file than the one that was announced. Try again.")
+        return {"have": have, "is_whole": bool(whole)}
+
+
+def _refuse_unread(path: Path, manifest: CheckpointManifest) -> None:
+    """Rows that a source has read ahead, and that come once only, are in no element. Raises `OperationFailed`."""
+    with path.open("rb") as file:
+        for snapshot in manifest.snapshots:
+            if snapshot.role == "source":
+                file.seek(snapshot.offset)
+                header = read_header_at(file, f"what stage {snapshot.stage} saved")
+                if header.unread:
+                    raise OperationFailed(
+                        f"{header.steps[0]} has read ahead {header.unread:,} bytes, which wait in its log and come once only"
+                    )
+
+
+def _manifest(effect: GatherCheckpoint, snapshots: list[ArchivedSnapshot]) -> CheckpointManifest:
+    about = effect.about
+    return CheckpointManifest(
+        FORMAT,
+        software_version(),
+        FORM,
+        about.name,
+        about.run.app,
+        about.run.version,
+        about.attempt,
+        about.epoch,
+        about.taken_ms or int(time.time() * 1_000),
+        about.owner,
+        list(about.shared),
+        effect.specification,
+        effect.plan,
+        snapshots,
+    )
+
+
+def _refusal(principal: Principal, known: CheckpointInfo) -> str:
+    """Why who asks may not read it; empty: it may."""
+    return refusal(principal, "export", ApplicationOwnership(known.run.app, known.owner, shared=known.shared))
+
+
+def _digest(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise OperationFailed(f"{text!r} is no hash of a checkpoint: it has 64 hex digits.") from None
+
+
+def _read(path: Path, offset: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(size)
+
+
+def _put(path: Path, raw: bytes, digest: bytes) -> None:
+    if sha256(raw).digest() != digest:
+        raise OperationFailed("what came is another element than the one that was meant")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_durably(path, raw)

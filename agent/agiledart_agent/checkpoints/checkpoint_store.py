@@ -1,0 +1,191 @@
+"""Checkpoints on this node's disk: those that are kept under a name until somebody lets them go, and passing ones.
+
+    checkpoints/NAME.checkpoint     kept
+                DIGEST.passing      on its way from or to a user: goes by itself after `TEMPORARY_SECONDS`, or for a newer one
+
+Bounds: `MAX_KEPT` kept ones, `MAX_TEMPORARY` others, and none that would take more than half of what is free. A kept one never goes
+for a newer one: who wants to keep one more is refused.
+"""
+
+import contextlib
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from agiledart_agent.checkpoints.checkpoint_file import (
+    MAX_FILE_BYTES,
+    CheckpointFileWriter,
+    CheckpointManifest,
+    InvalidCheckpointFile,
+    digest_of,
+    read_manifest,
+    verify,
+)
+from agiledart_agent.state_files.durable_file import sync_folder
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.node_id import NodeId
+from agiledart_node.wire.checkpoint_messages import CheckpointInfo
+from agiledart_recovery.wire.names import RunId
+
+FOLDER: Final = "checkpoints"
+MAX_KEPT: Final = 16
+MAX_TEMPORARY: Final = 4
+TEMPORARY_SECONDS: Final = 3_600.0
+FREE_SHARE: Final = 0.5
+MAX_TRANSFERS: Final = 256
+
+_KEPT, _TEMPORARY = ".checkpoint", ".passing"
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+
+
+class CheckpointStore:
+    """The files. Blocking, for one thread at a time; `look_up` and `kept` may be called from any.
+
+    Args:
+        warn: takes a sentence about a file that cannot be used.
+    """
+
+    def __init__(self, state_dir: Path, warn: Callable[[str], None], now: Callable[[], float] = time.time) -> None:
+        self._folder, self._warn, self._now = state_dir / FOLDER, warn, now
+        self._known: dict[str, CheckpointInfo] = {}  # by file
+        self._transfers: dict[tuple[bytes, NodeId], float] = {}  # until when
+        self._snapshot_places: dict[str, dict[bytes, tuple[int, int]]] = {}  # by file: offset and length
+
+    @property
+    def kept(self) -> tuple[CheckpointInfo, ...]:
+        """Those with a name, in its order."""
+        return tuple(one for file, one in sorted(self._known.items()) if file.endswith(_KEPT))
+
+    def grant_transfer(self, digest: bytes, node: NodeId) -> None:
+        """A node may have a kept file, for a while."""
+        self._transfers.pop((digest, node), None)
+        while len(self._transfers) >= MAX_TRANSFERS:
+            del self._transfers[next(iter(self._transfers))]
+        self._transfers[digest, node] = self._now() + TEMPORARY_SECONDS
+
+    def look_up(self, digest: bytes, node: NodeId | None = None) -> tuple[Path, int, int] | None:
+        """Where the bytes of an element of one of them lie, or a whole file: path, offset, length. `node`: another one, which is
+        given a kept file only if it is lent to it."""
+        for file, one in tuple(self._known.items()):
+            if one.digest == digest:
+                if node is not None and file.endswith(_KEPT) and self._transfers.get((digest, node), 0.0) < self._now():
+                    continue
+                return self._folder / file, 0, one.size
+            if (at := self._snapshot_places.get(file, {}).get(digest)) is not None:
+                return self._folder / file, *at
+        return None
+
+    def file_of(self, digest: bytes) -> tuple[Path, CheckpointInfo] | None:
+        """The file with this hash."""
+        for file, one in tuple(self._known.items()):
+            if one.digest == digest:
+                return self._folder / file, one
+        return None
+
+    def found(self) -> None:
+        """What lies here after a start; what was not finished goes."""
+        for path in sorted(self._folder.glob("*")) if self._folder.is_dir() else []:
+            if path.suffix not in (_KEPT, _TEMPORARY):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                continue
+            try:
+                self._note(path, read_manifest(path), digest_of(path))
+            except (OSError, InvalidCheckpointFile) as error:
+                self._warn(f"a checkpoint cannot be used: {error}")
+        self.sweep()
+
+    def check_capacity(self, name: str, size: int, others: int = 0) -> None:
+        """Raise `OperationFailed` where one more has no room.
+
+        Args:
+            name: under which it is to be kept; empty: a passing one, for which older ones go.
+            others: bytes that room was given for, and that have not all come.
+        """
+        self.sweep()
+        if size > MAX_FILE_BYTES:
+            raise OperationFailed(f"it has {size:,} bytes, and at most {MAX_FILE_BYTES:,} are possible")
+        if name and _NAME.fullmatch(name) is None:
+            raise OperationFailed(f"{name!r} is no name of a checkpoint: letters, digits and _ . - are")
+        if name and name + _KEPT in self._known:
+            raise OperationFailed(f"a checkpoint {name} is kept here already")
+        if name and len(self.kept) >= MAX_KEPT:
+            raise OperationFailed(f"{MAX_KEPT} checkpoints are kept here already: remove one")
+        passing = [file for file in self._known if file.endswith(_TEMPORARY)]
+        for file in passing[: max(0, len(passing) - MAX_TEMPORARY + 1)] if not name else ():
+            self._discard(file)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            free = shutil.disk_usage(self._folder).free
+        except OSError as error:
+            raise OperationFailed(f"{self._folder}: {(error.strerror or str(error)).lower()}") from None
+        if size + others > FREE_SHARE * free:
+            raise OperationFailed(f"the disk has {free:,} bytes left, and it has {size:,}")
+
+    def begin(self) -> tuple[Path, CheckpointFileWriter]:
+        """A file to be written; then `finish`, or its `drop`. Raises OSError."""
+        path = self.temporary_path()
+        return path, CheckpointFileWriter(path)
+
+    def temporary_path(self) -> Path:
+        """A name for a file that is not whole yet."""
+        return self._folder / f".{time.monotonic_ns()}.part"
+
+    def finish(self, path: Path, name: str, *, checks: bool) -> CheckpointInfo:
+        """Take a file that is whole. Raises `OperationFailed`: it is not, or another took the name meanwhile; or OSError.
+
+        Args:
+            checks: read all of it and look at its hashes: others have made it.
+        """
+        try:
+            manifest, digest = verify(path) if checks else (read_manifest(path), digest_of(path))
+        except InvalidCheckpointFile as error:
+            raise OperationFailed(str(error).replace(str(path), "the file")) from None
+        place = self._folder / (f"{name}{_KEPT}" if name else f"{digest.hex()}{_TEMPORARY}")
+        known = self._known.get(place.name)
+        if known is not None and known.digest != digest:
+            raise OperationFailed(f"a checkpoint {name} is kept here already")
+        path.replace(place)
+        sync_folder(self._folder)
+        return self._note(place, manifest, digest, name)
+
+    def drop(self, name: str, digest: bytes, run: RunId) -> None:
+        """Keep the one of this name no longer, if it is that file of that run."""
+        known = self._known.get(name + _KEPT)
+        if known is not None and (known.digest, known.run) == (digest, run):
+            self._discard(name + _KEPT)
+
+    def sweep(self) -> None:
+        """Passing ones have had their time."""
+        for file in [file for file in self._known if file.endswith(_TEMPORARY)]:
+            try:
+                age = self._now() - (self._folder / file).stat().st_mtime
+            except OSError:
+                age = TEMPORARY_SECONDS
+            if age >= TEMPORARY_SECONDS:
+                self._discard(file)
+
+    def _discard(self, file: str) -> None:
+        del self._known[file]
+        self._snapshot_places.pop(file, None)
+        with contextlib.suppress(OSError):
+            (self._folder / file).unlink()
+
+    def _note(self, path: Path, manifest: CheckpointManifest, digest: bytes, name: str = "") -> CheckpointInfo:
+        name = name or (path.name.removesuffix(_KEPT) if path.name.endswith(_KEPT) else "")
+        known = self._known[path.name] = CheckpointInfo(
+            name,
+            RunId(manifest.application, manifest.version),
+            manifest.attempt,
+            manifest.epoch,
+            manifest.taken_ms,
+            manifest.owner,
+            tuple(manifest.shared),
+            digest,
+            path.stat().st_size,
+        )
+        self._snapshot_places[path.name] = {one.digest: (one.offset, one.length) for one in manifest.snapshots}
+        return known

@@ -1,0 +1,133 @@
+"""Checkpoints' files on their way from users to this agent, piece by piece.
+
+What a user announced with the first piece holds until the last: room was asked for that many bytes. The awkward case: two clients
+bring the same file, or one says a piece twice. Each piece is written to where it belongs, so nothing grows above its announcement.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final, TypeVar
+
+from agiledart_agent.checkpoints.checkpoint_file import MAX_FILE_BYTES
+from agiledart_agent.checkpoints.checkpoint_store import CheckpointStore
+from agiledart_kernel.errors import OperationFailed
+from agiledart_node.wire.commands import UploadCheckpoint
+
+MAX_UPLOADS: Final = 4
+"""Files that users bring at one time; a new one takes the place of the oldest."""
+
+IDLE_SECONDS: Final = 3_600.0
+"""A file of which nothing has come for so long goes."""
+
+
+R = TypeVar("R")
+
+
+@dataclass(eq=False)
+class _Upload:
+    path: Path
+    size: int
+    have: int = 0
+    idle: asyncio.TimerHandle | None = None
+
+
+class CheckpointUploads:
+    """Files that are not whole yet.
+
+    Args:
+        shelf: takes those that are.
+        disk: does blocking work.
+    """
+
+    def __init__(self, store: CheckpointStore, disk: ThreadPoolExecutor) -> None:
+        self._store, self._disk = store, disk
+        self._files: dict[str, _Upload] = {}
+
+    async def take(self, command: UploadCheckpoint) -> tuple[int, bytes]:
+        """A piece: how much is here, and the hash of the file if it is whole now. Raises `OperationFailed`, OSError."""
+        file = self._files.get(command.digest)
+        if file is None or (command.offset == 0 and file.size == command.size):
+            file = await self._begun(command)
+        if command.size != file.size:
+            raise OperationFailed(
+                f"It was announced with {file.size:,} bytes, and now has {command.size:,}."
+                " Bring it again when that one is here, or in an hour."
+            )
+        if command.offset != file.have:
+            return file.have, b""
+        if command.offset + len(command.data) > file.size:
+            raise OperationFailed(f"More came than the {file.size:,} bytes that were announced. Try again.")
+        await self._on_disk(lambda: _put(file.path, command.offset, command.data))
+        if self._files.get(command.digest) is not file:
+            await self._on_disk(lambda: file.path.unlink(missing_ok=True))
+            raise OperationFailed("Others bring files to this agent, and this one lost its place. Try again.")
+        file.have = command.offset + len(command.data)
+        if file.have < file.size:
+            self._watch(command.digest, file)
+            return file.have, b""
+        self._forget(command.digest, file)
+        try:
+            known = await self._on_disk(lambda: self._store.finish(file.path, "", checks=True))
+        finally:
+            await self._on_disk(lambda: file.path.unlink(missing_ok=True))
+        return file.have, known.digest
+
+    def close(self) -> None:
+        """Nothing more comes; the next start clears what lies here."""
+        for digest, file in list(self._files.items()):
+            self._forget(digest, file)
+
+    async def _on_disk(self, work: Callable[[], R]) -> R:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+    async def _begun(self, command: UploadCheckpoint) -> _Upload:
+        if command.size > MAX_FILE_BYTES:
+            raise OperationFailed(f"It has {command.size:,} bytes; at most {MAX_FILE_BYTES:,} are possible.")
+        self._discard(command.digest)
+        while len(self._files) >= MAX_UPLOADS:
+            self._discard(next(iter(self._files)))
+        others = sum(file.size for file in self._files.values())
+        file = self._files[command.digest] = _Upload(self._store.temporary_path(), command.size)
+        try:
+            await self._on_disk(lambda: self._store.check_capacity("", command.size, others))
+        except OperationFailed:
+            self._forget(command.digest, file)
+            raise
+        self._watch(command.digest, file)
+        return file
+
+    def _watch(self, digest: str, file: _Upload) -> None:
+        """Give it its time once more; one that has lost its place gets none."""
+        if file.idle is not None:
+            file.idle.cancel()
+        if self._files.get(digest) is file:
+            file.idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._discard, digest)
+
+    def _forget(self, digest: str, file: _Upload) -> None:
+        if self._files.get(digest) is file:
+            del self._files[digest]
+        if file.idle is not None:
+            file.idle.cancel()
+
+    def _discard(self, digest: str) -> None:
+        if (file := self._files.get(digest)) is not None:
+            self._forget(digest, file)
+            with contextlib.suppress(OSError):
+                file.path.unlink()
+
+
+def opened(path: Path) -> BinaryIO:
+    """A new file for its owner only. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    return open(os.open(path, flags, 0o600), "wb")
+
+
+def _put(path: Path, at: int, data: bytes) -> None:
+    with opened(path) if not at else path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)

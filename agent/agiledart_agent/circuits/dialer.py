@@ -1,0 +1,93 @@
+"""`Dialer`: how this agent connects to others, and what it shows of itself: its HELLO, and a TLS leaf that does not run out."""
+
+import ssl
+import time
+from collections.abc import Callable
+
+from agiledart_agent.identity.identity import Identity
+from agiledart_agent.settings import AgentSettings
+from agiledart_executor.user_code.software_version import software_version
+from agiledart_kernel.frames import Hello
+from agiledart_kernel.node_id import NodeId
+from agiledart_transport.circuits import Via
+from agiledart_transport.connecting import connect
+from agiledart_transport.link import Link
+from agiledart_transport.peer_verifier import PeerVerifier
+from agiledart_transport.tls_contexts import client_context, load_credentials, server_context
+
+SEED_SECONDS = 3.0
+"""For a link to be made."""
+
+LEAF_MARGIN_SECONDS = 3 * 86_400
+"""Before the leaf that is shown ends, another one is."""
+
+
+class Dialer:
+    """Links from this agent to others.
+
+    Attributes:
+        server_tls: for the port where others dial.
+
+    Args:
+        judge: of who answers.
+        address: where this agent is reached.
+    """
+
+    def __init__(
+        self, settings: AgentSettings, identity: Identity, verifier: PeerVerifier, address: Callable[[], str]
+    ) -> None:
+        self._settings, self._identity, self._verifier, self._address = settings, identity, verifier, address
+        self._credentials = identity.credentials()
+        self._client_tls: ssl.SSLContext = client_context(self._credentials)
+        self.server_tls: ssl.SSLContext = server_context(self._credentials)
+
+    def hello(self, welcome: bytes = b"") -> Hello:
+        """What this agent says of itself. `welcome`: the receipt of who hears this."""
+        identity, settings = self._identity, self._settings
+        return Hello(
+            service="overlay",
+            chain=identity.chain,
+            incarnation=identity.incarnation,
+            name=settings.name,
+            address=self._address(),
+            zone=settings.zone,
+            host=settings.host,
+            software=software_version(),
+            wall_ms=int(time.time() * 1_000),
+            token=identity.token,
+            receipt=identity.receipt,
+            welcome=welcome,
+        )
+
+    async def connect(
+        self,
+        address: str,
+        service: str,
+        on_frame: Callable[[Link, int, bytes], None],
+        on_closed: Callable[[Link, str], None],
+        *,
+        expect: NodeId | None = None,
+        on_echo: Callable[[Link, bytes], None] | None = None,
+        via: Via | None = None,
+    ) -> Link:
+        """A link to a service at an address; raises as `connect` of the transport does."""
+        return await connect(
+            address,
+            service=service,
+            context=self._client_tls,
+            hello=self.hello(),
+            verifier=self._verifier,
+            expect=expect,
+            on_frame=on_frame,
+            on_closed=on_closed,
+            on_echo=on_echo,
+            via=via,
+            timeout=SEED_SECONDS,
+        )
+
+    def renew_leaf(self) -> None:
+        """Show a fresh TLS leaf before the old one ends; links that exist are not touched."""
+        if self._credentials.expires - time.time() < LEAF_MARGIN_SECONDS:
+            self._credentials = self._identity.credentials()
+            for context in (self._client_tls, self.server_tls):
+                load_credentials(context, self._credentials)

@@ -1,0 +1,356 @@
+"""Relaying: this agent leads circuits for others, says where it can be reached through one, and gets circuits for itself.
+
+A relay leads only to members that it has a link to, and only where the target's agent says: it is no open proxy. It holds no key of
+a circuit and reads nothing of it. Who asks is bounded by `CircuitTickets`, and by how many questions it may have open.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+import socket
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from agiledart_agent.circuits.relay_messages import (
+    AddressAnswer,
+    CircuitBooked,
+    CircuitRefused,
+    RelayMessage,
+    RequestAddress,
+    RequestCircuit,
+)
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import Refused, RemoteProtocolError
+from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_shuffle.proposals import Proposals, may_relay
+from agiledart_transport.circuit_tickets import MAX_CIRCUITS_OF_PEER, Booking, CircuitTickets
+from agiledart_transport.circuits import TICKET_BYTES, Via, open_connection, preface
+from agiledart_transport.connecting import parse_address
+from agiledart_transport.link import Link, LinkHandler
+from agiledart_transport.splice import splice
+
+REFUSALS: Final = (
+    "off", "scope", "self", "no member", "visited", "quota", "unreachable", "no such place", "ticket",
+)  # fmt: skip
+"""Every reason for which a circuit is refused. `off`: this agent does not relay; `self`: the target is the relay or the asker;
+`visited`: too many relays, or one twice; `no such place`: the target has no such executor; `ticket`: none that is good."""
+
+ASK_SECONDS: Final = 1.0
+"""For one answer of a relay or a target."""
+
+RELAYS_ASKED: Final = 3
+"""Relays that are asked for one circuit."""
+
+RELAYS_TRIED: Final = 2
+"""That a relay asks one after the other for somebody else."""
+
+LATER_SECONDS: Final = 0.05
+"""For other relays to answer after the first has."""
+
+AGENT_ITSELF: Final = NodeId(0)
+_CODEC: Codec[RelayMessage] = Codec(RelayMessage)
+
+
+class CircuitRequirements(NamedTuple):
+    """What an executor wants of ways by others.
+
+    Args:
+        most: how many; avoid: names of relays that it has already.
+        by: names of those that alone may lead; empty: any.
+        doubted: names of relays whose ways took more than twice what they had claimed.
+    """
+
+    most: int = RELAYS_ASKED
+    avoid: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    doubted: tuple[str, ...] = ()
+
+
+def _booked(asking: "list[asyncio.Task[Via]]") -> list[Via]:
+    """In the order of the ranking."""
+    return [one.result() for one in asking if one.done() and not one.cancelled() and one.exception() is None]
+
+
+class RelayService:
+    """One agent's part in circuits.
+
+    Args:
+        me: its id.
+        is_on: does it lead circuits for others?
+        bytes_per_second: of each direction of each circuit; 0: as fast as they go.
+        connect: opens a link to the service `relay` of a peer.
+        members: nodes that have a link with this one now, those first that are nearest.
+        is_member: is this a node of the ring that lives, as far as is known here?
+        known: all nodes of the ring that are known here.
+        rtt_ns: of the way to a peer, as measured; None: it was not.
+        place_of: HOST:PORT of an executor here by application and id, or of this agent for "" and 0; empty: there is none.
+    """
+
+    def __init__(
+        self,
+        me: NodeId,
+        *,
+        is_on: bool,
+        bytes_per_second: int,
+        connect: Callable[[Peer], Awaitable[Link]],
+        members: Callable[[], tuple[Peer, ...]],
+        is_member: Callable[[NodeId], bool],
+        address_of: Callable[[str, NodeId], str],
+        known: Callable[[], Iterable[Peer]] = tuple,
+        rtt_ns: Callable[[NodeId], int | None] = lambda _: None,
+    ) -> None:
+        self._me, self._is_on, self._rate = me, is_on, bytes_per_second
+        self._connect, self._members, self._is_member, self._address_of = connect, members, is_member, address_of
+        self._known = known
+        self._proposals = Proposals(rtt_ns, RandomStream(int.from_bytes(secrets.token_bytes(8)), "proposals"))
+        self._tickets = CircuitTickets()
+        self._links: dict[NodeId, asyncio.Task[Link]] = {}
+        self._asked: dict[int, asyncio.Future[RelayMessage]] = {}
+        self._numbers = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._working: Counter[bytes] = Counter()
+        self.bytes = 0
+        self.refused: Counter[str] = Counter()
+
+    @property
+    def circuits(self) -> int:
+        """Circuits that pass here now."""
+        return self._tickets.open
+
+    async def close(self) -> None:
+        """End all circuits and links."""
+        tasks = list(self._tasks)
+        for task in (*tasks, *self._links.values()):
+            task.cancel()
+        await asyncio.gather(*tasks, *self._links.values(), return_exceptions=True)
+
+    # ---- asking others
+
+    async def circuit(
+        self, target: NodeId, application: str = "", executor: NodeId = AGENT_ITSELF, visited: tuple[NodeId, ...] = ()
+    ) -> Via:
+        """A way to an agent, or to an executor of it, through others. Raises OSError: nobody leads there.
+
+        Args:
+            visited: who has been asked before, where this agent is a relay that needs another; it asks one after the other, and
+                turns back from who leads nowhere.
+        """
+        relays = self._candidates(target, visited)
+        question = RequestCircuit(0, target, application, executor, (*visited, self._me))
+        if not visited:
+            return (await self._book(relays[:RELAYS_ASKED], 1, question))[0]
+        async with asyncio.timeout(ASK_SECONDS):
+            for relay in relays[: RELAYS_TRIED - 1]:
+                with contextlib.suppress(ConnectionError):
+                    return await self._book_one(relay, question)
+            return (await self._book(relays[RELAYS_TRIED - 1 :][:1], 1, question))[0]
+
+    async def find_relays(
+        self, target: NodeId, application: str, executor: NodeId, wish: CircuitRequirements
+    ) -> tuple[Via, ...]:
+        """Ways to an executor through others, no two of them by the same. Raises OSError: nobody leads there."""
+        self._proposals.doubt(wish.doubted, time.monotonic_ns())
+        relays = self._candidates(target, (), wish.by)
+        if wish.by and not relays:
+            raise ConnectionError(f"no node of the ring is called {' or '.join(wish.by)}")
+        relays = [relay for relay in relays if relay.name not in wish.avoid][:RELAYS_ASKED]
+        most = min(wish.most, RELAYS_ASKED)
+        return await self._book(relays, most, RequestCircuit(0, target, application, executor, (self._me,)))
+
+    def _candidates(self, target: NodeId, visited: tuple[NodeId, ...], by: tuple[str, ...] = ()) -> list[Peer]:
+        """Who may be asked, the most promising first; of those that were named also who has no link with this agent yet."""
+        known = [peer for peer in self._known() if peer.name in by] if by else self._members()
+        return self._proposals.ranked(known, target, time.monotonic_ns(), (*visited, self._me, target))
+
+    async def _book(self, relays: list[Peer], most: int, question: RequestCircuit) -> tuple[Via, ...]:
+        """All are asked at one time, since a relay may be dead; who answers much later than the first is not waited for."""
+        asking = [asyncio.ensure_future(self._book_one(relay, question)) for relay in relays]
+        try:
+            waiting: set[asyncio.Task[Via]] = set(asking)
+            patience: float | None = None
+            while waiting and len(_booked(asking)) < most:
+                done, waiting = await asyncio.wait(waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    break
+                if _booked(asking):
+                    patience = LATER_SECONDS
+            if find_relays := _booked(asking):
+                return tuple(find_relays[:most])
+            said = [str(one.exception()) for one in asking if one.done()]
+            raise ConnectionError(f"no relay leads there ({said[-1] if said else 'no other member is known'})")
+        finally:
+            for one in asking:
+                one.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    async def _book_one(self, relay: Peer, question: RequestCircuit) -> Via:
+        name = relay.name or relay.node.short
+        try:
+            answer, link = await self._ask(relay, lambda number: msgspec.structs.replace(question, request=number))
+        except (OSError, RemoteProtocolError) as error:
+            raise ConnectionError(f"{name}: {error}") from None
+        if isinstance(answer, CircuitBooked):
+            self._proposals.claimed(relay.node, question.target, answer.cost)
+            host, port = parse_address(link.remote)
+            return Via(host, port, answer.ticket, name, self._proposals.cost_to(relay.node) + answer.cost)
+        raise ConnectionError(f"{name}: {answer.reason if isinstance(answer, CircuitRefused) else 'speaks nonsense'}")
+
+    async def _ask(self, peer: Peer, question: Callable[[int], RelayMessage]) -> tuple[RelayMessage, Link]:
+        """One question; raises OSError (TimeoutError)."""
+        async with asyncio.timeout(ASK_SECONDS):
+            link = await self._link(peer)
+            number = next(self._numbers)
+            answer = self._asked[number] = asyncio.get_running_loop().create_future()
+            try:
+                link.send(FrameKind.CONTROL, _CODEC.encode(question(number)))
+                return await answer, link
+            finally:
+                del self._asked[number]
+
+    async def _link(self, peer: Peer) -> Link:
+        known = self._links.get(peer.node)
+        if known is None or (known.done() and (known.cancelled() or known.exception() or known.result().closed)):
+            known = self._links[peer.node] = asyncio.ensure_future(self._connect(peer))
+            known.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(known)
+
+    def frame(self, link: Link, kind: int, body: bytes) -> None:
+        """A frame on a link of this service, whoever dialled it; raises RemoteProtocolError."""
+        if kind != FrameKind.CONTROL:
+            raise RemoteProtocolError("kind", "only CONTROL frames are taken here")
+        message = _CODEC.decode(body)
+        match message:
+            case RequestCircuit():
+                self._handle_request(link, message)
+            case RequestAddress():
+                is_agent = link.peer.grant.role == "agent"
+                address = self._address_of(message.application, message.executor) if is_agent else ""
+                self._send(link, AddressAnswer(message.request, address))
+            case _:
+                answer = self._asked.get(message.request)
+                if answer is not None and not answer.done():
+                    answer.set_result(message)
+
+    def closed(self, link: Link) -> None:
+        """A link that this agent dialled is gone; it is dialled afresh when it is needed."""
+        for node, task in list(self._links.items()):
+            if task.done() and not task.cancelled() and not task.exception() and task.result() is link:
+                del self._links[node]
+
+    def accept(self, _link: Link) -> LinkHandler:
+        """Somebody has a question."""
+        return LinkHandler(self.frame, lambda link, reason: None)
+
+    @staticmethod
+    def _send(link: Link, message: RelayMessage) -> None:
+        link.send(FrameKind.CONTROL, _CODEC.encode(message))
+
+    # ---- leading others
+
+    def _handle_request(self, link: Link, asked: RequestCircuit) -> None:
+        key = link.peer.grant.key
+        try:
+            self._authorise(link, asked)
+            if self._working[key] >= MAX_CIRCUITS_OF_PEER:
+                raise Refused("quota", "too many questions at one time")
+        except Refused as refused:
+            self._refuse(link, asked.request, refused.reason)
+            return
+        self._working[key] += 1
+        task = asyncio.ensure_future(self._prepare(link, asked))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._prepared(done, key))
+
+    def _prepared(self, task: "asyncio.Task[None]", key: bytes) -> None:
+        self._tasks.discard(task)
+        self._working[key] -= 1
+        if not self._working[key]:
+            del self._working[key]
+
+    def _refuse(self, link: Link, request: int, reason: str) -> None:
+        self.refused[reason] += 1
+        self._send(link, CircuitRefused(request, reason))
+
+    def _authorise(self, link: Link, asked: RequestCircuit) -> None:
+        """Raise `Refused` with one of `REFUSALS` unless this may be asked."""
+        grant = link.peer.grant
+        if not self._is_on:
+            raise Refused("off")
+        if grant.role == "executor" and (not asked.application or grant.scope != f"app:{asked.application}"):
+            raise Refused("scope", "an executor asks for its own application")
+        if bool(asked.application) != bool(asked.executor):
+            raise Refused("no such place", "an executor has an application")
+        if asked.target in (self._me, link.peer.agent_id):
+            raise Refused("self")
+        if not may_relay(self._me, asked.visited):
+            raise Refused("visited")
+        if not self._is_member(asked.target):
+            raise Refused("no member", "nobody here knows it")
+        self._tickets.check_quota(grant.key, time.monotonic_ns())
+
+    async def _prepare(self, link: Link, asked: RequestCircuit) -> None:
+        try:
+            host, port, initial_bytes = await self._onward(asked)
+            ticket = secrets.token_bytes(TICKET_BYTES)
+            from_host = parse_address(link.remote)[0]
+            booking = Booking(link.peer.grant.key, from_host, host, port, initial_bytes)
+            self._tickets.book(ticket, booking, time.monotonic_ns())
+        except Refused as refused:
+            self._refuse(link, asked.request, refused.reason)
+        except (OSError, ValueError, RemoteProtocolError):
+            self._refuse(link, asked.request, "unreachable")
+        else:
+            self._send(link, CircuitBooked(asked.request, ticket, self._proposals.cost_to(asked.target)))
+
+    async def _onward(self, asked: RequestCircuit) -> tuple[str, int, bytes]:
+        """Where the circuit leads from here, and what is said there first: straight to the target, or through another relay.
+
+        Raises:
+            Refused: `no such place`.
+            OSError: the target cannot be reached.
+        """
+        target = next((peer for peer in self._members() if peer.node == asked.target), None)
+        if target is None:
+            via = await self.circuit(asked.target, asked.application, asked.executor, asked.visited)
+            return via.host, via.port, preface(via.ticket)
+        answer, _ = await self._ask(target, lambda number: RequestAddress(number, asked.application, asked.executor))
+        if not isinstance(answer, AddressAnswer) or not answer.address:
+            raise Refused("no such place")
+        return *parse_address(answer.address), b""
+
+    def begin(self, connection: socket.socket, ticket: bytes) -> None:
+        """A caller at the door has a ticket; its connection is this relay's from now on. Raises `Refused`."""
+        try:
+            from_host = str(connection.getpeername()[0])
+            booking = self._tickets.redeem(ticket, from_host, time.monotonic_ns())
+        except OSError:
+            raise Refused("lost") from None
+        except Refused as refused:
+            self.refused[refused.reason] += 1
+            raise
+        task = asyncio.ensure_future(self._carry(connection, booking))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, connection: socket.socket, booking: Booking) -> None:
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                onward = await open_connection(booking.host, booking.port, booking.initial_bytes)
+        except OSError:
+            connection.close()
+            self.refused["unreachable"] += 1
+        else:
+            await splice(connection, onward, self._passed, self._rate)
+        finally:
+            self._tickets.ended(booking)
+
+    def _passed(self, count: int) -> None:
+        self.bytes += count

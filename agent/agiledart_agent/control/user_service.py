@@ -1,0 +1,402 @@
+"""What an agent tells its users: answers of the node over the control API, tokens, and what only this process knows of itself."""
+
+import asyncio
+import os
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, cast
+
+from agiledart_agent.audit.audit_lines import audit_line_of, is_audited, refused, refused_log_read_line
+from agiledart_agent.audit.audit_trail import AuditTrail
+from agiledart_agent.checkpoints.checkpoint_service import CheckpointService
+from agiledart_agent.circuits.relay_service import RelayService
+from agiledart_agent.control.control_api import ControlApi, ControlPeer
+from agiledart_agent.driver import Driver, now
+from agiledart_agent.event_log.agent_log import AgentLog
+from agiledart_agent.executors.executor_pool import ExecutorProcess
+from agiledart_agent.fragments.fragment_service import FragmentService
+from agiledart_agent.identity.identity import Identity
+from agiledart_agent.identity.tokens import create_token
+from agiledart_agent.metrics.metric_declarations import NodeFigures, RecoveryFigures, SinkLogFigures
+from agiledart_agent.metrics.node_metrics import bytes_below
+from agiledart_agent.ring.peer_links import PeerLinks
+from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
+from agiledart_agent.run_store import RunStore
+from agiledart_agent.settings import AgentSettings
+from agiledart_agent.sink_logs.sink_log_server import SinkLogServer
+from agiledart_kernel.bans import VERB as BAN
+from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
+from agiledart_kernel.grants import Role, decode_link
+from agiledart_kernel.machine import Event
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import LogOwnership, Principal
+from agiledart_kernel.signed_commands import CommandTerms, sign_command
+from agiledart_node.context.node_context import NotAllowed
+from agiledart_node.node import Node
+from agiledart_node.records.command_verifier import check_signed_command, command_terms, why_refused
+from agiledart_node.records.signatures import VerifyCommand
+from agiledart_node.wire.audit_messages import AuditLine, ReadAudit
+from agiledart_node.wire.commands import (
+    VERB_BY_COMMAND,
+    ControlRequest,
+    CreateToken,
+    Info,
+    Nodes,
+    ReadCheckpoint,
+    RenewUserMembership,
+    ShutDownAgent,
+    Status,
+    UploadCheckpoint,
+)
+from agiledart_node.wire.effects import EndAgent, Progressed, RefusedRequest, Replied
+from agiledart_node.wire.events import UserRequest
+from agiledart_sink_log.layout import logs_in
+from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
+
+
+class AgentParts(Protocol):
+    """The agent's parts that are told of; it may have begun only some of them."""
+
+    me: Peer
+    relay_service: RelayService
+    joined: "asyncio.Future[None]"
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def metrics_address(self) -> str: ...
+
+    rejoin_monitor: RejoinMonitor
+
+    @property
+    def driver(self) -> Driver | None: ...
+    @property
+    def links(self) -> PeerLinks | None: ...
+    @property
+    def sink_logs(self) -> SinkLogServer: ...
+    @property
+    def fragments(self) -> FragmentService: ...
+    @property
+    def runs(self) -> RunStore: ...
+    @property
+    def checkpoints(self) -> CheckpointService: ...
+    @property
+    def executors(self) -> tuple[ExecutorProcess, ...]: ...
+    def register_token(self, text: str) -> None: ...
+    async def renew(self) -> str: ...
+
+
+class UserService:
+    """The users of one agent.
+
+    Args:
+        feed: takes events for the node.
+        verify: judges signed orders.
+    """
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        identity: Identity,
+        log: AgentLog,
+        parts: AgentParts,
+        feed: Callable[[Event], None],
+        verify: VerifyCommand,
+    ) -> None:
+        self._verify = verify
+        self._settings, self._identity, self._log, self._parts, self._feed = settings, identity, log, parts, feed
+        self._control = ControlApi(
+            self._asked, log.refused, Principal("admin", "", identity.public_key), self._turned_away
+        )
+        self._clients: dict[Link, ControlPeer] = {}
+        self._extended: dict[int, type] = {}  # requests to whose answers the agent adds what only it knows
+        self._open: dict[
+            int, tuple[AuditLine, bool]
+        ] = {}  # requests: what the audit says, and whether also when allowed
+        self._works: set[asyncio.Future[None]] = set()
+        self._renewals: set[asyncio.Future[str]] = set()
+        self._audit = AuditTrail(settings.state_dir, log, feed)
+        self.leave_asked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    async def open(self, driver: Driver) -> None:
+        """Take questions, and answer them as the node does."""
+        driver.on(Replied, self._reply)
+        driver.on(Progressed, lambda e: self._control.progress(e.request, e.text))
+        driver.on(RefusedRequest, lambda e: self._refuse(e.request, e.text, e.exit_code, e.reason))
+        driver.on(ReadAudit, self._audit.read)
+        driver.on(EndAgent, lambda e: self._leave(drain=True))
+        self._audit.open()
+        await self._control.listen(self._settings.state_dir / "control.sock")
+
+    async def close(self) -> None:
+        """Take no more questions on this machine."""
+        for renewal in self._renewals:
+            renewal.cancel()
+        for work in self._works:
+            work.cancel()
+        await self._control.close()
+        await self._audit.close()
+
+    def links(self) -> tuple[Link, ...]:
+        """Of users on other machines."""
+        return tuple(self._clients)
+
+    def close_links(self) -> None:
+        """Let users on other machines go."""
+        for link in self.links():
+            link.close("done")
+
+    def accept(self, link: Link) -> LinkHandler:
+        """A user on another machine."""
+        grant = link.peer.grant
+        requester = f"{grant.role} {grant.key.hex()[:16]}"  # its key, not a name that it gives itself
+        client = ControlPeer(Principal.of(grant), requester, link.send, origin=link.remote)
+        self._clients[link] = client
+        return LinkHandler(lambda _, kind, body: self._control.receive(client, body), self._client_closed)
+
+    def _client_closed(self, link: Link, reason: str) -> None:
+        if client := self._clients.pop(link, None):
+            self._control.forget(client)
+        if reason not in ORDINARY_ENDS:
+            self._log.refused(reason, link.remote)
+
+    # ---- questions
+
+    def _asked(self, request: int, asked: ControlRequest, client: ControlPeer) -> None:
+        command, signed_command = asked.command, asked.signed_command
+        self._open[request] = (
+            audit_line_of(command, client.principal, client.requester, client.origin),
+            is_audited(command),
+        )
+        try:
+            terms = command_terms(command)
+            if client.is_local:
+                signed_command = self._signed(terms) if terms is not None else b""
+            if isinstance(command, CreateToken | ShutDownAgent) and terms is not None:
+                wall_ms = self._common_ms()
+                check_signed_command(self._verify, signed_command, terms, key=client.principal.key, wall_ms=wall_ms)
+        except OperationFailed as error:  # no key here that may sign this
+            self._refuse(request, str(error))
+            return
+        except RemoteProtocolError as error:
+            self._refuse(request, why_refused(VERB_BY_COMMAND[type(command)], error), reason="order")
+            return
+        match command:
+            case CreateToken():
+                self._create_token(request, command)
+            case ShutDownAgent():
+                self._answer(request, {"leaving": True, "drain": not command.now})
+                self._leave(drain=not command.now)
+            case RenewUserMembership(chain=()):
+                self._renew(request, client)
+            case ReadCheckpoint():
+                self._later(request, self._parts.checkpoints.read(command, client.principal))
+            case UploadCheckpoint():
+                self._later(request, self._parts.checkpoints.upload(command, client.principal))
+            case _:
+                if isinstance(command, Info | Nodes | Status):
+                    self._extended[request] = type(command)
+                self._feed(UserRequest(request, command, client.requester, client.principal, signed_command))
+
+    def _later(self, request: int, work: Coroutine[Any, None, dict[str, object]]) -> None:
+        """Answer when it is done."""
+
+        async def answered() -> None:
+            try:
+                self._answer(request, await work)
+            except NotAllowed as error:
+                self._refuse(request, error.text, reason=error.reason)
+            except OperationFailed as error:
+                self._refuse(request, str(error))
+
+        self._works.add(task := asyncio.ensure_future(answered()))
+        task.add_done_callback(self._works.discard)
+
+    def _leave(self, *, drain: bool) -> None:
+        if not self.leave_asked.done():
+            self.leave_asked.set_result(drain)
+
+    def _turned_away(self, asked: ControlRequest, client: ControlPeer, reason: str, text: str) -> None:
+        """Somebody who may not even ask."""
+        self._audit.note(
+            refused(audit_line_of(asked.command, client.principal, client.requester, client.origin), reason, text)
+        )
+
+    def audit_refused_read(self, principal: Principal, origin: str, log: LogOwnership, reason: str, text: str) -> None:
+        """Somebody wanted a log that it may not read."""
+        self._audit.note(refused_log_read_line(principal, origin, log, reason, text))
+
+    def _answer(self, request: int, body: object) -> None:
+        """It was allowed, and is done."""
+        line, is_told = self._open.pop(request)
+        if is_told:
+            self._audit.note(line)
+        self._control.answer(request, body)
+
+    def _refuse(self, request: int, text: str, exit_code: int = 1, reason: str = "") -> None:
+        """It was not allowed (there is a reason), or came to nothing."""
+        self._extended.pop(request, None)
+        line, is_told = self._open.pop(request)
+        if reason:
+            self._log.refused(reason, line.requester)
+        if reason or is_told:
+            self._audit.note(refused(line, reason, text))
+        self._control.refuse(request, text, exit_code, reason)
+
+    def _signed(self, terms: CommandTerms) -> bytes:
+        """The order of who may open our socket: our own key signs it, and owns what is submitted so."""
+        identity = self._identity
+        chain = identity.admin_chain() if terms.verb == BAN else identity.chain
+        wall_ms = self._common_ms()
+        return sign_command(identity.key.sign, chain, identity.network, terms, wall_ms, secrets.token_bytes)
+
+    def _common_ms(self) -> int:
+        """The time by which we sign: our clock's, or most others' when ours is far off."""
+        wall_ms = int(time.time() * 1_000)
+        driver = self._parts.driver
+        return wall_ms if driver is None else driver.node.clocks.common_ms(wall_ms)
+
+    def _create_token(self, request: int, command: CreateToken) -> None:
+        try:
+            token = create_token(
+                self._identity.issuer(),
+                now_seconds=self._common_ms() // 1_000,
+                role=cast(Role, command.role),
+                uses=command.uses,
+                expires=command.expires,
+                member_for=command.member_for,
+                addresses=(self._parts.address,),
+                scope=command.scope,
+                quota=command.quota,
+            )
+        except AgileDartError as error:
+            self._refuse(request, str(error))
+            return
+        self._parts.register_token(token)
+        self._answer(
+            request, {"token": token, "role": command.role, "uses": command.uses, "expires_seconds": command.expires}
+        )
+
+    def _renew(self, request: int, client: ControlPeer) -> None:
+        """This agent's own membership, now."""
+        if client.principal.role != "admin":
+            self._refuse(request, "Only an admin has an agent renew its own membership.", reason="role")
+            return
+
+        def done(work: "asyncio.Task[str]") -> None:
+            if work.cancelled():
+                return
+            if why := work.result():
+                self._refuse(request, f"This node's membership could not be renewed: {why}.")
+            else:
+                self._answer(request, {"until": decode_link(self._identity.chain[-1]).not_after, "chain": []})
+
+        self._renewals.add(work := asyncio.ensure_future(self._parts.renew()))
+        work.add_done_callback(self._renewals.discard)
+        work.add_done_callback(done)
+
+    def _reply(self, effect: Replied) -> None:
+        body = dict(effect.body)
+        asked = self._extended.pop(effect.request, None)
+        if asked is Info:
+            body |= self.description()
+        elif asked is Nodes:
+            body["refused"] = dict(self._log.refusals)
+            keys = self._keys_of_nodes()
+            body["nodes"] = [{**row, "key": keys.get(row["node_id"], "")} for row in body["nodes"]]
+        if asked in (Nodes, Status):
+            body["alone"] = self._parts.rejoin_monitor.alone
+        self._answer(effect.request, body)
+
+    def _keys_of_nodes(self) -> dict[str, str]:
+        """Node id → key, of those that have proven theirs to us."""
+        links = self._parts.links
+        keys = {
+            link.peer.node_id.hex: link.peer.public_key.hex() for link in (links.links() if links is not None else ())
+        }
+        return keys | {self._identity.node_id.hex: self._identity.public_key.hex()}
+
+    # ---- this process
+
+    def unready(self) -> str:
+        """Why this node should get no work; empty when it may."""
+        driver = self._parts.driver
+        if not self._parts.joined.done():
+            return "not in the ring yet"
+        if driver is None or driver.node.is_leaving:
+            return "leaving"
+        return "draining" if driver.node.is_draining else ""
+
+    def figures(self) -> NodeFigures:
+        """For a scrape: this process at this moment."""
+        parts = self._parts
+        node = parts.driver.node if parts.driver is not None else None
+        links, sink_logs = parts.links, parts.sink_logs
+        return NodeFigures(
+            unready=self.unready(),
+            overlay=node.overlay.statistics() if node is not None else None,
+            scheduled=node.schedulers.served if node is not None else None,
+            waiting=len(node.schedulers.waiting) if node is not None else 0,
+            links=links.count if links is not None else 0,
+            alone=bool(parts.rejoin_monitor.alone),
+            clock_off_seconds=(node.clocks.skew_ms(node.me.node) or 0) / 1_000 if node is not None else None,
+            scaling_scores=node.autoscaler.scores() if node is not None else (),
+            scaling_instances=node.autoscaler.instances() if node is not None else (),
+            circuits=parts.relay_service.circuits,
+            relayed_bytes=parts.relay_service.bytes,
+            relay_refusals=Counter(parts.relay_service.refused),
+            dropped=Counter(links.dropped if links is not None else ())
+            + Counter(node.dropped if node is not None else ()),
+            refusals=self._log.refusals,
+            sink_logs=SinkLogFigures(
+                readers=sink_logs.readers,
+                answers=sink_logs.answered,
+                rows_sent=sink_logs.rows_sent,
+                bytes_sent=sink_logs.bytes_sent,
+                disk=tuple((log.application, bytes_below(str(at))) for at, log in logs_in(self._settings.state_dir)),
+            ),
+            recovery=self._recovery(node),
+            executors=tuple((e.application, e.process.pid) for e in parts.executors),
+        )
+
+    def _recovery(self, node: Node | None) -> RecoveryFigures:
+        fragments = self._parts.fragments
+        return RecoveryFigures(
+            commit_ages=node.recovery_service.commit_ages(now()) if node is not None else (),
+            missing=node.recovery_service.missing() if node is not None else (),
+            snapshots=fragments.snapshots,
+            snapshot_bytes=fragments.snapshot_bytes,
+            snapshot_pause_ns=fragments.snapshot_pause_ns,
+            snapshot_longest_ns=fragments.snapshot_longest_ns,
+            rebuilt=fragments.rebuilt,
+            fragments=fragments.store.count,
+            fragment_bytes=fragments.store.held_bytes,
+            damaged=fragments.scrubbing.damaged,
+            lacking=node.recovery_service.lacking if node is not None else 0,
+            traffic={"out": fragments.client.bytes_out, "in": fragments.client.bytes_in},
+            answers=fragments.server.answered,
+            refused_files=self._parts.runs.refused,
+        )
+
+    def description(self) -> dict[str, object]:
+        """What this process knows of itself, for `agent.json` and `Info`."""
+        parts = self._parts
+        return {
+            "pid": os.getpid(),
+            "name": self._settings.name,
+            "node_id": parts.me.node.hex,
+            "peer_id": self._identity.peer_id,
+            "incarnation": parts.me.incarnation,
+            "address": parts.address,
+            "metrics": parts.metrics_address,
+            "control": str(self._settings.state_dir / "control.sock"),
+            "alone": parts.rejoin_monitor.alone,
+            "network": self._identity.network.hex(),
+            "refusals": dict(self._log.refusals),
+            "dropped_messages": dict(parts.links.dropped) if parts.links is not None else {},
+            "executors": [
+                {"pid": e.process.pid, "application": e.application, "slot": e.slot} for e in parts.executors
+            ],
+        }

@@ -1,0 +1,1 @@
+"""Observations of the machines become log events."""

@@ -1,0 +1,550 @@
+"""What an agent has to do with executors: starts them with papers of their own, judges for them, and tells node and metrics how
+they are. The agent itself never runs user code.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from agiledart_agent.circuits.relay_service import CircuitRequirements
+from agiledart_agent.driver import Driver
+from agiledart_agent.event_log.agent_log import AgentLog, PrintedLines
+from agiledart_agent.executors.bare_process import LaunchError
+from agiledart_agent.executors.code_check import check_in_subprocess
+from agiledart_agent.executors.ended_sink_files import publish_ended_files
+from agiledart_agent.executors.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess
+from agiledart_agent.executors.log_ownership_proofs import LogOwnershipProofs
+from agiledart_agent.executors.log_write_checks import add_owner, log_write_refusal_text, may_continue_latency_logs
+from agiledart_agent.executors.protected_paths import protected_paths
+from agiledart_agent.executors.quotas import Quotas
+from agiledart_agent.executors.secret_store import SecretStore
+from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
+from agiledart_agent.identity.identity import ExecutorPass, Identity, make_executor_pass
+from agiledart_agent.metrics.agent_metrics import AgentMetrics
+from agiledart_agent.settings import AgentSettings
+from agiledart_connectors.credentials import ProvisionedSecrets
+from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_executor.user_code.bounds import MB, Bounds, default_memory
+from agiledart_executor.wire.agent_messages import (
+    AcknowledgeCheckpoint,
+    BeginEpoch,
+    CodeCheckRequest,
+    CodeCheckResult,
+    Configure,
+    CredentialsRenewed,
+    DeclineCheckpoint,
+    FindRelays,
+    InstanceFailure,
+    InstanceName,
+    PeerVerdict,
+    PreviousStateStored,
+    RelayOffer,
+    RelaysFound,
+    VerifyPeer,
+)
+from agiledart_kernel.codec import Codec, encode
+from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
+from agiledart_kernel.frames import Hello, decode_hello
+from agiledart_kernel.grants import Grant
+from agiledart_kernel.instants import SECOND
+from agiledart_kernel.machine import Completed, Event, Failed
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.signed_commands import parse_signed_command, signer_of
+from agiledart_node.wire.effects import (
+    CheckCode,
+    CommitEpochRows,
+    CommitLogs,
+    ConnectLocalGeneration,
+    DrainLocalSources,
+    DropLocalGeneration,
+    HandOverState,
+    InjectBarriers,
+    LinkInstances,
+    PreloadFromDisk,
+    PrepareExecutors,
+    PrepareLocalGeneration,
+    ReadLogs,
+    ReadTap,
+    StartInstances,
+    StartLocalSources,
+    StopInstances,
+    SyncSourceLogs,
+)
+from agiledart_node.wire.events import (
+    InstanceFailed,
+    InstanceFinished,
+    InstancePrepared,
+    InstanceReported,
+    InstanceUnprepared,
+)
+from agiledart_node.wire.formation_messages import ConnectorChecked, HostChecked, LogLine
+from agiledart_node.wire.secret_messages import KeepSecret, ReadSecrets
+from agiledart_transport.circuits import Via
+from agiledart_transport.local_peer_verifier import LocalPeerVerifier
+
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
+_PART: Codec[DeploymentPart] = Codec(DeploymentPart)
+EXECUTOR_GRANT_HOURS = 24 * 30
+MAX_BROKEN = 256
+MAX_KEYS = 1_024
+"""Public keys of executors that are remembered, to renew their grants."""
+
+
+class ExecutorService:
+    """The executors of one agent.
+
+    Args:
+        judge: of strangers at an executor's data port; an executor has no cryptography library.
+        admit: raises `Refused` unless who came by a token was counted.
+        feed: takes events for the node.
+        circuits: ways to an executor of another agent by others; raises OSError.
+        note_logs: called when instances have been started: a sink may just have begun a log; `titles`: whose such logs are.
+        snapped: told of each element that an instance has saved: bytes, and nanoseconds for which rows waited, in all and at once.
+        over: told when no process of (application, version) is left here.
+    """
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        identity: Identity,
+        log: AgentLog,
+        metrics: AgentMetrics,
+        verifier: LocalPeerVerifier,
+        admit: Callable[[Grant, Hello], Awaitable[None]],
+        feed: Callable[[Event], None],
+        circuits: Callable[[NodeId, str, NodeId, CircuitRequirements], Awaitable[tuple[Via, ...]]],
+        note_logs: Callable[[], None],
+        ownership_proofs: LogOwnershipProofs,
+        count_snapshot: Callable[[int, int, int], None],
+        application_ended: Callable[[str, int], None],
+    ) -> None:
+        self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
+        self._verifier, self._admit, self._feed, self._circuits = verifier, admit, feed, circuits
+        self._note_logs, self._ownership_proofs, self._count_snapshot, self._application_ended = (
+            note_logs,
+            ownership_proofs,
+            count_snapshot,
+            application_ended,
+        )
+        self._secrets = SecretStore(settings.state_dir, identity.key)
+        self._quotas = Quotas(settings, self._bounds().memory_bytes)
+        self._printed = PrintedLines()
+        self._broken: dict[str, tuple[int, str]] = {}  # what was told last of each application that failed here
+        self._unsaved: dict[tuple[str, int, InstanceName], str] = {}  # why those could not be saved that could not
+        self._taps = Taps()
+        self._grants: dict[str, Grant] = {}
+        self._passes: dict[str, ExecutorPass] = {}  # node id → what an executor shows
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._starts: dict[int, tuple[str, int]] = {}  # run by request, until it is stopped
+        self._pool: ExecutorPool | None = None
+
+    @property
+    def processes(self) -> tuple[ExecutorProcess, ...]:
+        """What runs now."""
+        return self._pool.processes if self._pool is not None else ()
+
+    def address_of(self, application: str, executor: NodeId) -> str:
+        """HOST:PORT of an executor of this application by its own id; empty: there is none here."""
+        for process in self.processes:
+            address, _, node = process.address.partition("/")
+            if process.application == application and node == executor.hex:
+                return address
+        return ""
+
+    def open(self, driver: Driver, listen_host: str, advertised: str) -> None:
+        """Be ready for what the node wants of executors.
+
+        Args:
+            listen_host: where executors take data links; `advertised` is what others dial.
+        """
+        pool = self._pool = ExecutorPool(
+            ExecutorEvents(
+                reported=lambda app, version, name, report: self._reported(
+                    InstanceReported(app, version, name.stage, name.index, report)
+                ),
+                finished=lambda app, version, name, report: self._reported(
+                    InstanceFinished(app, version, name.stage, name.index, report)
+                ),
+                broke=self._instance_broke,
+                printed=self._printed.add,
+                refused=self._log.refused,
+                verify_peer=lambda asked, app, answer: self._spawn(self._verify_peer_for_executor(asked, app, answer)),
+                sampled=self._taps.add,
+                prepared=self._prepared,
+                relays_requested=lambda asked, app, answer: self._spawn(self._find_relays(asked, app, answer)),
+                application_ended=self._application_ended,
+            ),
+            lambda app, version, number, part: self._configure(app, version, number, part, listen_host, advertised),
+            str(self._settings.state_dir),
+            keeps_spare=self._settings.spare_executor,
+        )
+        driver.on(PrepareExecutors, lambda e: self._spawn(self._prepare(pool, e)))
+        driver.on(StartInstances, lambda e: self._begin_to_start(pool, e))
+        driver.on(StartLocalSources, lambda e: pool.start_sources(e.application, e.version))
+        driver.on(DrainLocalSources, lambda e: pool.drain_sources(e.application, e.version))
+        driver.on(LinkInstances, lambda e: self._spawn(self._link_instances(pool, e)))
+        driver.on(InjectBarriers, self._pass_barrier)
+        driver.on(PrepareLocalGeneration, lambda e: self._begin_to_start(pool, e))
+        driver.on(ConnectLocalGeneration, lambda e: self._spawn(self._open_generation(pool, e)))
+        driver.on(HandOverState, lambda e: self._hand_over_state(pool, e))
+        driver.on(PreloadFromDisk, lambda e: self._spawn(self._preload_state(pool, e)))
+        driver.on(DropLocalGeneration, lambda e: pool.drop_generation(e.application, e.version, e.plan_name))
+        driver.on(CommitEpochRows, lambda e: pool.commit_epoch(e.application, e.version, e.epoch))
+        driver.on(CommitLogs, lambda e: self._spawn(self._commit_logs(pool, e)))
+        driver.on(SyncSourceLogs, lambda e: self._spawn(self._sync_logs(pool, e)))
+        driver.on(CheckCode, lambda e: self._spawn(self._check_code(e)))
+        driver.on(StopInstances, lambda e: self._stop_instances(pool, e))
+        driver.on(ReadLogs, self._read_logs)
+        driver.on(KeepSecret, self._keep_secret)
+        driver.on(ReadSecrets, lambda e: self._feed(Completed(e.request, self._secrets.known())))
+        driver.on(ReadTap, lambda e: self._read_tap(pool, e))
+
+    def _pass_barrier(self, effect: InjectBarriers) -> None:
+        begin = BeginEpoch(effect.epoch, effect.before, effect.after, effect.holds)
+        if self._pool is not None:
+            self._pool.begin_epoch((effect.application, effect.version), begin)
+
+    async def close(self) -> None:
+        """End all executors."""
+        if self._pool is not None:
+            await self._pool.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ---- instances
+
+    async def _prepare(self, pool: ExecutorPool, effect: PrepareExecutors) -> None:
+        self._identity.touch_network()
+        part, refusal = await self._ownership_proofs.add_log_owners(add_owner(effect.part))
+        if refusal or (await self._refusal(part, effect.slots))[0]:  # that is told when instances come
+            return
+        with contextlib.suppress(
+            LaunchError, AgileDartError, OSError
+        ):  # the start, which comes next, meets it again and says so
+            await pool.prepare(part.application, part.version, part.number, effect.slots, encode(part))
+
+    def _begin_to_start(self, pool: ExecutorPool, effect: StartInstances | PrepareLocalGeneration) -> None:
+        self._starts[effect.request] = (effect.part.application, effect.part.version)
+        self._spawn(self._start_instances(pool, effect))
+
+    async def _start_instances(self, pool: ExecutorPool, effect: StartInstances | PrepareLocalGeneration) -> None:
+        part, unowned = await self._ownership_proofs.add_log_owners(add_owner(effect.part))
+        stages = _PLAN.decode(part.plan).stages
+        labels = {stage.index: stage.name for stage in stages}
+        self._metrics.applications.started(part.application)
+        slots: dict[int, list[InstanceName]] = {}
+        for placed in part.instances:
+            name = InstanceName(placed.stage, placed.index, stages[placed.stage].generation)
+            slots.setdefault(placed.executor, []).append(name)
+        reason, refusal = ("owner", unowned) if unowned else await self._refusal(part, slots)
+        if self._starts.pop(effect.request, None) is None:  # no process of it was there to be ended
+            self._feed(Failed(effect.request, f"{part.application} was stopped while it started"))
+            return
+        if reason:
+            self._log.refused(reason, part.application)
+            self._feed(Failed(effect.request, refusal))
+            return
+        try:
+            waits = isinstance(effect, PrepareLocalGeneration)
+            since = None if isinstance(effect, PrepareLocalGeneration) else effect.since
+            about = (part.application, part.version, part.number)
+            addresses = await pool.launch(
+                *about,
+                slots,
+                encode(part),
+                labels,
+                since,
+                plan_name=effect.plan_name,
+                waits=waits,
+                by_epoch=part.by_epoch,
+            )
+        except (LaunchError, AgileDartError, OSError) as error:
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+            return
+        await asyncio.to_thread(self._ownership_proofs.keep, part)
+        self._note_logs()
+        known = pool.addresses(part.application, part.version) if waits else {}
+        fresh = {(name.stage, name.index): address for name, address in addresses.items()}
+        self._feed(Completed(effect.request, known | fresh))
+
+    async def _refusal(self, part: DeploymentPart, slots: Iterable[int]) -> tuple[str, str]:
+        """(reason, sentence) why these executors are not started; both empty: they may be."""
+        root, home = self._settings.state_dir, self._identity.node_id
+        if text := await asyncio.to_thread(log_write_refusal_text, part, home, root):
+            return "owner", text
+        about = (part.application, part.version, part.signed_command, tuple(slots), self.processes)
+        text = await asyncio.to_thread(self._quotas.refusal, *about)
+        return ("quota", f"{text}.") if text else ("", "")
+
+    async def _check_code(self, effect: CheckCode) -> None:
+        closed = protected_paths(self._settings)
+        secrets = ProvisionedSecrets()
+        if effect.signed_command:
+            secrets = self._provisioned_secrets(
+                parse_signed_command(effect.signed_command).terms.application, effect.signed_command
+            )
+        wanted = CodeCheckRequest(
+            effect.plan, effect.bundle, effect.stages, self._bounds().memory_bytes, closed, secrets
+        )
+        found = await check_in_subprocess(wanted, str(self._settings.state_dir))
+        hidden = [msgspec.structs.replace(one, text=secrets.hide(one.text)) for one in found.connectors]
+        found = CodeCheckResult(secrets.hide(found.refusal), tuple(hidden))
+        told = HostChecked(
+            0, found.refusal, tuple(ConnectorChecked(*msgspec.structs.astuple(one)) for one in found.connectors)
+        )
+        self._feed(Completed(effect.request, told))
+
+    async def _link_instances(self, pool: ExecutorPool, effect: LinkInstances) -> None:
+        addresses = tuple((InstanceName(one.stage, one.index), one.address) for one in effect.addresses)
+        try:
+            await pool.link(effect.application, effect.version, addresses)
+        except (LaunchError, AgileDartError, OSError) as error:
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+            return
+        self._feed(Completed(effect.request, None))
+
+    @staticmethod
+    def _hand_over_state(pool: ExecutorPool, effect: HandOverState) -> None:
+        origin = InstanceName(effect.stage, effect.index, effect.generation)
+        told = PreviousStateStored(effect.epoch, origin, effect.plan_name, effect.digest, effect.before)
+        pool.hand_over(effect.application, effect.version, told)
+
+    async def _preload_state(self, pool: ExecutorPool, effect: PreloadFromDisk) -> None:
+        about = (effect.application, effect.version, effect.plan_name, effect.snapshots)
+        try:
+            await pool.preload_state(*about, effect.timeout_ns / SECOND)
+        except (LaunchError, AgileDartError, OSError) as error:
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+            return
+        self._feed(Completed(effect.request, None))
+
+    async def _open_generation(self, pool: ExecutorPool, effect: ConnectLocalGeneration) -> None:
+        part, _ = await self._ownership_proofs.add_log_owners(effect.part)  # they are known from when it was made ready
+        addresses = tuple((InstanceName(one.stage, one.index), one.address) for one in effect.addresses)
+        try:
+            await pool.open_generation(part.application, part.version, encode(part), effect.plan_name, addresses)
+        except (LaunchError, AgileDartError, OSError) as error:
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+            return
+        self._feed(Completed(effect.request, None))
+
+    async def _sync_logs(self, pool: ExecutorPool, effect: SyncSourceLogs) -> None:
+        try:
+            await pool.sync_logs(effect.application, effect.version)
+        except (LaunchError, AgileDartError, OSError) as error:
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+            return
+        self._feed(Completed(effect.request, None))
+
+    async def _commit_logs(self, pool: ExecutorPool, effect: CommitLogs) -> None:
+        """Processes of the run do it as far as they live; what they leave is done here."""
+        key = (effect.application, effect.version)
+        pool.commit_epoch(*key, effect.epoch)
+        try:
+            await pool.sync_logs(*key)  # answered behind it
+            wrong = await publish_ended_files(self._settings, effect)
+        except (LaunchError, AgileDartError, OSError) as error:
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+            return
+        for text in wrong:
+            self._log.warning("sink.not_committed", text, application=effect.application, version=effect.version)
+        self._feed(Completed(effect.request, None))
+
+    def _prepared(self, application: str, version: int, told: AcknowledgeCheckpoint | DeclineCheckpoint) -> None:
+        name = told.instance
+        self._note_unsaved((application, version, name), told.reason if isinstance(told, DeclineCheckpoint) else "")
+        if isinstance(told, DeclineCheckpoint):
+            self._feed(InstanceUnprepared(application, version, name.stage, name.index, told.epoch, told.reason))
+            return
+        self._count_snapshot(told.size, told.pause_ns, told.longest_ns)
+        self._feed(
+            InstancePrepared(
+                application,
+                version,
+                name.stage,
+                name.index,
+                told.epoch,
+                told.digest,
+                told.size,
+                told.ends,
+                told.ended,
+                name.generation,
+                told.after,
+                told.caught_up,
+                told.changeover_pauses,
+                told.onto,
+                told.longest_ns,
+            )
+        )
+
+    def _note_unsaved(self, copy: tuple[str, int, InstanceName], reason: str) -> None:
+        """Why an instance could not be saved, and that it can be again, are told once: it is tried at each epoch."""
+        before, (application, version, name) = self._unsaved.pop(copy, ""), copy
+        if reason:
+            self._unsaved[copy] = reason
+            if len(self._unsaved) > MAX_BROKEN:
+                del self._unsaved[next(iter(self._unsaved))]
+        if reason == before:
+            return
+        where = f"instance {name.index} of stage {name.stage} of {application}"
+        if reason:
+            text = f"{where} cannot be saved, so nothing is committed until it can be: {reason}"
+            self._log.warning("instance.unsaved", text, application=application, version=version)
+        else:
+            self._log.info("instance.saved", f"{where} can be saved again", application=application, version=version)
+
+    def _stop_instances(self, pool: ExecutorPool, effect: StopInstances) -> None:
+        stopped = (effect.application, effect.version)
+        self._starts = {request: run for request, run in self._starts.items() if run != stopped}
+        self._unsaved = {copy: reason for copy, reason in self._unsaved.items() if copy[:2] != stopped}
+        pool.stop(effect.application, effect.version)
+        self._metrics.applications.ended(effect.application, effect.version)
+
+    def _reported(self, event: InstanceReported | InstanceFinished) -> None:
+        self._metrics.applications.reported(event.application, event.version, event.stage, event.index, event.report)
+        self._feed(event)
+
+    def _instance_broke(self, application: str, version: int, broke: InstanceFailure) -> None:
+        where = broke.instance
+        message = f"{broke.message} (on {self._settings.name})"
+        is_told = self._broken.get(application) == (
+            version,
+            message,
+        )  # a process that ends takes all its instances along
+        if not (broke.is_consequence or is_told):
+            self._broken.pop(application, None)
+            self._broken[application] = version, message
+            if len(self._broken) > MAX_BROKEN:
+                del self._broken[next(iter(self._broken))]
+            self._printed.add(application, message)
+            text = f"{application} fails here: {message.partition(chr(10))[0]}"
+            self._log.warning("application.failed", text, application=application, version=version)
+            self._metrics.applications.failed(application)
+        self._feed(
+            InstanceFailed(
+                application, version, where.stage, where.index, message, broke.is_consequence, broke.is_crash
+            )
+        )
+
+    # ---- papers
+
+    def _configure(
+        self, application: str, version: int, number: int, part: bytes, host: str, advertised: str
+    ) -> Configure:
+        """Papers of a new executor: a key of its own, a grant for one application, a certificate. Never the node's
+        key.
+        """
+        deployed = _PART.decode(part)
+        latency_bytes = self._settings.latency_log_bytes
+        if latency_bytes and not may_continue_latency_logs(deployed, self._identity.node_id, self._settings.state_dir):
+            latency_bytes = 0
+            self._printed.add(application, "its latencies are not kept: their log belongs to who had this name before")
+        papers = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS)
+        self._grants[application] = papers.grant
+        self._passes[papers.node_id.hex] = papers
+        while len(self._passes) > MAX_KEYS:
+            del self._passes[next(iter(self._passes))]
+        return Configure(
+            application=application,
+            version=version,
+            number=number,
+            credentials=papers.credentials,
+            chain=papers.chain,
+            node_id=papers.node_id,
+            incarnation=self._identity.incarnation,
+            node_name=self._settings.name,
+            host=host,
+            advertised=advertised,
+            latency_log_bytes=latency_bytes,
+            latency_log_days=self._settings.latency_log_days,
+            bounds=self._bounds(),
+            home=self._identity.node_id,
+            closed=protected_paths(self._settings),
+            path_timeout=self._settings.path_timeout,
+            secrets=self._provisioned_secrets(application, deployed.signed_command),
+        )
+
+    def _provisioned_secrets(self, application: str, signed_command: bytes) -> ProvisionedSecrets:
+        """What who signed this order has entrusted to this node for the application; the node has checked the order."""
+        try:
+            return ProvisionedSecrets(self._secrets.of(application, signer_of(signed_command)[1]))
+        except RemoteProtocolError:
+            return ProvisionedSecrets()
+
+    def _keep_secret(self, effect: KeepSecret) -> None:
+        try:
+            self._secrets.keep(effect.known, effect.sealed)
+        except (OperationFailed, OSError) as error:
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+        else:
+            self._feed(Completed(effect.request, None))
+
+    def renew(self, ending_by: float = math.inf) -> None:
+        """Each executor gets a grant and a certificate anew, for the same key: the agent's membership was renewed, with which its
+        grant ends, or one of them has ended by then.
+        """
+        for process in self.processes:
+            node = process.address.partition("/")[2]
+            papers = self._passes.get(node)
+            if papers is None or papers.ends > ending_by:
+                continue
+            application = process.application
+            papers = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS, papers.key)
+            self._passes[node], self._grants[application] = papers, papers.grant
+            process.send(CredentialsRenewed(papers.chain, papers.credentials))
+
+    def _bounds(self) -> Bounds:
+        return Bounds(
+            warning_seconds=self._settings.stuck_warning,
+            limit_seconds=self._settings.stuck_limit,
+            memory_bytes=self._settings.executor_memory_mb * MB or default_memory(),
+        )
+
+    async def _verify_peer_for_executor(
+        self, asked: VerifyPeer, application: str, answer: Callable[[PeerVerdict], None]
+    ) -> None:
+        try:
+            hello = decode_hello(asked.hello)
+            own = self._grants[application]
+            peer = self._verifier.verify(asked.certificate, hello, asked.service, serves=asked.serves, own=own)
+            if not asked.serves:
+                await self._admit(peer.grant, hello)
+        except RemoteProtocolError as error:
+            answer(PeerVerdict(asked.request, refused=error.reason))
+        else:
+            answer(PeerVerdict(asked.request, peer=encode(peer)))
+
+    async def _find_relays(self, asked: FindRelays, application: str, answer: Callable[[RelaysFound], None]) -> None:
+        try:
+            requirements = CircuitRequirements(asked.most, asked.avoid, asked.by, asked.doubted)
+            relays = await self._circuits(asked.agent, application, asked.executor, requirements)
+        except OSError as error:
+            answer(RelaysFound(asked.request, refused=str(error)))
+        else:
+            answer(RelaysFound(asked.request, tuple(RelayOffer(*way) for way in relays)))
+
+    # ---- what users look at
+
+    def _read_tap(self, pool: ExecutorPool, effect: ReadTap) -> None:
+        told = self._taps.read((effect.application, effect.version, effect.step), effect.after)
+        if not told.refused:
+            pool.open_tap(effect.application, effect.version, effect.step)
+        self._feed(Completed(effect.request, told))
+        asyncio.get_running_loop().call_later(FORGET_SECONDS + 1.0, self._taps.forget_old)
+
+    def _read_logs(self, effect: ReadLogs) -> None:
+        lines = self._printed.after(effect.application, effect.after, effect.limit)
+        self._feed(
+            Completed(effect.request, tuple(LogLine(number, int(at * 1000), "", text) for number, at, text in lines))
+        )

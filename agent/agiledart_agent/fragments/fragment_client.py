@@ -1,0 +1,210 @@
+"""The other end of the service `fragments`: brings fragments to holders, and fetches them.
+
+One link to a holder, dialled when it is needed and closed when it was idle; on it one fragment goes out at a time.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from agiledart_agent.fragments.fragment_messages import (
+    ANSWERS,
+    CHUNK_BYTES,
+    REQUESTS,
+    FetchedBytes,
+    FragmentDescriptor,
+    FragmentRefused,
+    GetFragment,
+    GetSnapshot,
+    PutAccepted,
+    PutBytes,
+    PutCompleted,
+    PutFragment,
+)
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_recovery.wire.names import RunId
+from agiledart_transport.link import Link
+
+A = TypeVar("A", PutAccepted, PutCompleted, FetchedBytes)
+
+IDLE_SECONDS: Final = 60.0
+ANSWER_SECONDS: Final = 30.0
+"""Without an answer, or a piece, for so long, a holder counts as gone."""
+
+Dial = Callable[[Peer, Callable[[Link, int, bytes], None], Callable[[Link, str], None]], Awaitable[Link]]
+
+
+@dataclass(eq=False)
+class _ReplicaLink:
+    """A link to one holder, and what is asked on it."""
+
+    link: Link | None = None
+    dialling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    putting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    asked: dict[int, "asyncio.Queue[object]"] = field(default_factory=dict)
+    idle: asyncio.TimerHandle | None = None
+
+
+class FragmentClient:
+    """Links to the holders of one agent's fragments, and to those that it fetches from.
+
+    Args:
+        dial: opens a verified link of the service to a peer, or raises.
+
+    Attributes:
+        bytes_out, bytes_in: of fragments.
+    """
+
+    def __init__(self, dial: Dial) -> None:
+        self._dial = dial
+        self._replica_links: dict[NodeId, _ReplicaLink] = {}
+        self._number = 0
+        self.bytes_out = self.bytes_in = 0
+
+    async def put(self, peer: Peer, about: FragmentDescriptor, fragment: bytes, attempt: int = 0) -> None:
+        """Have a fragment kept. Raises `OperationFailed`: it is not, and why."""
+        link_state = self._replica_links.setdefault(peer.node, _ReplicaLink())
+        async with link_state.putting:
+            link = await self._link(peer, link_state)
+            number, answers = self._ask(link_state)
+            try:
+                self._send(link, PutFragment(number, about, attempt))
+                await self._expect(answers, PutAccepted)
+                for start in range(0, len(fragment), CHUNK_BYTES):
+                    piece = fragment[start : start + CHUNK_BYTES]
+                    self._send(link, PutBytes(number, piece))
+                    self.bytes_out += len(piece)
+                    await link.drain()
+                    if not answers.empty():
+                        break  # it was refused on the way
+                await self._expect(answers, PutCompleted)
+            except ConnectionError as error:
+                raise OperationFailed(str(error)) from None
+            finally:
+                self._done(link_state, number)
+
+    async def get(self, peer: Peer, key: FragmentKey, digest: bytes, offset: int, length: int, most: int) -> bytes:
+        """Bytes of a fragment; all of it with `length` 0. Raises `OperationFailed`.
+
+        Args:
+            most: no more are taken.
+        """
+        link_state = self._replica_links.setdefault(peer.node, _ReplicaLink())
+        link = await self._link(peer, link_state)
+        number, answers = self._ask(link_state)
+        pieces: list[bytes] = []
+        taken = 0
+        try:
+            self._send(link, GetFragment(number, key, digest, offset, length))
+            while True:
+                piece = await self._expect(answers, FetchedBytes)
+                pieces.append(piece.data)
+                taken += len(piece.data)
+                self.bytes_in += len(piece.data)
+                if taken > most or (not piece.data and piece.left):
+                    raise OperationFailed("the holder sends more than it was asked for")
+                if not piece.left:
+                    break
+        finally:
+            self._done(link_state, number)
+        if length and taken != length:
+            raise OperationFailed(f"the holder sent {taken:,} of {length:,} bytes")
+        return b"".join(pieces)
+
+    async def take(self, peer: Peer, run: RunId, digest: bytes, most: int) -> AsyncGenerator[bytes]:
+        """The bytes of an element, or of a checkpoint, one piece after the other. Raises `OperationFailed`.
+
+        Args:
+            most: no more are taken.
+        """
+        link_state = self._replica_links.setdefault(peer.node, _ReplicaLink())
+        link = await self._link(peer, link_state)
+        number, answers = self._ask(link_state)
+        taken = 0
+        try:
+            self._send(link, GetSnapshot(number, run, digest))
+            while True:
+                piece = await self._expect(answers, FetchedBytes)
+                taken += len(piece.data)
+                self.bytes_in += len(piece.data)
+                if taken > most or (not piece.data and piece.left):
+                    raise OperationFailed("the node sends more than it was asked for")
+                yield piece.data
+                if not piece.left:
+                    break
+        finally:
+            self._done(link_state, number)
+
+    async def close(self) -> None:
+        """Close all links."""
+        for link_state in self._replica_links.values():
+            if link_state.idle is not None:
+                link_state.idle.cancel()
+            if link_state.link is not None:
+                link_state.link.close("leaving")
+
+    # ---- links
+
+    async def _link(self, peer: Peer, link_state: _ReplicaLink) -> Link:
+        if link_state.idle is not None:
+            link_state.idle.cancel()
+            link_state.idle = None
+        async with link_state.dialling:
+            if link_state.link is None or link_state.link.closed:
+                try:
+                    link_state.link = await self._dial(
+                        peer,
+                        lambda _, kind, body: self._frame(link_state, kind, body),
+                        lambda link, reason: self._closed(link_state, link, reason),
+                    )
+                except (OSError, ValueError, RemoteProtocolError) as error:
+                    raise OperationFailed(f"it cannot be reached: {error}") from None
+            return link_state.link
+
+    def _send(self, link: Link, message: PutFragment | PutBytes | GetFragment | GetSnapshot) -> None:
+        link.send(FrameKind.CONTROL, REQUESTS.encode(message))
+
+    def _ask(self, link_state: _ReplicaLink) -> "tuple[int, asyncio.Queue[object]]":
+        self._number += 1
+        answers: asyncio.Queue[object] = asyncio.Queue()
+        link_state.asked[self._number] = answers
+        return self._number, answers
+
+    def _done(self, link_state: _ReplicaLink, number: int) -> None:
+        link_state.asked.pop(number, None)
+        if not link_state.asked and link_state.link is not None:
+            link_state.idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._is_idle, link_state)
+
+    def _is_idle(self, link_state: _ReplicaLink) -> None:
+        if not link_state.asked and link_state.link is not None:
+            link_state.link.close("done")
+
+    async def _expect(self, answers: "asyncio.Queue[object]", kind: type[A]) -> A:
+        try:
+            answer = await asyncio.wait_for(answers.get(), ANSWER_SECONDS)
+        except TimeoutError:
+            raise OperationFailed(f"no answer within {ANSWER_SECONDS:.0f} s") from None
+        if isinstance(answer, FragmentRefused):
+            raise OperationFailed(f"refused: {answer.text}")
+        if not isinstance(answer, kind):
+            raise OperationFailed(str(answer) if isinstance(answer, str) else "it answers what was not asked")
+        return answer
+
+    def _frame(self, link_state: _ReplicaLink, kind: int, body: bytes) -> None:
+        if kind != FrameKind.CONTROL:
+            raise RemoteProtocolError("kind", "only CONTROL frames are taken here")
+        answer = ANSWERS.decode(body)
+        answers = link_state.asked.get(answer.request)
+        if answers is not None:
+            answers.put_nowait(answer)
+
+    def _closed(self, link_state: _ReplicaLink, link: Link, reason: str) -> None:
+        if link_state.link is link:
+            link_state.link = None
+            for answers in link_state.asked.values():
+                answers.put_nowait(f"the link broke: {reason}")

@@ -1,0 +1,256 @@
+"""Fragments of others on this node's disk: one file each, under a hash, below a bound.
+
+    file = magic · length of the header · header (MessagePack) · fragment
+
+A file has its name only when it is whole and on the disk. Its name is a hash of its key, because a key has words of a peer in it.
+"""
+
+import contextlib
+import os
+import shutil
+import struct
+from collections.abc import Iterable
+from hashlib import blake2b, sha256
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from agiledart_agent.fragments.fragment_messages import FragmentDescriptor
+from agiledart_kernel.codec import Codec, encode
+from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
+from agiledart_kernel.node_id import NodeId
+from agiledart_recovery.wire.effects import FragmentKey
+
+FOLDER: Final = "fragments"
+MAX_STORE_BYTES: Final = 2 << 30
+"""Bytes that a node keeps for others."""
+
+FREE_SHARE: Final = 0.2
+"""No fragment takes more than this share of what is free: the disk is not there for others."""
+
+_MAGIC: Final = b"ADARTFR1"
+_LENGTH: Final = struct.Struct(">I")
+_MAX_HEADER: Final = 4_096
+_READ_BYTES: Final = 1 << 20
+_NUMBERS = count()
+
+
+class FragmentFileHeader(msgspec.Struct, frozen=True, array_like=True):
+    """Which fragment a file holds, and the host that had it put here."""
+
+    about: FragmentDescriptor
+    owner: NodeId
+
+
+_HEADER: Final[Codec[FragmentFileHeader]] = Codec(FragmentFileHeader)
+
+
+class FragmentUnavailable(AgileDartError):
+    """It is not here, not whole, or there is no room; `reason` is one of `wire.REASONS`."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class FragmentFileStore:
+    """The files. Blocking, for one thread at a time.
+
+    Args:
+        max_bytes: all of them together.
+    """
+
+    def __init__(self, state_dir: Path, max_bytes: int = MAX_STORE_BYTES) -> None:
+        self._folder, self._max_bytes = state_dir / FOLDER, max_bytes
+        self._sizes: dict[FragmentKey, int] = {}
+        self._leaving: set[FragmentKey] = set()
+
+    @property
+    def count(self) -> int:
+        """Fragments."""
+        return len(self._sizes)
+
+    @property
+    def held_bytes(self) -> int:
+        """Of all fragments."""
+        return sum(self._sizes.values())
+
+    def found(self) -> list[FragmentFileHeader]:
+        """What lies here after a start. Files that were not finished, or cannot be read, go."""
+        headers = []
+        for path in sorted(self._folder.glob("*")) if self._folder.is_dir() else []:
+            try:
+                header = _read_header(path)
+            except (OSError, FragmentUnavailable):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                continue
+            self._sizes[header.about.key] = header.about.size
+            headers.append(header)
+        return headers
+
+    def begin(self, header: FragmentFileHeader) -> "FragmentWriter":
+        """Take a fragment. Raises `FragmentUnavailable` when there is no room, or the disk does not take it."""
+        size = header.about.size
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            free = shutil.disk_usage(self._folder).free
+            held = self.held_bytes - self._sizes.get(header.about.key, 0)
+            if held + size > self._max_bytes:
+                raise FragmentUnavailable("full", f"{held:,} of {self._max_bytes:,} bytes are taken")
+            if size > FREE_SHARE * free:
+                raise FragmentUnavailable("full", f"the disk has {free:,} bytes left")
+            return FragmentWriter(self._path(header.about.key), header)
+        except OSError as error:
+            raise FragmentUnavailable(
+                "disk", f"the disk does not take it: {(error.strerror or str(error)).lower()}"
+            ) from None
+
+    def finish(self, writing: "FragmentWriter") -> None:
+        """It has come as a whole: put it on the disk under its name. Raises `FragmentUnavailable`."""
+        about = writing.header.about
+        try:
+            if not writing.is_whole:
+                raise FragmentUnavailable(
+                    "hash", "what came is not what was promised: it was damaged on its way, or cut short"
+                )
+            writing.keep()
+        except OSError as error:
+            raise FragmentUnavailable(
+                "disk", f"the disk does not take it: {(error.strerror or str(error)).lower()}"
+            ) from None
+        finally:
+            writing.drop()
+        self._sizes[about.key] = about.size
+        self._leaving.discard(about.key)
+
+    def about(self, key: FragmentKey, digest: bytes) -> FragmentDescriptor:
+        """What lies here under a key. Raises `FragmentUnavailable`: nothing, or of another element."""
+        try:
+            about = _read_header(self._path(key)).about
+        except OSError:
+            raise FragmentUnavailable("missing", "it does not lie here") from None
+        if about.key != key or about.digest != digest:
+            raise FragmentUnavailable("missing", "what lies here is of another element")
+        return about
+
+    def held(self) -> tuple[FragmentKey, ...]:
+        """Keys of all fragments here."""
+        return tuple(self._sizes)
+
+    def size(self, key: FragmentKey) -> int:
+        """Bytes of a fragment; 0: it does not lie here."""
+        return self._sizes.get(key, 0)
+
+    def check(self, key: FragmentKey) -> None:
+        """Raise `FragmentUnavailable` unless the file of a fragment is what was stored."""
+        try:
+            about = _read_header(self._path(key)).about
+        except OSError:
+            raise FragmentUnavailable("missing", "it does not lie here") from None
+        if about.key != key:
+            raise FragmentUnavailable("hash", "the disk has damaged it")
+        self.verify(about)
+
+    def verify(self, about: FragmentDescriptor) -> None:
+        """Raise `FragmentUnavailable` unless the file is what was stored."""
+        digest, left = sha256(), about.size
+        for start in range(0, about.size, _READ_BYTES):
+            piece = self.read(about, start, min(_READ_BYTES, left))
+            digest.update(piece)
+            left -= len(piece)
+        if left or digest.digest() != about.hash:
+            raise FragmentUnavailable("hash", "the disk has damaged it")
+
+    def read(self, about: FragmentDescriptor, offset: int, length: int) -> bytes:
+        """Some bytes of a fragment. Raises `FragmentUnavailable`."""
+        try:
+            with self._path(about.key).open("rb") as file:
+                file.seek(len(_MAGIC))
+                (header,) = _LENGTH.unpack(file.read(_LENGTH.size))
+                file.seek(len(_MAGIC) + _LENGTH.size + header + offset)
+                found = file.read(length)
+        except (OSError, struct.error) as error:
+            raise FragmentUnavailable("missing", f"it cannot be read: {error}") from None
+        if len(found) != length:
+            raise FragmentUnavailable("hash", "the file ends before")
+        return found
+
+    def drop(self, keys: Iterable[FragmentKey]) -> None:
+        """Nobody needs these; they go with the next `clear`."""
+        for key in keys:
+            self._sizes.pop(key, None)
+            self._leaving.add(key)
+
+    def clear(self) -> bool:
+        """Ask the disk to let go of what was dropped; False: something is still there."""
+        for key in tuple(self._leaving):
+            with contextlib.suppress(OSError):
+                self._path(key).unlink(missing_ok=True)
+                self._leaving.discard(key)
+        return not self._leaving
+
+    def _path(self, key: FragmentKey) -> Path:
+        return self._folder / blake2b(encode(key), digest_size=20).hexdigest()
+
+
+class FragmentWriter:
+    """A fragment that is being taken; has no name yet."""
+
+    def __init__(self, path: Path, header: FragmentFileHeader) -> None:
+        self._path, self.header = path, header
+        self._beside = path.with_name(f".{path.name}.{next(_NUMBERS)}.part")  # two peers may bring the same one
+        self._digest, self.left = sha256(), header.about.size
+        raw = encode(header)
+        self._file = open(os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")  # noqa: SIM115
+        self._file.write(_MAGIC + _LENGTH.pack(len(raw)) + raw)
+
+    def write(self, data: bytes) -> None:
+        """The next bytes. Raises OSError."""
+        self.left -= len(data)
+        if self.left >= 0:
+            self._digest.update(data)
+            self._file.write(data)
+
+    @property
+    def is_whole(self) -> bool:
+        """All bytes have come, and are those that were promised."""
+        return not self.left and self._digest.digest() == self.header.about.hash
+
+    def keep(self) -> None:
+        """To the disk, under its name. Raises OSError."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        os.replace(self._beside, self._path)
+        descriptor = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def drop(self) -> None:
+        """It is not wanted, or has its name already."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            self._beside.unlink()
+
+
+def _read_header(path: Path) -> FragmentFileHeader:
+    with path.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise FragmentUnavailable("missing", "no fragment")
+        raw = file.read(_LENGTH.size)
+        length = _LENGTH.unpack(raw)[0] if len(raw) == _LENGTH.size else 0
+        if not 0 < length <= _MAX_HEADER:
+            raise FragmentUnavailable("missing", "no header")
+        try:
+            header = _HEADER.decode(file.read(length))
+        except RemoteProtocolError:
+            raise FragmentUnavailable("missing", "no header") from None
+        if path.stat().st_size != len(_MAGIC) + _LENGTH.size + length + header.about.size:
+            raise FragmentUnavailable("missing", "it was cut short")
+    return header

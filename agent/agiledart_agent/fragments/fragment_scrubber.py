@@ -1,0 +1,65 @@
+"""Looks at fragments that are kept here, again and again: what the disk has damaged is let go, so that its owner makes it again.
+
+Without this a fragment that nobody fetches rots unseen, and is missed when a state is to be rebuilt. Bounds: one fragment at a
+time, and not more than `SCRUB_BYTES` a second of a disk that is there for others.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from agiledart_agent.fragments.fragment_file_store import FragmentFileStore, FragmentUnavailable
+from agiledart_kernel.machine import Event
+from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_recovery.wire.events import FragmentDamaged
+
+SCRUB_SECONDS: Final = 3_600.0
+"""From the beginning of one look at all of them to that of the next."""
+
+SCRUB_BYTES: Final = 4 << 20
+"""Read in a second."""
+
+
+class FragmentScrubber:
+    """The looks of one agent.
+
+    Args:
+        feed: told of each fragment that was damaged.
+
+    Attributes:
+        damaged: fragments that were not whole.
+    """
+
+    def __init__(self, store: FragmentFileStore, thread: ThreadPoolExecutor, feed: Callable[[Event], None]) -> None:
+        self._store, self._thread, self._feed = store, thread, feed
+        self.damaged = 0
+
+    async def scrub_forever(self) -> None:
+        """One look at all after the other."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            began = clock()
+            await self.look()
+            await asyncio.sleep(max(0.0, began + SCRUB_SECONDS - clock()))
+
+    async def look(self) -> None:
+        """Look at all that lie here now."""
+        for key in self._store.held():
+            size, is_whole = await asyncio.get_running_loop().run_in_executor(self._thread, self._check, key)
+            if not is_whole:
+                self.damaged += 1
+                self._feed(FragmentDamaged(key))
+            await asyncio.sleep(size / SCRUB_BYTES)
+
+    def _check(self, key: FragmentKey) -> tuple[int, bool]:
+        """(bytes, whether it is whole); one that was let go meanwhile is none."""
+        size = self._store.size(key)
+        try:
+            self._store.check(key)
+        except FragmentUnavailable:
+            is_gone = self._store.size(key) == 0
+            self._store.drop([key])
+            self._store.clear()
+            return size, is_gone
+        return size, True

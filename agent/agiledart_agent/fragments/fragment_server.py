@@ -1,0 +1,300 @@
+"""The holder's end of the service `fragments`: takes fragments from hosts of runs, and gives them back.
+
+Who may have something kept here is asked of the node. Bounds: `MAX_LINKS` peers; of each one fragment that is coming and
+`MAX_WAITING` questions; `MAX_AHEAD_BYTES` that are not written yet, then the peer is not read; `STALL_SECONDS` without a byte, then
+what came is dropped.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from agiledart_agent.fragments.fragment_file_store import (
+    FragmentFileHeader,
+    FragmentFileStore,
+    FragmentUnavailable,
+    FragmentWriter,
+)
+from agiledart_agent.fragments.fragment_messages import (
+    ANSWERS,
+    CHUNK_BYTES,
+    REQUESTS,
+    FetchedBytes,
+    FragmentAnswer,
+    FragmentRefused,
+    GetFragment,
+    GetSnapshot,
+    PutAccepted,
+    PutBytes,
+    PutCompleted,
+    PutFragment,
+)
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_recovery.wire.names import RunId
+from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
+
+MAX_LINKS: Final = 64
+MAX_WAITING: Final = 64
+MAX_AHEAD_BYTES: Final = 4 << 20
+STALL_SECONDS: Final = 30.0
+
+AuthorisePut = Callable[[Peer, FragmentKey, int], Awaitable[tuple[str, str]]]
+"""(peer, key, life in which the peer is) → why it may not have this kept here: reason and text, both empty when it may."""
+
+Find = Callable[[RunId, bytes, NodeId], tuple[Path, int, int] | None]
+"""(run, hash, who asks) → the file with these bytes, where they begin in it, how many they are."""
+
+
+@dataclass(eq=False)
+class _ClientLink:
+    """One connected peer, and the fragment that is coming from it."""
+
+    link: Link
+    waiting: deque[GetFragment | PutFragment | GetSnapshot] = field(default_factory=deque)
+    work: asyncio.Task[None] | None = None
+    coming: tuple[int, FragmentWriter] | None = None
+    ahead: int = 0
+    stall: asyncio.TimerHandle | None = None
+
+
+class FragmentServer:
+    """The service of one agent.
+
+    Args:
+        shelf: its files, used in `thread` only.
+        judge: asks the node.
+        stored: told of each fragment that is on the disk, with the peer that brought it.
+        count_refused: called with (reason, who) for each refusal.
+        find: what TAKE gives.
+
+    Attributes:
+        answered: by kind of answer; refusals count under their reason.
+    """
+
+    def __init__(
+        self,
+        store: FragmentFileStore,
+        thread: ThreadPoolExecutor,
+        authorise: AuthorisePut,
+        stored: Callable[[FragmentKey, Peer], None],
+        count_refused: Callable[[str, str], None],
+        find: Find = lambda run, digest, node: None,
+    ) -> None:
+        self._find = find
+        self._store, self._thread, self._authorise, self._stored = store, thread, authorise, stored
+        self._count_refused = count_refused
+        self._callers: dict[Link, _ClientLink] = {}
+        self._loop = asyncio.get_running_loop()
+        self.answered: Counter[str] = Counter()
+
+    def accept(self, link: Link) -> LinkHandler:
+        """A peer has come; its grant's role was judged: only agents of this network come so far."""
+        if len(self._callers) >= MAX_LINKS:
+            self._count_refused("too many links", link.remote)
+            self._loop.call_soon(link.close, "full")
+            return LinkHandler(lambda *_: None, lambda *_: None)
+        caller = self._callers[link] = _ClientLink(link)
+        return LinkHandler(lambda _, kind, body: self._take(caller, kind, body), self._closed)
+
+    def _closed(self, link: Link, reason: str) -> None:
+        caller = self._callers.pop(link, None)
+        if caller is not None:
+            self._drop_coming(caller)
+            if caller.work is not None:
+                caller.work.cancel()
+        if reason not in ORDINARY_ENDS:
+            self._count_refused(reason, link.remote)
+
+    async def close(self) -> None:
+        """Let all go."""
+        for caller in list(self._callers.values()):
+            caller.link.close("leaving")
+            if caller.work is not None:
+                caller.work.cancel()
+            self._drop_coming(caller)
+
+    # ---- frames
+
+    def _take(self, caller: _ClientLink, kind: int, body: bytes) -> None:
+        if kind != FrameKind.CONTROL:
+            raise RemoteProtocolError("kind", "only CONTROL frames are taken here")
+        message = REQUESTS.decode(body)
+        if isinstance(message, PutBytes):
+            self._take_bytes(caller, message)
+            return
+        if len(caller.waiting) >= MAX_WAITING:
+            self._refuse(caller, message.request, "busy", f"{MAX_WAITING} requests of this link wait already")
+            return
+        caller.waiting.append(message)
+        if caller.work is None or caller.work.done():
+            caller.work = asyncio.create_task(self._serve(caller))
+
+    async def _serve(self, caller: _ClientLink) -> None:
+        while caller.waiting:
+            message = caller.waiting.popleft()
+            try:
+                if isinstance(message, PutFragment):
+                    await self._put(caller, message)
+                elif isinstance(message, GetSnapshot):
+                    await self._give(caller, message)
+                else:
+                    await self._get(caller, message)
+            except FragmentUnavailable as error:
+                self._refuse(caller, message.request, error.reason, str(error))
+            except ConnectionError:
+                return
+
+    def _answer(self, caller: _ClientLink, answer: FragmentAnswer) -> None:
+        self.answered[answer.reason if isinstance(answer, FragmentRefused) else type(answer).__name__] += 1
+        caller.link.send(FrameKind.CONTROL, ANSWERS.encode(answer))
+
+    def _refuse(self, caller: _ClientLink, request: int, reason: str, text: str) -> None:
+        if reason in ("form", "not a host", "old life"):
+            self._count_refused(f"fragment: {reason}", caller.link.remote)
+        self._answer(caller, FragmentRefused(request, reason, text[:400]))
+
+    # ---- a fragment comes
+
+    async def _put(self, caller: _ClientLink, message: PutFragment) -> None:
+        if fault := message.about.fault():
+            raise FragmentUnavailable("form", fault)
+        if caller.coming is not None:
+            raise FragmentUnavailable("busy", "another fragment is coming over this link")
+        peer = caller.link.peer.as_peer()
+        reason, text = await self._authorise(
+            peer, message.about.key, message.attempt or message.about.key.checkpoint.attempt
+        )
+        if reason:
+            raise FragmentUnavailable(reason, text)
+        header = FragmentFileHeader(message.about, peer.node)
+        writing = await self._loop.run_in_executor(self._thread, self._store.begin, header)
+        if caller.link.closed:
+            await self._loop.run_in_executor(self._thread, writing.drop)
+            return
+        caller.coming = (message.request, writing)
+        self._expect(caller)
+        self._answer(caller, PutAccepted(message.request))
+
+    def _expect(self, caller: _ClientLink) -> None:
+        if caller.stall is not None:
+            caller.stall.cancel()
+        caller.stall = self._loop.call_later(STALL_SECONDS, self._stalled, caller)
+
+    def _stalled(self, caller: _ClientLink) -> None:
+        if caller.coming is not None:
+            self._refuse(caller, caller.coming[0], "form", f"no byte came within {STALL_SECONDS:.0f} s")
+            self._drop_coming(caller)
+
+    def _drop_coming(self, caller: _ClientLink) -> None:
+        if caller.stall is not None:
+            caller.stall.cancel()
+        coming, caller.coming = caller.coming, None
+        if coming is not None:
+            self._thread.submit(coming[1].drop)
+
+    def _take_bytes(self, caller: _ClientLink, message: PutBytes) -> None:
+        if caller.coming is None or caller.coming[0] != message.request:
+            return  # of a fragment that was refused: what was under way still comes
+        _, writing = caller.coming
+        caller.ahead += len(message.data)
+        self._expect(caller)
+        if caller.ahead > MAX_AHEAD_BYTES:
+            caller.link.pause_reading()
+
+        def work() -> tuple[bool, FragmentUnavailable | None]:
+            try:
+                writing.write(message.data)
+                if writing.left > 0 and message.data:
+                    return False, None
+                self._store.finish(writing)
+            except FragmentUnavailable as error:
+                return True, error
+            except OSError as error:
+                writing.drop()
+                return True, FragmentUnavailable(
+                    "disk", f"the disk does not take it: {(error.strerror or str(error)).lower()}"
+                )
+            return True, None
+
+        done = self._loop.run_in_executor(self._thread, work)
+        done.add_done_callback(lambda future: self._written(caller, message, writing, future))
+
+    def _written(
+        self,
+        caller: _ClientLink,
+        message: PutBytes,
+        writing: FragmentWriter,
+        done: "asyncio.Future[tuple[bool, FragmentUnavailable | None]]",
+    ) -> None:
+        caller.ahead -= len(message.data)
+        if caller.ahead <= MAX_AHEAD_BYTES // 2:
+            caller.link.resume_reading()
+        if done.cancelled():
+            return
+        is_over, error = done.result()
+        if not is_over:
+            return
+        about = writing.header.about
+        if error is None:
+            self._stored(about.key, caller.link.peer.as_peer())
+        if caller.coming is not None and caller.coming[1] is writing:
+            caller.coming = None
+            if caller.stall is not None:
+                caller.stall.cancel()
+            if error is None:
+                self._answer(caller, PutCompleted(message.request))
+            else:
+                self._refuse(caller, message.request, error.reason, str(error))
+
+    # ---- a fragment goes
+
+    async def _get(self, caller: _ClientLink, message: GetFragment) -> None:
+        run = self._loop.run_in_executor
+        about = await run(self._thread, self._store.about, message.key, message.digest)
+        offset, left = message.offset, message.length
+        if not left:
+            await run(self._thread, self._store.verify, about)
+            offset, left = 0, about.size
+        if offset + left > about.size:
+            raise FragmentUnavailable("form", f"bytes {offset:,} to {offset + left:,} of {about.size:,}")
+        while left:
+            size = min(CHUNK_BYTES, left)
+            data = await run(self._thread, self._store.read, about, offset, size)
+            offset, left = offset + size, left - size
+            self._answer(caller, FetchedBytes(message.request, data, left))
+            await caller.link.drain()
+
+    # ---- an element goes
+
+    async def _give(self, caller: _ClientLink, message: GetSnapshot) -> None:
+        found = self._find(message.run, message.digest, caller.link.peer.as_peer().node)
+        if found is None:
+            raise FragmentUnavailable("missing", "it does not lie here")
+        path, offset, left = found
+        run = self._loop.run_in_executor
+        try:
+            while left:
+                size = min(CHUNK_BYTES, left)
+                data = await run(self._thread, _part_of, path, offset, size)
+                offset, left = offset + size, left - size
+                self._answer(caller, FetchedBytes(message.request, data, left))
+                await caller.link.drain()
+        except OSError as error:
+            raise FragmentUnavailable("disk", (error.strerror or str(error)).lower()) from None
+
+
+def _part_of(path: Path, offset: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read(size)
+    if len(data) != size:
+        raise FragmentUnavailable("missing", "it was cut short")
+    return data

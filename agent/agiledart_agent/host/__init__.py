@@ -1,0 +1,1 @@
+"""What an agent asks of its machine: capacity, addresses, supervision by systemd."""

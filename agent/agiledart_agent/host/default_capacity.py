@@ -1,0 +1,35 @@
+"""How much room a node has when nobody says: it follows the machine's memory and cores."""
+
+import os
+from typing import Final
+
+from agiledart_executor.user_code.bounds import machine_memory
+
+INSTANCE_BYTES: Final = 12 << 20
+"""Of a small application's executor (31 to 52 MB) for each of the four instances that it typically has on a node."""
+
+EXECUTOR_BYTES: Final = 128 << 20
+"""Of an executor with users' code and some state, when a stage grows into one more."""
+
+MEMORY_SHARE: Final = 0.5
+"""Of the machine's memory that instances may take together when they are small; large ones have bounds of their own."""
+
+INSTANCES_PER_CORE: Final = 128
+"""Each tells figures twice a second and is asked for its pulse: more than this keep a core busy without a row."""
+
+LEAST, MOST = 8, 4_096
+
+
+def default_capacity(cores: int, memory_bytes: int | None = None) -> int:
+    """Instances that a node of this machine takes unless told. `cores`: that it counts as its own."""
+    memory = machine_memory() if memory_bytes is None else memory_bytes
+    shared = memory * min(1.0, cores / (os.cpu_count() or 1))  # a node with some of the cores has as much of the memory
+    by_memory = int(shared * MEMORY_SHARE) // INSTANCE_BYTES if memory else MOST
+    return max(LEAST, min(by_memory, cores * INSTANCES_PER_CORE, MOST))
+
+
+def executors_in_memory(cores: int, memory_bytes: int | None = None) -> int:
+    """Executors to which one application may grow here, of those that nobody asked for by number."""
+    memory = machine_memory() if memory_bytes is None else memory_bytes
+    shared = memory * min(1.0, cores / (os.cpu_count() or 1))
+    return max(1, int(shared * MEMORY_SHARE) // EXECUTOR_BYTES) if memory else 1

@@ -1,0 +1,224 @@
+"""What it takes to declare a metric: its name, kind, labels and meaning, and how its figures are read at a scrape.
+
+Names are `agiledart_<component>_<noun>_<unit>[_total]` in base units. Labels hold values of bounded sets only: never
+the id of a node, a key or a message.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+
+from agiledart_agent.metrics.application_figures import ApplicationScrape
+from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_kernel.observation import Observation
+from agiledart_overlay.wire.statistics import OverlayStatistics
+
+LATENCY_BOUNDS_SECONDS = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
+)  # fmt: skip
+"""Upper bounds of the latency histogram's buckets."""
+
+_BOUNDS_NS = tuple(int(bound * 1e9) for bound in LATENCY_BOUNDS_SECONDS)
+
+
+@dataclass(frozen=True)
+class SinkLogFigures:
+    """What an agent has served of its sink logs.
+
+    Attributes:
+        answers: by kind, or by reason of refusal.
+        disk: (application, bytes) of each log here.
+    """
+
+    readers: int = 0
+    answers: Mapping[str, int] = field(default_factory=dict)
+    rows_sent: int = 0
+    bytes_sent: int = 0
+    disk: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class RecoveryFigures:
+    """What an agent knows of runs that survive their hosts.
+
+    Attributes:
+        commit_ages: (application, seconds) of each run that it coordinates.
+        missing: (application, nodes for which it waits) of the same.
+        snapshots, snapshot_bytes, snapshot_pause_ns, snapshot_longest_ns: of elements that were saved here.
+        rebuilt: elements put together here.
+        fragments, fragment_bytes: that it keeps for others; damaged: of these, found not to be whole, and let go.
+        lacking: fragments of elements saved here, which nobody has.
+        traffic: bytes of fragments by direction.
+        answers: to hosts, by kind or reason.
+        refused_files: votes, lives and parts that the disk did not take.
+    """
+
+    commit_ages: tuple[tuple[str, float], ...] = ()
+    missing: tuple[tuple[str, int], ...] = ()
+    snapshots: int = 0
+    snapshot_bytes: int = 0
+    snapshot_pause_ns: int = 0
+    snapshot_longest_ns: int = 0
+    rebuilt: int = 0
+    fragments: int = 0
+    fragment_bytes: int = 0
+    damaged: int = 0
+    lacking: int = 0
+    traffic: Mapping[str, int] = field(default_factory=dict)
+    answers: Mapping[str, int] = field(default_factory=dict)
+    refused_files: int = 0
+
+
+@dataclass(frozen=True)
+class NodeFigures:
+    """What an agent knows of itself at one moment.
+
+    Attributes:
+        unready: why this node should get no work; empty when it may.
+        dropped: messages thrown away outside the overlay machine, by reason.
+        executors: (application, process id) of each running executor.
+        scheduled: applications that it serves as scheduler; None: it is none.
+        waiting: of these, those for which no node has room.
+        alone: it reaches no other node of a network that has or had some.
+        clock_off_seconds: how far the clock is ahead of most others; None: there is no node yet.
+        scaling_scores, scaling_instances: (application, stage, figure) of stages with limits whose application it coordinates.
+        circuits: that pass here now; relayed_bytes: of all so far; relay_refusals: circuits that were refused, by reason.
+    """
+
+    unready: str = ""
+    overlay: OverlayStatistics | None = None
+    links: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    executors: tuple[tuple[str, int], ...] = ()
+    sink_logs: SinkLogFigures = SinkLogFigures()
+    scheduled: int | None = None
+    waiting: int = 0
+    recovery: RecoveryFigures = RecoveryFigures()
+    alone: bool = False
+    clock_off_seconds: float | None = None
+    scaling_scores: tuple[tuple[str, str, float], ...] = ()
+    scaling_instances: tuple[tuple[str, str, int], ...] = ()
+    circuits: int = 0
+    relayed_bytes: int = 0
+    relay_refusals: Mapping[str, int] = field(default_factory=dict)
+
+
+class ChangeFigures(Protocol):
+    """Changes of stages that are over.
+
+    Attributes:
+        settled: how many, by kind, reason and state.
+        gaps: longest pause of a key group in the last change of each application, seconds.
+    """
+
+    finalised: Counter[tuple[str, str, str]]
+    moved_bytes: int
+    changeover_pauses: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """All that metrics are read from, at the moment of one scrape.
+
+    Attributes:
+        counted: how often an observation was reported, by its reason (`""`: it has none).
+        phases: nanoseconds of recoveries by phase.
+        changes: of stages that are over.
+        app_label, log_label: the value of the label `app` for an application, and for the owner of a sink log.
+    """
+
+    node: NodeFigures
+    zone: str
+    http_refusals: Mapping[str, int]
+    counted: Mapping[type[Observation], Counter[str]]
+    phases: Mapping[str, int]
+    applications: tuple[ApplicationScrape, ...]
+    changes: ChangeFigures
+    app_label: Callable[[str], str]
+    log_label: Callable[[str], str]
+
+
+Figure = float | LatencyHistogram
+Value = Figure | Mapping[str, Figure] | Mapping[str, int] | None
+"""A figure, figures by the last label, or nothing to show."""
+
+Samples = Iterable[tuple[tuple[str, ...], Figure]]
+"""Values of the labels, and the figure."""
+
+
+@dataclass(frozen=True)
+class MetricDeclaration:
+    """One metric.
+
+    Attributes:
+        kind: `counter`, `gauge`, `histogram` or `info`.
+        labels: the only ones that it has.
+        read: gives its samples.
+        observation: the observation of core code that it counts.
+    """
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...]
+    read: Callable[[Scrape], Samples]
+    observation: type[Observation] | None = None
+
+    def family(self, samples: Samples) -> Metric:
+        """The metric of one scrape."""
+        match self.kind:
+            case "counter":
+                counter = CounterMetricFamily(self.name.removesuffix("_total"), self.help, labels=self.labels)
+                return _filled(counter, self.labels, samples)
+            case "gauge":
+                return _filled(GaugeMetricFamily(self.name, self.help, labels=self.labels), self.labels, samples)
+            case "histogram":
+                return _histogram(HistogramMetricFamily(self.name, self.help, labels=self.labels), samples)
+        info = InfoMetricFamily(self.name.removesuffix("_info"), self.help, labels=self.labels)
+        for labels, _ in samples:
+            info.add_metric([], dict(zip(self.labels, labels, strict=True)))
+        return info
+
+
+def _filled(
+    family: CounterMetricFamily | GaugeMetricFamily, names: tuple[str, ...], samples: Samples
+) -> CounterMetricFamily | GaugeMetricFamily:
+    for labels, figure in samples:
+        assert len(labels) == len(names)
+        assert isinstance(figure, int | float)
+        family.add_metric(labels, figure)
+    return family
+
+
+def _histogram(family: HistogramMetricFamily, samples: Samples) -> HistogramMetricFamily:
+    """In seconds with the usual bounds, counts cumulative."""
+    for labels, figure in samples:
+        assert isinstance(figure, LatencyHistogram)
+        cumulative, total_ns = figure.cumulative(_BOUNDS_NS)
+        buckets = [(str(bound), float(count)) for bound, count in zip(LATENCY_BOUNDS_SECONDS, cumulative, strict=True)]
+        family.add_metric(labels, [*buckets, ("+Inf", float(figure.samples))], total_ns / 1e9)
+    return family
+
+
+def kind_of(name: str) -> str:
+    """A counter's name ends with `_total`, and no gauge's does."""
+    return "counter" if name.endswith("_total") else "gauge"
+
+
+def samples_of(value: Value, *labels: str) -> Iterator[tuple[tuple[str, ...], Figure]]:
+    """The samples of a value under these first labels."""
+    if isinstance(value, Mapping):
+        for label, figure in value.items():
+            yield (*labels, label), figure
+    elif value is not None:
+        yield labels, value

@@ -1,0 +1,51 @@
+"""Which ways the rows of an application take, as its executors on this node tell."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agiledart_executor.routes.switch_reasons import SWITCH_REASONS
+from agiledart_node.wire.route_responses import RouteRow, routes_of
+
+DIRECT: Final = "direct"
+RELAYED: Final = "relayed"
+OTHER: Final = "other"
+
+
+@dataclass
+class RouteCounts:
+    """Counters of all ways.
+
+    Attributes:
+        frames: by path; changes: by reason.
+    """
+
+    frames: Counter[str] = field(default_factory=Counter)
+    changes: Counter[str] = field(default_factory=Counter)
+
+    def copy(self) -> "RouteCounts":
+        """The same, to be added to."""
+        return RouteCounts(Counter(self.frames), Counter(self.changes))
+
+    def add(self, report: Mapping[str, Any]) -> None:
+        """What one instance tells."""
+        for route in routes_of(dict(report)):
+            for path in (DIRECT, RELAYED):
+                self.frames[path] += route.frames.get(path, 0)
+            for reason, count in route.moves.items():
+                self.changes[reason if reason in SWITCH_REASONS else OTHER] += count
+
+
+def success_by_path(reports: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Means of the circuits that carry rows now."""
+    found: dict[str, list[float]] = {}
+    for report in reports:
+        for route in routes_of(dict(report)):
+            for rate in _in_use(route):
+                found.setdefault(RELAYED if route.by else DIRECT, []).append(rate)
+    return {path: sum(rates) / len(rates) for path, rates in found.items()}
+
+
+def _in_use(route: RouteRow) -> list[float]:
+    return [circuit.success for circuit in route.circuits if circuit.in_use]

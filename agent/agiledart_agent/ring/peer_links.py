@@ -1,0 +1,191 @@
+"""Links to the other nodes of the ring: dialled when there is something to say, kept while they are used.
+
+A message to a peer without a link waits for the dial, in a queue of bounded length; when the dial fails, the queue is
+dropped and counted, and the node is told that the link was lost: a hint for its failure detector, which decides.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.machine import Message
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_transport.link import HIGH_WATER_BYTES, Link
+from agiledart_transport.monitored_link import MonitoredLink
+
+MAX_WAITING = 64
+"""Messages that wait for one dial; protocols repeat what matters."""
+
+DIAL_SECONDS = 3.0
+
+SILENT_SECONDS = 10
+"""For which a link may be silent while no other one to the peer opens; then it is lost."""
+
+LINK_STEP = 100
+"""Permille in which the use of a link is told."""
+
+Dial = Callable[[Peer, bool], Awaitable[Link]]
+"""Whom, and whether only directly."""
+
+
+class PeerLinks:
+    """One link a peer, whoever dialled it.
+
+    Args:
+        codec: of the messages that travel.
+        dial: opens a verified link to a peer, or raises. Also beside one that is silent: the first that answers is used.
+        received: called with each message and its sender.
+        lost: called when a link broke or could not be opened, and whether the peer's machine refused it: nothing listens there.
+    """
+
+    def __init__(
+        self,
+        codec: Codec[Any],
+        dial: Dial,
+        received: Callable[[Peer, Message], None],
+        lost: Callable[[NodeId, bool], None],
+    ) -> None:
+        self._codec, self._dial, self._received, self._lost = codec, dial, received, lost
+        self._links: dict[NodeId, Link] = {}
+        self._senders: dict[Link, Peer] = {}
+        self._dials: dict[NodeId, asyncio.Task[None]] = {}
+        self._waiting: dict[NodeId, deque[bytes]] = {}
+        self._reported_use: dict[NodeId, int] = {}
+        self._kept: dict[NodeId, MonitoredLink] = {}
+        self._closed = False
+        self.dropped: Counter[str] = Counter()
+
+    @property
+    def count(self) -> int:
+        """Peers with an open link."""
+        return len(self._links)
+
+    def links(self) -> tuple[Link, ...]:
+        """All that are open, also those that a younger one superseded."""
+        return tuple(self._senders)
+
+    @property
+    def linked(self) -> tuple[Peer, ...]:
+        """Peers with an open link."""
+        return tuple(self._senders[link] for link in self._links.values() if not link.closed)
+
+    def moved(self) -> list[tuple[NodeId, int]]:
+        """Peers whose link is used more or less than at the last look, with its use now.
+
+        Use is what waits to be sent, in permille of what may wait before the link counts as full: a link that takes
+        everything at once is at 0, whatever goes through it.
+        """
+        found = []
+        for node, link in self._links.items():
+            use = min(1_000, LINK_STEP * (10 * link.unsent_bytes // HIGH_WATER_BYTES))
+            if use != self._reported_use.get(node, 0):
+                self._reported_use[node] = use
+                found.append((node, use))
+        closed = [node for node in self._reported_use if node not in self._links]
+        return found + [(node, 0) for node in closed if self._reported_use.pop(node)]
+
+    def send(self, to: Peer, message: Message) -> None:
+        """Send now, or when the dial succeeds; may be lost."""
+        body = self._codec.encode(message)
+        link = self._links.get(to.node)
+        if link is not None and not link.closed:
+            link.send(FrameKind.CONTROL, body)  # a peer that does not read is cut off by the link itself
+            return
+        waiting = self._waiting.setdefault(to.node, deque())
+        if len(waiting) >= MAX_WAITING:
+            self.dropped["dialling"] += 1
+        else:
+            waiting.append(body)
+        if to.node not in self._dials and not self._closed:
+            self._dials[to.node] = asyncio.create_task(self._open(to))
+
+    async def _open(self, to: Peer) -> None:
+        try:
+            link = await asyncio.wait_for(self._dial(to, False), DIAL_SECONDS)
+            if link.closed:
+                raise ConnectionResetError("closed as soon as it was open")
+        except (
+            OSError,
+            TimeoutError,
+            ValueError,
+            RemoteProtocolError,
+        ) as error:  # ValueError: a peer's address that is none
+            self.dropped["no link"] += len(self._waiting.pop(to.node, ()))
+            self._dials.pop(to.node, None)
+            self._lost(to.node, isinstance(error, ConnectionRefusedError))
+            return
+        self._dials.pop(to.node, None)
+        self.adopt(link)
+
+    def adopt(self, link: Link) -> None:
+        """Use a verified link, dialled or accepted. A younger life of a node supersedes its older link."""
+        sender = link.peer.as_peer()
+        self._senders[link] = sender
+        current = self._links.get(sender.node)
+        if current is None or current.closed or self._senders[current].incarnation <= sender.incarnation:
+            self._links[sender.node] = link
+            self._keep(sender, link)
+        for body in self._waiting.pop(sender.node, ()):
+            link.send(FrameKind.CONTROL, body)
+
+    def _keep(self, peer: Peer, link: Link) -> None:
+        """Watch over the link that is used for a peer."""
+        if (known := self._kept.get(peer.node)) is not None:
+            if known.link is link:
+                return  # it has just gone over to this one
+            known.close()
+        self._kept[peer.node] = MonitoredLink(
+            link,
+            peer.name or peer.node.short,
+            lambda timeout, directly: asyncio.wait_for(self._dial(peer, directly), timeout),
+            SILENT_SECONDS,
+            RandomStream(peer.incarnation, "peer link", peer.node.hex),
+            self.adopt,
+            lambda _: self._links[peer.node].abort("stalled"),
+        )
+
+    def look(self) -> None:
+        """See which links answer. The owner calls this about once a second."""
+        for kept in list(self._kept.values()):
+            kept.look()
+
+    def echoed(self, link: Link, body: bytes) -> None:
+        """A link has answered a probe."""
+        sender = self._senders.get(link)
+        if sender is not None and (kept := self._kept.get(sender.node)) is not None:
+            kept.echoed(link, body)
+
+    def frame(self, link: Link, kind: int, body: bytes) -> None:
+        """A frame came in; raises RemoteProtocolError when it is none of ours (the link then closes)."""
+        if kind != FrameKind.CONTROL:
+            raise RemoteProtocolError("kind", "only CONTROL frames travel between agents")
+        sender = self._senders.get(link) or link.peer.as_peer()  # a first frame may come before `adopt`
+        self._received(sender, self._codec.decode(body))
+
+    def closed(self, link: Link) -> None:
+        """A link ended, for whatever reason."""
+        sender = self._senders.pop(link, None)
+        if sender is not None and self._links.get(sender.node) is link:
+            del self._links[sender.node]
+            self._kept.pop(sender.node).close()  # it is dialled when there is something to say
+            if not self._closed:
+                self._lost(sender.node, False)
+
+    async def close(self) -> None:
+        """Close all links and give up all dials."""
+        self._closed = True
+        for kept in self._kept.values():
+            kept.close()
+        for task in self._dials.values():
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*self._dials.values(), return_exceptions=True)
+        for link in list(self._senders):
+            link.close("leaving")

@@ -1,0 +1,435 @@
+"""Serves the sink logs of this node to readers, and tells readers where any log of the network is.
+
+Files are read by a thread or two, never by the event loop. A long poll looks at the 20 bytes of the partition's `committed` file:
+50 times a second just after something came, 5 times a second when nothing does, and not at all when nobody waits.
+
+Bounds: `MAX_READERS` connections, one request of each at work and `MAX_WAITING` behind it, and `MAX_UNSENT_BYTES` of answers that
+nobody has taken yet; beyond that `overloaded` is answered, and readers come again.
+"""
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from agiledart_agent.sink_logs.log_read_authoriser import LogReadAuthoriser, ownership_of_log
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.machine import Event
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import LogOwnership, Principal
+from agiledart_node.records.log_permissions import not_to_be_read
+from agiledart_node.records.sink_directory import FindSink, RegisterSink, SharersFound, SinkFound, SinkRecord
+from agiledart_sink_log.layout import holds_rows, log_directory, logs_in
+from agiledart_sink_log.log_reader import DamagedError, LogReader, TrimmedError
+from agiledart_sink_log.protocol import (
+    DAMAGED,
+    ELSEWHERE,
+    MAX_FETCH_BYTES,
+    NOT_ALLOWED,
+    OVERLOADED,
+    SYSTEM_PREFIX,
+    TRIMMED,
+    UNAVAILABLE,
+    UNKNOWN_SINK,
+    Ends,
+    EndsReply,
+    Fetch,
+    Fetched,
+    Locate,
+    Located,
+    LogAnswer,
+    LogRefused,
+    LogRequest,
+    PartitionEnds,
+    sink_name_fault,
+)
+from agiledart_sink_log.retention import trim_idle
+from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
+
+MAX_READERS: Final = 64
+MAX_WAITING: Final = 8
+MAX_UNSENT_BYTES: Final = 64 << 20
+MAX_OPEN_LOGS: Final = 256
+"""Logs whose index is kept in memory."""
+
+THREADS: Final = 2
+FIRST_LOOK_SECONDS: Final = 0.02
+LAST_LOOK_SECONDS: Final = 0.2
+FIND_SECONDS: Final = 15.0
+NOTE_SECONDS: Final = 30.0
+TRIM_SECONDS: Final = 60.0
+"""Between two looks for logs that nobody writes and that are beyond their bounds."""
+
+STARTUP_GRACE_SECONDS: Final = 5.0
+"""After so long an agent that has just started believes the ring that there is no such log: when a whole mesh starts again, nodes
+tell of their logs one after the other."""
+
+REQUESTS: Codec[LogRequest] = Codec(LogRequest)
+ANSWERS: Codec[LogAnswer] = Codec(LogAnswer)
+
+R = TypeVar("R")
+NoteRefused = Callable[[Principal, str, LogOwnership, str, str], None]
+
+
+@dataclass(eq=False)
+class _ReaderConnection:
+    """One connected reader."""
+
+    link: Link
+    waiting: deque[LogRequest] = field(default_factory=deque)
+    work: asyncio.Task[None] | None = None
+
+
+@dataclass(eq=False)
+class _OpenLog:
+    """A log that was asked for; its reader belongs to one thread at a time."""
+
+    reader: LogReader
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class SinkLogServer:
+    """The service `sink_log` of one agent.
+
+    Args:
+        root: the state directory, above `sink-logs`.
+        me: this node as others reach it.
+        feed: takes events for the node.
+        count_refused: called with (reason, who) for each request that is not allowed.
+        warn: takes a sentence about a log that cannot be kept within its bounds.
+        title_of: (log, owner) → the owner's signed order, which shows that it is his.
+        note_refused: takes (who, whence, log, reason, sentence) of each reading that is not allowed, for the audit.
+
+    Attributes:
+        answered: requests by kind of answer, for metrics; refusals count under their reason.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        me: Callable[[], Peer],
+        feed: Callable[[Event], None],
+        count_refused: Callable[[str, str], None],
+        warn: Callable[[str], None] = lambda _: None,
+        audit_refused: NoteRefused = lambda *_: None,
+        proof_of: Callable[[str, bytes], bytes] = lambda *_: b"",
+    ) -> None:
+        self._root, self._me, self._feed, self._count_refused, self._warn = root, me, feed, count_refused, warn
+        self._audit_refused, self._read_authoriser, self._proof_of = audit_refused, LogReadAuthoriser(feed), proof_of
+        self._connections: dict[Link, _ReaderConnection] = {}
+        self._logs: dict[str, _OpenLog] = {}
+        self._threads = ThreadPoolExecutor(THREADS, "sink-log")
+        self._finding: dict[int, asyncio.Future[SinkFound]] = {}
+        self._number = 0
+        self._started = asyncio.get_running_loop().time()
+        self.answered: Counter[str] = Counter()
+        self.rows_sent = 0
+        self.bytes_sent = 0
+
+    @property
+    def readers(self) -> int:
+        """Connections now."""
+        return len(self._connections)
+
+    # ---- the ring
+
+    def note_logs(self) -> None:
+        """Tell the ring of every log here, as far as it does not know."""
+        for _, found in logs_in(self._root):
+            owner = bytes.fromhex(found.owner)
+            self._feed(
+                RegisterSink(
+                    SinkRecord(
+                        found.name,
+                        found.application,
+                        found.version,
+                        self._me(),
+                        found.opened_ms,
+                        found.log_id,
+                        found.schema_json(),
+                        found.partitions,
+                        owner,
+                        self._proof_of(found.name, owner) if owner else b"",
+                    )
+                )
+            )
+
+    async def announce_forever(self) -> None:
+        """The ring forgets when all nodes of a neighbourhood end at once; so it is reminded now and then."""
+        while True:
+            self.note_logs()
+            await asyncio.sleep(NOTE_SECONDS)
+
+    async def trim_forever(self) -> None:
+        """Keep the bounds of logs that no application writes any more; a writer keeps those of its own."""
+        warned: set[str] = set()
+        while True:
+            failures = await asyncio.get_running_loop().run_in_executor(
+                self._threads, trim_all, self._root, time.time_ns()
+            )
+            for text in failures:
+                if text not in warned:
+                    self._warn(text)
+            warned = set(failures)
+            await asyncio.sleep(TRIM_SECONDS)
+
+    def sharers_found(self, effect: SharersFound) -> None:
+        """The node answered `FindSharers`."""
+        self._read_authoriser.found(effect)
+
+    def found(self, effect: SinkFound) -> None:
+        """The node answered `FindSink`."""
+        if (future := self._finding.pop(effect.request, None)) is not None and not future.done():
+            future.set_result(effect)
+
+    async def find(self, name: str) -> SinkFound:
+        """Where the ring says that a log is."""
+        self._number += 1
+        number = self._number
+        answer: asyncio.Future[SinkFound] = asyncio.get_running_loop().create_future()
+        self._finding[number] = answer
+        self._feed(FindSink(number, name))
+        try:
+            return await asyncio.wait_for(answer, FIND_SECONDS)
+        except TimeoutError:
+            return SinkFound(number, None, "timeout")
+        finally:
+            self._finding.pop(number, None)
+
+    # ---- connections
+
+    def accept(self, link: Link) -> LinkHandler:
+        """A reader has come; its grant's role was judged."""
+        if len(self._connections) >= MAX_READERS:
+            self._count_refused("too many readers", link.remote)
+            asyncio.get_running_loop().call_soon(link.close, "full")
+            return LinkHandler(lambda *_: None, lambda *_: None)
+        connection = _ReaderConnection(link)
+        self._connections[link] = connection
+        return LinkHandler(lambda _, kind, body: self._take(connection, kind, body), self._closed)
+
+    def _closed(self, link: Link, reason: str) -> None:
+        if (connection := self._connections.pop(link, None)) is not None and connection.work is not None:
+            connection.work.cancel()
+        if reason not in ORDINARY_ENDS:
+            self._count_refused(reason, link.remote)
+
+    def links(self) -> tuple[Link, ...]:
+        """Of readers."""
+        return tuple(self._connections)
+
+    async def close(self) -> None:
+        """Let all readers go."""
+        for connection in list(self._connections.values()):
+            if connection.work is not None:
+                connection.work.cancel()
+            connection.link.close("leaving")
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _take(self, connection: _ReaderConnection, kind: int, body: bytes) -> None:
+        if kind != FrameKind.CONTROL:
+            raise RemoteProtocolError("kind", "only CONTROL frames are taken here")
+        request = REQUESTS.decode(body)
+        if len(connection.waiting) >= MAX_WAITING:
+            self._answer(connection, _overloaded(request, f"{MAX_WAITING} requests of this connection wait already"))
+            return
+        connection.waiting.append(request)
+        if connection.work is None or connection.work.done():
+            connection.work = asyncio.create_task(self._serve(connection))
+
+    async def _serve(self, connection: _ReaderConnection) -> None:
+        """Answer what a connection asks, one after the other."""
+        while connection.waiting:
+            request = connection.waiting.popleft()
+            try:
+                answer = await self._answer_to(connection.link, request)
+            except OperationFailed as error:
+                answer = LogRefused(request.request, UNAVAILABLE, str(error))
+            except OSError as error:
+                text = f"The log {request.sink} cannot be read on {self._me().name}: {error.strerror or error}."
+                answer = LogRefused(request.request, UNAVAILABLE, text)
+            except Exception as error:  # noqa: BLE001  a fault of ours costs this answer, not all that wait behind it
+                self._warn(f"a question about the log {request.sink} could not be answered: {error!r}")
+                text = f"The log {request.sink} cannot be read on {self._me().name} now; its agent's log says why."
+                answer = LogRefused(request.request, UNAVAILABLE, text)
+            self._answer(connection, answer)
+            try:
+                await connection.link.drain()
+            except ConnectionError:
+                return
+
+    def _answer(self, connection: _ReaderConnection, answer: LogAnswer) -> None:
+        self.answered[answer.reason if isinstance(answer, LogRefused) else type(answer).__name__] += 1
+        if isinstance(answer, Fetched):
+            self.rows_sent += sum(batch.rows for batch in answer.batches)
+            self.bytes_sent += sum(len(batch.body) for batch in answer.batches)
+        connection.link.send(FrameKind.CONTROL, ANSWERS.encode(answer))
+
+    # ---- requests
+
+    async def _answer_to(self, link: Link, request: LogRequest) -> LogAnswer:
+        number, name = request.request, request.sink
+        principal = Principal.of(link.peer.grant)
+        if principal.scope.startswith("sink:") and principal.scope != f"sink:{name}":  # that learns no names
+            return self._refused(link, number, "scope", LogOwnership(name))
+        if sink_name_fault(name):
+            return _unknown(number, name)
+        if isinstance(request, Locate):
+            return await self._locate(link, request)
+        try:
+            log = self._open(name)
+        except OperationFailed as error:
+            return LogRefused(number, UNAVAILABLE, f"The log {name} on {self._me().name}: {error}")
+        if log is None:
+            return LogRefused(number, ELSEWHERE, f"The log {name} is not on {self._me().name}.")
+        ownership = ownership_of_log(log.reader.description)._replace(
+            name=name
+        )  # what it says of its name, users' code may have written
+        if why := await self._read_authoriser.refusal(principal, ownership):
+            return self._refused(link, number, why, ownership)
+        if isinstance(request, Fetch) and sum(one.unsent_bytes for one in self._connections) > MAX_UNSENT_BYTES:
+            return _overloaded(request, "readers do not take what they have asked for")
+        return await (self._ends(log, request) if isinstance(request, Ends) else self._fetch(log, request))
+
+    def _refused(self, link: Link, number: int, why: str, log: LogOwnership) -> LogRefused:
+        """Who asks may not read this; counted, and noted in the audit."""
+        principal = Principal.of(link.peer.grant)
+        text = not_to_be_read(principal, why, log)
+        self._count_refused(why, link.remote)
+        self._audit_refused(principal, link.remote, log, why, text)
+        return LogRefused(number, NOT_ALLOWED, text)
+
+    async def _locate(self, link: Link, request: Locate) -> LogAnswer:
+        principal = Principal.of(link.peer.grant)
+        found = await self.find(request.sink)
+        record = found.record
+        if record is None and found.reason:
+            text = f"The log {request.sink} cannot be looked up: the ring did not answer ({found.reason}). Try again."
+            return LogRefused(request.request, UNAVAILABLE, text)
+        if record is None and asyncio.get_running_loop().time() - self._started < STARTUP_GRACE_SECONDS:
+            text = f"The log {request.sink} is not known yet: {self._me().name} has just started. Try again."
+            return LogRefused(request.request, UNAVAILABLE, text)
+        if record is None and principal.scope.startswith("app:"):
+            return self._refused(link, request.request, "scope", LogOwnership(request.sink))
+        if record is None:
+            return _unknown(request.request, request.sink)
+        log = LogOwnership(record.name, record.application, record.owner)
+        if why := await self._read_authoriser.refusal(principal, log):
+            return self._refused(link, request.request, why, log)
+        node = record.node
+        return Located(
+            request.request, record.name, record.application, record.version, node.node, node.name, node.address,
+            record.log_id, record.schema, record.partitions,
+        )  # fmt: skip
+
+    def _open(self, name: str) -> _OpenLog | None:
+        log = self._logs.get(name)
+        try:
+            if log is None or not log.reader.refresh():
+                if name not in self._logs and len(self._logs) >= MAX_OPEN_LOGS:
+                    del self._logs[next(iter(self._logs))]
+                log = self._logs[name] = _OpenLog(LogReader(log_directory(self._root, name)))
+        except OperationFailed:
+            self._logs.pop(name, None)
+            if holds_rows(log_directory(self._root, name)):
+                raise
+            return None
+        return log
+
+    async def _in_thread(self, log: _OpenLog, work: Callable[[], R]) -> R:
+        async with log.lock:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def _ends(self, log: _OpenLog, request: Ends) -> LogAnswer:
+        reader, uncommitted = log.reader, request.uncommitted
+
+        def look() -> tuple[PartitionEnds, ...]:
+            return tuple(reader.ends(n, uncommitted=uncommitted) for n in range(reader.description.partitions))
+
+        async def news() -> tuple[PartitionEnds, ...] | None:
+            ends = await self._in_thread(log, look) if uncommitted else look()
+            for one in ends:
+                if (one.latest if uncommitted else one.committed) > request.after.get(one.partition, -1):
+                    return ends
+            return None
+
+        ends = await _until(news, request.wait_ms)
+        if ends is None:
+            ends = await self._in_thread(log, look)
+        about = reader.description
+        return EndsReply(request.request, about.log_id, ends, reader.is_open, about.ended)
+
+    async def _fetch(self, log: _OpenLog, request: Fetch) -> LogAnswer:
+        reader, number = log.reader, request.request
+        if request.partition >= reader.description.partitions:
+            text = f"The log {request.sink} has {reader.description.partitions} partitions; there is no {request.partition}."
+            return LogRefused(number, UNKNOWN_SINK, text)
+
+        async def news() -> bool | None:
+            if request.uncommitted:
+                ends = await self._in_thread(log, lambda: reader.ends(request.partition, uncommitted=True))
+                return ends.latest > request.offset or None
+            return reader.ends(request.partition).committed > request.offset or None
+
+        if request.wait_ms:
+            await _until(news, request.wait_ms)
+        try:
+            batches, following, end = await self._in_thread(
+                log,
+                lambda: reader.fetch(
+                    request.partition,
+                    request.offset,
+                    request.max_rows,
+                    min(request.max_bytes, MAX_FETCH_BYTES),
+                    uncommitted=request.uncommitted,
+                ),
+            )
+        except TrimmedError as error:
+            return LogRefused(number, TRIMMED, str(error), error.first)
+        except DamagedError as error:
+            return LogRefused(number, DAMAGED, str(error), error.next_good)
+        return Fetched(number, request.partition, tuple(batches), following, end, reader.description.log_id)
+
+
+def trim_all(root: Path, now_ns: int) -> list[str]:
+    """Trim every log below a state directory that nobody writes; a sentence for each that could not be."""
+    failures = []
+    for directory, found in logs_in(root):
+        try:
+            trim_idle(directory, now_ns // 1_000_000)
+        except (OSError, OperationFailed) as error:
+            failures.append(f"the log {found.name} cannot be trimmed: {error}")
+    return failures
+
+
+async def _until(look: Callable[[], Coroutine[Any, Any, R | None]], wait_ms: int) -> R | None:
+    """What `look` finds, or None when it finds nothing in time; looks less and less often."""
+    loop = asyncio.get_running_loop()
+    deadline, pause = loop.time() + wait_ms / 1000, FIRST_LOOK_SECONDS
+    while True:
+        if (found := await look()) is not None:
+            return found
+        left = deadline - loop.time()
+        if left <= 0:
+            return None
+        await asyncio.sleep(min(pause, left))
+        pause = min(1.3 * pause, LAST_LOOK_SECONDS)
+
+
+def _unknown(number: int, name: str) -> LogRefused:
+    begins = (
+        f"A log begins when an application writes to log:{name}; agiledart status NAME shows where an application writes."
+        if not name.startswith(SYSTEM_PREFIX)
+        else "An agent keeps the latencies of a sink whose rows have a ReadTime, unless its latency_log_bytes is 0."
+    )
+    return LogRefused(number, UNKNOWN_SINK, f"There is no log {name} in this network. {begins}")
+
+
+def _overloaded(request: LogRequest, why: str) -> LogRefused:
+    return LogRefused(request.request, OVERLOADED, f"The agent is busy: {why}. Ask again in a moment.")

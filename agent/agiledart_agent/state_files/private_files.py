@@ -1,0 +1,72 @@
+"""The state directory and its small files: ours alone, opened without following links.
+
+Who can write in the directory, or put a link there, could have the agent read or overwrite what it pleases; who can
+read it has the node's key.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from agiledart_kernel.errors import OperationFailed
+
+MAX_FILE_BYTES: Final = 1 << 20
+"""No small file of a state directory is larger; a chain of grants has 2 kB."""
+
+
+def secure_state_directory(path: Path) -> None:
+    """Make the state directory, or make sure that it is ours and closed to others.
+
+    Raises:
+        OperationFailed: it belongs to another user, or others may write in it.
+        OSError: it cannot be made.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = os.fstat(handle)
+        if found.st_uid != os.geteuid():
+            raise OperationFailed(
+                f"{path} belongs to user {found.st_uid}, not to the one that runs the agent ({os.geteuid()}). "
+                f"Run:  sudo chown -R {os.geteuid()} {path}   or give another --state-dir."
+            )
+        if found.st_mode & 0o022:
+            raise OperationFailed(
+                f"Others may write in {path}: they could replace the node's key. "
+                f"Run:  chmod 700 {path}   and make sure that what is in it is yours."
+            )
+        if found.st_mode & 0o055:
+            os.fchmod(handle, 0o700)
+    finally:
+        os.close(handle)
+
+
+def read_private(path: Path, *, secret: bool = False, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """A small file of the state directory; a link, a pipe and what another user put there are not read.
+
+    Args:
+        secret: refuse one that others may read, too.
+
+    Raises:
+        FileNotFoundError: there is none. Other OSErrors: it cannot be read.
+        OperationFailed: it is not ours, or no plain file.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if path.is_symlink():
+            raise OperationFailed(f"{path} is a link; put the file itself there.") from None
+        raise error
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OperationFailed(f"{path} is no plain file.")
+        if found.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
+            raise OperationFailed(f"{path} belongs to user {found.st_uid}. Run:  sudo chown {os.geteuid()} {path}")
+        if secret and found.st_mode & 0o077:
+            raise OperationFailed(f"{path} can be read by others, so its key may be known. Run: chmod 600 {path}")
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OperationFailed(f"{path} is damaged: it has more than {max_bytes:,} bytes.")
+    return content

@@ -1,0 +1,226 @@
+"""What must hold after a fault, whatever it was: each judge gives sentences, none when all is well."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from tests.e2e.mesh import executors_of, names_seen
+
+from agiledart_kernel.errors import OperationFailed
+from agiledart_sink_log.layout import log_directory
+from agiledart_sink_log.log_reader import LogReader
+from benchmarks.faults.draws import Draw
+from benchmarks.faults.job import KEYS, expected_folds, expected_sums, read_folds
+from benchmarks.faults.lab import FINAL, SINK, UNANSWERED, FaultLab, waited
+
+RING_SECONDS: Final = 90.0
+END_SECONDS: Final = 180.0
+QUIET_SECONDS: Final = 60.0
+MORE_FILES: Final = 60
+"""Descriptors that an agent may have more than when the lab was new: links to others, and what a library keeps."""
+
+NAMES: Final = re.compile(r"\ba[1-9]\b")
+
+Finals = dict[str, tuple[str, str]]
+"""Application → (state, reason) of all that have ended."""
+
+
+def one_ring(lab: FaultLab) -> Iterator[str]:
+    """All agents run, and know each other."""
+    wanted = {agent.name for agent in lab.mesh.agents}
+
+    def seen() -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        for agent in lab.mesh.agents:
+            try:
+                told[agent.name] = sorted(names_seen(agent))
+            except UNANSWERED as error:
+                told[agent.name] = str(error)[:200]
+        return told
+
+    if not waited(lambda: all(names == sorted(wanted) for names in seen().values()), RING_SECONDS):
+        yield f"ring: after {RING_SECONDS:g} s they know {seen()}"
+
+
+def ends(lab: FaultLab, name: str) -> Iterator[str]:
+    """The job ends."""
+    if not waited(lambda: lab.status(name)["state"] in FINAL, END_SECONDS):
+        told = lab.status(name)
+        why = told.get("recovery") or told.get("reason", "")
+        yield f"end: {name} is {told['state'] or 'unknown'} after {END_SECONDS:g} s, {why}"
+
+
+def agreement(lab: FaultLab, finals: Finals) -> Iterator[str]:
+    """All agents say the same; what ended stays as it ended."""
+
+    def told() -> list[Any]:
+        return [lab.states(agent) for agent in lab.mesh.agents]
+
+    def same() -> bool:
+        said = told()
+        return None not in said and all(one == said[0] for one in said) and not any(by for *_, by in said[0].values())
+
+    if not waited(same, QUIET_SECONDS):
+        names = {name for one in told() if one for name in one}
+        differ = {
+            n: [one and one.get(n) for one in told()]
+            for n in sorted(names)
+            if len({str(one and one.get(n)) for one in told()}) > 1
+        }
+        yield f"agreement: {differ or 'by hearsay still'}"
+    for name, (state, reason, is_unverified) in (told()[0] or {}).items():
+        if state in FINAL and not is_unverified and finals.setdefault(name, (state, reason)) != (state, reason):
+            yield f"final: {name} was {finals[name]}, and is {(state, reason)}"
+
+
+def output(lab: FaultLab, name: str) -> Iterator[str]:
+    """Exact, or a prefix with `failed`; the committed rows of the log can be read."""
+    state = lab.status(name)["state"]
+    folds, sums = read_folds(lab.folds(name)), []
+    folder = log_directory(lab.mesh.agent(SINK).state_dir, name)
+    if (folder / "log.json").exists():
+        try:
+            sums = by_window([(row[2], row[0], row[3]) for row in logged(folder)])
+        except (OSError, ValueError, OperationFailed) as error:
+            yield f"log: cannot be read: {error}"
+    for what, rows, expected in (("folds", folds, expected_folds()), ("sums", sums, expected_sums())):
+        if rows == expected or (state != "finished" and is_prefix(rows, expected)):
+            continue
+        at = next(
+            (n for n, (a, b) in enumerate(zip(rows, expected, strict=False)) if a != b), min(len(rows), len(expected))
+        )
+        yield f"output: {state}, {len(rows)} of {len(expected)} {what}, the first wrong one is {at}: {rows[at : at + 2]}"
+
+
+def is_prefix(rows: list[tuple[int, int, int]], expected: list[tuple[int, int, int]]) -> bool:
+    """Do rows stop somewhere in the reference? Of the last window any keys may be there."""
+    whole = [row for row in rows if row[0] != rows[-1][0]]
+    rest, then = rows[len(whole) :], expected[len(whole) : len(whole) + KEYS]
+    return whole == expected[: len(whole)] and len(frozenset(rest)) == len(rest) and all(row in then for row in rest)
+
+
+def by_window(rows: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Windows in the order in which they were put out, the keys of each (and only those) in the order of the reference."""
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    last = 0
+    for row in rows:
+        found.setdefault(row[0] if row[0] >= last else -1, []).append(
+            row
+        )  # a window that comes too late stands where none may be
+        last = max(last, row[0])
+    return [row for same in found.values() for row in sorted(same)]
+
+
+def logged(folder: Any) -> list[Any]:
+    """Committed rows of a log."""
+    import msgspec
+
+    reader, rows = LogReader(folder), []
+    offset, end = 0, reader.ends(0).committed
+    while offset < end:
+        batches, offset, _ = reader.fetch(0, offset, 10_000, 1 << 20)
+        for batch in batches:
+            rows += msgspec.msgpack.decode(batch.body)
+    return rows
+
+
+def reason(lab: FaultLab, draw: Draw, name: str) -> Iterator[str]:
+    """Who failed says why, with a node or a step, and in words."""
+    for one, (state, why, _) in (lab.states(lab.any()) or {}).items():
+        if not one.startswith(name) or state != "failed":
+            continue
+        if not why or "Traceback" in why:
+            yield f"reason: {one} failed, {why or 'and nothing says why'}"
+        elif not (NAMES.search(why) or re.search(r"\b(bad|left|right|sums|fold|plain|report|folds)\b", why)):
+            yield f"reason: {one}: no node and no step in {why!r}"
+    state, why, _ = (lab.states(lab.any()) or {}).get(f"{name}-bad", ("failed", "bad", False))
+    if state != "failed" or "bad" not in why:
+        yield f"reason: code that breaks in step bad is {state}: {why!r}"
+
+
+def spared(lab: FaultLab, draw: Draw, name: str, struck: tuple[str, ...]) -> Iterator[str]:
+    """What hosts nothing changes nothing, and a run that is saved by epochs goes on whatever became of its hosts."""
+    if draw.moment == "forming":
+        return  # whoever forms it may be struck, too
+    told = lab.status(name)
+    hit = [one for one in struck if one in told["nodes"]]
+    is_hit = len(hit) > (1 if draw.kind in ("pair", "one-way") else 0)
+    if told["state"] != "finished" and (not is_hit or (draw.delivery == "exactly-once" and draw.kind != "flip")):
+        who = f"{', '.join(struck) or 'nobody'} was struck, it ran on {', '.join(told['nodes'])}"
+        yield f"spared: {name} is {told['state']}: {who}: {told.get('reason', '')}"
+
+
+def nothing_left(lab: FaultLab, files_before: dict[str, int]) -> Iterator[str]:
+    """No process, no saved state, no descriptor."""
+
+    def left() -> list[str]:
+        found = []
+        for agent in lab.mesh.agents:
+            try:
+                if pids := executors_of(agent):
+                    found.append(f"{agent.name} has the processes {pids}")
+            except UNANSWERED as error:
+                found.append(f"{agent.name}: {error}")
+            if kept := list(kept_in(agent.state_dir)):
+                found.append(f"{agent.name} keeps {kept[:12]}")
+            count = descriptors_of(agent.pid)
+            if count > files_before.get(agent.name, count) + MORE_FILES:
+                found.append(f"{agent.name} has {count} descriptors, {files_before[agent.name]} when it was new")
+        return found
+
+    if not waited(lambda: not left(), QUIET_SECONDS):
+        yield f"left: {'; '.join(left())}"
+
+
+def kept_in(state_dir: Path) -> Iterator[str]:
+    """What a node keeps of runs, its own and others'; something may go while it is looked at."""
+    for folder in ("runs", "fragments"):
+        for top, folders, files in os.walk(state_dir / folder):
+            yield from (os.path.relpath(os.path.join(top, name), state_dir) for name in (*folders, *files))
+
+
+def descriptors_of(pid: int) -> int:
+    """Open files of a process."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return 0
+
+
+class Lap:
+    """Says of each part how long it took."""
+
+    def __init__(self, took: dict[str, float]) -> None:
+        self._took, self._last = took, time.monotonic()
+
+    def __call__(self, part: str) -> None:
+        now = time.monotonic()
+        self._took[part], self._last = round(now - self._last, 1), now
+
+
+def violations_of(
+    lab: FaultLab, draw: Draw, name: str, finals: Finals, files_before: dict[str, int], struck: tuple[str, ...], took: Lap,
+    *, ran: bool,
+) -> list[str]:  # fmt: skip
+    """All judges in turn.
+
+    Args:
+        struck: agents.
+        ran: the job was taken; one that was refused has no output, only words.
+    """
+    invariants: dict[str, Callable[[], Iterator[str]]] = {"ring": lambda: one_ring(lab)}
+    if ran:
+        invariants["end"] = lambda: ends(lab, name)
+    invariants["agreement"] = lambda: agreement(lab, finals)
+    if ran:
+        invariants["output"] = lambda: output(lab, name)
+        invariants["spared"] = lambda: spared(lab, draw, name, struck)
+    invariants |= {"reason": lambda: reason(lab, draw, name), "left": lambda: nothing_left(lab, files_before)}
+    found: list[str] = []
+    for part, judge in invariants.items():
+        found += judge()
+        took(part)
+    return found

@@ -1,0 +1,83 @@
+"""Whether CSV lines hold what pyarrow reads in another way than the loop over lines: a quote, a space beside a number, `0x1f`.
+
+A megabyte is looked at in pieces that stay in the processor's cache, with as few passes as can be: each pass over all bytes
+from memory costs as much as pyarrow takes for one column.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from agiledart_dataflow.data.lazy_module import late
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = late("numpy")
+
+_PIECE = 256 << 10
+_ALONE = b'"\r\t'
+"""Ambiguous wherever they stand."""
+
+_SPACE, _COMMA, _LINE_FEED = b" ,\n"
+_SUSPECT_SUMS = (_SPACE + _COMMA, _SPACE + _LINE_FEED)
+"""What a space and an end beside it add up to, whichever comes first; few other pairs do, and they only cost the careful look."""
+
+_BEFORE_X = 2
+"""Bytes that decide what an x is: a zero, and what is before that."""
+
+_BEFORE_A_NUMBER = list(b",\n+-")
+
+
+class Ambiguity:
+    """Looks for bytes that may be read in two ways.
+
+    Args:
+        ints: a column that begins with `0x` is ambiguous, too: pyarrow takes it for a hexadecimal int.
+    """
+
+    __slots__ = ("_found", "_ints", "_sums")
+
+    def __init__(self, *, ints: bool) -> None:
+        self._ints = ints
+        self._found = bytearray()  # the sums of neighbours, as bytes: their `find` is the fastest pass there is
+        self._sums: Any = None
+
+    def has_ambiguous_bytes(self, data: bytes | bytearray) -> bool:
+        """Is there one in these lines, each with its end?"""
+        if self._sums is None:
+            self._found = bytearray(_PIECE)
+            self._sums = np.frombuffer(self._found, np.uint8)
+        characters = np.frombuffer(data, np.uint8)
+        for start in range(0, len(data), _PIECE):
+            stop = start + _PIECE
+            if any(data.find(byte, start, stop) >= 0 for byte in _ALONE):
+                return True
+            if self._may_have_space_at_an_end(characters[start : stop + 1]) and _has_space_at_an_end(
+                characters[start : stop + 1]
+            ):
+                return True
+            if self._ints and (data.find(b"x", start, stop) >= 0 or data.find(b"X", start, stop) >= 0):
+                before = min(start, _BEFORE_X)
+                if _begins_hexadecimal(characters[start - before : stop], before):
+                    return True
+        return data.startswith(b" ")
+
+    def _may_have_space_at_an_end(self, characters: Any) -> bool:
+        pairs = len(characters) - 1
+        np.add(characters[:-1], characters[1:], out=self._sums[:pairs])
+        return any(self._found.find(suspect, 0, pairs) >= 0 for suspect in _SUSPECT_SUMS)
+
+
+def _begins_hexadecimal(characters: Any, before: int) -> bool:
+    """Whether a column begins with `0x`, perhaps behind a sign; the first `before` bytes were looked at with the last piece."""
+    at = np.flatnonzero((characters | 0x20) == ord("x"))
+    zeros = at[(at >= max(before, 1)) & (characters[at - 1] == ord("0"))] - 1
+    if len(zeros) and zeros[0] == 0:
+        return True  # the beginning of all
+    return bool(np.isin(characters[zeros - 1], _BEFORE_A_NUMBER).any())
+
+
+def _has_space_at_an_end(characters: Any) -> bool:
+    """Whether a space and a comma or a line feed stand side by side."""
+    spaces = characters == _SPACE
+    ends = (characters == _COMMA) | (characters == _LINE_FEED)
+    return bool((spaces[1:] & ends[:-1]).any() or (spaces[:-1] & ends[1:]).any())

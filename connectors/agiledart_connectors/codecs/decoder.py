@@ -1,0 +1,39 @@
+"""What a format is to those who read: a `Decoder` makes the rows of one payload (a line, a message), or says what is wrong."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from agiledart_connectors.codecs.malformed_examples import FORM, MalformedError, MalformedExamples, bounded_repr, refuse
+
+
+class Decoder(Protocol):
+    """One format for rows of one type."""
+
+    def rows(self, payload: bytes, wall_ns: int) -> list[Any]:
+        """The rows of a payload, usually one. Raises `MalformedError`."""
+        ...
+
+    def lines(self, data: bytes, wall_ns: int) -> list[Any] | None:
+        """The rows of many lines, one for each that is not blank; None where any is in doubt, or there is no quicker way."""
+        ...
+
+
+def decoded(
+    decoder: Decoder,
+    payloads: Sequence[bytes],
+    wall_ns: int,
+    malformed: dict[str, int],
+    examples: MalformedExamples,
+    place: Callable[[int], str],
+) -> list[Any]:
+    """The rows of payloads; what is none of theirs is counted, and the first of it told."""
+    rows: list[Any] = []
+    for index, payload in enumerate(payloads):
+        try:
+            rows += decoder.rows(payload, wall_ns)
+        except MalformedError as error:
+            refuse(malformed, error, examples, lambda index=index: place(index), payload)  # type: ignore[misc]
+        except RecursionError:
+            deep = MalformedError(FORM, f"nested too deeply: {bounded_repr(payload)}")
+            refuse(malformed, deep, examples, lambda index=index: place(index), payload)  # type: ignore[misc]
+    return rows

@@ -1,0 +1,246 @@
+"""Bytes → lines, in blocks: plain files, gzip (known by its first bytes), standard input, generators of lines.
+
+A line ends with a line feed; a carriage return before it is dropped. Bytes that are no UTF-8 become U+FFFD. A line longer than
+MAX_LINE_BYTES is counted, not kept.
+"""
+
+import gzip
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import BufferedReader
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, Protocol, TypeAlias
+
+from agiledart_connectors.codecs.block_buffers import BlockBuffers
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.limits import MAX_LINE_BYTES
+
+BLOCK_BYTES = 64 << 10
+_TAIL_BYTES = 4 << 10
+_GZIP = b"\x1f\x8b"
+BOM = b"\xef\xbb\xbf"
+PLAIN = bytes(code for code in range(0x20, 0x7F) if code not in b'_"') + b"\n"
+"""Bytes of which a block may consist to be parsed the fast way: with others Python's number syntax is wider than ours."""
+
+Data: TypeAlias = bytes | bytearray
+"""Bytes that were read, not to be changed."""
+
+
+@dataclass(frozen=True)
+class LinesBlock:
+    """Some lines, without their ends.
+
+    Attributes:
+        data: their bytes, with line feeds between them.
+        overlong: how many lines before, between or after them were too long to keep.
+        texts: where they are not just what `data` says.
+        first: how many lines of its file are before it, where that is known.
+        is_all_for_now: nothing more has come yet, and something may.
+    """
+
+    data: bytes
+    overlong: int = 0
+    texts: list[str] | None = None
+    first: int | None = None
+    is_all_for_now: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        """As texts."""
+        return self.data.decode("utf-8", "replace").split("\n") if self.texts is None else self.texts
+
+    @property
+    def plain(self) -> bool:
+        """Are all of them printable ASCII without `_` and quotes? Looked at when asked: lines that stay text need it not."""
+        return not self.data.translate(None, PLAIN)
+
+
+class LineSource(Protocol):
+    """Where a text source gets its lines from.
+
+    One that grows also has `fileno()`, what becomes readable when more may have come, and `notes()`, what users should know of it.
+    """
+
+    @property
+    def name(self) -> str:
+        """What users call it: a file's name, a generator's URL."""
+        ...
+
+    @property
+    def skipped(self) -> int:
+        """Lines before the first that was given: a header."""
+        ...
+
+    def block(self) -> LinesBlock | None:
+        """The next lines; None at the end. Raises `OperationFailed`."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+class FileLines:
+    """The lines of a file; `-` or nothing is standard input.
+
+    Attributes:
+        is_header: asked of the first line, once; what is one is passed over. None: no line is.
+
+    Raises:
+        OperationFailed: the file is not there, cannot be read, or its gzip data are cut short or broken.
+    """
+
+    def __init__(self, path: str, *, skip_header: bool = False) -> None:
+        self._path = path or "-"
+        self.name = "standard input" if self._path == "-" else Path(path).name
+        self.skipped = 0
+        self.is_header: Callable[[str], bool] | None = _always if skip_header else None
+        self._file = self._open()
+        self._looks_ahead = self._path != "-" and isinstance(self._file, BufferedReader)  # a file that is not packed
+        self._buffers = BlockBuffers()
+        self._rest: Data = b""
+        self._discarding = False
+        self._is_header_checked = False
+        self._first = True
+        self._ended = False
+
+    def _open(self) -> BinaryIO:
+        if self._path == "-":
+            return sys.stdin.buffer
+        try:
+            file = open(self._path, "rb")  # noqa: SIM115  held open until `close`
+            magic = file.read(2)
+            file.seek(0)
+        except OSError as error:
+            looked = "" if Path(self._path).is_absolute() else f"; a relative path, looked for in {Path.cwd()}"
+            raise OperationFailed(f"{self._path} cannot be read: {_reason(error)}{looked}") from None
+        if magic == _GZIP:
+            return gzip.open(file, "rb")  # type: ignore[return-value]  # a GzipFile reads like a BinaryIO
+        return file
+
+    def _to_a_line_end(self, size: int) -> int:
+        """As many bytes, or a few less with which a line ends: then the rest of a line need not be copied from block to block."""
+        if not self._looks_ahead or size <= _TAIL_BYTES:
+            return size
+        tail = os.pread(self._file.fileno(), _TAIL_BYTES, self._file.tell() + size - _TAIL_BYTES)
+        return size - len(tail) + tail.rfind(b"\n") + 1 if len(tail) == _TAIL_BYTES and b"\n" in tail else size
+
+    def _read(self, size: int) -> Data:
+        try:
+            if self._path == "-":
+                return self._file.read1(size)  # type: ignore[attr-defined,no-any-return]
+            if size > BLOCK_BYTES and isinstance(self._file, BufferedReader):
+                return self._buffers.read(self._file, self._to_a_line_end(size))
+            return self._file.read(self._to_a_line_end(size))
+        except EOFError:
+            raise OperationFailed(
+                f"{self._path} is cut short: its gzip data end in the middle; get the whole file"
+            ) from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise OperationFailed(f"{self._path} is damaged: {error}") from None
+        except (OSError, ValueError) as error:
+            raise OperationFailed(f"{self._path} cannot be read: {_reason(error)}") from None
+
+    def block(self) -> LinesBlock | None:
+        cut = self.cut(BLOCK_BYTES)
+        return None if cut is None else block_of(*cut)
+
+    def cut(self, size: int) -> tuple[Data, int] | None:
+        """Whole lines as bytes, each with its end, about so many bytes: (lines, how many were too long). None at the end."""
+        if self._ended:
+            return None
+        data = self._read(size)
+        if self._first:
+            self._first = False
+            data = data.removeprefix(BOM)
+        if not data:
+            self._ended = True
+            data, self._rest = self._rest, b""
+            if self._discarding:
+                return b"", 1
+            return self._headless(data + b"\n", 0) if data else None
+        overlong = 0
+        if self._discarding:
+            end = data.find(b"\n")
+            if end < 0:
+                return b"", 0
+            data, self._discarding, overlong = data[end + 1 :], False, 1
+        end = data.rfind(b"\n") + 1
+        if not end:
+            data, end, self._rest = b"", 0, self._rest + data
+        elif self._rest:  # a block is large: copied once, not twice
+            rest, self._rest = self._rest, data[end:]
+            data = rest + memoryview(data)[:end]
+            end = len(data)
+        else:
+            self._rest = data[end:]
+        if len(self._rest) > MAX_LINE_BYTES:
+            self._rest, self._discarding = b"", True
+        return self._headless(data if end == len(data) else data[:end], overlong)
+
+    def _headless(self, data: Data, overlong: int) -> tuple[Data, int]:
+        """The lines without the header, when it has not come yet."""
+        if data and not self._is_header_checked:
+            self._is_header_checked = True
+            end = data.find(b"\n") + 1
+            if self.is_header is not None and self.is_header(bytes(data[:end]).decode("utf-8", "replace")):
+                data, self.skipped = data[end:], 1
+        return data, overlong
+
+    def close(self) -> None:
+        if self._path != "-":
+            self._file.close()
+
+
+def no_fileno() -> None:
+    """A `fileno` of what does not grow."""
+
+
+def _always(line: str) -> bool:
+    return True
+
+
+def block_of(lines: Data, overlong: int = 0) -> LinesBlock:
+    """Lines that were cut."""
+    if not lines:
+        return LinesBlock(b"", overlong, [])
+    data = bytes(lines[:-1])
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
+    if len(data) <= MAX_LINE_BYTES:
+        return LinesBlock(data, overlong)
+    texts = data.decode("utf-8", "replace").split("\n")
+    kept = [line for line in texts if len(line) <= MAX_LINE_BYTES]
+    return LinesBlock(data, overlong + len(texts) - len(kept), kept)
+
+
+class GeneratedLines:
+    """The lines of a generator, a hundred at a time."""
+
+    _AT_ONCE = 128
+
+    def __init__(self, lines: Iterator[str], name: str) -> None:
+        self._lines = lines
+        self.name = name
+        self.skipped = 0
+
+    def block(self) -> LinesBlock | None:
+        lines = list(islice(self._lines, self._AT_ONCE))
+        if not lines:
+            return None
+        return LinesBlock("\n".join(lines).encode("utf-8", "replace"), texts=lines)
+
+    def close(self) -> None:
+        close = getattr(self._lines, "close", None)
+        if close is not None:
+            close()
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong in the words of the system, without its number and path."""
+    text = getattr(error, "strerror", None) or str(error)
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,106 @@
+"""What is wrong with a record that is none: counted by a word, and the first few of each word told with place, field and value."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from agiledart_dataflow.plan.connectors import REPORTED_PER_REASON
+from agiledart_dataflow.user_code.user_errors import without_surrogates
+from agiledart_kernel.limits import MAX_LINE_BYTES
+from agiledart_kernel.text import harmless
+
+_MAX_SHOWN_CHARACTERS: Final = 60
+"""Characters of a value that are shown."""
+
+_MAX_KEPT_CHARACTERS: Final = 65_536
+"""Characters of a record that a dead letter keeps."""
+
+COLUMNS, NUMBER, TIME, CUT = "columns", "number", "time", "cut"
+"""Reasons of text: the number of columns or a line too long; no number; no time; a connection that ended within a record."""
+
+FORM, FIELD, TYPE, SIZE = "form", "field", "type", "size"
+"""Reasons of records with names: not the format at all; a field is missing; its value is another thing; far too large."""
+
+TOO_LONG: Final = f"a line of more than {MAX_LINE_BYTES:,} bytes"
+
+
+class MalformedError(ValueError):
+    """A record is none.
+
+    Attributes:
+        reason: the word to count it by.
+        text: what is wrong, beginning with the field where there is one.
+    """
+
+    def __init__(self, reason: str, text: str = "") -> None:
+        super().__init__(text or reason)
+        self.reason = reason
+        self.text = text or reason
+
+
+def bounded_repr(value: Any) -> str:
+    """A value as users may see it, cut to a line's part."""
+    if isinstance(value, bytes | bytearray):
+        value = bytes(value[: 4 * _MAX_SHOWN_CHARACTERS]).decode("utf-8", "replace")
+    text = repr(value if not isinstance(value, str) else value[: 4 * _MAX_SHOWN_CHARACTERS])
+    return without_surrogates(text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[: _MAX_SHOWN_CHARACTERS - 2]} …")
+
+
+class MalformedExamples:
+    """The first malformed records of each reason of one reader, in words; for who wants them, all of them as they came."""
+
+    __slots__ = ("_reported", "_take", "_texts")
+
+    def __init__(self) -> None:
+        self._reported: dict[str, int] = {}
+        self._texts: list[str] = []
+        self._take: Callable[[str, str], None] | None = None
+
+    def on_malformed(self, take: Callable[[str, str], None]) -> None:
+        """From now on hand each malformed record over, as a text, and what is wrong with it."""
+        self._take = take
+
+    def wants_more(self, reasons: Iterable[str]) -> bool:
+        """Is there one of these reasons of which too few have been told, or somebody who wants all?"""
+        return self._take is not None or any(self._reported.get(reason, 0) < REPORTED_PER_REASON for reason in reasons)
+
+    def add(self, reason: str, place: str, text: str, record: bytes | str | None = "") -> None:
+        """A malformed record: where it stands, what is wrong with it, and itself; None where it is no record that was lost."""
+        if self._take is not None and record is not None:
+            self._take(as_text(record), harmless(without_surrogates(f"{place} {text}")))
+        told = self._reported.get(reason, 0)
+        if told < REPORTED_PER_REASON:
+            self._reported[reason] = told + 1
+            self._texts.append(harmless(without_surrogates(f"{place} {text}")))
+
+    def note(self, text: str) -> None:
+        """Something else that users should know of what is read."""
+        self._texts.append(text)
+
+    def take(self) -> tuple[str, ...]:
+        """What there is to tell now."""
+        if not self._texts:
+            return ()
+        texts, self._texts = self._texts, []
+        return tuple(texts)
+
+
+def as_text(record: bytes | str) -> str:
+    """A record as a dead letter holds it: what is no UTF-8 escaped, what is far too long cut."""
+    if isinstance(record, str):
+        text = without_surrogates(record[: _MAX_KEPT_CHARACTERS + 1])
+    else:
+        text = bytes(record[: 4 * _MAX_KEPT_CHARACTERS + 4]).decode("utf-8", "backslashreplace")
+    return text if len(text) <= _MAX_KEPT_CHARACTERS else f"{text[:_MAX_KEPT_CHARACTERS]} …"
+
+
+def refuse(
+    malformed: dict[str, int],
+    error: MalformedError,
+    examples: MalformedExamples,
+    place: Callable[[], str],
+    record: bytes | str,
+) -> None:
+    """Count a malformed record, and tell of it when it is among the first."""
+    malformed[error.reason] = malformed.get(error.reason, 0) + 1
+    if examples.wants_more((error.reason,)):
+        examples.add(error.reason, place(), error.text, record)

@@ -1,0 +1,173 @@
+"""`RowShape`: rows whose fields come by name. A decoder in C fills a stand-in for the row's type; from that the row is made.
+
+msgspec reads named tuples from arrays only, knows one name a field and no times as numbers. The stand-in is a `Struct` with the
+fields under all of their names; text generated once for each type makes the row of it.
+"""
+
+import dataclasses
+import types
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final, Union, get_args, get_origin
+
+import msgspec
+
+from agiledart_connectors.codecs.malformed_examples import FIELD, TIME, MalformedError, bounded_repr
+from agiledart_dataflow.data.schema import Retained, Topic, aliases_of, fields_of, generic, is_named_tuple
+from agiledart_dataflow.event_time.loose_times import loose_time
+from agiledart_kernel.errors import ConfigurationError
+
+Make = Callable[[Any, int], Any]
+"""(what came, wall time) → the value."""
+
+_CONSTANTS: Final = (type(None), bool, int, float, str, bytes)
+"""Types of defaults that a struct may give by itself."""
+
+
+def naive_time(value: Any) -> datetime:
+    """As `loose_time`. Raises `MalformedError`."""
+    try:
+        return loose_time(value)
+    except ValueError:
+        raise MalformedError(TIME, f"{bounded_repr(value)} is no time") from None
+
+
+class RowShape:
+    """How values of a type come.
+
+    Attributes:
+        comes: the type that msgspec is to decode.
+        make: what came → the value; None: they are the same.
+
+    Raises:
+        ConfigurationError: there is no way to read such a type by name.
+    """
+
+    __slots__ = ("comes", "make")
+
+    def __init__(self, kind: Any) -> None:
+        self.comes, self.make = _shape(kind)
+
+
+def _shape(kind: Any) -> tuple[Any, Make | None]:
+    kind = getattr(kind, "__supertype__", kind)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is datetime:
+        return datetime | int | float, lambda value, _: naive_time(value)
+    if fields_of(kind):
+        return _record(kind)
+    if origin in (Union, types.UnionType):
+        return _union(kind, arguments)
+    if origin in (list, set, frozenset) or (origin is tuple and len(arguments) == 2 and arguments[1] is ...):
+        comes, make = _shape(arguments[0])
+        if make is None:
+            return kind, None
+        made, build = make, origin
+        return generic(list, comes), lambda values, wall_ns: build([made(value, wall_ns) for value in values])
+    if origin is dict:
+        comes, make = _shape(arguments[1])
+        if make is None:
+            return kind, None
+        each = make
+        return generic(dict, arguments[0], comes), lambda values, wall_ns: {
+            name: each(value, wall_ns) for name, value in values.items()
+        }
+    if origin is tuple:
+        parts = [_shape(argument) for argument in arguments]
+        if all(make is None for _, make in parts):
+            return kind, None
+        makes = [make for _, make in parts]
+        return generic(tuple, *(comes for comes, _ in parts)), lambda values, wall_ns: tuple(
+            value if make is None else make(value, wall_ns) for value, make in zip(values, makes, strict=True)
+        )
+    return kind, None
+
+
+def _union(kind: Any, arguments: tuple[Any, ...]) -> tuple[Any, Make | None]:
+    left = [argument for argument in arguments if argument is not type(None)]
+    shapes = [_shape(argument) for argument in left]
+    if all(make is None for _, make in shapes):
+        return kind, None
+    if len(left) > 1:
+        raise ConfigurationError(f"{kind}: nothing tells which of these a value is; write one type, or `type | None`")
+    comes, make = shapes[0]
+    assert make is not None
+    present = make
+    return generic(Union, comes, type(None)), lambda value, wall_ns: None if value is None else present(value, wall_ns)
+
+
+def _record(kind: Any) -> tuple[Any, Make]:
+    """A struct with the fields of a named tuple or dataclass, and the text that makes one of it."""
+    origin = get_origin(kind) or kind
+    aliases, defaults = aliases_of(kind), _defaults(origin)
+    struct: list[Any] = []
+    rename: dict[str, str] = {}
+    scope: dict[str, Any] = {"new": tuple.__new__, "kind": origin, "UNSET": msgspec.UNSET, "first": _first}
+    values: list[str] = []
+    for number, field in enumerate(fields_of(kind)):
+        if field.is_read_time:
+            values.append("wall_ns")
+            continue
+        if field.type in (Topic, Retained):
+            values.append("''" if field.type is Topic else "False")  # who knows it fills it in
+            continue
+        comes, make = _shape(field.type)
+        names = (field.name, *aliases.get(field.name, ()))
+        default = defaults.get(field.name, (None,) if type(None) in get_args(field.type) else ())
+        keys = [f"f{number}_{i}" for i in range(len(names))]
+        rename |= dict(zip(keys, names, strict=True))
+        scope |= {
+            f"make{number}": make and _naming(field.name, make),
+            f"default{number}": default,
+            f"names{number}": names,
+        }
+        if len(keys) == 1 and (not default or type(default[0]) in _CONSTANTS):
+            struct.append((keys[0], comes, *default))
+            value = f"s.{keys[0]}"
+        else:
+            kinds = generic(Union, comes, msgspec.UnsetType)
+            struct += [(key, kinds, msgspec.UNSET) for key in keys]
+            found = "".join(f"s.{key}, " for key in keys)
+            value = f"first(({found}), default{number}, names{number})"
+        values.append(value if make is None else f"make{number}({value}, wall_ns)")
+    comes = msgspec.defstruct("Row", struct, rename=rename, gc=False, kw_only=True)
+    made = ", ".join(values)
+    text = f"new(kind, ({made},))" if is_named_tuple(origin) else f"kind({made})"
+    return comes, eval(f"lambda s, wall_ns: {text}", scope)
+
+
+def _naming(name: str, make: Make) -> Make:
+    """The same; what it refuses is told with the name of the field."""
+
+    def named(value: Any, wall_ns: int) -> Any:
+        try:
+            return make(value, wall_ns)
+        except MalformedError as error:
+            join = "." if error.reason == FIELD else ": "
+            raise MalformedError(error.reason, f"{name}{join}{error.text}") from None
+
+    return named
+
+
+def _first(found: tuple[Any, ...], default: tuple[Any, ...], names: tuple[str, ...]) -> Any:
+    """The value under the first name that came; the default when none did."""
+    for value in found:
+        if value is not msgspec.UNSET:
+            return value
+    if not default:
+        raise MalformedError(FIELD, f"{names[0]} is missing (also as {', '.join(names[1:])})")
+    return default[0]() if callable(default[0]) else default[0]
+
+
+def _defaults(origin: Any) -> dict[str, tuple[Any, ...]]:
+    """Field → its default, as a tuple of one; a callable makes one."""
+    if is_named_tuple(origin):
+        given = origin._field_defaults
+        return {name: ((lambda value=value: value),) if callable(value) else (value,) for name, value in given.items()}
+    found: dict[str, tuple[Any, ...]] = {}
+    for field in dataclasses.fields(origin):
+        if field.default_factory is not dataclasses.MISSING:
+            found[field.name] = (field.default_factory,)
+        elif field.default is not dataclasses.MISSING:
+            found[field.name] = (field.default,)
+    return found

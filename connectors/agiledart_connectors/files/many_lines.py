@@ -1,0 +1,68 @@
+"""`ManyLines`: the lines of all files of a folder or pattern, one file after the other in order of their names."""
+
+from collections.abc import Callable
+from glob import glob, has_magic
+from pathlib import Path
+
+from agiledart_connectors.codecs.lines import FileLines, LinesBlock
+from agiledart_kernel.errors import OperationFailed
+
+
+def is_many(path: str) -> bool:
+    """Whether a path means several files: a folder, or a pattern that is not the name of a file."""
+    return path not in ("", "-") and (Path(path).is_dir() or (has_magic(path) and not Path(path).exists()))
+
+
+def files_of(path: str) -> list[str]:
+    """The files that a path means now, in order of their names; not those that begin with a dot, or end in `.part`."""
+    if Path(path).is_dir():
+        found = [str(one) for one in Path(path).iterdir()]
+    elif has_magic(path) and not Path(path).exists():
+        found = glob(path, recursive=True)
+    else:
+        return [path] if Path(path).exists() else []
+    names = (Path(one) for one in sorted(found))
+    return [str(one) for one in names if not one.name.startswith(".") and one.suffix != ".part" and one.is_file()]
+
+
+class ManyLines:
+    """Reads them as they are when it begins.
+
+    Attributes:
+        is_header: asked of each file's first line.
+
+    Raises:
+        OperationFailed: there is no file; one cannot be read.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._paths = files_of(path)
+        if not self._paths:
+            in_it = " in this directory" if Path(path).is_dir() else ""
+            raise OperationFailed(f"{path} cannot be read: there is no such file{in_it}")
+        self._paths.reverse()
+        self._lines: FileLines | None = None
+        self.name = Path(self._paths[-1]).name
+        self.is_header: Callable[[str], bool] | None = None
+
+    @property
+    def skipped(self) -> int:
+        return 0 if self._lines is None else self._lines.skipped
+
+    def block(self) -> LinesBlock | None:
+        while True:
+            if self._lines is None:
+                if not self._paths:
+                    return None
+                self._lines = FileLines(self._paths.pop())
+                self._lines.is_header = self.is_header
+                self.name = self._lines.name
+            block = self._lines.block()
+            if block is not None:
+                return block
+            self.close()
+
+    def close(self) -> None:
+        lines, self._lines = self._lines, None
+        if lines is not None:
+            lines.close()

@@ -1,0 +1,340 @@
+"""Source `http://HOST:PORT/PATH?listen=1` (and `https:`): rows that others post.
+
+    http://:8080/readings?listen=1                                   on loopback; write a host (0.0.0.0) to listen elsewhere
+    https://0.0.0.0:8443/readings?listen=1&cert=…&key=…&credentials=sensors      Authorization: Bearer …, the text of the credential
+
+A body is one payload of the format (`json`: an object or an array of them), or several of them, one a line (`Content-Type:
+application/x-ndjson`, or a format of lines). 202 comes when the rows are on their way through the application, with exactly-once
+when they are in the source's log on the disk: a client that sends again until it reads 202 loses nothing, and may repeat. 429 with
+Retry-After: too much waits. 400: nothing in it is a row.
+401, 404, 405, 411, 413 as everywhere. What waits, who is served at one time and how slow somebody may send are bounded.
+"""
+
+import contextlib
+import hmac
+import json
+import os
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+from agiledart_connectors.codecs.decoder import decoded
+from agiledart_connectors.codecs.formats import open_decoder
+from agiledart_connectors.codecs.malformed_examples import SIZE, MalformedExamples
+from agiledart_connectors.credentials import secret
+from agiledart_connectors.http.http_address import HttpAddress, http_address, server_context
+from agiledart_connectors.options import ReadOptions, flag, number
+from agiledart_dataflow.plan.connectors import Connector, Reading
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+
+DEFAULT_MAX_BODY_BYTES: Final = 1 << 20
+MAX_BODY_BYTES_LIMIT: Final = 64 << 20
+MAX_WAITING: Final = 64
+"""Bodies that wait to be read; beyond it is 429."""
+
+MAX_WAITING_BYTES: Final = 16 << 20
+MAX_CLIENTS: Final = 64
+"""Connections at one time; more are closed at once."""
+
+CLIENT_SECONDS: Final = 10.0
+"""For a client to go on with what it sends."""
+
+REQUEST_SECONDS: Final = 60.0
+"""For a whole request to come, and for the next one of a connection that is kept."""
+
+SAFE_SECONDS: Final = 30.0
+"""For rows to get on their way; then it is 503, and the client sends again."""
+
+_RETRY_SECONDS: Final = 1
+_LINED: Final = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
+
+
+class _PushedBody:
+    """One request's: what came, and what became of it."""
+
+    __slots__ = ("done", "good", "is_lined", "malformed", "payload", "was_dropped")
+
+    def __init__(self, payload: bytes, *, is_lined: bool) -> None:
+        self.payload, self.is_lined = payload, is_lined
+        self.done = threading.Event()
+        self.good = self.malformed = 0
+        self.was_dropped = False
+
+
+class _Server(ThreadingHTTPServer):
+    """The port. `source` answers its requests."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, address: HttpAddress, source: "PushReader", context: ssl.SSLContext | None) -> None:
+        self.source, self._context = source, context
+        self._client_slots = threading.BoundedSemaphore(MAX_CLIENTS)
+        self._receiving: dict[Any, float] = {}
+        host = address.host or "127.0.0.1"
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        super().__init__((host, address.port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._client_slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            request.settimeout(CLIENT_SECONDS)
+            if self._context is not None:
+                request = self._context.wrap_socket(request, server_side=True)
+            super().process_request_thread(request, client_address)
+        except OSError:  # who speaks no TLS, or went away
+            self.shutdown_request(request)
+        finally:
+            self.has_received(request)
+            self._client_slots.release()
+
+    def receives(self, connection: Any) -> None:
+        """From now on a request may come, for so long."""
+        self._receiving[connection] = time.monotonic() + REQUEST_SECONDS
+
+    def has_received(self, connection: Any) -> None:
+        """It is here."""
+        self._receiving.pop(connection, None)
+
+    def service_actions(self) -> None:
+        """Called again and again: hang up who sends a byte now and then to keep a place."""
+        now = time.monotonic()
+        for connection, deadline in list(self._receiving.items()):
+            if now > deadline:
+                self.has_received(connection)
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is nobody's business."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "agiledart", ""
+    wbufsize = -1  # an answer leaves in one piece: in two, the second waits 40 ms for the client's word of the first
+    server: _Server
+
+    def handle_one_request(self) -> None:
+        self.server.receives(self.connection)
+        super().handle_one_request()
+
+    def do_POST(self) -> None:
+        source = self.server.source
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()):
+            self._answer(411, "say Content-Length", close=True)
+        elif not source.is_authorised(self.headers.get("Authorization", "")):
+            self._answer(401, "who are you?", close=True, more={"WWW-Authenticate": "Bearer"})
+        elif self.path.partition("?")[0] != source.path:
+            self._answer(404, "rows are not taken here", close=True)
+        elif int(length) > source.max_body:
+            source.count_oversized(int(length))
+            self._answer(413, f"at most {source.max_body} bytes at one time", close=True)
+        else:
+            kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            payload = self.rfile.read(int(length))
+            self.server.has_received(self.connection)
+            if len(payload) == int(length):
+                self._take(source, payload, is_lined=kind in _LINED)
+            else:
+                self.close_connection = True
+
+    def do_GET(self) -> None:
+        self._answer(405, "rows are posted", close=True, more={"Allow": "POST"})
+
+    do_PUT = do_DELETE = do_PATCH = do_GET  # noqa: N815  the library's names
+
+    def _take(self, source: "PushReader", payload: bytes, *, is_lined: bool) -> None:
+        body = _PushedBody(payload, is_lined=is_lined)
+        if not source.take(body):
+            self._answer(429, "too much waits", more={"Retry-After": str(_RETRY_SECONDS)})
+        elif not body.done.wait(SAFE_SECONDS) or body.was_dropped:
+            body.was_dropped = True
+            self._answer(503, "not taken in time; send it again", more={"Retry-After": str(_RETRY_SECONDS)})
+        elif body.malformed and not body.good:
+            self._answer(400, f"nothing in it is a row ({body.malformed} malformed)")
+        else:
+            self._answer(202, "", accepted=body.good, malformed=body.malformed)
+
+    def _answer(
+        self, status: int, error: str, *, close: bool = False, more: dict[str, str] | None = None, **malformed: int
+    ) -> None:
+        body = json.dumps({"error": error} if error else malformed).encode() + b"\n"
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            **(more or {}),
+        }.items():
+            self.send_header(name, value)
+        if close:  # what was not read of the request must not be taken for the next one
+            self.send_header("Connection", "close")
+            self.close_connection = True
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the library's name
+        """Clients' lines are not the application's log."""
+
+
+class PushReader:
+    """Reads rows that are posted."""
+
+    stamps = True
+
+    def __init__(self, connector: Connector, address: HttpAddress, row_type: Any) -> None:
+        self.path = address.path
+        self.max_body = number(connector, "max_bytes", DEFAULT_MAX_BODY_BYTES, 1, MAX_BODY_BYTES_LIMIT)
+        form = connector.option("format", "json")
+        self._decoder = open_decoder(form, row_type)
+        self._is_lined = form in ("csv", "text", "raw")
+        self._token = secret(connector.option("credentials"), "the token") if connector.option("credentials") else ""
+        self._examples = MalformedExamples()
+        self.on_malformed = self._examples.on_malformed
+        self._lock = threading.Lock()
+        self._waiting: deque[_PushedBody] = deque()
+        self._bytes = 0
+        self._unacknowledged: deque[tuple[int, _PushedBody]] = deque()  # by number of the taking
+        self._takings = 0
+        self.holds = False
+        self._left: list[Any] = []
+        self._too_large: list[int] = []
+        self._closed = False
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        context = server_context(connector) if address.tls else None
+        try:
+            self._server = _Server(address, self, context)
+        except OSError as error:
+            os.close(self._wake)
+            raise OperationFailed(
+                f"{connector.kind}: cannot listen on {address.server}: {error.strerror or error}"
+            ) from None
+        self.port = int(self._server.server_address[1])
+        threading.Thread(target=self._server.serve_forever, args=(0.2,), name="http source", daemon=True).start()
+
+    # ---- for the server's threads
+
+    def is_authorised(self, authorization: str) -> bool:
+        """Whether this header proves who may post."""
+        if not self._token:
+            return True
+        return hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode())
+
+    def take(self, body: _PushedBody) -> bool:
+        """Queue a body; False when too much waits."""
+        with self._lock:
+            if self._closed or len(self._waiting) >= MAX_WAITING or self._bytes + len(body.payload) > MAX_WAITING_BYTES:
+                return False
+            self._waiting.append(body)
+            self._bytes += len(body.payload)
+            os.eventfd_write(self._wake, 1)
+            return True
+
+    def count_oversized(self, size: int) -> None:
+        """A body is too large to be taken."""
+        with self._lock:
+            if not self._closed:
+                self._too_large.append(size)
+                os.eventfd_write(self._wake, 1)
+
+    # ---- for the instance
+
+    def read(self, max_rows: int, wall_ns: int) -> Reading:
+        malformed: dict[str, int] = {}
+        with self._lock:
+            self._clear()
+            too_large, self._too_large = self._too_large, []
+        for size in too_large:
+            malformed[SIZE] = malformed.get(SIZE, 0) + 1
+            limit = f"a body of {size:,} bytes; at most {self.max_body:,} are taken"
+            self._examples.add(SIZE, f"POST {self.path}:", limit, None)
+        if not self._left:
+            if not self.holds:
+                self.acknowledge(self._takings)
+            while not self._left and (body := self._next()) is not None:
+                self._left = self._rows_of(body, wall_ns, malformed)
+                self._takings += 1
+                self._unacknowledged.append((self._takings, body))
+        rows, self._left = self._left[:max_rows], self._left[max_rows:]
+        with self._lock:
+            more = bool(self._waiting or self._left)
+            if (more or (self._unacknowledged and not self.holds)) and not self._closed:
+                os.eventfd_write(self._wake, 1)  # look again soon: somebody waits to read 202
+        lines = len(rows) + sum(malformed.values())
+        return Reading(rows, lines, malformed, False, not more, self._examples.take())
+
+    def fileno(self) -> int:
+        """Readable when bodies have come, or wait to be acknowledged."""
+        return self._wake
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            # Nobody says any more that the last rows got on their way.
+            unsafe = [*(body for _, body in self._unacknowledged), *self._waiting]
+            self._waiting.clear()
+        for body in unsafe:
+            body.was_dropped = True
+            body.done.set()
+        self._server.shutdown()
+        self._server.server_close()
+        os.close(self._wake)
+
+    def receipt(self) -> int:
+        """A number for the bodies of which all rows were handed out."""
+        return self._takings - bool(self._left)
+
+    def acknowledge(self, receipt: int) -> None:
+        """So far what was handed out is safe, or on its way."""
+        while self._unacknowledged and self._unacknowledged[0][0] <= receipt:
+            self._unacknowledged.popleft()[1].done.set()
+
+    def _next(self) -> _PushedBody | None:
+        """The next body whose client still waits."""
+        with self._lock:
+            while self._waiting:
+                body = self._waiting.popleft()
+                self._bytes -= len(body.payload)
+                if not body.was_dropped:
+                    return body
+        return None
+
+    def _rows_of(self, body: _PushedBody, wall_ns: int, malformed: dict[str, int]) -> list[Any]:
+        is_lined = body.is_lined or self._is_lined
+        payloads = [line for line in body.payload.split(b"\n") if line.strip()] if is_lined else [body.payload]
+        before = sum(malformed.values())
+        rows = decoded(
+            self._decoder, payloads, wall_ns, malformed, self._examples, lambda index: f"POST {self.path}:{index + 1}"
+        )
+        body.good, body.malformed = len(rows), sum(malformed.values()) - before
+        return rows
+
+    def _clear(self) -> None:
+        try:
+            os.eventfd_read(self._wake)
+        except BlockingIOError:
+            return
+
+
+def open_source(connector: Connector, row_type: Any, read_options: ReadOptions) -> PushReader:
+    """The reader of an `http:` or `https:` connector."""
+    address = http_address(connector)
+    if not flag(connector, "listen"):
+        raise ConfigurationError(
+            f"{connector.url()}: rows come to a source that listens: add listen=1, and post to {connector.url()}"
+        )
+    return PushReader(connector, address, row_type)

@@ -1,0 +1,121 @@
+"""Sink `http://HOST:PORT/PATH` (and `https:`): rows as JSON arrays, posted a batch at a time.
+
+    https://example.org/hook?credentials=hook&batch=100      Authorization: Bearer …, the text of the credential
+
+Each batch has an `Idempotency-Key` that is the same when it is sent again, so a server that keeps them takes it once. A run that
+is brought back makes other batches of the same rows: each row's name stands in a header (`row_ids`). 408, 425,
+429 and 5xx are tried again, as `Retry-After` says or ever later; another refusal ends the application.
+"""
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from agiledart_connectors.codecs.rendering import json_of
+from agiledart_connectors.credentials import secret
+from agiledart_connectors.http.http_address import HttpAddress, client_context, http_address
+from agiledart_connectors.http.http_client import HttpClient
+from agiledart_connectors.latency_recorder import LatencyRecorder
+from agiledart_connectors.options import number
+from agiledart_connectors.remote.delivery_queue import DeliveryQueueWriter
+from agiledart_connectors.remote.row_ids import HEADER, MAX_HEADER_NAME_BYTES, RowIds, ids_of
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_kernel.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from agiledart_connectors.sink_origin import SinkOrigin
+
+BATCH: Final = 100
+KEY: Final = "Idempotency-Key"
+
+
+class PostingWriter(DeliveryQueueWriter):
+    """Posts rows; what a body is, kinds of sinks decide.
+
+    Args:
+        body_of: rendered rows of a batch → body.
+        render: (row, wall time) → rendered.
+        headers_of: rendered rows of a batch → further headers.
+    """
+
+    def __init__(
+        self,
+        connector: Connector,
+        address: HttpAddress,
+        path: str,
+        times: LatencyRecorder,
+        render: Callable[[Any, int], Any],
+        body_of: Callable[[list[Any]], bytes],
+        headers: dict[str, str],
+        max_batch_rows: int,
+        headers_of: Callable[[list[Any]], dict[str, str]] = lambda batch: {},
+    ) -> None:
+        self._body_of, self._headers_of, self._path = body_of, headers_of, path
+        self._run, self._number = secrets.token_hex(8), 0
+        context = client_context(connector) if address.tls else None
+        self._caller = HttpClient(address, headers, context)
+        super().__init__(address.server, times, render, max_batch_rows=max_batch_rows)
+
+    def deliver(self, batch: list[Any]) -> None:
+        headers = {KEY: f"{self._run}-{self._number}", **self._headers_of(batch)}
+        self._caller.post(self._path, self._body_of(batch), headers)
+        self._number += 1
+
+    def disconnect(self) -> None:
+        self._caller.close()
+
+
+def bearer(connector: Connector, word: str = "Bearer") -> dict[str, str]:
+    """The header that proves who we are; none without credentials. Raises as `secret`."""
+    name = connector.option("credentials")
+    return {"Authorization": f"{word} {secret(name, 'the token')}"} if name else {}
+
+
+class WebhookWriter(PostingWriter):
+    """Posts JSON arrays; the names of their rows stand in a header."""
+
+    def __init__(
+        self, connector: Connector, address: HttpAddress, row_type: Any, times: LatencyRecorder, ids: RowIds
+    ) -> None:
+        self._ids, self._value_for = ids, json_of(row_type)
+        self._encode = msgspec.json.Encoder().encode
+        most = number(connector, "batch", BATCH, 1, 10_000)
+        headers = {"Content-Type": "application/json", **bearer(connector)}
+        names = _names if most <= MAX_HEADER_NAME_BYTES else _nothing
+        super().__init__(
+            connector, address, address.path, times, self._rendered, _array, headers, most, partial(names, ids.prefix)
+        )
+
+    def _rendered(self, row: Any, now: int) -> tuple[bytes, str]:
+        text = self._encode(self._value_for(row, now))
+        return text, self._ids.next(text)
+
+    def resume_at(self, number: int) -> None:
+        """As `NumbersRows` says."""
+        self._ids.resume_at(number)
+
+
+def _array(batch: list[tuple[bytes, str]]) -> bytes:
+    return b"[" + b",".join([text for text, _ in batch]) + b"]"
+
+
+def _names(prefix: str, batch: list[tuple[bytes, str]]) -> dict[str, str]:
+    return {HEADER: " ".join([quote(prefix, safe="/"), *(name for _, name in batch)])}
+
+
+def _nothing(prefix: str, batch: list[tuple[bytes, str]]) -> dict[str, str]:
+    return {}
+
+
+def open_sink(
+    connector: Connector, row_type: Any, clock: Callable[[], int], origin: "SinkOrigin | None"
+) -> PostingWriter:
+    """The writer of an `http:` or `https:` connector."""
+    address = http_address(connector)
+    if not address.host:
+        raise ConfigurationError(f"{connector.url()}: which server? Write {connector.kind}://HOST:PORT/PATH")
+    return WebhookWriter(connector, address, row_type, LatencyRecorder(row_type, clock), ids_of(origin, row_type))

@@ -1,0 +1,1 @@
+"""Sink `influx:`: points in InfluxDB's line protocol over HTTP."""

@@ -1,0 +1,1 @@
+"""Source `modbus:` (extra `[industry]`): registers of devices, read with pymodbus."""

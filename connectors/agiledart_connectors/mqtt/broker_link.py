@@ -1,0 +1,166 @@
+"""`BrokerLink`: one client of a broker that connects in the background, again and again, and says in words how it stands.
+
+paho's thread owns the socket, so keep-alives go out while an instance works or waits. What comes is put into a queue by it.
+"""
+
+import secrets
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from agiledart_connectors.mqtt.broker_address import BrokerAddress
+from agiledart_connectors.mqtt.read_ahead import EagerClient
+from agiledart_kernel.errors import OperationFailed
+
+KEEP_ALIVE_SECONDS: Final = 30
+MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1, 30
+MAX_UNACKNOWLEDGED: Final = 4_096
+"""Messages of QoS 1 and 2 that a broker may send before the first is acknowledged; so many wait here at most."""
+
+SESSION_SECONDS: Final = 7 * 86_400
+"""How long a broker keeps a named session of MQTT 5 for us."""
+
+
+class BrokerLink:
+    """A client.
+
+    Args:
+        address: of the broker.
+        session: keep a session under the client's identifier.
+        on_connected: called by the link's thread with the client; subscribes.
+        note: told when the link comes and goes.
+        will: (topic, payload, qos, retain) that the broker publishes when this client is gone without a word.
+
+    Raises:
+        OperationFailed: certificates cannot be used.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        *,
+        session: bool,
+        note: Callable[[str], None],
+        on_connected: Callable[[paho.Client], None] | None = None,
+        will: tuple[str, str, int, bool] | None = None,
+    ) -> None:
+        self.address = address
+        self._note = note
+        self._last_notice = ""
+        self._away_since: float | None = time.monotonic()
+        self._why, self._next_try, self._tries = "", 0.0, 0
+        self._is_five = address.version == 5
+        self._on_connected = on_connected
+        self.generation = 0
+        """Number of the connection: acknowledgements belong to one."""
+        client = self.client = client_of(address, client_id=address.client, session=session)
+        client.reconnect_delay_set(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        if will is not None:
+            client.will_set(*will)
+        client.on_connect = self._connected
+        client.on_connect_fail = self._failed
+        client.on_disconnect = self._disconnected
+        arguments: dict[str, Any] = {}
+        if self._is_five:
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            properties.ReceiveMaximum = MAX_UNACKNOWLEDGED
+            if session:
+                properties.SessionExpiryInterval = SESSION_SECONDS
+            arguments = {"clean_start": not session, "properties": properties}
+        self._arguments = arguments
+
+    def start(self) -> None:
+        """Begin to connect; callbacks come from now on."""
+        self.client.connect_async(self.address.host, self.address.port, KEEP_ALIVE_SECONDS, **self._arguments)
+        self.client.loop_start()
+
+    def connection_status(self) -> str:
+        """How it stands when it is not connected; empty when it is."""
+        since = self._away_since
+        if since is None:
+            return ""
+        now = time.monotonic()
+        why = f" ({self._why})" if self._why else ""
+        following = f", next try in {max(0.0, self._next_try - now):.0f} s" if self._next_try else ""
+        return f"not connected to {self.address.broker} for {now - since:.0f} s{why}{following}"
+
+    def close(self) -> None:
+        """Say good-bye and end the thread."""
+        self.client.disconnect()
+        self.client.loop_stop()
+
+    def _connected(self, client: paho.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            self._is_away(str(reason))
+            self._notify(
+                f"the broker {self.address.broker} refuses us: {reason}; trying again, ever later up to every 30 s"
+            )
+            return
+        self.generation += 1
+        self._away_since, self._tries = None, 0
+        if self._last_notice or self.generation > 1:
+            self._notify(f"connected to {self.address.broker}")
+        if self._on_connected is not None:
+            self._on_connected(client)
+
+    def _failed(self, _client: paho.Client, _data: Any) -> None:
+        error = sys.exception()  # paho calls this while it handles what went wrong
+        self._is_away((getattr(error, "strerror", None) or str(error or "")).lower())
+        self._notify(f"not connected to {self.address.broker}; trying again, ever later up to every 30 s")
+
+    def _disconnected(self, _client: paho.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            self._is_away(str(reason).lower())
+            self._notify(
+                f"the connection to {self.address.broker} broke ({reason}); trying again, ever later up to every 30 s"
+            )
+
+    def _is_away(self, why: str) -> None:
+        """Not connected, or still not; paho waits twice as long each time before it tries again."""
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+        self._why = why
+        self._next_try = now + min(MIN_BACKOFF_SECONDS * 2**self._tries, MAX_BACKOFF_SECONDS)
+        self._tries = min(self._tries + 1, 16)
+
+    def _notify(self, text: str) -> None:
+        """Once, however often it happens."""
+        if text != self._last_notice:
+            self._last_notice = text
+            self._note(text)
+
+
+def client_of(address: BrokerAddress, *, client_id: str, session: bool) -> EagerClient:
+    """A client of a broker, not yet connected. Raises `OperationFailed`: certificates cannot be used."""
+    is_five = address.version == 5
+    client = EagerClient(
+        CallbackAPIVersion.VERSION2,
+        client_id=client_id or f"agiledart-{secrets.token_hex(6)}",
+        protocol=MQTTProtocolVersion.MQTTv5 if is_five else MQTTProtocolVersion.MQTTv311,
+        clean_session=None if is_five else not session,
+        manual_ack=True,
+    )
+    if address.login is not None:
+        client.username_pw_set(*address.login)
+    if address.tls:
+        client.tls_set_context(_context(address))
+    return client
+
+
+def _context(address: BrokerAddress) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=address.ca or None)
+        if address.cert:
+            context.load_cert_chain(address.cert, address.key or None)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(filter(None, (address.ca, address.cert, address.key)))
+        raise OperationFailed(f"certificates ({files}) cannot be used: {error}") from None
+    return context

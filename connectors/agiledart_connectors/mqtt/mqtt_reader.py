@@ -1,0 +1,218 @@
+"""Source `mqtt://HOST:PORT/FILTER`: messages of a broker, in any format.
+
+    mqtt://broker/rooms/+/temperature                  QoS 0, a new client at each start
+    mqtt://broker/rooms/#?qos=1&session=rooms          what comes while nobody reads waits at the broker
+    mqtts://broker/$share/g/rooms/#?credentials=plant  over TLS; readers of one group share the messages
+
+A field of type `Topic` holds the topic, one of type `Retained` whether the broker had kept the message. A message of QoS 1 or 2 is
+acknowledged when the next reading begins: the rows of the last one are on their way by then; with exactly-once when its rows are
+in the source's log on the disk. While rows wait the broker is not acknowledged and sends no more; of QoS 0, of which it sends on,
+what is too much is dropped and counted (`overflow`).
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import paho.mqtt.client as paho
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from agiledart_connectors.codecs.decoder import decoded
+from agiledart_connectors.codecs.formats import open_decoder
+from agiledart_connectors.codecs.malformed_examples import SIZE, MalformedExamples
+from agiledart_connectors.mqtt.broker_address import BrokerAddress, broker_address, check_filter
+from agiledart_connectors.mqtt.broker_link import MAX_UNACKNOWLEDGED, BrokerLink
+from agiledart_connectors.options import ReadOptions
+from agiledart_dataflow.data.schema import Retained, Topic, fields_of, is_named_tuple
+from agiledart_dataflow.plan.connectors import Connector, Reading
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.limits import MAX_LINE_BYTES
+
+OVERFLOW: Final = "overflow"
+MAX_WAITING_BYTES: Final = 8 << 20
+MAX_WAITING: Final = 2 * MAX_UNACKNOWLEDGED
+
+
+class _MqttMessage(NamedTuple):
+    topic: str
+    payload: bytes
+    mid: int
+    qos: int
+    retained: bool
+    generation: int
+    oversize: int = 0
+
+
+class MqttReader:
+    """Reads messages as typed rows; a payload that is none is counted by reason."""
+
+    stamps = True
+
+    def __init__(self, connector: Connector, address: BrokerAddress, row_type: Any) -> None:
+        self._decoder = open_decoder(connector.option("format", "json"), row_type)
+        self._examples = MalformedExamples()
+        self.on_malformed = self._examples.on_malformed
+        self._message_fields = [
+            (field.name, field.type) for field in fields_of(row_type) if field.type in (Topic, Retained)
+        ]
+        if self._message_fields and not is_named_tuple(row_type):
+            raise ConfigurationError(
+                f"{connector.url()}: rows with a Topic or Retained are NamedTuples, not {row_type!r}"
+            )
+        self._lock = threading.Lock()
+        self._waiting: deque[_MqttMessage] = deque()
+        self._bytes = self._dropped = 0
+        self._unacknowledged: deque[tuple[int, list[_MqttMessage]]] = deque()  # by number of the taking
+        self._takings = 0
+        self.holds = False
+        self._left: list[Any] = []
+        self._notices: list[str] = []
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._closed = False
+        self._address = address
+        has_session = bool(connector.option("session"))
+        self._link = BrokerLink(address, session=has_session, note=self._note, on_connected=self._subscribe)
+        self._link.client.on_message = self._came
+        self._link.client.on_subscribe = self._subscribed
+        self._has_session = has_session
+        self._link.start()
+
+    def read(self, max_rows: int, wall_ns: int) -> Reading:
+        malformed: dict[str, int] = {}
+        if not self._left:
+            if not self.holds:
+                self.acknowledge(self._takings)
+            self._left = self._next_rows(max_rows, wall_ns, malformed)
+        rows, self._left = self._left[:max_rows], self._left[max_rows:]
+        return Reading(
+            rows, len(rows) + sum(malformed.values()), malformed, False, not self._waiting, self._examples.take()
+        )
+
+    def receipt(self) -> int:
+        """A number for the messages of which all rows were handed out."""
+        return self._takings - bool(self._left)
+
+    def acknowledge(self, receipt: int) -> None:
+        """So far what was handed out is safe: the broker may forget it."""
+        while self._unacknowledged and self._unacknowledged[0][0] <= receipt:
+            messages, generation = self._unacknowledged.popleft()[1], self._link.generation
+            self._link.client.acknowledge(
+                (message.mid, message.qos) for message in messages if message.qos and message.generation == generation
+            )
+
+    def fileno(self) -> int:
+        """Readable when messages have come."""
+        return self._wake
+
+    def connection_status(self) -> str:
+        """How the link stands; empty when all is well."""
+        return self._link.connection_status()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._link.close()
+            os.close(self._wake)
+
+    def _next_rows(self, max_rows: int, wall_ns: int, malformed: dict[str, int]) -> list[Any]:
+        with self._lock:
+            self._clear()
+            taken = [self._waiting.popleft() for _ in range(min(max_rows, len(self._waiting)))]
+            self._bytes -= sum(len(message.payload) for message in taken)
+            dropped, self._dropped = self._dropped, 0
+            for note in self._notices:
+                self._examples.note(note)
+            self._notices.clear()
+            if self._waiting:
+                self._wake_reader()
+        if dropped:
+            malformed[OVERFLOW] = dropped
+            self._examples.add(
+                OVERFLOW, self._address.topic, f"{dropped:,} messages of QoS 0 came faster than they were taken", None
+            )
+        if taken:
+            self._takings += 1
+            self._unacknowledged.append((self._takings, taken))
+        for message in taken:
+            if message.oversize:
+                malformed[SIZE] = malformed.get(SIZE, 0) + 1
+                self._examples.add(SIZE, f"{message.topic}:", f"a message of {message.oversize:,} bytes")
+        taken = [message for message in taken if not message.oversize]
+        if not self._message_fields:
+            payloads = [message.payload for message in taken]
+            return decoded(
+                self._decoder, payloads, wall_ns, malformed, self._examples, lambda index: f"{taken[index].topic}:"
+            )
+        rows: list[Any] = []
+        for message in taken:
+            field_values = {
+                name: message.topic if kind is Topic else message.retained for name, kind in self._message_fields
+            }
+            place = _place(message.topic)
+            rows += [
+                row._replace(**field_values)
+                for row in decoded(self._decoder, [message.payload], wall_ns, malformed, self._examples, place)
+            ]
+        return rows
+
+    # ---- in the link's thread
+
+    def _subscribe(self, client: paho.Client) -> None:
+        if self._address.version == 5:
+            # A session's own subscription is not one anew: what the broker has kept would come again each time.
+            handling = 1 if self._has_session else 0
+            options = SubscribeOptions(qos=self._address.qos, retainAsPublished=True, retainHandling=handling)
+            client.subscribe(self._address.topic, options=options)
+        else:
+            client.subscribe(self._address.topic, self._address.qos)
+
+    def _subscribed(self, _client: paho.Client, _data: Any, _mid: int, reasons: Any, _properties: Any) -> None:
+        for reason in reasons:
+            if reason.is_failure:
+                self._note(f"the broker {self._address.broker} does not let us read {self._address.topic}: {reason}")
+
+    def _came(self, _client: paho.Client, _data: Any, message: Any) -> None:
+        payload = message.payload
+        with self._lock:
+            full = len(self._waiting) >= MAX_WAITING or self._bytes >= MAX_WAITING_BYTES
+            if full and not message.qos:
+                self._dropped += 1
+                return
+            size = len(payload)
+            oversize, payload = (size, b"") if size > MAX_LINE_BYTES else (0, payload)
+            generation = self._link.generation
+            self._waiting.append(
+                _MqttMessage(message.topic, payload, message.mid, message.qos, message.retain, generation, oversize)
+            )
+            self._bytes += len(payload)
+            if len(self._waiting) == 1:
+                self._wake_reader()
+
+    def _note(self, text: str) -> None:
+        with self._lock:
+            if len(self._notices) < MAX_UNACKNOWLEDGED:
+                self._notices.append(text)
+            self._wake_reader()
+
+    def _wake_reader(self) -> None:
+        if not self._closed:
+            os.eventfd_write(self._wake, 1)
+
+    def _clear(self) -> None:
+        try:
+            os.eventfd_read(self._wake)
+        except BlockingIOError:
+            return
+
+
+def _place(topic: str) -> Callable[[int], str]:
+    return lambda _: f"{topic}:"
+
+
+def open_source(connector: Connector, row_type: Any, read_options: ReadOptions) -> MqttReader:
+    """The reader of an `mqtt://` connector."""
+    address = broker_address(connector)
+    check_filter(f"{connector.kind}:{connector.path}", address.topic)
+    return MqttReader(connector, address, row_type)

@@ -1,0 +1,230 @@
+"""Sink `mqtt://HOST:PORT/TOPIC`: each row becomes a message; `alarms/{room}` takes a level of the topic from a field.
+
+Rows wait while the broker is away, so many as `MAX_ROWS_WAITING`; then the sink takes no more and pressure travels upstream. What
+the broker has not acknowledged (QoS 1, 2) when it comes back is sent again: it may be there twice. With MQTT 5 the row's name goes
+along as the user property `row-id` (`row_ids`), and is the same then.
+"""
+
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from paho.mqtt.properties import Properties
+
+from agiledart_connectors.codecs.payloads import payload_renderer
+from agiledart_connectors.latency_recorder import LatencyRecorder
+from agiledart_connectors.mqtt.broker_address import BrokerAddress, broker_address
+from agiledart_connectors.mqtt.broker_link import BrokerLink
+from agiledart_connectors.options import flag
+from agiledart_connectors.remote.row_ids import NAME, RowIds, ids_of
+from agiledart_connectors.sink_guarantees import DeliveryCallback
+from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_dataflow.data.schema import fields_of
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+
+if TYPE_CHECKING:
+    from agiledart_connectors.sink_origin import SinkOrigin
+
+MAX_ROWS_WAITING: Final = 5_000
+MAX_IN_FLIGHT: Final = 20
+"""Messages that may be on their way unacknowledged: as many as brokers let a client have unless they are told otherwise."""
+
+END_SECONDS: Final = 5.0
+"""How long the end of the input waits for a broker's next acknowledgement while some are missing."""
+
+_PAUSE: Final = 0.005
+_USER_PROPERTY: Final = b"\x26" + len(NAME).to_bytes(2, "big") + NAME.encode()
+_FIELD: Final = re.compile(r"\{(\w+)\}")
+_WILDCARDS: Final = str.maketrans({"+": "_", "#": "_", "/": "_", "\0": "_"})
+"""What a field's value may not bring into a topic: it fills one level."""
+
+
+class RowName(Properties):
+    """The properties of a message that has nothing but a row's name, packed here: paho's own takes many times as long."""
+
+    def __init__(self, name: str) -> None:
+        value = name.encode()
+        body = b"".join((_USER_PROPERTY, len(value).to_bytes(2, "big"), value))
+        length = len(body)
+        before = bytes((length,)) if length < 128 else bytes((length & 127 | 128, length >> 7))
+        object.__setattr__(self, "packed", before + body)  # paho's own takes only names that it knows
+
+    def pack(self) -> bytes:
+        """As on the wire, with the length before it."""
+        packed: bytes = self.__dict__["packed"]
+        return packed
+
+
+class MqttWriter:
+    """Publishes rows.
+
+    Raises:
+        OperationFailed: at the end messages are left that no broker has taken.
+    """
+
+    def __init__(
+        self, connector: Connector, address: BrokerAddress, row_type: Any, times: LatencyRecorder, ids: RowIds
+    ) -> None:
+        self._address, self._ids = address, ids
+        self._names_rows = address.version == 5 and address.qos > 0
+        self._times = times
+        self._retain = flag(connector, "retain")
+        self._topic = _topic_of(connector, address.topic, row_type)
+        self._render = payload_renderer(connector, row_type)
+        self._notices: list[str] = []
+        self._published = self._acknowledged = 0  # the latter by the link's thread
+        self._queue: deque[tuple[str, bytes, RowName | None]] = deque()
+        self._publishing = threading.Lock()
+        self._taken_in = 0
+        self._waiters: deque[tuple[int, DeliveryCallback]] = deque()  # up to which message somebody waits
+        self._waiting = threading.Lock()
+        self._closed = False
+        will = None
+        if connector.option("will"):
+            will = (
+                connector.option("will_topic") or address.topic,
+                connector.option("will"),
+                address.qos,
+                self._retain,
+            )
+            if _FIELD.search(will[0]):
+                raise ConfigurationError(f"{connector.url()}: a last will is of no row: give will_topic=TOPIC")
+        self._link = BrokerLink(address, session=False, note=self._notices.append, will=will)
+        self._link.client.on_publish = self._taken
+        self._link.client.max_queued_messages_set(0)  # bounded here
+        self._link.client.max_inflight_messages_set(MAX_IN_FLIGHT)
+        self._link.start()
+
+    @property
+    def latency(self) -> LatencyHistogram:
+        """Time from reading to handing over."""
+        return self._times.histogram
+
+    def ready(self) -> bool:
+        """Whether more rows may come."""
+        if len(self._queue) >= MAX_ROWS_WAITING:
+            return False
+        if self._address.qos:
+            return True
+        client = self._link.client
+        return client.is_connected() and not client.want_write() and not self._queue
+
+    def take_notices(self) -> list[str]:
+        """What users should know of the link."""
+        notices = self._notices[:]
+        del self._notices[: len(notices)]
+        return notices
+
+    def write(self, rows: list[Any]) -> None:
+        while not self.ready():
+            time.sleep(_PAUSE)  # only where nobody asks before: in a run of one process
+        now = self._times.count(rows)
+        for row in rows:
+            payload = self._render(row, now)
+            name = RowName(self._ids.prefix + self._ids.next(payload)) if self._names_rows else None
+            self._queue.append((self._topic(row), payload, name))
+        self._taken_in += len(rows)
+        self._publish()
+
+    def _publish(self) -> None:
+        """Let go what may be on its way, and no more: paho sends all that it has at once when it connects again, and brokers
+        cut off who exceeds their bound. Called by the instance and, for each acknowledgement, by the link's thread; who comes
+        while the other one publishes leaves the rest to it.
+        """
+        qos, retain, client = self._address.qos, self._retain, self._link.client
+        while self._queue and self._has_window():
+            if not self._publishing.acquire(blocking=False):
+                return
+            try:
+                while self._queue and self._has_window():
+                    topic, payload, name = self._queue[0]
+                    on_delivered = client.publish(topic, payload, qos, retain, name)
+                    if on_delivered.rc and not qos:  # not connected; of the others paho keeps what it could not send
+                        return
+                    self._queue.popleft()
+                    self._published += 1
+            finally:
+                self._publishing.release()
+
+    def _has_window(self) -> bool:
+        if self._address.qos:
+            return self._published - self._acknowledged < MAX_IN_FLIGHT
+        return self._link.client.is_connected()
+
+    def _taken(self, *_: object) -> None:
+        self._acknowledged += 1
+        self._publish()
+        if self._waiters:
+            self._notify_waiters()
+
+    def resume_at(self, number: int) -> None:
+        """As `NumbersRows` says."""
+        self._ids.resume_at(number)
+
+    def when_delivered(self, on_delivered: DeliveryCallback) -> None:
+        """As `ConfirmsDelivery` says, with QoS 1 and 2: brokers acknowledge messages in the order in which they came."""
+        with self._waiting:
+            self._waiters.append((self._taken_in, on_delivered))
+        self._notify_waiters()
+
+    def _notify_waiters(self) -> None:
+        due = []
+        with self._waiting:
+            while self._waiters and self._waiters[0][0] <= self._acknowledged:
+                due.append(self._waiters.popleft()[1])
+        for on_delivered in due:
+            on_delivered(None)
+
+    def flush(self) -> None:
+        """Messages leave by themselves; those that met a broken connection go again."""
+        self._publish()
+
+    def connection_status(self) -> str:
+        """How the link stands; empty when all is well."""
+        return self._link.connection_status()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        before, deadline = 0, time.monotonic() + END_SECONDS
+        while (left := self._left()) and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+            if left != before:
+                before, deadline = left, time.monotonic() + END_SECONDS
+        self._link.close()
+        if left:
+            raise OperationFailed(f"{left:,} messages were not taken by {self._address.broker} before the end")
+
+    def _left(self) -> int:
+        self._publish()
+        if self._address.qos:
+            return len(self._queue) + self._published - self._acknowledged
+        return len(self._queue) + self._link.client.want_write()
+
+
+def _topic_of(connector: Connector, template: str, row_type: Any) -> Callable[[Any], str]:
+    names = _FIELD.findall(template)
+    known = [field.name for field in fields_of(row_type)]
+    for name in names:
+        if name not in known:
+            there_are = f"its fields are {', '.join(known)}" if known else "they have no fields"
+            raise ConfigurationError(f"{connector.url()}: rows have no field {name!r}; {there_are}")
+    if set(_FIELD.sub("", template)) & set("+#{}"):
+        raise ConfigurationError(f"{connector.url()}: + and # stand in filters only; fields are written {{name}}")
+    if not names:
+        return lambda row: template
+    text = _FIELD.sub("{}", template)
+    getters = [attrgetter(name) for name in names]
+    return lambda row: text.format(*(str(get(row)).translate(_WILDCARDS) or "_" for get in getters))
+
+
+def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: "SinkOrigin | None") -> MqttWriter:
+    """The writer of an `mqtt://` connector."""
+    times = LatencyRecorder(row_type, clock)
+    return MqttWriter(connector, broker_address(connector), row_type, times, ids_of(origin, row_type))

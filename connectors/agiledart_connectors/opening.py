@@ -1,0 +1,86 @@
+"""Connector → reader or writer, by the catalogue. Each kind is imported when it is first opened; others come by entry point."""
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from agiledart_connectors.catalogue import SINKS, SOURCES
+from agiledart_connectors.options import ReadOptions, check_options
+from agiledart_connectors.sink_guarantees import OPTION
+from agiledart_dataflow.data.lazy_module import at_once
+from agiledart_dataflow.plan.connector_kinds import ConnectorKind
+from agiledart_dataflow.plan.connectors import Connector, SinkWriter, SourceReader
+from agiledart_dataflow.plan.overload import OPTIONS as OVERLOAD
+
+if TYPE_CHECKING:
+    from agiledart_connectors.sink_origin import SinkOrigin
+
+PACING = ("speed", "malformed", *OVERLOAD)
+"""Options that the source's instance obeys, whatever the kind."""
+
+_PACKAGE = "agiledart_connectors"
+
+Clock = Callable[[], int]
+
+
+def open_source(
+    connector: Connector,
+    row_type: Any,
+    *,
+    columns: bool = False,
+    wanted: frozenset[str] | None = None,
+    may_begin: Callable[[], bool] = at_once,
+) -> SourceReader:
+    """The reader of a source.
+
+    Args:
+        connector: what to read.
+        row_type: of its rows.
+        columns, wanted, may_begin: as in `ReadOptions`.
+
+    Raises:
+        OperationFailed: what it reads is not there; the message has the path.
+        ConfigurationError: no such kind, or an option that it does not know.
+    """
+    kind = SOURCES.get(connector.kind)
+    if kind is None:
+        from agiledart_connectors.plugins import open_plugin_source
+
+        return open_plugin_source(connector, row_type, PACING)
+    if kind.needs:
+        from agiledart_connectors.plugins import check_installed
+
+        check_installed(kind, "source")
+    check_options(connector, (*kind.options, *PACING))
+    reader: SourceReader = _function(kind.opens)(connector, row_type, ReadOptions(columns, wanted, may_begin))
+    return reader
+
+
+def open_sink(
+    connector: Connector, row_type: Any, clock: Clock = time.time_ns, origin: "SinkOrigin | None" = None
+) -> SinkWriter:
+    """The writer of a sink; raises like `open_source`. `origin`: who writes a log, and where logs lie."""
+    kind = SINKS.get(connector.kind)
+    if kind is None:
+        from agiledart_connectors.plugins import open_plugin_sink
+
+        return open_plugin_sink(connector, row_type, clock)
+    if kind.needs:
+        from agiledart_connectors.plugins import check_installed
+
+        check_installed(kind, "sink")
+    check_options(connector, sink_options(kind))
+    writer: SinkWriter = _function(kind.opens)(connector, row_type, clock, origin)
+    return writer
+
+
+def sink_options(kind: ConnectorKind) -> tuple[str, ...]:
+    """The options that a sink of a kind knows."""
+    return (*kind.options, OPTION) if kind.guarantee.delivers else kind.options
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(import_module(f"{_PACKAGE}.{module}"), function)
+    return found

@@ -1,0 +1,230 @@
+"""Kinds of sources, sinks and formats that other packages bring, by entry points. One that is broken is told and harms nobody.
+
+A source may also be a plain function: it takes the options as keyword arguments and returns an iterator of CSV lines.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from typing import Any, Final
+
+from agiledart_connectors.catalogue import SINKS, SOURCES
+from agiledart_connectors.codecs.formats import CODEC_GROUP, FORMATS
+from agiledart_connectors.files.line_reader import generated_reader
+from agiledart_connectors.options import check_options
+from agiledart_connectors.sink_guarantees import OPTION
+from agiledart_dataflow.plan.connector_kinds import API_VERSION, ConnectorKind, Guarantee
+from agiledart_dataflow.plan.connectors import Connector, SinkWriter, SourceReader
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
+
+SOURCE_GROUP: Final = "agiledart.sources"
+SINK_GROUP: Final = "agiledart.sinks"
+
+_BUILT_IN: Final = {SOURCE_GROUP: SOURCES, SINK_GROUP: SINKS}
+_ROLES: Final = {SOURCE_GROUP: "source", SINK_GROUP: "sink", CODEC_GROUP: "format"}
+
+GENERATED: Final = Guarantee("made again from the beginning", can_rewind=True, acknowledges="position")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One line of `agiledart plugins list`.
+
+    Attributes:
+        role: source, sink or format.
+        origin, version: the distribution that brings it; "agiledart" for our own.
+        extra: what to install for it, when it is not there.
+        fault: why it cannot be used.
+    """
+
+    role: str
+    name: str
+    what: str
+    origin: str
+    version: str
+    options: tuple[str, ...] = ()
+    guarantee: Guarantee | None = None
+    extra: str = ""
+    fault: str = ""
+
+
+def points(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group by name; of two with one name the first."""
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        found.setdefault(point.name, point)
+    return found
+
+
+def is_extra_missing(kind: ConnectorKind) -> bool:
+    """Whether something has to be installed for it."""
+    return bool(kind.needs) and find_spec(kind.needs) is None
+
+
+def unknown_kind_error(group: str, name: str) -> ConfigurationError:
+    """There is no such kind."""
+    role, other = _ROLES[group], {SOURCE_GROUP: SINK_GROUP, SINK_GROUP: SOURCE_GROUP}[group]
+    names = sorted({*_BUILT_IN[group], *points(group)})
+    close = get_close_matches(name, names, 1)
+    meant = f" Did you mean {close[0]}?" if close else ""
+    other_way = f" ({name} is a {_ROLES[other]} only)" if name in _BUILT_IN[other] else ""
+    return ConfigurationError(f"there is no {role} {name!r}{other_way}.{meant} There are {', '.join(names)}")
+
+
+def check_installed(kind: ConnectorKind, role: str) -> None:
+    """Raise `ConfigurationError` when something has to be installed first."""
+    if is_extra_missing(kind):
+        raise ConfigurationError(f"there is no {role} {kind.name!r} here:  pip install 'agiledart[{kind.extra}]'")
+
+
+def load_entry_point(point: EntryPoint, role: str) -> Any:
+    """What an entry point names. Raises `OperationFailed`: it cannot be loaded, or is made for another version."""
+    try:
+        found = point.load()
+        made = found() if isinstance(found, type) else found
+        version = getattr(made, "api_version", API_VERSION)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  another package's code
+        text = str(error) or type(error).__name__
+        raise OperationFailed(f"the {role} {point.name} ({point.value}) cannot be loaded: {text}") from None
+    if version != API_VERSION:
+        raise OperationFailed(
+            f"the {role} {point.name} ({point.value}) is made for version {version} of what plugins implement; this is"
+            f" {API_VERSION}: install another version of {_distribution(point)[0]}"
+        )
+    return made
+
+
+def source_guarantee(name: str) -> Guarantee | None:
+    """What a kind of source, ours or another package's, says of itself; None when there is no such kind."""
+    kind = SOURCES.get(name)
+    if kind is not None:
+        return kind.guarantee
+    point = points(SOURCE_GROUP).get(name)
+    if point is None:
+        return None
+    made = load_entry_point(point, "source")
+    guarantee: Guarantee = made.guarantee if hasattr(made, "open_source") else GENERATED
+    return guarantee
+
+
+def sink_guarantee(name: str) -> Guarantee | None:
+    """The same of a kind of sink."""
+    kind = SINKS.get(name)
+    if kind is not None:
+        return kind.guarantee
+    point = points(SINK_GROUP).get(name)
+    return None if point is None else getattr(load_entry_point(point, "sink"), "guarantee", None)
+
+
+def open_plugin_source(connector: Connector, row_type: Any, pacing: tuple[str, ...]) -> SourceReader:
+    """The reader of a source of another package."""
+    point = points(SOURCE_GROUP).get(connector.kind)
+    if point is None:
+        raise unknown_kind_error(SOURCE_GROUP, connector.kind)
+    made = load_entry_point(point, "source")
+    if not hasattr(made, "open_source"):
+        return _generated(connector, made, row_type, pacing)
+    check_options(connector, (*made.options, *pacing))
+    reader: SourceReader = _guarded(point, "source", lambda: made.open_source(connector, row_type))
+    return reader
+
+
+def open_plugin_sink(connector: Connector, row_type: Any, clock: Callable[[], int]) -> SinkWriter:
+    """The writer of a sink of another package."""
+    point = points(SINK_GROUP).get(connector.kind)
+    if point is None:
+        raise unknown_kind_error(SINK_GROUP, connector.kind)
+    made = load_entry_point(point, "sink")
+    guarantee = getattr(made, "guarantee", None)
+    delivers = guarantee is not None and guarantee.delivers
+    check_options(connector, (*made.options, OPTION) if delivers else tuple(made.options))
+    writer: SinkWriter = _guarded(point, "sink", lambda: made.open_sink(connector, row_type, clock))
+    return writer
+
+
+def _guarded(point: EntryPoint, role: str, work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except AgileDartError:
+        raise
+    except (Exception, SystemExit) as error:  # another package's code
+        text = f"{type(error).__name__}: {error}"
+        raise OperationFailed(f"the {role} {point.name} ({point.value}) failed: {text}") from error
+
+
+def _generated(connector: Connector, make: Callable[..., Any], row_type: Any, pacing: tuple[str, ...]) -> SourceReader:
+    """The lines of a function that an installed package provides."""
+    parameters = inspect.signature(make).parameters
+    check_options(connector, (*parameters, *pacing))
+    if connector.path:
+        raise ConfigurationError(f"{connector.url()}: the source {connector.kind} reads no path")
+    given = {
+        name: _value(connector, name, text, str(parameters[name].annotation))
+        for name, text in connector.options
+        if name not in pacing
+    }
+    return generated_reader(make(**given), connector.url(), row_type)
+
+
+def _value(connector: Connector, name: str, text: str, annotation: str) -> Any:
+    """An option's text as the generator's parameter wants it."""
+    try:
+        if "datetime" in annotation:
+            return datetime.fromisoformat(text)
+        if "int" in annotation:
+            return int(text)
+        if "float" in annotation:
+            return float(text)
+    except ValueError:
+        raise ConfigurationError(f"{connector.url()}: {name}={text} is not what {name} takes ({annotation})") from None
+    return text
+
+
+@cache
+def _own_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("agiledart")
+    except PackageNotFoundError:
+        return "?"
+
+
+def _distribution(point: EntryPoint) -> tuple[str, str]:
+    return (point.dist.name, point.dist.version) if point.dist is not None else (point.module, "?")
+
+
+def all_plugins() -> list[Plugin]:
+    """Everything that can be named in a connector here, our own first; broken ones with what is wrong."""
+    found = [
+        Plugin(_ROLES[group], kind.name, kind.what, "agiledart", _own_version(), kind.options, kind.guarantee,
+               f"agiledart[{kind.extra}]" if is_extra_missing(kind) else "")
+        for group, kinds in _BUILT_IN.items()
+        for kind in kinds.values()
+    ]  # fmt: skip
+    found += [Plugin("format", name, what, "agiledart", _own_version()) for name, what in FORMATS.items()]
+    for group, role in _ROLES.items():
+        known = {plugin.name for plugin in found if plugin.role == role}
+        found += [_described(point, role, known) for point in points(group).values()]
+    return found
+
+
+def _described(point: EntryPoint, role: str, known: set[str]) -> Plugin:
+    origin, version = _distribution(point)
+    if point.name in known:
+        return Plugin(role, point.name, "", origin, version, fault="not used: agiledart brings one of this name")
+    try:
+        made = load_entry_point(point, role)
+        if role == "source" and not hasattr(made, "open_source"):
+            options = tuple(inspect.signature(made).parameters)
+            return Plugin(role, point.name, "lines that are made", origin, version, options, GENERATED)
+        what = str(getattr(made, "what", ""))
+        return Plugin(role, point.name, what, origin, version, tuple(getattr(made, "options", ())),
+                      getattr(made, "guarantee", None))  # fmt: skip
+    except (AgileDartError, TypeError, ValueError) as error:
+        return Plugin(role, point.name, "", origin, version, fault=str(error))

@@ -1,0 +1,222 @@
+"""`DeliveryQueue`: rows on their way to something that may be slow or away, such as a database or an HTTP server.
+
+A thread of its own delivers them, a batch at a time, in order, and again and again while what takes them is away; the executor's
+loop never waits for it. What waits is bounded: beyond, the sink takes no more, and pressure travels upstream to the source.
+`DeliveryQueueWriter` is the sink around it: a kind of its own says what becomes of a row, and how a batch is delivered.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final
+
+from agiledart_connectors.latency_recorder import LatencyRecorder
+from agiledart_connectors.remote.connection_health import ConnectionHealth
+from agiledart_connectors.sink_guarantees import DeliveryCallback
+from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_kernel.errors import AgileDartError, OperationFailed
+
+MAX_ROWS_WAITING: Final = 10_000
+MAX_AT_ONCE: Final = 1_000
+
+END_SECONDS: Final = 10.0
+"""How long the end of the input waits for the next batch to be taken."""
+
+
+class RetryLaterError(Exception):
+    """What takes the rows is away, or asks for patience; the text says which and why.
+
+    Args:
+        after: seconds that it asks for; None: as is usual.
+        what: as of `ConnectionHealth.gone`.
+    """
+
+    def __init__(self, text: str, after: float | None = None, what: str = "") -> None:
+        super().__init__(text)
+        self.after, self.what = after, what
+
+
+class DeliveryQueue:
+    """A queue and the thread that empties it.
+
+    Args:
+        name: of what takes the rows, for users.
+        deliver: takes a batch, all of it or (raising) nothing. Raises `RetryLaterError`, or `OperationFailed` for what no retry mends.
+        most_at_once: rows of a batch.
+    """
+
+    def __init__(self, name: str, deliver: Callable[[list[Any]], None], *, max_batch_rows: int = MAX_AT_ONCE) -> None:
+        self._name, self._deliver, self._most_at_once = name, deliver, max_batch_rows
+        self._queue: deque[Any] = deque()
+        self._changed = threading.Condition()
+        self._ends = self._is_closed = False
+        self._failure: AgileDartError | None = None
+        self._taken = self._arrived = 0
+        self._waiters: deque[tuple[int, DeliveryCallback]] = deque()  # up to which row somebody waits
+        self._health = ConnectionHealth(f"{name} takes rows again")
+        self._thread = threading.Thread(target=self._run, name=f"outgoing {name}", daemon=True)
+        self._thread.start()
+
+    def ready(self) -> bool:
+        """Whether more rows may come; a failure is told by the next `put`."""
+        return len(self._queue) < MAX_ROWS_WAITING or self._failure is not None
+
+    def put(self, rows: list[Any]) -> None:
+        """Queue rows; waits for room where nobody asked before. Raises what delivering raised."""
+        with self._changed:
+            while len(self._queue) >= MAX_ROWS_WAITING and self._failure is None:
+                self._changed.wait()  # only in a run of one process
+            self.check()
+            self._queue.extend(rows)
+            self._taken += len(rows)
+            self._changed.notify_all()
+
+    def check(self) -> None:
+        """Raise what delivering raised."""
+        if self._failure is not None:
+            raise self._failure
+
+    def when_delivered(self, on_delivered: DeliveryCallback) -> None:
+        """As `ConfirmsDelivery` says."""
+        with self._changed:
+            failure = self._failure
+            if failure is None and self._arrived < self._taken:
+                self._waiters.append((self._taken, on_delivered))
+                return
+        on_delivered(failure)
+
+    def take_notices(self) -> list[str]:
+        """What users should know."""
+        return self._health.take_notices()
+
+    def connection_status(self) -> str:
+        """What rows wait for; empty when all is well."""
+        return self._health.connection_status(f"{len(self._queue):,} rows wait, ")
+
+    def close(self) -> None:
+        """Wait until all is delivered. Raises `OperationFailed` when it is not; may be called twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with self._changed:
+            left, deadline = len(self._queue), time.monotonic() + END_SECONDS
+            while self._queue and self._failure is None and time.monotonic() < deadline:
+                self._changed.wait(0.1)
+                if len(self._queue) != left:
+                    left, deadline = len(self._queue), time.monotonic() + END_SECONDS
+            self._ends = True
+            self._changed.notify_all()
+        self._thread.join(END_SECONDS)
+        self.check()
+        if self._queue:
+            why = f" ({self._health.why})" if self._health.why else ""
+            raise OperationFailed(f"{len(self._queue):,} rows were not taken by {self._name} before the end{why}")
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        batch: list[Any] = []  # one that is sent again is the same
+        while True:
+            with self._changed:
+                while not self._queue and not self._ends:
+                    self._changed.wait()
+                if self._ends:
+                    return
+                batch = batch or list(islice(self._queue, self._most_at_once))
+            try:
+                self._deliver(batch)
+            except RetryLaterError as error:
+                wait = self._health.report_failure(str(error), error.after, error.what)
+                with self._changed:
+                    self._changed.wait_for(lambda: self._ends, wait)
+                continue
+            except AgileDartError as error:
+                self._fail(error)
+                return
+            except Exception as error:  # noqa: BLE001  a driver's
+                self._fail(OperationFailed(f"{self._name}: {type(error).__name__}: {error}"))
+                return
+            self._health.report_success()
+            with self._changed:
+                for _ in batch:
+                    self._queue.popleft()
+                self._arrived += len(batch)
+                batch = []
+                self._changed.notify_all()
+            self._notify_waiters()
+
+    def _fail(self, error: AgileDartError) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+        self._notify_waiters()
+
+    def _notify_waiters(self) -> None:
+        """Those whose rows have arrived; all of them when no more will."""
+        with self._changed:
+            failure, due = self._failure, []
+            while self._waiters and (failure is not None or self._waiters[0][0] <= self._arrived):
+                due.append(self._waiters.popleft()[1])
+        for on_delivered in due:
+            on_delivered(failure)
+
+
+class DeliveryQueueWriter:
+    """A sink to what may be away. Kinds say what is missing: `deliver` and `disconnect`.
+
+    Args:
+        name: of what takes the rows, for users.
+        times: of the rows' type.
+        render: (row, wall time) → what waits for it; called by the instance.
+        most_at_once: rows of a batch.
+    """
+
+    def __init__(
+        self, name: str, times: LatencyRecorder, render: Callable[[Any, int], Any], *, max_batch_rows: int = MAX_AT_ONCE
+    ) -> None:
+        self._times, self._render = times, render
+        self._out = DeliveryQueue(name, self.deliver, max_batch_rows=max_batch_rows)
+
+    def deliver(self, batch: list[Any]) -> None:
+        """Deliver what was rendered; called by the thread, raises as `DeliveryQueue` says. One that comes again is the same."""
+        raise NotImplementedError
+
+    def disconnect(self) -> None:
+        """Nothing follows; the thread has ended."""
+
+    @property
+    def latency(self) -> LatencyHistogram:
+        """Time from reading to handing over."""
+        return self._times.histogram
+
+    def ready(self) -> bool:
+        """Whether more rows may come."""
+        return self._out.ready()
+
+    def when_delivered(self, on_delivered: DeliveryCallback) -> None:
+        """As `ConfirmsDelivery` says."""
+        self._out.when_delivered(on_delivered)
+
+    def take_notices(self) -> list[str]:
+        """What users should know of what takes the rows."""
+        return self._out.take_notices()
+
+    def connection_status(self) -> str:
+        """What rows wait for; empty when all is well."""
+        return self._out.connection_status()
+
+    def write(self, rows: list[Any]) -> None:
+        now = self._times.count(rows)
+        self._out.put([self._render(row, now) for row in rows])
+
+    def flush(self) -> None:
+        """Rows leave by themselves."""
+        self._out.check()
+
+    def close(self) -> None:
+        try:
+            self._out.close()
+        finally:
+            self.disconnect()

@@ -1,0 +1,1 @@
+"""Source `serial:` (extra `[industry]`): lines over a serial line, with pyserial."""

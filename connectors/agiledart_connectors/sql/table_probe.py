@@ -1,0 +1,28 @@
+"""Does a database answer, and has it the table? For `submit --dry-run`; nothing is made."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from agiledart_connectors.options import flag
+from agiledart_connectors.sql.database import AWAY, error_text, open_engine, reflected
+from agiledart_connectors.sql.sql_writer import table_of
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_kernel.errors import OperationFailed
+
+
+def probe(connector: Connector, row_type: Any) -> str:
+    """Whether the table can be reached. Raises as opening does."""
+    engine = open_engine(connector)
+    try:
+        if not flag(connector, "create"):
+            reflected(engine, connector)
+            return "table exists"
+        table = table_of(row_type, connector)
+        with engine.connect() as connection:
+            exists = sa.inspect(connection).has_table(table.name, table.schema)
+        return "table exists" if exists else "table will be made"
+    except AWAY as error:
+        raise OperationFailed(f"the database of {connector.path!r} does not answer: {error_text(error)}") from None
+    finally:
+        engine.dispose()

@@ -1,0 +1,1 @@
+"""Source `tcp:`: lines over a plain TCP connection."""

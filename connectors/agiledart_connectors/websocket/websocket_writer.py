@@ -1,0 +1,53 @@
+"""Sink `ws://HOST:PORT/PATH` (and `wss:`): each row a message, as JSON.
+
+After each batch the server is asked for a sign of life, which it gives when it has received all of it. What it had not when the
+connection broke is sent again: it may come twice.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from websockets.protocol import State
+from websockets.sync.client import ClientConnection
+
+from agiledart_connectors.codecs.rendering import json_of
+from agiledart_connectors.latency_recorder import LatencyRecorder
+from agiledart_connectors.remote.delivery_queue import DeliveryQueueWriter, RetryLaterError
+from agiledart_connectors.websocket.websocket_session import AWAY, PING_SECONDS, WebsocketSession, error_text
+from agiledart_dataflow.plan.connectors import Connector
+
+BATCH: Final = 100
+
+
+class WebsocketWriter(DeliveryQueueWriter):
+    """Sends rows."""
+
+    def __init__(self, connector: Connector, row_type: Any, times: LatencyRecorder) -> None:
+        self._session = WebsocketSession(connector)
+        self._connection: ClientConnection | None = None
+        self._encode = msgspec.json.Encoder().encode
+        super().__init__(self._session.name, times, json_of(row_type), max_batch_rows=BATCH)
+
+    def deliver(self, batch: list[Any]) -> None:
+        try:
+            if self._connection is None:
+                self._connection = self._session.connected()
+            for row in batch:
+                self._connection.send(self._encode(row), text=True)
+            has_come = self._connection.ping(ack_on_close=True)
+            if not has_come.wait(PING_SECONDS) or self._connection.state is not State.OPEN:
+                raise TimeoutError("it did not say that it has received all")
+        except AWAY as error:
+            self.disconnect()
+            raise RetryLaterError(f"{self._session.name} cannot be reached ({error_text(error)})") from None
+
+    def disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: object) -> WebsocketWriter:
+    """The writer of a `ws:` or `wss:` connector."""
+    return WebsocketWriter(connector, row_type, LatencyRecorder(row_type, clock))

@@ -1,0 +1,175 @@
+"""`SourceValidator`: takes rows from a reader and judges them, many at once where nothing is unusual."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from agiledart_dataflow.data.batch import Held, as_rows
+from agiledart_dataflow.event_time.event_clock import EventClock
+from agiledart_dataflow.event_time.event_times import is_ascending, no_time, times_of
+from agiledart_dataflow.plan.connectors import MALFORMED_POLICIES as POLICIES
+from agiledart_dataflow.plan.connectors import Reading, SourceReader
+from agiledart_dataflow.plan.step import Step
+from agiledart_dataflow.runtime.malformed_records import MalformedRecords
+from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
+from agiledart_kernel.instants import event_time
+
+MALFORMED = "malformed"
+"""Option of a connector, beside `malformed=` of a source, which counts more."""
+
+_FAR_AHEAD_MS: Final = 3_600_000
+"""A row's time so far beyond this machine's clock is worth a word when others are late for it."""
+
+
+class SourceValidator:
+    """Reads and judges for one source.
+
+    Args:
+        step: the source's.
+        reader: carries out its connector.
+        clock: its event time; queues rows that cannot go at once.
+        paces: rows wait for their time.
+        has_letters: somebody takes dead letters of this source.
+
+    Attributes:
+        lines: read so far; `bad`: what was malformed of it.
+
+    Raises:
+        UserCodeError: `event_time` or `check` raised.
+        OperationFailed: the reader failed, or the first malformed record came where none may; names the step.
+        ConfigurationError: there is no such policy for malformed records.
+    """
+
+    def __init__(
+        self, step: Step, reader: SourceReader, clock: EventClock, *, paces: bool, has_letters: bool = False
+    ) -> None:
+        assert step.function is not None
+        assert step.source is not None
+        self._name = step.name
+        self._reader = reader
+        self._clock = clock
+        self._paces = paces
+        self._times_of_columns: Callable[[Any], Any] | None = step.source.times_of_columns
+        self._time_of: Callable[[Any], Any] = step.function
+        self._check: Callable[[Any], str | None] | None = step.source.check
+        of_connector = POLICIES[0] if step.connector is None else step.connector.option(MALFORMED, POLICIES[0])
+        policy = step.source.malformed or of_connector
+        if policy not in POLICIES:
+            raise ConfigurationError(f"{step.name}: malformed is one of {', '.join(POLICIES)}, not {policy!r}")
+        self._fails = policy == "fail"
+        self.lines = 0
+        self._has_reported_future = False
+        self.bad = MalformedRecords(step.name)
+        if policy == "dead_letter" and has_letters:
+            self.bad.letters = []
+            on_malformed = getattr(reader, "on_malformed", None)
+            if on_malformed is not None:
+                on_malformed(self.bad.put_aside)
+
+    def replace_reader(self, reader: SourceReader) -> None:
+        """From now on; it stands behind what was read before, and so do the letters."""
+        self._reader = reader
+        self.bad.take_letters()
+
+    @property
+    def has_check(self) -> bool:
+        """Rows may be malformed by the user's word."""
+        return self._check is not None
+
+    def times_if_ordered(self, held: Held) -> Any:
+        """Event times of rows, at least one, that may all go at once; None when they have to be looked at one by one."""
+        if self._time_of is no_time:
+            self._clock.newest = 0
+            return [0] * len(held)
+        times: Any
+        try:
+            if type(held) is not list:
+                if self._times_of_columns is None:
+                    return None
+                times = self._times_of_columns(held)
+                ascending = bool((times[1:] >= times[:-1]).all())
+            elif len(held) == 1:  # the lone row of a slow stream
+                time = self._time_of(held[0])
+                times, ascending = [time if type(time) is int else event_time(time)], True
+            else:
+                times = times_of(held, self._time_of)
+                ascending = is_ascending(times)
+        except (Exception, SystemExit):  # noqa: BLE001  user code; the careful way finds the row
+            return None
+        newest = self._clock.newest
+        if not ascending or (newest is not None and times[0] < newest):
+            return None
+        self._clock.newest = int(times[-1])
+        return times
+
+    def read(self, max_rows: int, wall_ns: int) -> Reading:
+        """Take rows from the reader."""
+        try:
+            reading = self._reader.read(max_rows, wall_ns)
+        except OperationFailed as error:
+            raise OperationFailed(f"{self._name}: {error}") from None
+        except AgileDartError:
+            raise
+        except (Exception, SystemExit) as error:  # a callable or generator of the user's
+            raise user_code_error(self._name, None, error, NO_RECORD) from error
+        self.lines += reading.lines
+        if reading.notes:
+            self.bad.add_notes(reading.notes)
+        if reading.malformed:
+            for reason, count in reading.malformed.items():
+                self.bad.count(reason, count)
+            if self._fails:
+                self._fail(reading.notes[0] if reading.notes else ", ".join(reading.malformed))
+        return reading
+
+    def _fail(self, text: str) -> None:
+        raise OperationFailed(f"{self._name}: a malformed record, and malformed=fail allows none: {text}")
+
+    def validated(self, held: Held, wall_ms: int) -> tuple[Held, Any]:
+        """Judge rows that were read: those that may go at once with their times, in the usual case all; others are queued."""
+        if not len(held):
+            return [], []
+        if type(held) is not list and self._times_of_columns is None:
+            held = as_rows(held)
+        if not (self._clock.sorts or self._clock.due or self._check or self._paces):
+            times = self.times_if_ordered(held)
+            if times is not None:
+                return held, times
+        self._validate_each(as_rows(held), wall_ms)
+        return [], []
+
+    def _validate_each(self, rows: list[Any], wall_ms: int) -> None:
+        row: Any = None
+        late = self._clock.late
+        try:
+            for row in rows:
+                objection = None if self._check is None else self._check(row)
+                if objection is None:
+                    objection = self._clock.accept(event_time(self._time_of(row)), row, wall_ms)
+                if objection is not None:
+                    text = self.bad.refuse(str(objection), row)
+                    if self._fails:
+                        self._fail(text)
+        except AgileDartError:
+            raise
+        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
+            raise user_code_error(self._name, self._time_of, error, row) from error
+        if self._clock.late > late and not self._has_reported_future:
+            self._look_for_future(wall_ms)
+
+    def _look_for_future(self, wall_ms: int) -> None:
+        """One row of a clock that goes wrong makes all others late; who reads the figures would look for the fault in those."""
+        newest = self._clock.newest
+        if wall_ms and newest is not None and newest > wall_ms + _FAR_AHEAD_MS:
+            self._has_reported_future = True
+            self.bad.add_notes((f"rows are late because one came before them whose time is {_time_text(newest)}, ahead of this machine's"
+                           " clock: source(…, max_ahead=timedelta(…)) lets such a row wait for its time",))  # fmt: skip
+
+
+def _time_text(time_ms: int) -> str:
+    """A time as people write it."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms:,} ms after 1970"

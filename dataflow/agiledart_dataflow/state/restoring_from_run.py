@@ -1,0 +1,74 @@
+"""Beginning with what instances of another run remembered: key groups of one step, by its name; never rows, channels or counts.
+
+What is taken is what belongs to the keys that an instance owns, and what belongs to none. So the topology around the step may be
+another one, and so may its number of instances. Rows that wait to be merged have a meaning among their channels only: who has such
+rows can begin as a whole, in the same topology, or not at all (`rows_waiting`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.data.partitioning import Owners
+from agiledart_dataflow.state.dirty_keys import Increment
+from agiledart_dataflow.state.key_groups import OperatorState, StateSnapshot, restore_state
+from agiledart_dataflow.state.snapshot_reader import Pieces, restore_groups
+
+_PARTS: msgspec.msgpack.Decoder[tuple[Any, Any, Any, Any, Any]] = msgspec.msgpack.Decoder(
+    tuple[Any, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw]
+)
+_STATE: msgspec.msgpack.Decoder[tuple[Any, StateSnapshot, Any, Any, Any]] = msgspec.msgpack.Decoder(
+    tuple[msgspec.Raw, StateSnapshot, msgspec.Raw, msgspec.Raw, msgspec.Raw]
+)
+
+_INCREMENT: msgspec.msgpack.Decoder[tuple[Any, Increment, Any, Any, Any]] = msgspec.msgpack.Decoder(
+    tuple[msgspec.Raw, Increment, msgspec.Raw, msgspec.Raw, msgspec.Raw]
+)
+
+
+def state_snapshot_in(snapshot: bytes) -> StateSnapshot:
+    """The state in a whole snapshot of an instance, whatever its step. Raises msgspec.MsgspecError."""
+    return _STATE.decode(snapshot)[1]
+
+
+def increment_in(snapshot: bytes) -> Increment:
+    """What has changed in the state, in a snapshot that rests on another. Raises msgspec.MsgspecError."""
+    return _INCREMENT.decode(snapshot)[1]
+
+
+def rows_waiting(snapshot: bytes) -> int:
+    """Rows that wait in a snapshot of an instance to be taken in order. Raises msgspec.MsgspecError."""
+    entered = _PARTS.decode(snapshot)[0]
+    if len(entered) == 5:  # a merge: queues by channel, and what is released
+        inputs, released = entered[0], entered[1]
+        return len(released) + sum(len(batch[0]) for channel in inputs for batch in channel[5])
+    inputs, waiting = entered[0], entered[1]
+    return sum(len(batch[0]) for _, batch in waiting) + sum(len(batch[0]) for each in inputs for batch in each[6])
+
+
+def restore_share(state: OperatorState, owners: Owners, index: int, chains: Sequence[Sequence[Pieces]]) -> None:
+    """Give the state of an instance that has just been made its share of what all instances of a step remembered.
+
+    Args:
+        owners, index: of its stage, whose groups it is to have.
+        chains: of each of them a whole snapshot, and the increments behind it.
+
+    Raises:
+        msgspec.MsgspecError: what is given is none.
+        StateFormatError: the code cannot read it.
+    """
+    mine: list[tuple[int, bytes]] = []
+    rests: list[bytes] = []
+    for chain in chains:  # one after the other: an increment means the state of its own instance
+        rest = state_snapshot_in(restore_groups(state, chain[0])).rest
+        increments = [increment_in(b"".join(pieces)) for pieces in chain[1:]]
+        rests.append(increments[-1].rest if increments else rest)
+        state.restore_rest(rests[-1])
+        for increment in increments:
+            state.apply(increment.changes)
+        mine += (
+            (group, state.snapshot_group(group)) for group in state.groups() if not owners or owners[group] == index
+        )
+    if rests:
+        restore_state(state, StateSnapshot(sorted(mine), rests[0]))

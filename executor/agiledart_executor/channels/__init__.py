@@ -1,0 +1,1 @@
+"""Frames between instances: over links between processes, or as calls within one process."""

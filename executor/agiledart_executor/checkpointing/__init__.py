@@ -1,0 +1,1 @@
+"""Instances are saved at barriers and restored; sources are rewound to a checkpoint."""

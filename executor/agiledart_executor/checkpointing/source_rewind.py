@@ -1,0 +1,150 @@
+"""A source goes back to where it was at an epoch: its reader is begun anew, and as many lines are let go as had been read by then.
+
+A reader that knows its position is sent there instead. One that can do neither has lost what came: what it reads goes to a log
+first (`spool/logged_reader.py`).
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from agiledart_connectors.plugins import sink_guarantee, source_guarantee
+from agiledart_connectors.sink_guarantees import ConfirmsDelivery, duplicates_fault
+from agiledart_dataflow.plan.connectors import Connector, Reading, SourceReader
+from agiledart_dataflow.plan.delivery import Delivery
+from agiledart_dataflow.plan.overload import BLOCK, SPOOL
+from agiledart_dataflow.plan.step import Step
+from agiledart_executor.spool.logged_reader import LoggedReader
+from agiledart_executor.spool.source_log import SourceLog
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.limits import MAX_BATCH_ROWS
+
+
+def needs_log(step: Step, delivery: Delivery = Delivery.EXACTLY_ONCE) -> bool:
+    """Whether what a source reads has to be in a log before it leaves, so that a run can be brought back.
+
+    That is so where it cannot be read again, where a clock says what is late, and where rows wait on the disk in any case.
+
+    Args:
+        delivery: what is promised of it.
+
+    Raises:
+        ConfigurationError: its rows would be lost or doubled all the same.
+    """
+    connector, source = step.connector, step.source
+    assert connector is not None
+    assert source is not None
+    again = f'; submit the application with delivery="at-most-once", or put the rows into files first ({step.name})'
+    if connector.path in ("", "-") and connector.kind in ("csv", "jsonl", "lines"):
+        raise ConfigurationError(f"standard input cannot be read again, so {delivery} cannot be promised{again}")
+    if connector.option("follow", "0") == "1":
+        raise ConfigurationError(f"a file that grows and may be rotated cannot be read again from its beginning{again}")
+    overload = source.overload
+    if overload.policy not in (BLOCK, SPOOL) or overload.spool_full != BLOCK:
+        raise ConfigurationError(
+            f"rows that are shed are gone, so {delivery} cannot be promised; take overload=block or spool{again}"
+        )
+    guarantee = source_guarantee(connector.kind)
+    is_gone = guarantee is not None and not guarantee.can_rewind
+    return is_gone or overload.policy == SPOOL or bool(source.clock)
+
+
+def refuse_duplicate_rows(step: str, connector: Connector, writer: object, *, counts_by_epoch: bool) -> None:
+    """Raise `ConfigurationError` for a sink that cannot take rows back which were written after the last epoch, unless it says
+    when rows have arrived and rows that come again do no harm.
+    """
+    if counts_by_epoch:
+        return
+    fault = duplicates_fault(connector, sink_guarantee(connector.kind))
+    if not fault and not isinstance(writer, ConfirmsDelivery):
+        fault = "it does not say when rows have arrived"
+    if fault:
+        raise ConfigurationError(
+            f"{connector.url()} cannot take rows back, so exactly-once cannot be promised; {fault}, or submit the application"
+            f' with delivery="at-most-once" ({step})'
+        )
+
+
+def refuse_immovable_sink(step: str, connector: Connector, *, moves: bool) -> None:
+    """Raise `ConfigurationError` for a sink that is to move when its node is lost, and whose rows are there and nowhere else."""
+    if not moves:
+        raise ConfigurationError(
+            f'{connector.url()} stays on its node, so on_sink_lost="move" cannot be promised; write to a log (log:NAME), or take'
+            f' on_sink_lost="wait" ({step})'
+        )
+
+
+class FastForwardedReader:
+    """A reader that has been brought behind the lines that were read before.
+
+    Args:
+        reader: stands at its beginning; gives rows, not columns.
+        lines: how many of its lines to let go.
+        wall_ns: for the reader.
+
+    Raises:
+        OperationFailed: it ends before: what it reads is shorter than it was.
+    """
+
+    def __init__(self, reader: SourceReader, lines: int, wall_ns: Callable[[], int]) -> None:
+        self._reader, self.stamps = reader, reader.stamps
+        self._left: Reading | None = None
+        passed = 0
+        while passed < lines:
+            # The last ones are taken row by row, so that no row behind them is taken along with others.
+            reading = reader.read(max(1, min(lines - passed - MAX_BATCH_ROWS, MAX_BATCH_ROWS)), wall_ns())
+            passed += reading.lines
+            if passed > lines:
+                self._left = _last_lines(reading, passed - lines)
+            elif reading.exhausted and passed < lines:
+                raise OperationFailed(
+                    f"it has only {passed:,} lines, and {lines:,} had been read: it was replaced or cut"
+                )
+            elif reading.exhausted:
+                self._left = Reading([], 0, {}, exhausted=True)
+        self.fileno = getattr(reader, "fileno", lambda: None)
+
+    def read(self, max_rows: int, wall_ns: int) -> Reading:
+        """As the reader's own."""
+        left, self._left = self._left, None
+        return left if left is not None else self._reader.read(max_rows, wall_ns)
+
+    def close(self) -> None:
+        """As the reader's own."""
+        self._reader.close()
+
+
+def _last_lines(reading: Reading, lines: int) -> Reading:
+    """The part of a reading that its last lines brought: its rows, because those before them were malformed."""
+    before = reading.lines - lines
+    malformed = dict(reading.malformed)
+    for reason in list(malformed):
+        taken = min(before, malformed[reason])
+        malformed[reason] -= taken
+        before -= taken
+    kept = {reason: count for reason, count in malformed.items() if count}
+    return Reading(reading.rows, lines, kept, reading.exhausted, reading.drained)
+
+
+def open_logged_reader(
+    step: Step, reader: SourceReader, folder: Path, *, restores: bool, moves: bool = False
+) -> LoggedReader:
+    """The reader of a source with its log.
+
+    Args:
+        folder: of the log.
+        restores: what lies there is of this run; else it is of an earlier one, and goes.
+        moves: it may go on without the log that it had on another node.
+
+    Raises:
+        OperationFailed: the log cannot be opened.
+    """
+    assert step.connector is not None
+    assert step.source is not None
+    overload = step.source.overload
+    log = SourceLog(folder, overload.spool_bytes, fresh=not restores)
+    guarantee = source_guarantee(step.connector.kind)
+    is_gone = guarantee is not None and not guarantee.can_rewind
+    resume = None if is_gone else (lambda reader, lines: FastForwardedReader(reader, lines, time.time_ns))
+    ahead = overload.policy == SPOOL
+    return LoggedReader(reader, log, step.row_type, reads_ahead=ahead, resume=resume, moves=moves)

@@ -1,1 +1,0 @@
-"""Machines (extra `[industry]`): Modbus with pymodbus, serial lines with pyserial."""

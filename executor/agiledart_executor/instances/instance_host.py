@@ -1,0 +1,567 @@
+"""Drives the instances of one executor: who may work now, what goes out, what is acknowledged.
+
+Everything is counted per batch. An instance works when a batch came in or when one of its outputs got room again; it
+does not work while an output is blocked, and what it has promised (the mark) still travels then, because punctuations
+need no credit.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from agiledart_dataflow.counts.key_sample import EVERY
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.runtime.generation_handover import ChangeFailed
+from agiledart_dataflow.runtime.instance import EncodedSnapshot
+from agiledart_dataflow.runtime.program import Program
+from agiledart_dataflow.runtime.source_instance import SourceInstance
+from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
+from agiledart_executor.instances.running_instance import WORK_SLICE_NS, RunningInstance
+from agiledart_kernel.errors import AgileDartError, RemoteProtocolError, RollBackNeeded
+from agiledart_transport.link import Cork, Link
+
+MAX_NESTED = 16
+"""Instances that may work within each other: each takes some frames of the stack, which users' code needs, too."""
+
+SINK_LOOK_NS = 50_000_000
+"""How long a sink is left alone that takes no rows now."""
+
+WATCHED_NS = 250_000_000
+"""How long a source is left alone whose reader says itself when it has something: it may still have to notice silence."""
+
+
+def _ignore_barrier(
+    running: RunningInstance, epoch: int, snapshot: EncodedSnapshot, began_ns: int, change: bytes
+) -> None:
+    """No epochs run."""
+
+
+def _ignore_handover(running: RunningInstance) -> None:
+    """No stage takes a new term."""
+
+
+class InstanceHost:
+    """All instances of one executor.
+
+    Args:
+        finished: told when an instance has delivered everything.
+        broke: told when an instance cannot go on, with a message for the user.
+
+    Attributes:
+        cork: of the links that take its frames; what it sends in one turn leaves in one write.
+        on_barrier: told of an instance that has come to the barrier of an epoch, with its snapshot, when that was begun, and the
+            name of the plan that the barrier brings.
+        on_left: told of an instance whose term has ended, once.
+        programs: the topology with the plans that barriers may bring, by their names.
+        current, calls: the instance that works at this moment, and a number that changes with each call: another thread
+            watches them.
+    """
+
+    def __init__(
+        self, finished: Callable[[RunningInstance], None], instance_failed: Callable[[RunningInstance, str], None]
+    ) -> None:
+        self._finished, self._instance_failed = finished, instance_failed
+        self.on_barrier: Callable[[RunningInstance, int, Any, int, bytes], None] = _ignore_barrier
+        self.on_handed_over: Callable[[RunningInstance], None] = _ignore_handover
+        self.programs: dict[bytes, Program] = {}
+        self._loop = asyncio.get_running_loop()
+        self.running: dict[tuple[int, int], RunningInstance] = {}
+        self._ready: deque[RunningInstance] = deque()
+        self._run_scheduled = self._gathers = False
+        self.cork = Cork()
+        self.reading = False
+        self.current: RunningInstance | None = None
+        self.calls = 0
+        self._nested_ns = 0  # of the time of who works, what went to instances beside it
+        self._nested = self._run_until_ns = self._saving_since_ns = 0
+
+    def add(self, running: RunningInstance) -> None:
+        """Take an instance whose outputs are joined; sources wait for `start_reading`."""
+        running.take_outputs()
+        self.running[running.stage, running.index] = running
+        if running.instance is not None:
+            running.instance.on_barrier = partial(self._at_barrier, running)
+            running.instance.on_save = self._begins_to_save
+            running.instance.on_stop = partial(self._stopped, running)
+            running.instance.programs = self.programs
+        if self.reading:
+            self.wake(running)
+
+    def start_reading(self) -> None:
+        """Let the sources read."""
+        self.reading = True
+        for running in self.running.values():
+            self.wake(running)
+
+    def begin_epoch(self, epoch: int, change: bytes = b"", *, holds: bool = False) -> None:
+        """Let the sources put the barrier of an epoch behind what they have sent, also those that have nothing to read.
+
+        Args:
+            change: name of the plan that it brings.
+            holds: nothing more is read behind it.
+        """
+        for running in self.running.values():
+            if running.source is not None and epoch > running.wanted:
+                running.wanted, running.change, running.holds = epoch, (epoch, change), holds
+                self.wake(running)
+            elif running.instance is not None and change and running.has_begun and running.barrier < epoch:
+                running.instance.expect_change(epoch)  # not one that begins behind it, or that has passed it already
+                self.wake(running)
+
+    def _send_barriers(self, running: RunningInstance, source: SourceInstance) -> None:
+        """Barriers that are due, those that were missed first: numbers on a channel have no gap."""
+        while running.barrier < running.wanted:
+            began = time.monotonic_ns()
+            epoch = running.barrier + 1
+            change = running.change[1] if running.change[0] == epoch else b""
+            snapshot = source.send_barrier(epoch, running.emit, change, self.programs.get(change))
+            self._at_barrier(running, epoch, snapshot, change, began)
+            if change:
+                self.redirect_outputs(running)
+
+    def _at_barrier(
+        self, running: RunningInstance, epoch: int, snapshot: EncodedSnapshot, change: bytes = b"", began_ns: int = 0
+    ) -> None:
+        running.barrier = epoch
+        self.on_barrier(running, epoch, snapshot, began_ns or self._saving_since_ns, change)
+
+    def _begins_to_save(self) -> None:
+        """The instance that works now, or one within its call, comes to a barrier."""
+        self._saving_since_ns = time.monotonic_ns()
+
+    def slice(self, running: RunningInstance, step: Callable[[], bool], until_ns: int) -> bool:
+        """Between two turns, let an instance take steps of what it has to do beside rows; False when nothing is left, or when
+        it has raised, which is the end of it as in a turn.
+        """
+        caller = self.current
+        self.current, self.calls = running, self.calls + 1
+        try:
+            while step():
+                if time.monotonic_ns() >= until_ns:
+                    return True
+        except BaseException as error:  # noqa: BLE001  as in `_run`
+            self._fail_with(running, error)
+        finally:
+            self.current = caller
+        return False
+
+    def end_input(self) -> None:
+        """Let the sources end here."""
+        for running in self.running.values():
+            if running.source is not None:
+                running.source.drain()
+                self.wake(running)
+
+    def receive(
+        self,
+        running: RunningInstance,
+        edge: int,
+        source: int,
+        number: int,
+        first_row: int,
+        batch: Batch,
+        *,
+        is_last: bool = False,
+    ) -> None:
+        """A frame for an instance came in; raises RemoteProtocolError when it cannot be right.
+
+        Args:
+            number, first_row: of the frame and of its first row, on its channel.
+            is_last: nothing more has come behind it, so nothing is won by waiting for more rows to work on.
+        """
+        end = running.inputs.get((edge, source))
+        if end is None or running.instance is None:
+            raise RemoteProtocolError("channel", f"no channel {edge} from {source} to {running.name}")
+        count, barrier = len(batch.held), batch.barrier != 0
+        end.channel.accept(number, first_row, count, barrier=barrier)
+        if running.broken:
+            return
+        if running.keys is not None and not end.channel.frames % EVERY:
+            running.keys.look(edge, batch.held)
+        if end.waiting is not None:
+            end.rows_or_watermark.append(count > 0 or barrier)
+            end.waiting.append(batch)
+            return
+        if is_last and not (self._ready or self._run_scheduled):
+            cork = self.cork
+            cork.held, self._run_until_ns = True, time.monotonic_ns() + WORK_SLICE_NS
+            has_passed = self.pass_through(running, edge, source, batch)
+            if has_passed and not running.broken:
+                end.frames_taken += 1
+                if end.channel.acknowledgement_due:
+                    cork.flush()  # who waits for the frame does not wait for the acknowledgement
+                    taken = running.instance.consumed(edge, source)  # by turns before, too
+                    end.taken(taken, finished=False, may_wait=running.may_wait())
+            cork.release()
+            if has_passed:
+                return
+        end.rows_or_watermark.append(count > 0 or barrier)
+        if barrier:
+            self._offer_barrier(running, edge, source, batch)
+        else:
+            running.instance.offer(edge, source, batch)
+        self.wake(running)
+
+    def _offer_barrier(self, running: RunningInstance, edge: int, source: int, batch: Batch) -> None:
+        assert running.instance is not None  # who receives is one
+        try:
+            running.instance.offer_barrier(edge, source, batch)
+        except ChangeFailed as error:
+            self.fail_change(running, f"{running.name}: {error}")
+            return
+        if batch.change and running.instance.is_leaving(edge, source):
+            running.leaving.append((edge, source))
+            self.admit_waiting(running)
+
+    def admit_waiting(self, running: RunningInstance) -> None:
+        """Give an instance what has waited for it to begin, or for a barrier to tell of a channel."""
+        instance = running.instance
+        assert instance is not None  # who receives is one
+        for (edge, source), end in list(running.inputs.items()):
+            if end.waiting is not None and instance.takes_in(edge, source):
+                waiting, end.waiting = end.waiting, None
+                for batch in waiting:
+                    if batch.barrier:
+                        self._offer_barrier(running, edge, source, batch)
+                    else:
+                        instance.offer(edge, source, batch)
+        self.wake(running)
+
+    def _forget_old_channels(self, running: RunningInstance) -> None:
+        """Forget channels of terms that have ended: those that enter when all is taken, those that leave when all is there."""
+        instance = running.instance
+        for channel in tuple(running.leaving):
+            if instance is not None and (end := running.inputs.get(channel)) is not None:
+                end.taken(instance.consumed(*channel), finished=True)
+                if instance.forget(*channel):
+                    del running.inputs[channel]
+                    running.leaving.remove(channel)
+        for channel, output in list(running.outputs.items()):
+            if output.is_old and output.channel.idle:
+                output.close()
+                del running.outputs[channel]
+                running.take_outputs()
+        running.changeover_pauses.look(running.outputs)
+        running.has_old = running.changeover_pauses.watches or any(output.is_old for output in running.outputs.values())
+
+    def _stopped(self, running: RunningInstance) -> None:
+        """The term of an instance has come to where it ends: who sent it rows hears of that before it saves itself."""
+        assert running.instance is not None  # sources never change
+        for (edge, source), end in running.inputs.items():
+            if end.waiting is None:
+                end.taken(running.instance.consumed(edge, source), finished=True)
+        self.cork.flush()
+
+    def redirect_outputs(self, running: RunningInstance) -> None:
+        """A barrier has brought another plan: what follows goes to its instances; others get what was sent to them, and no more."""
+        part = running.instance or running.source
+        assert part is not None
+        left: dict[tuple[int, int], None] = {}
+        for (edge, target), output in running.outputs.items():
+            was_old, output.is_old = output.is_old, target not in part.plan.targets(edge, running.index)
+            if output.is_old and not was_old:
+                left[edge, target] = None
+        running.changeover_pauses.plan_changed(part.plan, running.outputs, left)
+        running.has_old = running.changeover_pauses.watches or any(output.is_old for output in running.outputs.values())
+
+    def acknowledged(
+        self, running: RunningInstance, edge: int, target: int, frames: int, watermarks: int, frame_rows: int = 0
+    ) -> None:
+        """The other end of an output has taken frames, and says how many rows they may have; 0: it does not say."""
+        end = running.outputs.get((edge, target))
+        if end is None:
+            raise RemoteProtocolError("channel", f"no channel {edge} from {running.name} to {target}")
+        end.acknowledged(frames, watermarks, frame_rows)
+        if running.changeover_pauses.watches:
+            running.changeover_pauses.acknowledged(edge, target, end)
+        if end.channel.has_more or running.ended or running.has_old:  # else nobody waited for it
+            self.wake(running)
+
+    def wake(self, running: RunningInstance) -> None:
+        """Let an instance look whether it can work: in this turn, else at the end of `gather`, else soon."""
+        if running.queued or running.reported or running.broken:
+            return
+        running.queued = True
+        self._ready.append(running)
+        if not (self._gathers or self._run_scheduled):
+            self._schedule_run()
+
+    def wake_all(self) -> None:
+        """Let all instances look: a link that several of them share takes frames again."""
+        for running in self.running.values():
+            self.wake(running)
+
+    def wake_now(self, running: RunningInstance) -> None:
+        """Let an instance work before this returns."""
+        if not (running.queued or running.reported or running.broken):
+            running.queued = True
+            self._ready.append(running)
+        self.run_woken()
+
+    def gather(self, _link: Link | None = None) -> None:
+        """Several things happen at once: who they wake waits for `turn`, which must follow in the same callback.
+
+        This and `turn` are what a link calls before and after the frames of one read.
+        """
+        self._gathers = True
+
+    def run_woken(self, _link: Link | None = None) -> None:
+        """Let all who were woken work, and those whom these wake; what they send leaves together.
+
+        A frame passes from one socket to the next in one callback of the loop: each further turn of the loop would cost
+        it a look at all sockets. After `WORK_SLICE_NS` the rest waits for the loop's next turn, and so does all that comes before.
+        """
+        ready = self._ready
+        if self.current is not None:  # called from within: the loop below goes on
+            return
+        self._gathers = False
+        if self._run_scheduled or not ready:
+            return
+        self._gathers = self.cork.held = True
+        now = time.monotonic_ns()
+        self._run_until_ns = now + WORK_SLICE_NS
+        try:
+            while ready and now <= self._run_until_ns:
+                running = ready.popleft()
+                running.queued = False
+                if not running.broken and running.has_begun:
+                    self.current, self.calls = running, self.calls + 1
+                    now = self._run(running, now)
+                    self.current = None
+        finally:
+            self._gathers = False
+            self.cork.release()
+        if ready and not self._run_scheduled:
+            self._schedule_run()
+
+    def _schedule_run(self) -> None:
+        self._run_scheduled = True
+        self._loop.call_soon(self._scheduled_run)
+
+    def _scheduled_run(self) -> None:
+        self._run_scheduled = False
+        self.run_woken()
+
+    def _run(self, running: RunningInstance, began: int) -> int:
+        """Let one instance work; returns the time afterwards."""
+        try:
+            self._nested_ns = 0
+            again = self._read(running, began) if running.source is not None else self._work(running, began)
+            now = time.monotonic_ns()
+            running.busy_ns += now - began - self._nested_ns
+            running.last_ns = now
+            running.first_ns = running.first_ns or now
+            if again:
+                self.wake(running)
+            elif running.ended and not running.reported and running.done:
+                running.reported = True
+                self._finished(running)
+            return now
+        except BaseException as error:  # noqa: BLE001  whatever it was, rows are lost with it: never go on without them
+            self._fail_with(running, error)
+        return time.monotonic_ns()
+
+    def _fail_with(self, running: RunningInstance, error: BaseException) -> None:
+        if isinstance(error, RollBackNeeded):
+            self.fail_change(running, f"{running.name}: {error}")
+        elif isinstance(error, AgileDartError):
+            self.fail(running, str(error))
+        elif isinstance(error, OSError):  # a sink's disk is full, a file went away
+            where = f" ({error.filename})" if error.filename else ""
+            self.fail(running, f"{running.name}: {error.strerror or error}{where}")
+        else:
+            self.fail(running, str(user_code_error(running.name, None, error, NO_RECORD)))
+
+    def pass_through(self, running: RunningInstance, edge: int, source: int, batch: Batch) -> bool:
+        """Let an instance for which nothing waits take a batch at once: within the call of the one beside it that has made it,
+        which may itself be within another's, or as it comes from a link.
+
+        What `receive` and a turn of its own would do, with a third of the calls: a lone tuple costs little else. False where
+        the batch has to be received: the instance has something to do before or has to be given less at one time, the turn
+        has been long, or too many work within each other.
+        """
+        instance = running.instance
+        count = len(batch.held)
+        if instance is None or not count or running.queued or running.broken or count > running.budget:
+            return False
+        if running.has_old:
+            return False
+        ends = running.outputs.values()
+        for end in ends:
+            if end.channel.rows_waiting:
+                return False
+        if running.sink_ready is not None and not running.sink_ready():
+            return False
+        began = time.monotonic_ns()
+        if began > self._run_until_ns or self._nested >= MAX_NESTED:
+            return False
+        caller, lent_ns = self.current, self._nested_ns
+        self.current, self.calls, self._nested_ns, self._nested = running, self.calls + 1, 0, self._nested + 1
+        own_ns = 0
+        has_passed = True
+        try:
+            has_passed = instance.pass_through(edge, source, batch, running.emit)
+            if has_passed:
+                if running.writer is not None:
+                    running.writer.flush()
+                for end in ends:
+                    if end.channel.has_more:
+                        end.flush()
+        except BaseException as error:  # noqa: BLE001  as in `_run`
+            self._fail_with(running, error)
+        finally:
+            now = time.monotonic_ns()
+            own_ns = now - began - self._nested_ns
+            self.current, self._nested_ns, self._nested = caller, lent_ns + now - began, self._nested - 1
+        if has_passed:
+            running.busy_ns += own_ns
+            running.takes.rows += count
+            running.takes.ns += now - began
+            running.last_ns = now
+            running.first_ns = running.first_ns or now
+            if count >= running.budget or own_ns > WORK_SLICE_NS:
+                running.adapt_budget(count, own_ns)
+        return has_passed
+
+    def _work(self, running: RunningInstance, began: int) -> bool:
+        instance = running.instance
+        assert instance is not None
+        more = running.blocked  # the flush below may make room, and then nobody else would wake it
+        before = instance.queued_rows
+        worked_ns = 0
+        if not more:
+            more = instance.work(running.emit, min(running.budget, running.free_rows))
+            if self.cork.links and not self._ready:
+                self.cork.flush()  # who waits for the frame does not wait for the book-keeping
+            worked_ns = time.monotonic_ns() - began - self._nested_ns
+            if running.writer is not None:
+                running.writer.flush()
+                if instance.finished and not running.by_epoch:
+                    running.writer.close()
+        for output in running.outputs.values():
+            output.flush()
+        rows = before - instance.queued_rows
+        if worked_ns and (rows >= running.budget or worked_ns > WORK_SLICE_NS):
+            running.adapt_budget(rows, worked_ns)
+        running.takes.record_taken(rows, began, time.monotonic_ns(), more_waits=instance.has_released)
+        if instance.change_passed:
+            instance.change_passed = False
+            self.redirect_outputs(running)
+        has_handed_over = instance.left is not None
+        running.ended = finished = instance.finished or has_handed_over
+        for (edge, source), input_end in running.inputs.items():
+            if (finished or input_end.channel.acknowledgement_due) and input_end.waiting is None:
+                input_end.taken(instance.consumed(edge, source), finished=finished, may_wait=running.may_wait())
+        if has_handed_over and not running.has_handed_over:
+            running.has_handed_over = True
+            self.on_handed_over(running)
+        if running.leaving or running.has_old:
+            self._forget_old_channels(running)
+        if running.sink_ready is not None and instance.queued_rows and not running.sink_ready():
+            self._look_at(running, time.monotonic_ns() + SINK_LOOK_NS)  # nobody says when it takes rows again
+            return False
+        return more and not running.blocked
+
+    def _read(self, running: RunningInstance, began: int) -> bool:
+        source = running.source
+        assert source is not None
+        if running.barrier < running.wanted and self.reading and not source.finished:
+            self._send_barriers(running, source)
+        blocked = running.blocked
+        again = blocked and self.reading and not source.finished  # as in `_work`
+        if self.reading and not source.finished and not blocked and not running.holds:
+            most = min(running.budget, running.free_rows)
+            polled = source.poll(began, time.time_ns(), most)
+            if polled.batch is not None:
+                source.send(polled.batch, running.emit)
+                if self.cork.links and not self._ready:
+                    self.cork.flush()  # as in `_work`
+            treated = 0 if polled.wait_until_ns is not None else most
+            took_ns = time.monotonic_ns() - began - self._nested_ns
+            if treated or took_ns > WORK_SLICE_NS:
+                running.adapt_budget(treated, took_ns)
+            if polled.wait_until_ns is not None and not source.finished:
+                until = polled.wait_until_ns
+                number = polled.wait_for
+                if number is not None and (running.watched == number or self._watch(running, number)):
+                    until = max(until, began + WATCHED_NS)
+                self._look_at(running, until)
+            else:
+                again = not source.finished
+        for output in running.outputs.values():
+            output.flush()
+        if running.has_old:
+            self._forget_old_channels(running)
+        running.ended = source.finished
+        blocked = running.blocked
+        if running.watched is not None and (blocked or source.finished or running.holds):
+            self._unwatch(running)  # or it would wake for what it may not read
+        if blocked and self.reading and source.reads_on and not running.holds:
+            return self._read_on(running, source)
+        return again and not blocked
+
+    def _read_on(self, running: RunningInstance, source: SourceInstance) -> bool:
+        """Let a source take rows in that cannot be sent now."""
+        wait_until_ns = source.take_in(time.monotonic_ns(), time.time_ns(), running.budget)
+        if wait_until_ns is not None:
+            self._look_at(running, wait_until_ns)
+        return wait_until_ns is None
+
+    def _look_at(self, running: RunningInstance, until_ns: int) -> None:
+        """Wake an instance at this time or before: a timer that comes first is left, and whoever it wakes waits on."""
+        if running.timer is not None:
+            if running.timer_ns <= until_ns:
+                return
+            running.timer.cancel()
+        delay = max(0, until_ns - time.monotonic_ns()) / 1e9
+        running.timer, running.timer_ns = self._loop.call_later(delay, self._look, running), until_ns
+
+    def _look(self, running: RunningInstance) -> None:
+        running.timer = None
+        self.wake_now(running)
+
+    def _watch(self, running: RunningInstance, descriptor: int) -> bool:
+        """Wake a source when its reader has something; False for what cannot be waited for (a file)."""
+        self._unwatch(running)
+        try:
+            self._loop.add_reader(descriptor, self.wake_now, running)
+        except (OSError, ValueError):
+            return False
+        running.watched = descriptor
+        return True
+
+    def _unwatch(self, running: RunningInstance) -> None:
+        if running.watched is not None:
+            self._loop.remove_reader(running.watched)
+            running.watched = None
+
+    def close(self) -> None:
+        """Give back what all instances hold."""
+        for running in self.running.values():
+            self._unwatch(running)
+            with contextlib.suppress(AgileDartError, OSError):
+                running.close()
+
+    @property
+    def has_sources(self) -> bool:
+        """Whether barriers begin here."""
+        return any(running.source is not None for running in self.running.values())
+
+    def fail_change(self, running: RunningInstance, message: str) -> None:
+        """A change of its stage cannot go on, or what its sink had written is gone: the run comes back from its last epoch."""
+        running.needs_restart = True
+        self.fail(running, message)
+
+    def fail(self, running: RunningInstance, message: str) -> None:
+        """An instance cannot go on; nothing when it has failed already."""
+        if running.broken:
+            return
+        running.broken = True
+        self._unwatch(running)
+        if running.timer is not None:
+            running.timer.cancel()
+        self._instance_failed(running, message)

@@ -1,0 +1,1 @@
+"""A topology that runs in one process, without agents: `agiledart run`."""

@@ -1,0 +1,276 @@
+"""From a deployment part to instances that can run: user code, plan, functions, connectors."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agiledart_connectors.codecs.columns_import import PROCESS_IMPORT
+from agiledart_connectors.emitted_row_count import CountedSink, EmittedRowCount
+from agiledart_connectors.opening import open_sink, open_source
+from agiledart_connectors.plugins import sink_guarantee
+from agiledart_connectors.sink_guarantees import ConfirmsDelivery, is_idempotent
+from agiledart_connectors.sink_origin import CommittedOutput, SinkOrigin
+from agiledart_dataflow.counts.key_sample import KeySample
+from agiledart_dataflow.data.batch_codec import BatchCodec
+from agiledart_dataflow.data.schema import read_time_index
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_dataflow.plan.delivery import Delivery
+from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_dataflow.plan.losses import MOVE
+from agiledart_dataflow.plan.specification import FORMAT, release
+from agiledart_dataflow.plan.stage_plan import Stage, StagePlan
+from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.runtime.program import GraphMismatch, Program, compile_program
+from agiledart_dataflow.runtime.source_instance import SourceInstance
+from agiledart_dataflow.state.owner_table import ranges_text
+from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
+from agiledart_executor.checkpointing.instance_checkpointer import TransactionalSink
+from agiledart_executor.checkpointing.source_rewind import (
+    needs_log,
+    open_logged_reader,
+    refuse_duplicate_rows,
+    refuse_immovable_sink,
+)
+from agiledart_executor.instances.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
+from agiledart_executor.instances.running_instance import RunningInstance
+from agiledart_executor.snapshots.snapshot_file import run_folder
+from agiledart_executor.spool.intake_opening import open_intake
+from agiledart_executor.state.disk_stores import disk_stores
+from agiledart_executor.user_code.application_folders import work_folder
+from agiledart_executor.user_code.bundle import Bundle
+from agiledart_executor.user_code.software_version import software_version
+from agiledart_executor.user_code.user_builder import decode_bundle, load_bundle
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import AgileDartError, BusyError, OperationFailed
+from agiledart_sink_log.log_writer import LOCK_PAUSE_SECONDS, LOCK_SECONDS
+from agiledart_sink_log.protocol import latency_log_name
+
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
+
+_ROOT = Path.cwd()
+"""The agent's state directory, before user code had a chance to go elsewhere."""
+
+
+@dataclass(frozen=True)
+class Launchable:
+    """User code joined with its plan.
+
+    Attributes:
+        codecs: how rows travel, by edge.
+        application, version, owner: noted in the logs that sinks write.
+        latencies: what is kept of the latencies sampled at sinks.
+        run: its number.
+        goes_on: it begins with the state of another run.
+        delivery: what becomes of it when a host dies.
+    """
+
+    program: Program
+    plan: StagePlan
+    codecs: dict[int, BatchCodec]
+    application: str = ""
+    version: int = 0
+    latencies: LatencyKeeping = NO_LATENCIES
+    owner: bytes = b""
+    run: int = 0
+    log_owners: tuple[tuple[str, bytes], ...] = ()
+    continues_run: bool = False
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+
+    def steps(self, stage: int) -> tuple[str, ...]:
+        """The names of a stage's steps."""
+        return tuple(step.name for step in self.program.steps(stage))
+
+    def row_type(self, stage: int, name: str) -> Any:
+        """The type of the rows that leave a step of a stage."""
+        return next(step.row_type for step in self.program.steps(stage) if step.name == name)
+
+    async def open_instance(
+        self,
+        stage: int,
+        index: int,
+        *,
+        by_epoch: bool = False,
+        restores: bool = False,
+        keep: CommittedOutput | None = None,
+    ) -> RunningInstance:
+        """`instance`, waiting a little for a file whose last writer is about to end; everything else goes on meanwhile."""
+        deadline = asyncio.get_running_loop().time() + LOCK_SECONDS
+        while True:
+            try:
+                running = self.instance(stage, index, by_epoch=by_epoch, restores=restores, keep=keep)
+            except BusyError:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+            else:
+                break
+            await asyncio.sleep(LOCK_PAUSE_SECONDS)
+        if (log := self._latency_log(stage)) is not None and running.instance is not None:
+            running.latencies = log
+            running.instance.observe(log)
+            await log.opened()
+        return running
+
+    def _latency_log(self, stage: int) -> LatencyLog | None:
+        """Where the latencies of a sink are kept; None when they are not, or its rows do not tell when they were read."""
+        if self.plan.stages[stage].kind != "sink" or not self.latencies.max_bytes:
+            return None
+        row_type = self.program.endpoint(stage).row_type
+        if read_time_index(row_type) is None:
+            return None
+        specification, step = self.program.specification, self.program.steps(stage)[0]
+        number = [sink.index for sink in specification.sinks].index(step.index)
+        sources = tuple(source.name for source in specification.sources)
+        sink = SampledSink(self.application, self.version, step.name, sources, self.owner)
+        return LatencyLog(latency_log_name(self.application, number), sink, row_type, self.latencies, _ROOT)
+
+    def instance(
+        self,
+        stage: int,
+        index: int,
+        *,
+        by_epoch: bool = False,
+        restores: bool = False,
+        keep: CommittedOutput | None = None,
+    ) -> RunningInstance:
+        """A new instance, its file or connection opened, at once or not at all; raises AgileDartError, OSError.
+
+        Args:
+            by_epoch: the run is saved by epochs; `restores`: it will be brought back to where it was, which asks for rows.
+            keep: of a sink, up to where its parts are committed; what lies behind is cut off. None: as they are.
+        """
+        kind, name = self.plan.stages[stage].kind, self.plan.stages[stage].name
+        running = RunningInstance(
+            stage, self.plan.members(stage)[index], name, owned=_owned(self.plan.stages[stage], index)
+        )
+        try:
+            if kind == "source":
+                running.source = self._source(stage, index, by_epoch=by_epoch, restores=restores)
+            elif kind == "sink":
+                endpoint = self.program.endpoint(stage)
+                owner = dict(self.log_owners).get(endpoint.connector.path, self.owner)
+                about = (
+                    self.application,
+                    self.version,
+                    _ROOT,
+                    0.0,
+                    by_epoch,
+                    keep,
+                    owner,
+                    self.run,
+                    name,
+                    self.continues_run,
+                )
+                moves = self.plan.stages[stage].if_lost == MOVE
+                # A log that moves takes rows back: its readers could not tell those that only the lost node had shown them.
+                origin = SinkOrigin(*about, emits_at_once=self.delivery.duplicates and not moves)
+                running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
+                if by_epoch and not self.delivery.duplicates:
+                    counts = isinstance(running.writer, TransactionalSink)
+                    refuse_duplicate_rows(name, endpoint.connector, running.writer, counts_by_epoch=counts)
+                if moves:
+                    may_move = isinstance(running.writer, ConfirmsDelivery) or hasattr(running.writer, "identity")
+                    refuse_immovable_sink(name, endpoint.connector, moves=may_move)
+                running.emitted_rows = (
+                    self._emitted_rows(running, endpoint.connector, restores=restores) if by_epoch else None
+                )
+                writer = (
+                    running.writer
+                    if running.emitted_rows is None
+                    else CountedSink(running.writer, running.emitted_rows)
+                )
+                running.instance = Instance(self.program, stage, index, writer)
+            else:
+                stores = disk_stores(work_folder(_ROOT, self.application) / "state")
+                running.instance = Instance(self.program, stage, index, make_store=stores)
+                running.keys = self._key_sample(stage)
+        except BusyError as error:
+            raise BusyError(f"{name}: {error}") from None
+        except OperationFailed as error:
+            raise OperationFailed(f"{name}: {error}") from None
+        except (AgileDartError, OSError):
+            raise
+        except BaseException as error:
+            raise user_code_error(name, None, error, NO_RECORD) from error
+        return running
+
+    def _emitted_rows(
+        self, running: RunningInstance, connector: Connector, *, restores: bool
+    ) -> EmittedRowCount | None:
+        """The count of a sink that shows rows which it takes back by no epoch; None of one where none is seen twice."""
+        writer: object = running.writer
+        takes_back = isinstance(writer, TransactionalSink) and not getattr(writer, "emits_at_once", False)
+        if takes_back or is_idempotent(connector, sink_guarantee(connector.kind)):
+            return None
+        folder = run_folder(_ROOT, self.application, self.version) / "opened"
+        return EmittedRowCount(folder / f"{running.stage}.{running.index}.shown", begins=not restores)
+
+    def _key_sample(self, stage: int) -> KeySample | None:
+        """Of a stage by key that may have more than one instance."""
+        if not self.plan.stages[stage].owners or not self.plan.stages[stage].keyed:
+            return None
+        edges = [edge for edge in self.plan.incoming(stage) if edge.partitioning == "key"]
+        return KeySample({edge.index: self.program.key_functions(edge.source)[edge.index][1] for edge in edges})
+
+    def _source(self, stage: int, index: int, *, by_epoch: bool, restores: bool) -> SourceInstance:
+        """A source's instance; raises as `instance`."""
+        endpoint, step = self.program.endpoint(stage), self.program.steps(stage)[0]
+        has_log = by_epoch and needs_log(step, self.delivery)
+        intake = None if by_epoch else open_intake(step, work_folder(_ROOT, self.application) / "spool")
+        reader = open_source(
+            endpoint.connector,
+            endpoint.row_type,
+            columns=endpoint.columns and not restores,
+            wanted=endpoint.wanted,
+            may_begin=PROCESS_IMPORT.has_ended,
+        )
+        if has_log:
+            folder = run_folder(_ROOT, self.application, self.version) / "logs" / f"{stage}.{index}"
+            try:
+                moves = self.plan.stages[stage].if_lost == MOVE
+                reader = open_logged_reader(step, reader, folder, restores=restores, moves=moves)
+            except OperationFailed:
+                reader.close()
+                raise
+        return SourceInstance(self.program, stage, reader, intake)
+
+
+def ready_program(plan: bytes, bundle: bytes) -> Program:
+    """The builder that a bundle holds, run, and its functions joined with the plan. Raises AgileDartError."""
+    packed = decode_bundle(bundle)
+    try:
+        return compile_program(load_bundle(packed), _PLAN.decode(plan))
+    except GraphMismatch as error:
+        raise _by_versions(packed, error) from None
+
+
+def _by_versions(bundle: Bundle, error: GraphMismatch) -> GraphMismatch:
+    """The same error; where two versions of AgileDart are the cause, it names them."""
+    here = software_version()
+    if (bundle.software, bundle.specification) == (here, FORMAT):
+        return error
+    return GraphMismatch(
+        f"this node runs {release(here, FORMAT)}, it was submitted with {release(bundle.software, bundle.specification)}: install "
+        "the same agiledart on both"
+    )
+
+
+def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -> Launchable:
+    """Run the builder that the bundle holds and join its functions with the plan.
+
+    Raises:
+        AgileDartError: the code does not load here, or builds another graph than the one submitted.
+    """
+    program = ready_program(part.plan, part.bundle)
+    plan = program.plan
+    codecs = {edge.index: program.codec(edge.index) for edge in plan.edges}
+    about = part.application, part.version, latencies, part.owner, part.number, part.log_owners, part.goes_on
+    return Launchable(program, plan, codecs, *about, part.delivery)
+
+
+def _owned(stage: Stage, index: int) -> dict[str, object]:
+    """How many key groups an instance owns; of a stage by key also which ones (those of turns say nothing to people)."""
+    groups = stage.groups(index)
+    if not stage.owners:
+        return {}
+    return {"groups": len(groups), **({"group_ranges": ranges_text(groups)} if stage.keyed else {})}

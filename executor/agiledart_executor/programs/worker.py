@@ -1,0 +1,697 @@
+"""The executor process: user code of one application, next to its agent but apart from it.
+
+    python -m agiledart_executor.programs.worker FD WORDS
+
+FD is one end of a socket pair to the agent, WORDS the writing end of a pipe for last words. The first message says who we
+are; then instances are launched, linked and run. The process ends when the pair closes. It imports neither the overlay
+nor cryptography nor a metrics library: it must stay small.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from agiledart_connectors.credentials import provision_secrets
+from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_dataflow.plan.stage_plan import StagePlan, generation_of, index_of
+from agiledart_dataflow.runtime.program import compile_program
+from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error, without_surrogates
+from agiledart_executor.channels.data_links import ChannelSender, DataPort, EdgeEnds, LinkEnd, take_acknowledgement
+from agiledart_executor.channels.local_channel import local_output
+from agiledart_executor.checkpointing.instance_checkpointer import InstanceCheckpointer
+from agiledart_executor.handover.upcoming_generations import UpcomingGenerations, by_channel_number, nodes_of
+from agiledart_executor.instances.instance_host import InstanceHost
+from agiledart_executor.instances.latency_log import LatencyKeeping, LatencyLog
+from agiledart_executor.instances.running_instance import InputEnd, OutputEnd, RunningInstance
+from agiledart_executor.instances.step_taps import StepTaps
+from agiledart_executor.process import short_time_slices
+from agiledart_executor.process.garbage_collector import collect_rarely
+from agiledart_executor.programs.launchable import Launchable, make_ready
+from agiledart_executor.routes.agent_peer_verifier import AgentPeerVerifier
+from agiledart_executor.routes.data_route import DataRoute
+from agiledart_executor.routes.data_routes import DataRoutes
+from agiledart_executor.snapshots.snapshot_file import run_folder
+from agiledart_executor.user_code.application_confinement import confine_application
+from agiledart_executor.user_code.bounds import bind_process
+from agiledart_executor.user_code.crash_report import EXIT_BOUND, CrashReporter
+from agiledart_executor.user_code.watchdog import UserCall, Watchdog
+from agiledart_executor.wire.agent_messages import (
+    AgentMessage,
+    BeginEpoch,
+    Configure,
+    CredentialsRenewed,
+    DataPeerRefused,
+    DropPendingPlan,
+    EndInput,
+    ExecutorMessage,
+    Finished,
+    ForceSourceLogs,
+    InstanceFailure,
+    InstanceHandedOver,
+    InstanceName,
+    InstanceReports,
+    Launch,
+    LinkOutputs,
+    NotifyEpochCommitted,
+    OpenGenerationChannels,
+    OpenTap,
+    PeerVerdict,
+    PreloadSnapshots,
+    PreviousStateStored,
+    RelaysFound,
+    RequestCompleted,
+    RequestFailed,
+    StartReading,
+    UserBoundsSet,
+)
+from agiledart_kernel.codec import Codec, encode
+from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError, RollBackNeeded
+from agiledart_kernel.frames import DATA_PROTOCOL, DataHeader, FrameKind, FrameReader, Hello, frame
+from agiledart_kernel.limits import MAX_FRAME_BYTES
+from agiledart_kernel.node_id import NodeId
+from agiledart_transport.event_loop import run_on_uvloop
+from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
+from agiledart_transport.listener import Listener, ListenerLimits, serve
+from agiledart_transport.tls_contexts import load_credentials, server_context
+
+REPORT_SECONDS = 0.5
+"""How often figures go to the agent; also the sign of life."""
+
+MAX_MESSAGE_CHARS = 4_000
+"""What a user's exception may say at most: it stands in the application's record."""
+
+MAX_LINKS_OF_EXECUTOR = 8
+"""Links that another executor may have here: the one that it uses, those that it keeps beside it, and some for what was cut; twice,
+as its edges may want different ways."""
+
+_PART: Codec[DeploymentPart] = Codec(DeploymentPart)
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
+
+
+class Worker:
+    """One executor.
+
+    Args:
+        writer: to the agent.
+        configuration: the agent's first message.
+        words: for what can be said no other way.
+    """
+
+    def __init__(self, writer: asyncio.StreamWriter, configuration: Configure, crash_reporter: CrashReporter) -> None:
+        self._writer, self._configuration = writer, configuration
+        self._host = InstanceHost(self._finished, self._instance_failed)
+        self._verifier = AgentPeerVerifier(self.tell)
+        self._hello = Hello(
+            protocol_min=DATA_PROTOCOL,
+            service="data",
+            chain=configuration.chain,
+            incarnation=configuration.incarnation,
+            name=configuration.node_name,
+        )
+        self._routes = DataRoutes(
+            configuration, self._hello, self._verifier, self._host, self.tell, self._acknowledged, self._route_abandoned
+        )
+        self._server_tls = server_context(configuration.credentials)
+        self._listener: Listener | None = None
+        self._accepted_links: dict[bytes, list[Link]] = {}
+        self._code: Launchable | None = None
+        self._plan: StagePlan | None = None
+        self._run: tuple[int, int] | None = None  # number of the application, life of its plan
+        self._nodes: dict[tuple[int, int], NodeId] = {}
+        self._port: DataPort | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._launching = asyncio.Lock()
+        self._taps: StepTaps | None = None
+        self._checkpointer: InstanceCheckpointer | None = None
+        self._upcoming_generations = UpcomingGenerations(self._host, self._host.fail_change)
+        self._plan_name = b""
+        self._unlinked: list[tuple[DeploymentPart, RunningInstance]] = []  # downstream first
+        self._root = Path.cwd()
+        self._building = self._is_confined = False
+        bind_process(configuration.bounds)
+        provision_secrets(configuration.secrets)
+        self._watchdog = Watchdog(configuration.application, configuration.bounds, self._busy_with, crash_reporter)
+
+    # ---- the agent
+
+    def tell(self, message: ExecutorMessage) -> None:
+        """Queue a message to the agent."""
+        if not self._writer.is_closing():
+            self._writer.write(frame(FrameKind.CONTROL, _TO_AGENT.encode(message)))
+
+    def take(self, message: AgentMessage) -> None:
+        """A message from the agent."""
+        match message:
+            case Launch():
+                self._spawn(self._launch(message))
+            case LinkOutputs():
+                self._spawn(self._link_all(message))
+            case StartReading():
+                self._host.start_reading()
+            case EndInput():
+                self._host.end_input()
+            case (
+                BeginEpoch()
+                | NotifyEpochCommitted()
+                | ForceSourceLogs()
+                | OpenGenerationChannels()
+                | DropPendingPlan()
+                | PreviousStateStored()
+                | PreloadSnapshots()
+            ):
+                self._receive_epoch_message(message)
+            case PeerVerdict():
+                self._verifier.receive_answer(message)
+            case RelaysFound():
+                self._routes.receive_answer(message)
+            case OpenTap():
+                if self._taps is None and self._code is not None:
+                    code = self._code
+                    self._taps = StepTaps(code.steps, code.row_type, time.time_ns)
+                if self._taps is not None:
+                    self._taps.open(message.step, time.monotonic())
+            case CredentialsRenewed():
+                self._renewed(message)
+            case Configure():
+                raise RemoteProtocolError("form", "configured twice")
+
+    def _renewed(self, message: CredentialsRenewed) -> None:
+        self._hello = msgspec.structs.replace(self._hello, chain=message.chain)
+        load_credentials(self._server_tls, message.credentials)
+        self._routes.renewed(self._hello, message.credentials)
+
+    def _receive_epoch_message(
+        self,
+        message: BeginEpoch
+        | NotifyEpochCommitted
+        | ForceSourceLogs
+        | OpenGenerationChannels
+        | DropPendingPlan
+        | PreviousStateStored
+        | PreloadSnapshots,
+    ) -> None:
+        """Of epochs, and of the changes that they carry."""
+        match message:
+            case BeginEpoch():
+                self._begin_epoch(message)
+            case NotifyEpochCommitted():
+                self._commit(message.epoch)
+            case ForceSourceLogs():
+                self._sync_logs(message.request)
+            case OpenGenerationChannels():
+                self._spawn(self._open_generation(message))
+            case DropPendingPlan():
+                self._upcoming_generations.drop(message.plan_name)
+            case PreviousStateStored():
+                if self._checkpointer is not None:
+                    self._spawn(self._upcoming_generations.receive_previous_state(message, self._checkpointer.read))
+            case PreloadSnapshots():
+                self._spawn(self._preload_state(message))
+
+    def _begin_epoch(self, begin: BeginEpoch) -> None:
+        """Nothing when it was asked for by somebody who takes the plan for another one, or of whose plan nobody has told."""
+        if begin.after:
+            follows_another = begin.before != self._plan_name and self._host.has_sources
+            if follows_another or begin.after not in self._host.programs:
+                return
+            self._plan_name = begin.after
+        self._host.begin_epoch(begin.epoch, begin.after, holds=begin.holds)
+
+    def _commit(self, epoch: int) -> None:
+        for running in self._host.running.values():
+            if self._checkpointer is not None and not running.broken:
+                try:
+                    self._checkpointer.commit(running, epoch)
+                except RollBackNeeded as error:
+                    self._host.fail_change(running, f"{running.name}: {error}")
+                except OperationFailed as error:
+                    self._host.fail(running, f"{running.name}: {error}")
+
+    def _sync_logs(self, request: int) -> None:
+        def told(reason: str) -> None:
+            self.tell(RequestFailed(request, reason) if reason else RequestCompleted(request, ""))
+
+        if self._checkpointer is None:
+            told("")
+        else:
+            self._checkpointer.sync_logs(told)
+
+    def _busy_with(self) -> UserCall | None:
+        """For the watching thread: the user's code that runs just now."""
+        if self._building:
+            return UserCall("the builder", -1)
+        running = self._host.current
+        return None if running is None else UserCall(running.name, self._host.calls)
+
+    def close(self) -> None:
+        """What sinks were given so far goes to their files."""
+        self._watchdog.stop()
+        if self._checkpointer is not None:
+            self._checkpointer.close()
+        self._routes.close()
+        self._host.close()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """One that died of a mistake of ours is told as a failure of all that is here: else somebody would wait for it for ever."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log_texts(["".join(traceback.format_exception(error))])
+            for running in tuple(self._host.running.values()):
+                self._host.fail_change(running, f"{running.name}: its executor cannot go on: {error!r}")
+
+    async def report_periodically(self) -> None:
+        """Send figures twice a second: an agent that hears nothing knows that user code does not return.
+
+        At whole and half seconds of the wall clock: so figures of different nodes are of one moment, as far as their clocks agree.
+        """
+        while True:
+            self._routes.look()
+            reports = []
+            for running in tuple(self._host.running.values()):
+                if not running.has_begun or running.has_handed_over:
+                    continue
+                running.release_watermarks()
+                if running.latencies is not None:
+                    running.latencies.hand_over()
+                if running.instance is not None:
+                    _log_texts(running.instance.reports.take())
+                    if (notes := getattr(running.writer, "take_notices", None)) is not None:
+                        _log_texts([f"{running.name}: {note}" for note in notes()])
+                elif running.source is not None:
+                    _log_texts(running.source.tell())
+                report = running.report()
+                try:
+                    encode(report)
+                except (TypeError, ValueError, OverflowError) as error:  # an event time beyond 64 bits, for example
+                    self._host.fail(running, f"{running.name}: its figures cannot be told: {error}")
+                else:
+                    reports.append((running.instance_name, report))
+            self.tell(InstanceReports(tuple(reports)))
+            if self._taps is not None:
+                for sampled in self._taps.take_samples(self._host.running.values(), time.monotonic()):
+                    self.tell(sampled)
+            await asyncio.sleep(REPORT_SECONDS - time.time() % REPORT_SECONDS)
+
+    def _finished(self, running: RunningInstance) -> None:
+        if self._checkpointer is not None and not running.has_handed_over:
+            self._checkpointer.at_end(running)
+        if running.instance is not None:
+            _log_texts(running.instance.reports.take() + running.instance.reports.rest())
+        if running.has_handed_over:
+            del self._host.running[running.stage, running.index]
+            self.tell(InstanceHandedOver(running.instance_name))
+            return
+        if running.source is not None:
+            _log_texts(running.source.tell(at_end=True))
+        if running.latencies is not None:
+            self._spawn(self._finish(running, running.latencies))
+        else:
+            self.tell(Finished(running.instance_name, running.report()))
+
+    async def _finish(self, running: RunningInstance, latencies: LatencyLog) -> None:
+        await latencies.ended()
+        self.tell(Finished(running.instance_name, running.report()))
+
+    def _instance_failed(self, running: RunningInstance, message: str) -> None:
+        if running.source is not None:
+            _log_texts(running.source.tell())
+        self._report_last_figures()
+        self.tell(InstanceFailure(running.instance_name, _message(message), is_crash=running.needs_restart))
+
+    def _report_last_figures(self) -> None:
+        """Of all instances here, before their run ends: the record of a failed run keeps them."""
+        reports = []
+        for running in tuple(self._host.running.values()):
+            if running.has_begun and not running.has_handed_over:
+                with contextlib.suppress(
+                    Exception
+                ):  # what cannot be told may be why it breaks, and that is told in any case
+                    report = running.report()
+                    encode(report)
+                    reports.append((running.instance_name, report))
+        self.tell(InstanceReports(tuple(reports)))
+
+    # ---- launching
+
+    async def _launch(self, launch: Launch) -> None:
+        try:
+            part = _PART.decode(launch.part)
+            async with self._launching:
+                await self._make_ready(part, launch)
+        except BaseException as error:  # noqa: BLE001  a builder may raise anything; unanswered, its user would wait
+            self.tell(RequestFailed(launch.request, _message(_describe_error(error))))
+            return
+        assert self._listener is not None
+        port = self._listener.address.rpartition(":")[2]
+        configuration = self._configuration
+        host = f"[{configuration.advertised}]" if ":" in configuration.advertised else configuration.advertised
+        self.tell(RequestCompleted(launch.request, f"{host}:{port}/{configuration.node_id.hex}"))
+
+    async def _make_ready(self, part: DeploymentPart, launch: Launch) -> None:
+        if self._code is None:
+            self._code = self._loaded(part)
+            self._plan, self._plan_name = self._code.plan, launch.plan_name
+            self._run = part.number, part.attempt
+            self._nodes = nodes_of(self._plan, part)
+            self._port = DataPort(
+                part.number,
+                part.attempt,
+                self._host,
+                self._code.codecs,
+                self._ends,
+                lambda edge, index: self._nodes.get((self._edge(edge)[0], index), NodeId(0)),
+                lambda edge: self._stage_name(self._edge(edge)[0]),
+            )
+            collect_rarely()
+        if part.by_epoch and self._checkpointer is None:
+            told = self._configuration
+            folder = run_folder(self._root, told.application, told.version)
+            self._checkpointer = InstanceCheckpointer(folder, part.number, part.attempt, self._code.steps, self.tell)
+            self._host.on_barrier = self._checkpointer.at_barrier
+            self._checkpointer.on_failure, self._checkpointer.slice = self._host.fail, self._host.slice
+            self._checkpointer.on_rollback_needed = self._host.fail_change
+            self._checkpointer.slices.calls = lambda: self._host.calls
+        if self._listener is None:
+            self._listener = await self._listen()
+        if launch.waits:
+            await self._prepare_waiting_instances(part, launch)
+            return
+        addresses = by_channel_number(self._code.plan, part.known_addresses())
+        since = launch.since
+        for name in sorted(
+            launch.instances, key=_by_stage, reverse=True
+        ):  # downstream first: a channel needs its target
+            stage, index = name.stage, name.index
+            keep = None
+            if since is not None and self._checkpointer is not None and self._code.plan.stages[stage].kind == "sink":
+                keep = self._checkpointer.kept(stage, index, since)
+            running = await self._code.open_instance(
+                stage, index, by_epoch=part.by_epoch, restores=since is not None, keep=keep
+            )
+            if self._checkpointer is not None:
+                self._checkpointer.keep_log(running)
+                if running.source is not None:
+                    self._checkpointer.keep_file_fingerprint(running, running.source.file)
+                if since is None:
+                    self._checkpointer.opened(running)
+                else:
+                    self._checkpointer.restore(running, since)
+            for channel in self._code.plan.inputs(stage, index):
+                running.inputs[channel] = InputEnd()
+            if since is None:
+                await self._join(part, running, addresses)
+            else:
+                self._unlinked.append((part, running))
+
+    def _loaded(self, part: DeploymentPart) -> Launchable:
+        """The user's code, within its bounds; before it is loaded the process confines itself."""
+        told = self._configuration
+        if not self._is_confined:
+            confine_application(part, self._root, told.home, told.closed, has_latencies=told.latency_log_bytes > 0)
+            self._is_confined = True
+            self._watchdog.start()  # a thread: they are confined with the one that starts them
+        keeping = LatencyKeeping(told.latency_log_bytes, told.latency_log_days * 86_400_000)
+        self._building = True
+        try:
+            code = make_ready(part, keeping)
+        finally:
+            self._building = False
+        bounds = told.bounds.with_users(code.program.topology.limits)
+        self._watchdog.set_bounds(bounds)
+        self.tell(UserBoundsSet(bounds))
+        return code
+
+    async def _join(
+        self, part: DeploymentPart, running: RunningInstance, addresses: Mapping[tuple[int, int], str]
+    ) -> None:
+        """Join the outputs of an instance with what they lead to; from now on it takes part."""
+        assert self._code is not None
+        for route in self._code.plan.outgoing(running.stage):
+            for target in self._code.plan.targets(route.index, running.index):
+                where = addresses.get((route.target, target))
+                out = await self._output(part, running, route.index, target, where)
+                running.outputs[route.index, target] = out
+        self._host.add(running)
+
+    async def _prepare_waiting_instances(self, part: DeploymentPart, launch: Launch) -> None:
+        """Make instances of a term to come; the code is here."""
+        code = self._code_of(part, launch.plan_name)
+        for name in sorted(launch.instances, key=_by_stage, reverse=True):
+            running = await code.open_instance(name.stage, name.index, by_epoch=part.by_epoch)
+            if self._checkpointer is not None:
+                self._checkpointer.save_increments(running)
+            self._upcoming_generations.wait(launch.plan_name, running)
+
+    def _code_of(self, part: DeploymentPart, plan_name: bytes) -> Launchable:
+        """The user's code joined with another plan."""
+        assert self._code is not None
+        program = self._code.program
+        if self._code.plan != (plan := _PLAN.decode(part.plan)):
+            program = compile_program(program.topology, plan)
+        program = self._upcoming_generations.plan(plan_name, program)
+        return replace(self._code, program=program, plan=program.plan)
+
+    async def _open_generation(self, message: OpenGenerationChannels) -> None:
+        try:
+            async with self._launching:
+                part = _PART.decode(message.part)
+                plan = self._code_of(part, message.plan_name).plan
+                addresses = by_channel_number(plan, {(n.stage, n.index): address for n, address in message.addresses})
+                self._nodes |= nodes_of(plan, part)
+                self._upcoming_generations.open_inputs(message.plan_name)
+                for running, edge, target in self._upcoming_generations.missing_outputs(message.plan_name):
+                    where = addresses.get((plan.edges[edge].target, target))
+                    running.outputs[edge, target] = await self._output(part, running, edge, target, where)
+                    self._upcoming_generations.opened(message.plan_name, running, (edge, target))
+                self._upcoming_generations.ready(message.plan_name)
+        except BaseException as error:  # noqa: BLE001  as in `_launch`
+            self.tell(RequestFailed(message.request, _message(_describe_error(error))))
+            return
+        self.tell(RequestCompleted(message.request, ""))
+
+    async def _preload_state(self, message: PreloadSnapshots) -> None:
+        try:
+            if self._checkpointer is not None:
+                await self._upcoming_generations.preload_state(message, self._checkpointer.read)
+        except BaseException as error:  # noqa: BLE001  as in `_launch`
+            self.tell(RequestFailed(message.request, _message(_describe_error(error))))
+            return
+        self.tell(RequestCompleted(message.request, ""))
+
+    async def _link_all(self, link: LinkOutputs) -> None:
+        assert self._plan is not None
+        addresses = by_channel_number(
+            self._plan, {(name.stage, name.index): address for name, address in link.addresses}
+        )
+        try:
+            async with self._launching:
+                for part, running in self._unlinked:
+                    await self._join(part, running, addresses)
+                self._unlinked.clear()
+        except BaseException as error:  # noqa: BLE001  as in `_launch`
+            self.tell(RequestFailed(link.request, _message(_describe_error(error))))
+            return
+        self.tell(RequestCompleted(link.request, ""))
+
+    def _edge(self, edge: int) -> tuple[int, int]:
+        """(source stage, target stage); raises RemoteProtocolError for an edge that is none."""
+        assert self._plan is not None
+        if not 0 <= edge < len(self._plan.edges):
+            raise RemoteProtocolError("channel", f"no edge {edge}")
+        found = self._plan.edges[edge]
+        return found.source, found.target
+
+    def _ends(self, edge: int) -> EdgeEnds:
+        """Both ends of an edge with their terms; raises RemoteProtocolError for an edge that is none."""
+        source, target = self._edge(edge)
+        assert self._plan is not None
+        return source, self._plan.stages[source].generation, target, self._plan.stages[target].generation
+
+    def _stage_name(self, stage: int) -> str:
+        assert self._plan is not None
+        return self._plan.stages[stage].name
+
+    async def _output(
+        self, part: DeploymentPart, running: RunningInstance, edge: int, target: int, where: str | None
+    ) -> OutputEnd:
+        assert self._code is not None
+        lazy = self._code.plan.edges[edge].lazy_watermarks
+        local = self._host.running.get((self._edge(edge)[1], target))
+        if local is not None:
+            return local_output(
+                self._host, running, local, (edge, target), self._code.codecs[edge], lazy_watermarks=lazy
+            )
+        if where is None:
+            raise OperationFailed(f"{running.name}: the place of instance {target} downstream is not known")
+        node = self._nodes.get((self._edge(edge)[1], target), NodeId(0))
+        route = await self._routes.to(where, node, self._code.plan.edges[edge].paths)
+        header = DataHeader(
+            application=part.number,
+            attempt=part.attempt,
+            edge=edge,
+            source=index_of(running.index),
+            source_generation=generation_of(running.index),
+            target=index_of(target),
+            target_generation=generation_of(target),
+            epoch=0,
+            frame=0,
+            sequence=0,
+            rows=0,
+            schema=edge,
+        )
+        sender = ChannelSender(route.link, header, self._code.codecs[edge], running.name)
+        is_first = not route.senders
+        route.senders.append(sender)
+        end = LinkEnd(sender, lazy_watermarks=lazy)
+        end.closed = lambda: route.senders.remove(sender)
+        end.trouble_text, end.relay_text, end.route = (
+            (lambda: route.waits_for),
+            (lambda: route.relayed_by),
+            (lambda: route.figures(counts=is_first)),
+        )
+        return end
+
+    # ---- links
+
+    async def _listen(self) -> Listener:
+        return await serve(
+            self._configuration.host,
+            0,
+            context=self._server_tls,
+            hello=lambda _: self._hello,
+            verifier=self._verifier,
+            services=("data",),
+            on_link=self._accepted,
+            on_refused=lambda reason, remote: self.tell(DataPeerRefused(reason, remote)),
+            limits=ListenerLimits(reserved_for_agents=0),
+        )
+
+    def _accepted(self, link: Link) -> LinkHandler:
+        assert self._port is not None
+        link.cork = self._host.cork
+        per_key = self._accepted_links.setdefault(link.peer.grant.key, [])
+        per_key.append(link)
+        if len(per_key) > MAX_LINKS_OF_EXECUTOR:
+            per_key[0].abort("stalled")  # that way was cut before its end could be told
+        return LinkHandler(self._port.data, self._accepted_ended, before=self._host.gather, after=self._host.run_woken)
+
+    def _accepted_ended(self, link: Link, reason: str) -> None:
+        """Its channels go on when their upstream ends have dialled again. What a peer did wrong is counted."""
+        key = link.peer.grant.key
+        self._accepted_links[key].remove(link)
+        if self._port is not None:
+            self._port.ended(link)
+        if not self._accepted_links[key]:
+            del self._accepted_links[key]
+        if reason not in ORDINARY_ENDS:
+            self.tell(DataPeerRefused(reason, link.remote))
+
+    def _acknowledged(self, _link: Link, kind: int, body: bytes) -> None:
+        assert self._run is not None  # a link is dialled for instances
+        take_acknowledgement(self._host, *self._run, self._ends, kind, body)
+
+    def _route_abandoned(self, route: DataRoute, why: str) -> None:
+        """Say which instances cannot go on; the node waits a little for the cause."""
+        for running in self._host.running.values():
+            leads_there = any(end.deliver in route.senders for end in running.outputs.values())
+            if leads_there and not running.reported and not running.broken:
+                name = running.instance_name
+                self.tell(InstanceFailure(name, _message(f"{running.name}: {why}"), is_consequence=True))
+
+
+def _by_stage(name: InstanceName) -> tuple[int, int]:
+    return name.stage, name.index
+
+
+def _describe_error(error: BaseException) -> str:
+    if isinstance(error, AgileDartError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+    return str(user_code_error("the builder", None, error, NO_RECORD))
+
+
+def _log_texts(texts: list[str]) -> None:
+    """What users are told of records that their error policies let go, into the application's logs."""
+    if texts:
+        text = without_surrogates("\n".join(texts))
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+
+def _message(text: str) -> str:
+    """Bounded, its end kept, as it can travel."""
+    if len(text) > MAX_MESSAGE_CHARS:
+        text = f"{text[: MAX_MESSAGE_CHARS // 2]} … {text[-MAX_MESSAGE_CHARS // 2 :]}"
+    return without_surrogates(text)
+
+
+_FROM_AGENT: Codec[AgentMessage] = Codec(AgentMessage)
+_TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
+
+
+async def run(pair: socket.socket, crash_reporter: CrashReporter) -> None:
+    """Serve one agent until it closes the pair."""
+    reader, writer = await asyncio.open_unix_connection(sock=pair)
+    frames = FrameReader(MAX_FRAME_BYTES)
+    worker: Worker | None = None
+    reporting: asyncio.Task[None] | None = None
+    try:
+        while data := await reader.read(1 << 18):
+            frames.feed(data)
+            while (item := frames.next()) is not None:
+                message = _FROM_AGENT.decode(item[1])
+                if worker is not None:
+                    worker.take(message)
+                elif isinstance(message, Configure):
+                    worker = Worker(writer, message, crash_reporter)
+                    reporting = asyncio.create_task(worker.report_periodically())
+    except (ConnectionError, BrokenPipeError):
+        pass
+    finally:
+        if reporting is not None:
+            reporting.cancel()
+        if worker is not None:
+            worker.close()
+
+
+def main() -> int:
+    """Entry point of the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent says when to end
+    crash_reporter = CrashReporter(int(sys.argv[2]) if len(sys.argv) > 2 else -1)
+    crash_reporter.arm()
+    short_time_slices.request_short_slices()
+    pair = socket.socket(fileno=int(sys.argv[1]))
+    pair.setblocking(False)
+    try:
+        run_on_uvloop(run(pair, crash_reporter))
+    except RuntimeError:  # of a loop that was stopped before its work was done; nothing of ours stops it
+        crash_reporter.report_reason(
+            "user code stopped the event loop of its process (loop.stop()), on which the engine runs"
+        )
+        os._exit(EXIT_BOUND)
+    sys.stdout.flush()
+    # The agent has let go of us: nothing that user code left behind (threads, atexit hooks, processes) may stay.
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

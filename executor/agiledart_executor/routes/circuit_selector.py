@@ -1,0 +1,532 @@
+"""Which of the circuits to another executor carries the rows, when others are opened, and when rows return: no I/O, no clock.
+
+    works ── echo late ──> doubted ── echo ──> works
+    doubted ── another circuit has answered since, and costs less ──> works, over that one
+    works, by way of others ── the direct way answers well for a while ──> works, directly
+    any ── lost ──> down ── a circuit opens or is open ──> works, over that one
+    doubted, down ── `route_timeout_ns` without an answer ──> given up
+
+Silence alone moves nothing. A receiver that is stopped, or whose user code holds its process, answers on no other circuit either;
+so only one that has answered since the silence began takes over. A circuit that rows have left is closed, and dialled afresh where
+it is wanted: so the first frame tells the receiving end that another one took over, and no bytes wait in a link that nobody uses.
+
+Source: the shuffle spec, section 12.
+"""
+
+from collections import deque
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from agiledart_dataflow.plan.paths import AUTO, DIRECT, WARM, Paths, named
+from agiledart_executor.routes.circuit_costs import PLACES, ROUNDS, Circuit, CircuitCosts, CircuitReading
+from agiledart_executor.routes.switch_reasons import SWITCH_REASONS
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_kernel.randomness import RandomStream
+
+ASK_EVERY_NS: Final = 100 * MILLISECOND
+"""From one probe to the next while frames go out; with more circuits `SHARE_NS` for each: at most 20 probes a second for all."""
+
+SHARE_NS: Final = 50 * MILLISECOND
+
+TICK_NS: Final = 50 * MILLISECOND
+"""How often a circuit whose probe is out is looked at. Who looks later was held up itself, and excuses the circuits by that."""
+
+GRACE_NS: Final = 30 * MILLISECOND
+"""For which the circuit in use may still answer after another has: its round trip, where that is more."""
+
+STAY: Final = 0.85
+"""Share of the present cost that another circuit must stay below."""
+
+OTHERS: Final = 2
+"""Circuits that are kept open beside the one in use, where some are."""
+
+DIAL_EVERY_NS: Final = 500 * MILLISECOND
+DIAL_NS: Final = SECOND
+LONG_DIAL_NS: Final = 5 * SECOND
+RELAY_DIAL_NS: Final = 3 * SECOND
+"""For relays to be asked and dialled."""
+
+_LONG_EVERY: Final = 4
+SLOWEST_DIAL_NS: Final = 8 * SECOND
+
+BACK_NS: Final = SECOND
+"""From one dial of the direct way to the next, while rows go by way of others."""
+
+TRUST_NS: Final = SECOND
+"""For which the direct way must answer well before rows return to it. Doubled, up to `LONG_TRUST_NS`, when they have to leave it
+within `PROVEN_NS` again: each return to a link that comes and goes costs a gap."""
+
+LONG_TRUST_NS: Final = 300 * SECOND
+PROVEN_NS: Final = 30 * SECOND
+
+LINGER_NS: Final = 10 * SECOND
+"""For which other ways stay open after a doubt."""
+
+AGAIN_NS: Final = 30 * SECOND
+"""After which, where ways by others stay open, one by another relay is opened as well; the dearest of them is closed then."""
+
+CHANGES_KEPT: Final = 8
+
+
+class InspectCircuits(NamedTuple):
+    """It is time to look, or somebody does; all circuits that are open."""
+
+    seen: tuple[CircuitReading, ...] = ()
+
+
+class ProbeEchoed(NamedTuple):
+    """The other end of a circuit has answered a probe."""
+
+    circuit: int
+    probe: int
+
+
+class CircuitLost(NamedTuple):
+    """A circuit is closed."""
+
+    circuit: int
+    why: str
+
+
+class CircuitOpened(NamedTuple):
+    """A dial has brought a circuit, by way of `relay` or directly. A dial by way of others may bring more than one."""
+
+    dial: int
+    circuit: int
+    relay: str = ""
+    took_ns: int = 0
+
+
+class CircuitDialEnded(NamedTuple):
+    """A dial is over; `why` it brought nothing, empty if it did."""
+
+    dial: int
+    why: str = ""
+
+
+class SendProbe(NamedTuple):
+    """Ask a circuit for an echo."""
+
+    circuit: int
+    probe: int
+
+
+class DialCircuit(NamedTuple):
+    """Dial directly, or by way of up to `around` others but not of those to be avoided; give up after this time."""
+
+    dial: int
+    timeout_ns: int
+    max_relays: int = 0
+    avoid: tuple[str, ...] = ()
+
+
+class SwitchCircuit(NamedTuple):
+    """Rows go over to this circuit."""
+
+    circuit: int
+
+
+class CloseCircuit(NamedTuple):
+    """Close this circuit."""
+
+    circuit: int
+
+
+class InspectAt(NamedTuple):
+    """Look again at this instant, whatever was asked for before."""
+
+    at: int
+
+
+class AbandonRoute(NamedTuple):
+    """Nothing has answered for the whole patience."""
+
+    why: str
+
+
+Event = InspectCircuits | ProbeEchoed | CircuitLost | CircuitOpened | CircuitDialEnded
+Effect = SendProbe | DialCircuit | SwitchCircuit | CloseCircuit | InspectAt | AbandonRoute
+
+
+class CircuitState(Enum):
+    """Of the circuit in use: it answers; its answer is late; nothing moves; there is none."""
+
+    WORKS = auto()
+    DOUBTED = auto()
+    SILENT = auto()
+    DOWN = auto()
+
+
+class CircuitSwitch(NamedTuple):
+    """Rows went over from one circuit to another, by the names of those that lead ("": directly)."""
+
+    at: int
+    before: str
+    after: str
+    reason: str
+
+
+class CircuitSelector:
+    """Chooses among the circuits to one executor.
+
+    Args:
+        paths: which ways there may be.
+        first: number and relay of the circuit that is open already.
+        patience_ns: for how long nothing may answer.
+
+    Attributes:
+        used: the circuit that carries the rows; None while there is none.
+        circuits: all that are open, by number.
+        since: when the trouble began; None while there is none. `tried`: dials since then; `why`: what became of the last one.
+        used_since: when rows went over to the present circuit.
+        changes: the last times that they did; `moves`: how often, by reason.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        first: tuple[int, str],
+        route_timeout_ns: int,
+        random: RandomStream,
+        now: int,
+        took_ns: int = 0,
+    ) -> None:
+        self._route_timeout_ns, self._random = route_timeout_ns, random
+        self._names = named(paths)
+        mode = paths[0] if paths and not self._names else AUTO
+        self._may_direct, self._may_relay = not self._names, bool(self._names) or mode != DIRECT
+        self._is_warm = mode == WARM and not self._names
+        self._others = min(OTHERS, len(self._names) - 1) if self._names else OTHERS if mode == WARM else 0
+        self.costs = CircuitCosts(random)
+        self.circuits: dict[int, Circuit] = {}
+        self.used: Circuit | None = self._take(first[0], first[1], now, took_ns)
+        self.since: int | None = None
+        self.used_since, self.tried, self.why = now, 0, ""
+        self.changes: deque[CircuitSwitch] = deque(maxlen=CHANGES_KEPT)
+        self.moves = dict.fromkeys(SWITCH_REASONS, 0)
+        self._left_as, self._left = "", ""
+        self._dials, self._probes = 0, 0
+        self._direct_dials: dict[int, None] = {}
+        self._relay_dial: int | None = None
+        self._relay_dial_at = self._direct_at = self._dial_at = 0
+        self._relay_dial_pause = self._pause_ns = DIAL_EVERY_NS
+        self._again_at, self._looks_again = now + AGAIN_NS, False
+        self._ask_at = 0
+        self._look_at: int | None = None
+        self._answered: int | None = None  # when another circuit first answered in the present silence
+        self._trust_ns: int = TRUST_NS
+        self._home_since: int | None = None  # of the direct way, after rows came back to it
+        self._better_since = now  # since when another circuit by way of others costs less all the time
+        self._abandoned = False
+        self._doubted = now - LINGER_NS
+
+    # ---- what is known
+
+    def state(self, now: int) -> CircuitState:
+        """Of the circuit in use."""
+        if self.used is None:
+            return CircuitState.DOWN
+        if self.used.is_silent(now):
+            return CircuitState.SILENT
+        return CircuitState.DOUBTED if self.used.is_late(now) else CircuitState.WORKS
+
+    def _rate(self) -> float:
+        return self.used.rate if self.used is not None else 0.0
+
+    # ---- events
+
+    def step(self, event: Event, now: int) -> list[Effect]:
+        """What to do."""
+        self._excuse(now)
+        self.costs.age(now)
+        match event:
+            case InspectCircuits(seen):
+                for one in seen:
+                    if (circuit := self.circuits.get(one.circuit)) is not None:
+                        circuit.look(one, now)
+                effects: list[Effect] = []
+            case ProbeEchoed(number, probe):
+                effects = self._echoed(number, probe, now)
+            case CircuitLost(number, why):
+                effects = self._lost(number, why, now)
+            case CircuitOpened():
+                effects = self._opened(event, now)
+            case CircuitDialEnded(dial, why):
+                effects = self._dial_ended(dial, why, now)
+        if self._abandoned:
+            return effects
+        for circuit in self.circuits.values():
+            self.costs.note(circuit, circuit.slots(now))
+        return [*effects, *self._go_on(now)]
+
+    def _excuse(self, now: int) -> None:
+        """A look that comes late says that this process was held up."""
+        if self._look_at is None:
+            return
+        if (late := now - self._look_at) > TICK_NS:
+            for circuit in self.circuits.values():
+                circuit.excuse(late)
+            if self._answered is not None:
+                self._answered += late
+        if late >= 0:
+            self._look_at = None
+
+    def _echoed(self, number: int, probe: int, now: int) -> list[Effect]:
+        circuit = self.circuits.get(number)
+        if circuit is None or circuit.asked is None or probe != circuit.probe:
+            return []  # of a circuit before, or made up
+        self.costs.note(circuit, circuit.answer(now), arrived=True)
+        if circuit is not self.used:
+            if self.used is not None and self.used.asked is not None and self._answered is None:
+                self._answered = now
+            return []
+        self.since, self._answered = None, None
+        self.tried, self.why, self._pause_ns = 0, "", DIAL_EVERY_NS
+        return []
+
+    def _lost(self, number: int, why: str, now: int) -> list[Effect]:
+        circuit = self.circuits.pop(number, None)
+        if circuit is None:
+            return []
+        if circuit is not self.used:
+            if not circuit.relay:
+                self._direct_at = now + self._spread(BACK_NS)
+            return []
+        self._leave(circuit, "lost", now)
+        self.used, self.why = None, why
+        self.since = now if self.since is None else self.since
+        if circuit.rounds:
+            self._dial_at = now
+        else:  # it opened and was lost unanswered: whoever is there refuses what it is sent
+            self._pause_ns = min(SLOWEST_DIAL_NS, 2 * self._pause_ns)
+            self._dial_at = now + self._spread(self._pause_ns)
+        return []
+
+    def _opened(self, opened: CircuitOpened, now: int) -> list[Effect]:
+        is_wanted = self._may_relay if opened.relay else self._may_direct
+        has_one = any(one.relay == opened.relay and one is not self.used for one in self.circuits.values())
+        if self._abandoned or not is_wanted or has_one or len(self.circuits) >= PLACES:
+            return [CloseCircuit(opened.circuit)]
+        if self.used is not None and self.used.relay == opened.relay and self.used.asked is None:
+            return [CloseCircuit(opened.circuit)]  # the one in use has answered meanwhile
+        circuit = self._take(opened.circuit, opened.relay, now, opened.took_ns)
+        if self.used is None or not self.used.is_silent(now):
+            if self.used is not None and self.used.asked is not None and self._answered is None:
+                self._answered = now
+            return []
+        return self._move(circuit, "silent", now)
+
+    def _dial_ended(self, dial: int, why: str, now: int) -> list[Effect]:
+        self._direct_dials.pop(dial, None)
+        if dial == self._relay_dial:
+            self._relay_dial = None
+            if self._looks_again:
+                return self._open_afresh(now) if why else []
+            self._relay_dial_pause = min(SLOWEST_DIAL_NS, 2 * self._relay_dial_pause) if why else DIAL_EVERY_NS
+            self._relay_dial_at = now + self._spread(self._relay_dial_pause)
+        if why and self.since is not None:
+            self.why = why
+        return []
+
+    # ---- decisions
+
+    def _go_on(self, now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        used, state = self.used, self.state(now)
+        if state in (CircuitState.SILENT, CircuitState.DOWN):
+            if self.since is None:
+                assert used is not None
+                self.since = used.asked
+                self._dial_at = now
+                self.why = self.why or "no answer"
+            assert self.since is not None
+            if now - self.since >= self._route_timeout_ns:
+                self._abandoned = True
+                return [
+                    *(CloseCircuit(number) for number in self.circuits if used is None or number != used.number),
+                    AbandonRoute(self.why),
+                ]
+            effects += self._dial_again(now)
+        effects += self._choose(state, now)
+        effects += self._keep_others(self.state(now), now)
+        effects += self._ask(now)
+        return [*effects, *self._next_look(now)]
+
+    def _choose(self, state: CircuitState, now: int) -> list[Effect]:
+        used = self.used
+        others = [one for one in self.circuits.values() if one is not used]
+        if used is None:
+            best = self.costs.cheapest(others, now)
+            return [] if best is None else self._move(best, "lost", now)
+        if state is not CircuitState.WORKS:
+            assert used.asked is not None
+            grace = used.stall_ns if used.is_delivered else max(GRACE_NS, used.rtt_ns)
+            if self._answered is None or now < self._answered + grace:
+                return []
+            rate = 0.0 if state is CircuitState.SILENT else self._rate()
+            best = self.costs.cheapest([one for one in others if one.last_answer > used.asked], now, rate)
+            if best is None or self.costs.of(best, now, rate) >= STAY * self.costs.of(used, now):
+                return []
+            return self._move(
+                best, "thin" if used.is_thin else "silent" if state is CircuitState.SILENT else "slow", now
+            )
+        measured = [one for one in others if one.rounds >= ROUNDS and not one.is_late(now)]
+        if used.relay and self._may_direct and (home := next((one for one in measured if not one.relay), None)):
+            is_cheap = self.costs.of(home, now, self._rate()) <= self.costs.of(used, now)
+            if is_cheap and now - home.well_since >= self._trust_ns:
+                return self._move(home, "direct again", now)
+        if not used.relay and not self._is_warm:
+            return []  # directly while that works
+        best = self.costs.cheapest([one for one in measured if one.relay], now, self._rate())
+        if best is None or self.costs.of(best, now, self._rate()) >= STAY * self.costs.of(used, now):
+            self._better_since = now
+            return []
+        if now - max(self.used_since, self._better_since) < self._trust_ns:
+            return []
+        return self._move(best, "better", now)
+
+    def _move(self, circuit: Circuit, reason: str, now: int) -> list[Effect]:
+        old, effects = self.used, list[Effect]()
+        if old is not None:
+            self._leave(old, reason, now)
+            del self.circuits[old.number]
+            effects.append(CloseCircuit(old.number))
+        self.used, self.used_since = circuit, now
+        self.moves[self._left_as or reason] += 1
+        self.changes.append(CircuitSwitch(now, self._left, circuit.relay, self._left_as or reason))
+        if not circuit.relay:
+            self._home_since = now
+        self.since, self._answered, self.tried = None, None, 0
+        circuit.begin()
+        self._left_as, self._ask_at = "", now
+        return [SwitchCircuit(circuit.number), *effects]
+
+    def _leave(self, circuit: Circuit, reason: str, now: int) -> None:
+        """Rows leave it."""
+        self._left_as, self._left = reason, circuit.relay
+        if reason == "thin":
+            self.costs.left_thin(circuit, now)
+        if circuit.relay:
+            return
+        self._direct_at = now + self._spread(BACK_NS)
+        if self._home_since is not None:
+            proven = now - self._home_since >= PROVEN_NS
+            self._trust_ns = TRUST_NS if proven else min(LONG_TRUST_NS, 2 * self._trust_ns)
+            self._home_since = None
+
+    # ---- opening and asking
+
+    def _dial_again(self, now: int) -> list[Effect]:
+        """Beside a silence, and after a loss: the way that rows went, afresh. Others are opened by `_keep_others`."""
+        if now < self._dial_at:
+            return []
+        self._dial_at = now + self._spread(self._pause_ns)
+        self.tried += 1
+        if not self._may_direct:
+            return []
+        timeout = LONG_DIAL_NS if self.tried % _LONG_EVERY == 0 else DIAL_NS
+        return [self._dial_directly(timeout)]
+
+    def _dial_directly(self, timeout: int) -> DialCircuit:
+        self._dials += 1
+        self._direct_dials[self._dials] = None
+        return DialCircuit(self._dials, timeout)
+
+    def _wanted(self, state: CircuitState, now: int) -> int:
+        """Circuits by way of others that shall be open beside the one in use."""
+        if not self._may_relay:
+            return 0
+        used = self.used
+        if state is not CircuitState.WORKS:
+            self._doubted = now
+        unproven = self._home_since is not None and now - self._home_since < PROVEN_NS
+        if used is None or (used.relay and not self._names) or unproven or now - self._doubted < LINGER_NS:
+            return OTHERS
+        return self._others
+
+    def _keep_others(self, state: CircuitState, now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        used = self.used
+        silent = [one for one in self.circuits.values() if one is not used and one.is_silent(now)]
+        effects += [self._close(circuit, now) for circuit in silent]
+        wanted = self._wanted(state, now)
+        relayed = [one for one in self.circuits.values() if one is not used and one.relay]
+        for one in self._too_many(relayed, wanted, now):
+            relayed.remove(one)
+            effects.append(self._close(one, now))
+        avoid = tuple(one.relay for one in relayed + ([used] if used and not used.is_silent(now) else []) if one.relay)
+        is_left = not self._names or any(name not in avoid for name in self._names)
+        looks_again = (
+            len(relayed) == wanted > 0 and state is CircuitState.WORKS and now >= self._again_at and not self._names
+        )
+        if (
+            is_left
+            and self._relay_dial is None
+            and (looks_again or (len(relayed) < wanted and now >= self._relay_dial_at))
+        ):
+            self._dials += 1
+            self._relay_dial, self._looks_again = self._dials, looks_again
+            self._again_at = now + AGAIN_NS
+            effects.append(DialCircuit(self._dials, RELAY_DIAL_NS, max(1, wanted - len(relayed)), avoid))
+        has_direct = any(not one.relay for one in self.circuits.values())
+        by_others = used is not None and used.relay and self._may_direct
+        if by_others and not has_direct and not self._direct_dials and now >= self._direct_at:
+            self._direct_at = now + self._spread(BACK_NS)
+            effects.append(self._dial_directly(DIAL_NS))
+        return effects
+
+    def _open_afresh(self, now: int) -> list[Effect]:
+        """No other relay leads there: the dearest way is opened again, since the relay may know a better one by now."""
+        relayed = [one for one in self.circuits.values() if one is not self.used and one.relay]
+        self._relay_dial_at = now
+        return [self._close(max(relayed, key=lambda one: self.costs.of(one, now)), now)] if relayed else []
+
+    def _too_many(self, relayed: list[Circuit], wanted: int, now: int) -> list[Circuit]:
+        """The dearest, as soon as the newest was measured; none is kept where none is wanted."""
+        is_new = any(one.rounds < ROUNDS and not one.is_late(now) for one in relayed)
+        most = wanted + 1 if wanted and is_new else wanted
+        by_cost = sorted(relayed, key=lambda one: self.costs.of(one, now))
+        return by_cost[most:]
+
+    def _close(self, circuit: Circuit, now: int) -> CloseCircuit:
+        del self.circuits[circuit.number]
+        if not circuit.relay:
+            self._direct_at = now + self._spread(BACK_NS)
+        return CloseCircuit(circuit.number)
+
+    def _ask(self, now: int) -> list[Effect]:
+        """While frames go out all circuits are asked, at one time: what holds up the other end holds up all of them alike."""
+        used = self.used
+        if used is None or now < self._ask_at or (used.asked is None and used.sent == used.asked_sent):
+            return []
+        idle = [one for one in self.circuits.values() if one.asked is None]
+        if not idle:
+            return []
+        self._ask_at = now + max(ASK_EVERY_NS, SHARE_NS * len(self.circuits))
+        effects: list[Effect] = []
+        for circuit in idle:
+            self._probes += 1
+            circuit.ask(self._probes, now)
+            effects.append(SendProbe(circuit.number, self._probes))
+        return effects
+
+    def _next_look(self, now: int) -> list[Effect]:
+        used = self.used
+        if used is not None and all(one.asked is None for one in self.circuits.values()) and self.since is None:
+            if used.sent == used.asked_sent and used.rounds:
+                return []  # nobody waits for this: the owner's own looks are enough
+            at = max(self._ask_at, now + 1)
+        else:
+            at = now + TICK_NS
+        self._look_at = at
+        return [InspectAt(at)]
+
+    def _take(self, number: int, relay: str, now: int, took_ns: int) -> Circuit:
+        taken = {one.place for one in self.circuits.values()}
+        place = next(place for place in range(PLACES) if place not in taken)
+        self.costs.begin(place, took_ns)
+        circuit = self.circuits[number] = Circuit(number, place, relay, now, now, now, rtt_ns=took_ns // 3)
+        return circuit
+
+    def _spread(self, pause_ns: int) -> int:
+        return int(pause_ns * self._random.between(0.8, 1.2))

@@ -1,0 +1,187 @@
+"""The ways of one executor to all others: who opens links, and by way of whom."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from agiledart_dataflow.plan.paths import DIRECT, Paths, named
+from agiledart_executor.instances.instance_host import InstanceHost
+from agiledart_executor.routes.agent_peer_verifier import AgentPeerVerifier
+from agiledart_executor.routes.agent_relay_finder import AgentRelayFinder
+from agiledart_executor.routes.data_route import DataRoute
+from agiledart_executor.wire.agent_messages import Configure, FindRelays, RelaysFound
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.frames import Hello
+from agiledart_kernel.limits import HELLO_TIMEOUT_SECONDS
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.randomness import RandomStream
+from agiledart_transport.circuits import Via
+from agiledart_transport.connecting import connect
+from agiledart_transport.link import Link
+from agiledart_transport.relay_fallback import dial_direct_or_relayed
+from agiledart_transport.tls_contexts import TlsCredentials, client_context, load_credentials
+
+DIAL_TRIES = 4
+"""Attempts to reach an executor that said it listens; each waits for some seconds."""
+
+HEAD_START = 0.3
+"""Of the time that a dial has, for the direct way alone."""
+
+
+class Connect(Protocol):
+    """Opens a link to an executor, by way of a relay or directly."""
+
+    async def __call__(self, where: str, paths: Paths, timeout: float, via: Via | None = None) -> Link:
+        """Raises OSError, RemoteProtocolError."""
+        ...
+
+
+class DataRoutes:
+    """Opened when a channel needs one, and shared by all channels whose edges may go the same ways.
+
+    Args:
+        configuration, hello, judge: who this executor is, what it says of itself, and who judges others.
+        host: of the instances.
+        tell: asks the agent.
+        on_frame: what comes back over links.
+        no_way: told of a way that has not worked for the whole patience, and why.
+    """
+
+    def __init__(
+        self,
+        configuration: Configure,
+        hello: Hello,
+        verifier: AgentPeerVerifier,
+        host: InstanceHost,
+        send: Callable[[FindRelays], None],
+        on_frame: Callable[[Link, int, bytes], None],
+        route_abandoned: Callable[[DataRoute, str], None],
+    ) -> None:
+        self._configuration, self._hello, self._verifier, self._host = configuration, hello, verifier, host
+        self._on_frame, self._route_abandoned = on_frame, route_abandoned
+        self._asking = AgentRelayFinder(send)
+        self._tls = client_context(configuration.credentials)  # `renewed` loads others
+        self._opening: dict[tuple[str, Paths], asyncio.Task[DataRoute]] = {}
+        self._routes: dict[tuple[str, Paths], DataRoute] = {}
+
+    def renewed(self, hello: Hello, credentials: TlsCredentials) -> None:
+        """What this executor shows on links to come."""
+        self._hello = hello
+        load_credentials(self._tls, credentials)
+
+    def receive_answer(self, route: RelaysFound) -> None:
+        """The agent's word."""
+        self._asking.receive_answer(route)
+
+    def look(self) -> None:
+        """Look at all; the owner calls this now and then."""
+        for route in self._routes.values():
+            route.look()
+
+    def close(self) -> None:
+        """Try no more."""
+        for route in self._routes.values():
+            route.close()
+
+    async def to(self, where: str, node: NodeId, paths: Paths) -> DataRoute:
+        """The way to the executor at `host:port/id` on this node, opened once; raises OperationFailed."""
+        key = where, paths
+        if key not in self._opening:
+            self._opening[key] = asyncio.create_task(self._open(where, node, paths))
+        try:
+            return await asyncio.shield(self._opening[key])
+        except (OSError, ValueError, RemoteProtocolError) as error:
+            self._opening.pop(key, None)
+            raise OperationFailed(f"no data link to {where.partition('/')[0]}: {error}") from None
+
+    async def _open(self, where: str, node: NodeId, paths: Paths) -> DataRoute:
+        told = self._configuration
+        dialler = _Dialler(self._connect, self._asking, where, node, paths)
+        began, link = time.monotonic_ns(), await dialler.first()
+        route = DataRoute(
+            link,
+            link.peer.hello.name or link.remote,
+            paths,
+            dialler,
+            told.path_timeout,
+            RandomStream(told.incarnation, "routes", told.node_id.hex, where),
+            self._route_abandoned,
+            time.monotonic_ns() - began,
+        )
+        self._routes[where, paths] = route
+        return route
+
+    async def _connect(self, where: str, paths: Paths, timeout: float, via: Via | None = None) -> Link:
+        address, _, node = where.partition("/")
+        key = where, paths
+        link = await connect(
+            address,
+            service="data",
+            context=self._tls,
+            hello=self._hello,
+            verifier=self._verifier,
+            expect=NodeId.from_hex(node) if node else None,
+            on_frame=self._on_frame,
+            on_closed=lambda link, reason: self._with(key, lambda route: route.closed(link, reason)),
+            on_echo=lambda link, body: self._with(key, lambda route: route.echoed(link, body)),
+            on_writable=lambda _: self._host.wake_all(),
+            before=self._host.gather,
+            after=self._host.run_woken,
+            via=via,
+            timeout=timeout,
+        )
+        link.cork = self._host.cork
+        return link
+
+    def _with(self, key: tuple[str, Paths], call: Callable[[DataRoute], None]) -> None:
+        """Tell a way about one of its links."""
+        if (route := self._routes.get(key)) is not None:
+            call(route)
+
+
+class _Dialler:
+    """Opens links to one executor."""
+
+    def __init__(self, connect_to: Connect, asking: AgentRelayFinder, where: str, node: NodeId, paths: Paths) -> None:
+        self._connect, self._asking, self._where, self._node, self._paths = connect_to, asking, where, node, paths
+
+    async def directly(self, timeout: float) -> Link:
+        """See `Dialler`."""
+        return await self._connect(self._where, self._paths, timeout)
+
+    async def relays(self, most: int, avoid: tuple[str, ...], doubted: tuple[str, ...]) -> tuple[Via, ...]:
+        """See `Dialler`."""
+        executor = NodeId.from_hex(self._where.partition("/")[2])
+        return await self._asking.ask(self._node, executor, most, avoid, named(self._paths), doubted)
+
+    async def via(self, via: Via, timeout: float) -> Link:
+        """See `Dialler`."""
+        return await self._connect(self._where, self._paths, timeout, via)
+
+    async def first(self) -> Link:
+        """Dial until it works: on a small board many processes start at once, and some answer late."""
+        for left in range(DIAL_TRIES - 1, -1, -1):
+            try:
+                return await self._first(HELLO_TIMEOUT_SECONDS)
+            except OSError:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _first(self, timeout: float) -> Link:
+        """Directly, or by way of others when nothing comes back and that will do."""
+
+        async def direct() -> Link:
+            return await self.directly(timeout)
+
+        async def relayed() -> Link:
+            async with asyncio.timeout(timeout):
+                (via, *_) = await self.relays(1, (), ())
+                return await self.via(via, timeout)
+
+        if named(self._paths):
+            return await relayed()
+        if self._paths == (DIRECT,):
+            return await direct()
+        return await dial_direct_or_relayed(direct, relayed, HEAD_START * timeout)

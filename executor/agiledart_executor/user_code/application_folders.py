@@ -1,0 +1,45 @@
+"""Where on a node lies what an application has there. Agents ask, too, so nothing of operators is imported."""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_dataflow.plan.specification import Specification
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.node_id import NodeId
+from agiledart_sink_log.protocol import latency_log_name, user_sink_name_fault
+
+FOLDER: Final = "work"
+
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
+_SPECIFICATION: Codec[Specification] = Codec(Specification)
+
+
+def work_folder(root: Path, application: str) -> Path:
+    """What an application has on a node below its state directory `root`."""
+    return root / FOLDER / application
+
+
+class SinkLogNames(NamedTuple):
+    """Names of the logs that sinks of one node write: those that users named, and those of the latencies of this application."""
+
+    of_users: tuple[str, ...]
+    of_latencies: tuple[str, ...]
+
+
+def logs_here(part: DeploymentPart, home: NodeId) -> SinkLogNames:
+    """The logs that the sinks at `home` write."""
+    here = steps_here(part, home)
+    sinks = [(n, sink) for n, sink in enumerate(_SPECIFICATION.decode(part.specification).sinks) if sink.index in here]
+    named = [sink.connector.path for _, sink in sinks if sink.connector is not None and sink.connector.kind == "log"]
+    return SinkLogNames(
+        tuple(name for name in named if not user_sink_name_fault(name)),
+        tuple(latency_log_name(part.application, number) for number, _ in sinks),
+    )
+
+
+def steps_here(part: DeploymentPart, home: NodeId) -> set[int]:
+    """First steps of the stages that have an instance at `home`."""
+    stages = _PLAN.decode(part.plan).stages
+    return {stages[stage].steps[0] for (stage, _), peer in part.places().items() if peer.node == home}

@@ -1,0 +1,294 @@
+"""Runs that this node coordinates scale their own stages: once per interval their hosts are asked, and all is decided at once.
+
+    reports of the hosts → measures of each stage → the controller → one request for all that shall change → what became of it
+
+What a controller remembers dies with it: who takes over begins to watch anew, which costs patience and nothing else. What a user
+has set by hand is in the application's record, since that must not be forgotten.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from agiledart_dataflow.plan.stage_plan import Stage
+from agiledart_kernel.errors import TopologyError
+from agiledart_kernel.instants import Duration, Instant
+from agiledart_kernel.machine import SetTimer
+from agiledart_kernel.peer import Peer
+from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.hosting.hosted_application import report_copy
+from agiledart_node.records.application import RUNNING
+from agiledart_node.records.records import Records
+from agiledart_node.recovery.change_plans import InsufficientNodeCapacity, stage_plan_of
+from agiledart_node.recovery.recovery_service import RecoveryService
+from agiledart_node.recovery.register_bootstrap import copy_of
+from agiledart_node.user_commands.scaling_advice import stage_states
+from agiledart_node.wire.change_messages import MOVE, SCALE, ChangeRequest
+from agiledart_node.wire.formation_messages import NodeLoad, QueryReports
+from agiledart_node.wire.formation_messages import Reports as ReportsOf
+from agiledart_recovery.attempts.coordinator import Coordinator
+from agiledart_recovery.wire.names import RunId
+from agiledart_recovery.wire.register_value import ChangeOutcome, RegisterValue, StageChange
+from agiledart_scaling.ask_policy import ask
+from agiledart_scaling.controller import Controller, Interval
+from agiledart_scaling.one_pass import ChangeKind, Proposal
+from agiledart_scaling.registry import policy_named
+
+TIMER: Final = ("node", "scaling")
+
+LONGEST_REASON: Final = 200
+
+Reports = dict[tuple[int, int], dict[str, Any]]
+
+
+class ChangeRequester(Protocol):
+    """Whom changes are asked of: see `recovering.change_requests`."""
+
+    async def request(self, run: RunId, wishes: Sequence[ChangeRequest], reason: str) -> tuple[StageChange, ...]:
+        """Have stages changed, all in one barrier; empty: all is so already. Raises CommandRefused, TopologyError."""
+        ...
+
+    async def finalised(self, run: RunId, changes: Sequence[StageChange]) -> tuple[StageChange, ...]:
+        """The same when it is known what became of them."""
+        ...
+
+    def running_changes(self, run: RunId) -> tuple[StageChange, ...]:
+        """What changes now."""
+        ...
+
+
+Loads = Callable[[list[Peer], int], Any]
+
+
+@dataclass(slots=True)
+class AutoscaledRun:
+    """One run that scales itself.
+
+    Attributes:
+        is_asked: its hosts are being asked, or a change of it is under way that was asked for here.
+    """
+
+    controller: Controller
+    is_busy: bool = False
+
+
+class Autoscaler:
+    """The controllers of the runs that this node coordinates.
+
+    Args:
+        loads: asks nodes how much they run.
+
+    Attributes:
+        clock: instants by which a policy is found late; a driver with a real clock sets it.
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        records: Records,
+        recovery_service: RecoveryService,
+        requests: ChangeRequester,
+        loads: Loads,
+    ) -> None:
+        self._context, self._records, self._recovery_service = context, records, recovery_service
+        self._requests, self._loads = requests, loads
+        self._autoscaled_runs: dict[RunId, AutoscaledRun] = {}
+        self._is_looking = False
+        self._policy = policy_named(context.config.scaling_policy)
+        self.clock: Callable[[], int] = lambda: 0
+
+    def look(self) -> None:
+        """Does this node coordinate something that scales itself? Then it is decided on, from now on once per interval."""
+        if not self._is_looking and self._coordinated_runs():
+            self._begin()
+
+    def _coordinated_runs(self) -> dict[RunId, Coordinator]:
+        """Runs with limits that this node coordinates."""
+        coordinators = self._recovery_service.machine.coordinators
+        coordinated = {run: one for run, one in coordinators.items() if _coordinates(one)}
+        return {run: one for run, one in coordinated.items() if any(stage.scales for stage in self._stages(one.value))}
+
+    def _begin(self) -> None:
+        self._is_looking = True
+        self._context.emit(SetTimer(TIMER, Instant(self._context.now + self._context.config.scaling_interval_ns)))
+
+    def on_timer(self) -> None:
+        """An interval has ended."""
+        coordinated, self._is_looking = self._coordinated_runs(), False
+        for run in tuple(self._autoscaled_runs):
+            if run not in coordinated:
+                del self._autoscaled_runs[run]
+        for run in coordinated:
+            autoscaled_run = self._autoscaled_runs.setdefault(run, AutoscaledRun(Controller(self._ask)))
+            if not autoscaled_run.is_busy and not self._context.requests.is_full:
+                autoscaled_run.is_busy = True
+                self._context.requests.begin(self._run_interval(run, autoscaled_run))
+        if coordinated:
+            self._begin()
+
+    def statuses(self, run: RunId) -> tuple[dict[str, object], ...]:
+        """What the controller of a run says of each stage, as `RecoveryStatus` carries it; empty where there is none."""
+        autoscaled_run = self._autoscaled_runs.get(run)
+        if autoscaled_run is None:
+            return ()
+        return tuple(
+            {
+                "stage": name,
+                "wanted": one.proposal.wanted,
+                "why": one.proposal.why[:LONGEST_REASON],
+                "waits_for": one.waits_for[:LONGEST_REASON],
+                "f": one.proposal.terms.get("f"),
+            }
+            for name, one in autoscaled_run.controller.statuses.items()
+        )
+
+    def scores(self) -> tuple[tuple[str, str, float], ...]:
+        """(application, stage, health score) of what is known, for metrics."""
+        return tuple(
+            (run.app, name, score)
+            for run, autoscaled_run in self._autoscaled_runs.items()
+            for name, one in autoscaled_run.controller.statuses.items()
+            if (score := one.proposal.terms.get("f")) is not None
+        )
+
+    def instances(self) -> tuple[tuple[str, str, int], ...]:
+        """(application, stage, instances) of all stages with limits, for metrics."""
+        return tuple(
+            (run.app, stage.name, stage.parallelism)
+            for run, one in self._coordinated_runs().items()
+            for stage in self._stages(one.value)
+            if stage.scales
+        )
+
+    @staticmethod
+    def _stages(value: RegisterValue) -> tuple[Stage, ...]:
+        """None of a run that a version founded which did not keep them."""
+        try:
+            return stage_plan_of(value).stages
+        except CommandRefused:
+            return ()
+
+    def _ask(self, measures: Any, limits: Any, memory: object) -> Any:
+        return ask(self._context.config.scaling_policy, self._policy, measures, limits, memory, self.clock)
+
+    async def _run_interval(self, run: RunId, autoscaled_run: AutoscaledRun) -> None:
+        try:
+            await self._decide(run, autoscaled_run)
+        finally:
+            autoscaled_run.is_busy = False
+
+    async def _decide(self, run: RunId, autoscaled_run: AutoscaledRun) -> None:
+        try:
+            _, record = await self._records.application(run.app)
+        except CommandRefused:
+            return  # the ring is away; the next interval finds it again
+        coordinator = self._recovery_service.machine.coordinators.get(run)
+        if record is None or record.version != run.version or record.state != RUNNING or record.stopping:
+            return
+        if coordinator is None or not _coordinates(coordinator):
+            return
+        reports = await self._reports(run, coordinator.value)
+        if not _coordinates(coordinator):
+            return
+        plan = stage_plan_of(coordinator.value)
+        interval = Interval(
+            stage_states(plan, reports, record.held),
+            {stage.name: stage.parallelism for stage in plan.stages},
+            self._obstacle(run, coordinator),
+            self._quota(),
+        )
+        proposals = autoscaled_run.controller.ended(interval)
+        if proposals:
+            await self._request(run, autoscaled_run.controller, proposals)
+
+    async def _request(self, run: RunId, controller: Controller, proposals: tuple[Proposal, ...]) -> None:
+        while proposals:
+            reason = f"{self._context.config.scaling_policy}: " + "; ".join(dict.fromkeys(one.why for one in proposals))
+            try:
+                changes = await self._requests.request(
+                    run, await self._change_wishes(run, proposals), reason[:LONGEST_REASON]
+                )
+            except InsufficientNodeCapacity as refusal:
+                proposals = controller.refused(refusal.text, for_capacity=True)
+            except CommandRefused as refusal:
+                proposals = controller.refused(refusal.text)
+            except TopologyError as error:
+                proposals = controller.refused(str(error))
+            else:
+                controller.taken()
+                await self._await_outcome(run, controller, changes)
+                return
+
+    async def _await_outcome(self, run: RunId, controller: Controller, changes: tuple[StageChange, ...]) -> None:
+        try:
+            fates = await self._requests.finalised(run, changes) if changes else ()
+        except CommandRefused as refusal:
+            controller.finalised(refusal.text)
+            return
+        failed = [one for one in fates if one.fate is not ChangeOutcome.DONE]
+        controller.finalised(f"{failed[0].fate.value}: {failed[0].why}" if failed else "")
+
+    async def _change_wishes(self, run: RunId, proposals: Sequence[Proposal]) -> list[ChangeRequest]:
+        """What is asked for, as requests say it."""
+        wishes = []
+        for one in proposals:
+            if one.kind is ChangeKind.STRAGGLER:
+                name = f"{one.stage}.{one.slow_instance}"
+                wishes.append(ChangeRequest(MOVE, name, node=(await self._other_place(run, one)).node))
+            elif one.kind in (ChangeKind.GROW, ChangeKind.SHRINK):
+                wishes.append(ChangeRequest(SCALE, one.stage, one.instances))
+        if not wishes:
+            raise CommandRefused(f"{proposals[0].kind.value}: agents do not do that yet")
+        return wishes
+
+    async def _other_place(self, run: RunId, one: Proposal) -> Peer:
+        """Where a slow instance goes: the node with the most room that is not its own. Raises CommandRefused."""
+        value = self._recovery_service.machine.coordinators[run].value
+        stage = stage_plan_of(value).stage_named(one.stage)
+        here = value.plan.stage(str(stage.index))[one.slow_instance or 0].host.node
+        loads = await self._loads(list(self._context.known()), self._context.config.report_timeout_ns)
+        free: list[tuple[int, Peer]] = []
+        for node, (peer, load) in loads.items():
+            free_capacity = _free_capacity(load)
+            if node != here and free_capacity > 0:
+                free.append((free_capacity, peer))
+        if not free:
+            raise CommandRefused(f"No other node has room for instance {one.slow_instance} of {one.stage}.")
+        return max(free, key=lambda pair: (pair[0], -int(pair[1].node)))[1]
+
+    def _obstacle(self, run: RunId, coordinator: Coordinator) -> str:
+        if coordinator.progress.since is not None:
+            return "it is being brought back"
+        changes = self._requests.running_changes(run)
+        return f"a {changes[0].kind} is under way" if changes else ""
+
+    def _quota(self) -> int | None:
+        """Instances that one application may have: so many on each node."""
+        most = self._context.config.max_instances
+        return most * len(self._context.known()) if most else None
+
+    async def _reports(self, run: RunId, value: RegisterValue) -> Reports:
+        """Figures of all instances of the committed plan, as far as their hosts answer."""
+        hosts: dict[Any, Peer] = value.plan.hosts
+        held = {node: {copy_of(each.instance) for each in value.plan.at(node)} for node in hosts}
+        answers = await self._context.requests.ask_all(
+            list(hosts.values()),
+            lambda number, _: QueryReports(number, run.app, run.version),
+            ReportsOf,
+            Duration(self._context.config.report_timeout_ns),
+        )
+        reports: Reports = {}
+        for peer, answer in answers:
+            for key, report in answer.reports.items() if answer is not None else ():
+                copy = report_copy(key)
+                if copy is not None and copy in held.get(peer.node, ()) and isinstance(report, dict):
+                    reports[copy] = report
+        return reports
+
+
+def _coordinates(coordinator: Coordinator) -> bool:
+    return coordinator.is_coordinating and coordinator.proposer.value is not None and not coordinator.is_over
+
+
+def _free_capacity(load: NodeLoad) -> int:
+    return 0 if load.is_draining else max(0, load.capacity - load.operators)

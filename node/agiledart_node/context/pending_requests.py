@@ -1,0 +1,237 @@
+"""Conversations: flows of several rounds, written as coroutines and driven by hand from `step`.
+
+There is no event loop here. A conversation runs until it waits for numbered answers; the node hands it what comes
+in, and it goes on in that same step. Every wait has a deadline, questions are sent again until answered, and a peer
+that is declared dead answers `None` at once. Same events, same order of resumption: deterministic.
+"""
+
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from agiledart_kernel.instants import Duration, Instant
+from agiledart_kernel.machine import CancelTimer, Effect, Message, Send, SetTimer
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+
+A = TypeVar("A", bound=Message)
+
+MAX_DEAD_PEERS = 1_024
+"""Dead peers remembered, so that they are not asked."""
+
+
+class PeerRequest(NamedTuple):
+    """A message to a peer that the peer answers with a message of this class and the same number.
+
+    `patience`: how many resend intervals to wait before it is sent again; more for large messages and slow answers.
+    """
+
+    to: Peer
+    message: Message
+    expects: type[Message]
+    resend_intervals: int = 1
+
+
+class _Wait:
+    """What one conversation waits for. `questions` maps number → question, or None for what the driver or overlay
+    answers."""
+
+    __slots__ = ("answers", "conversation", "deadline", "missing", "name", "rounds")
+
+    def __init__(self, missing: dict[int, PeerRequest | None], deadline: Instant) -> None:
+        self.missing, self.deadline = missing, deadline
+        self.answers: dict[int, Any] = {}
+        self.conversation: Coroutine[_Wait, None, None] | None = None
+        self.name: tuple[str, str, int] = ("node", "wait", 0)
+        self.rounds = 0
+
+    def __await__(self) -> "Generator[_Wait, None, dict[int, Any]]":
+        yield self
+        return self.answers
+
+
+class PendingRequests:
+    """All conversations of one node.
+
+    Attributes:
+        now: instant of the step that is being taken; set by the node.
+        effects: where effects go; emptied by the node after each step.
+    """
+
+    def __init__(self, random: RandomStream, resend: Duration, limit: int) -> None:
+        self.now = Instant(0)
+        self.effects: list[Effect] = []
+        self._resend, self._limit = resend, limit
+        self._next_number = random.bits(40)  # numbers of an earlier life of this node are not met again
+        self._waits: dict[int, _Wait] = {}
+        self._by_name: dict[tuple[str, str, int], _Wait] = {}
+        self._open = 0
+        self._dead_peers: dict[NodeId, int] = {}
+
+    @property
+    def count(self) -> int:
+        """Conversations under way."""
+        return self._open
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may begin."""
+        return self._open >= self._limit
+
+    def number(self) -> int:
+        """A request number that was never used before."""
+        self._next_number += 1
+        return self._next_number
+
+    def begin(self, conversation: Coroutine[Any, None, None]) -> None:
+        """Run a conversation up to its first wait. The caller checks `is_full` when the asker is a stranger."""
+        self._open += 1
+        self._resume(conversation)
+
+    async def answers(self, questions: Mapping[int, PeerRequest | None], timeout: Duration) -> dict[int, Any]:
+        """Ask; wait until all are answered or the time is over. Numbers without an answer are missing or None
+        (peer gone)."""
+        open_questions = dict(questions)
+        buried: dict[int, Any] = {}
+        for number, question in questions.items():
+            if question is not None and self.is_gone(question.to):
+                del open_questions[number]
+                buried[number] = None
+            elif question is not None:
+                self.effects.append(Send(question.to, question.message))
+        return buried | await _Wait(open_questions, Instant(self.now + timeout))
+
+    async def ask(self, to: Peer, message: Message, number: int, expects: type[A], timeout: Duration) -> A | None:
+        """One question to one peer; None when it is gone or silent."""
+        found = await self.answers({number: PeerRequest(to, message, expects)}, timeout)
+        answer = found.get(number)
+        return answer if isinstance(answer, expects) else None
+
+    async def ask_all(
+        self, peers: Iterable[Peer], message: Callable[[int, Peer], Message], expects: type[A], timeout: Duration
+    ) -> list[tuple[Peer, A | None]]:
+        """One question to each of several peers, all at once; each with its answer, None where it is gone or silent."""
+        asked = {self.number(): peer for peer in peers}
+        questions = {number: PeerRequest(peer, message(number, peer), expects) for number, peer in asked.items()}
+        found = await self.answers(questions, timeout)
+        answers = ((peer, found.get(number)) for number, peer in asked.items())
+        return [(peer, answer if isinstance(answer, expects) else None) for peer, answer in answers]
+
+    async def pause(self, duration: Duration) -> None:
+        """Wait for a while."""
+        await _Wait({self.number(): None}, Instant(self.now + duration))
+
+    def answered(self, number: int, answer: object) -> bool:
+        """The driver or the overlay answered; False when nobody waits for it."""
+        wait = self._waits.get(number)
+        if wait is None or wait.missing.get(number) is not None:
+            return False
+        self._take(wait, number, answer)
+        return True
+
+    def heard(self, sender: Peer, number: int, answer: Message) -> bool:
+        """A peer answered; False when nobody asked it that, or the answer is of the wrong kind."""
+        wait = self._waits.get(number)
+        question = wait.missing.get(number) if wait is not None else None
+        if wait is None or question is None:
+            return False
+        if question.to.node != sender.node or not isinstance(answer, question.expects):
+            return False
+        self._take(wait, number, answer)
+        return True
+
+    def gone(self, peer: Peer) -> None:
+        """A peer was declared dead or left: whoever waits for this life of it, or is about to ask it, waits no longer."""
+        if len(self._dead_peers) >= MAX_DEAD_PEERS:
+            del self._dead_peers[next(iter(self._dead_peers))]
+        self._dead_peers[peer.node] = peer.incarnation
+        lost = [
+            (wait, number)
+            for number, wait in self._waits.items()
+            if (question := wait.missing.get(number)) is not None
+            and question.to.node == peer.node
+            and question.to.incarnation <= peer.incarnation
+        ]
+        for wait, number in lost:
+            if number in wait.missing:
+                self._take(wait, number, None)
+
+    def seen(self, peer: Peer) -> None:
+        """A peer spoke: it is not dead, or lives again."""
+        if self._dead_peers and peer.node in self._dead_peers:
+            del self._dead_peers[peer.node]
+
+    def is_gone(self, peer: Peer) -> bool:
+        """Whether this life of a peer was declared dead, or has left, and was not heard since."""
+        return self._dead_peers.get(peer.node, -1) >= peer.incarnation
+
+    def timer(self, name: tuple[str, str, int]) -> None:
+        """A wait's timer fired: ask again, or give up at the deadline."""
+        wait = self._by_name.get(name)
+        if wait is None:
+            return
+        if self.now >= wait.deadline:
+            self._finish(wait)
+            return
+        wait.rounds += 1
+        for question in wait.missing.values():
+            if question is not None and wait.rounds % question.resend_intervals == 0:
+                self.effects.append(Send(question.to, question.message))
+        self._set_timer(wait)
+
+    def _take(self, wait: _Wait, number: int, answer: object) -> None:
+        del wait.missing[number]
+        del self._waits[number]
+        wait.answers[number] = answer
+        if not wait.missing:
+            self._finish(wait)
+
+    def _finish(self, wait: _Wait) -> None:
+        for number in wait.missing:
+            del self._waits[number]
+        wait.missing = {}
+        del self._by_name[wait.name]
+        self.effects.append(CancelTimer(wait.name))
+        assert wait.conversation is not None
+        self._resume(wait.conversation)
+
+    def _resume(self, conversation: Coroutine[Any, None, None]) -> None:
+        while True:
+            try:
+                wait: _Wait = conversation.send(None)
+            except StopIteration:
+                self._open -= 1
+                return
+            if wait.missing:
+                break
+        wait.conversation = conversation
+        wait.name = ("node", "wait", self.number())
+        self._by_name[wait.name] = wait
+        for number in wait.missing:
+            self._waits[number] = wait
+        self._set_timer(wait)
+
+    def _set_timer(self, wait: _Wait) -> None:
+        asks = any(question is not None for question in wait.missing.values())
+        at = min(wait.deadline, Instant(self.now + self._resend)) if asks else wait.deadline
+        self.effects.append(SetTimer(wait.name, at))
+
+    def violations(self) -> list[str]:
+        """Every open conversation waits for something, and every number that is waited for leads to the one that waits."""
+        found = []
+        awaited = 0
+        for name, wait in self._by_name.items():
+            awaited += len(wait.missing)
+            if (
+                wait.name != name
+                or not wait.missing
+                or any(self._waits.get(number) is not wait for number in wait.missing)
+            ):
+                found.append(f"talk: {name[2]} waits for {list(wait.missing)}, and nobody knows")
+        if awaited != len(self._waits) or self._open != len(self._by_name):
+            found.append(
+                f"talk: {self._open} are open, {len(self._by_name)} wait, for {awaited} of {len(self._waits)} numbers"
+            )
+        if len(self._dead_peers) > MAX_DEAD_PEERS:
+            found.append(f"bound: {len(self._dead_peers)} graves, at most {MAX_DEAD_PEERS}")
+        return found

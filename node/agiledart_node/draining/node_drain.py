@@ -1,0 +1,305 @@
+"""`drain` at the node that is emptied.
+
+| state | what happens |
+|---|---|
+| serving | as ever |
+| emptying | it takes nothing; coordinators are asked to have others run what runs here, one run after the other |
+| drained | nothing runs here, and it takes nothing, until it is told to or starts anew |
+| leaving | as drained, its votes in registers were given to others, and the process ends |
+
+A node that leaves in any case gives away what it can in some seconds (`before_leaving`), in the same way: what it runs, then votes.
+
+A run is asked for again while others want something of it, while it is deployed or brought back, and after a change that came to
+nothing. Where there is no room, or nothing gets any farther, the node takes work again, and what has left stays away.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Principal, refusal_before_lookup
+from agiledart_node.context.node_context import CommandRefused, NodeContext, NotAllowed
+from agiledart_node.draining.drain_obstacles import obstacles, refusal, runs_losing_majority
+from agiledart_node.draining.voter_slot_transfer import POLL_INTERVAL, VoterSlotTransfer
+from agiledart_node.hosting.application_host import ApplicationHost
+from agiledart_node.hosting.hosted_application import Key
+from agiledart_node.records.command_verifier import CommandVerifier
+from agiledart_node.records.permission_checks import why_not
+from agiledart_node.records.records import Records
+from agiledart_node.recovery.recovery_service import RecoveryService
+from agiledart_node.wire.drain_messages import (
+    EMPTIED,
+    EMPTYING,
+    LEAVING,
+    MAX_EVACUATED,
+    MAX_LINES,
+    SERVING,
+    DrainStatus,
+    EvacuatedRun,
+    QueryDrain,
+    RequestDrain,
+)
+from agiledart_node.wire.effects import EndAgent
+from agiledart_recovery.wire.names import RunId
+from agiledart_recovery.wire.register_value import RegisterValue
+
+DRAIN_TIMEOUT: Final = Duration(120 * SECOND)
+"""Without one run less here a drain is given up: longer than one change may take, with a recovery behind it."""
+
+VOTER_SLOT_TIMEOUT: Final = Duration(30 * SECOND)
+"""For others to take this node's votes before it leaves."""
+
+FINAL_DRAIN_TIME, FINAL_VOTER_SLOT_TIME = Duration(8 * SECOND), Duration(3 * SECOND)
+"""For a node that leaves in any case to give away what it can; of that, what is left for its votes."""
+
+MAX_TRIES: Final = 5
+"""Reliefs of one run that are begun and come to nothing."""
+
+_NOTICE_TIME: Final = Duration(2 * SECOND)
+"""For who looks on to hear that the node leaves."""
+
+
+@dataclass(slots=True)
+class _DrainingRun:
+    """A run that leaves, or `stays`. `value`: what its register said last; `last`: what has stood in its way last."""
+
+    key: Key
+    instances: int = 0
+    at: Instant | None = None
+    value: RegisterValue | None = None
+    tries: int = 0
+    last: str = ""
+    has_left: bool = False
+    stays: bool = False
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.key[0]
+
+
+class NodeDrain:
+    """One node's own drain.
+
+    Attributes:
+        state: see the module.
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        records: Records,
+        hosting: ApplicationHost,
+        recovery_service: RecoveryService,
+        verifier: CommandVerifier,
+    ) -> None:
+        self._records, self._voter_slots = records, VoterSlotTransfer(context, recovery_service)
+        self._context, self._hosting, self._recovery_service, self._verifier = (
+            context,
+            hosting,
+            recovery_service,
+            verifier,
+        )
+        self.state = SERVING
+        self._stays = False
+        self._number = 0
+        self._refusal = ""
+        self._lines: list[str] = []
+        self._left: list[EvacuatedRun] = []
+        self._taken: dict[bytes, bool] = {}
+
+    # ---- orders and questions
+
+    async def asked(self, sender: Peer, message: RequestDrain) -> None:
+        """An agent brings a user's order."""
+        name = message.signed_command or message.request.to_bytes(8)
+        if name not in self._taken:
+            try:
+                self._check(message)
+                self._taken = {name: self._take(message)}
+            except NotAllowed as error:
+                self._context.drop(f"order: {error.reason}")
+                answer = DrainStatus(message.request, self.state, error.text, error.reason)
+                self._context.send(sender, answer)
+                return
+            except CommandRefused as error:
+                self._context.send(sender, DrainStatus(message.request, self.state, error.text))
+                return
+        self._context.send(sender, self._drain_status(message.request, 0, is_unchanged=self._taken[name]))
+
+    def look(self, sender: Peer, message: QueryDrain) -> None:
+        """Somebody waits for it."""
+        self._context.send(sender, self._drain_status(message.request, message.after))
+
+    def _drain_status(self, request: int, after: int, *, is_unchanged: bool = False) -> DrainStatus:
+        return DrainStatus(
+            request,
+            self.state,
+            self._refusal,
+            is_unchanged=is_unchanged,
+            lines=tuple(self._lines[after : after + MAX_LINES]),
+            evacuated=tuple(self._left[:MAX_EVACUATED]),
+        )
+
+    def _check(self, message: RequestDrain) -> None:
+        if not self._verifier.requires_signatures:
+            return
+        principal, _ = self._verifier.given(message.signed_command, message.command, Principal(), message.submitter)
+        if why := refusal_before_lookup(principal, "drain"):
+            raise NotAllowed(why, why_not(principal, "drain", why))
+
+    def _take(self, message: RequestDrain) -> bool:
+        """Begin what an order says; whether it was so already. Raises CommandRefused."""
+        context, command = self._context, message.command
+        if context.is_leaving or self.state == LEAVING:
+            raise CommandRefused(f"{context.me.name} is leaving the ring.")
+        if command.undo:
+            was, self.state, context.is_draining = self.state, SERVING, False
+            self._number += 1
+            self._hosting.on_capacity_changed()
+            return was == SERVING
+        if self.state in (EMPTYING, EMPTIED) and self._stays == command.stay:
+            return self.state == EMPTIED
+        if self.state in (SERVING, EMPTIED):
+            found = obstacles(self._hosting.table.values(), self._value, context.me.node)
+            found += (
+                []
+                if command.stay
+                else runs_losing_majority(self._voter_slots.voting_in(), context.me.node, context.overlay.is_alive)
+            )
+            if found:
+                raise CommandRefused(refusal(context.me.name, found))
+        self._stays = command.stay  # before it begins: where nothing runs it is over at once
+        if self.state == SERVING:
+            self._lines, self._left, self._refusal = [], [], ""
+            self.state, context.is_draining = EMPTYING, True
+            self._number += 1
+            context.requests.begin(self._empty(self._number))
+        if self.state == EMPTIED and not command.stay:
+            context.requests.begin(self._leave(self._number))
+        return False
+
+    # ---- the work
+
+    async def _empty(self, number: int) -> None:
+        had: dict[Key, _DrainingRun] = {}
+        since = self._context.now
+        while self._number == number and (open_ := self._open(had)):
+            leaving = open_[0]
+            if leaving.at is None:
+                leaving.at = since = self._context.now
+                self._report(f"{leaving.name}: {_instances(leaving.instances)} to leave")
+            why = await self._evacuate(leaving, Instant(self._context.now + DRAIN_TIMEOUT))
+            if not why and not leaving.has_left:
+                await self._context.requests.pause(POLL_INTERVAL)
+                late = self._context.now - since > DRAIN_TIMEOUT
+                why = f"{leaving.name} has not left in {DRAIN_TIMEOUT // SECOND} s{leaving.last}" if late else ""
+            if self._number != number:
+                return
+            if why:
+                self._give_up(why)
+                return
+            if leaving.has_left:
+                took = (self._context.now - leaving.at) // MILLISECOND
+                self._left.append(EvacuatedRun(*leaving.key, leaving.instances, took))
+                self._report(f"{leaving.name} has left in {took / 1_000:.1f} s")
+        if self._number == number and self._stays:
+            self.state = EMPTIED
+        elif self._number == number:
+            await self._leave(number)
+
+    async def before_leaving(self) -> None:
+        """As much of a drain as comes in time, at a node that leaves in any case, and may come back.
+
+        What cannot move, or not in time, or is being brought back just now, others bring back, or it waits for this node.
+        """
+        self._number += 1
+        number, self.state = self._number, LEAVING
+        until = Instant(self._context.now + FINAL_DRAIN_TIME)
+        had: dict[Key, _DrainingRun] = {}
+        while self._context.now < until - FINAL_VOTER_SLOT_TIME and (leaving := self._open(had)):
+            for one in leaving:
+                hosted = self._hosting.table.get(one.key)
+                may_move = hosted is None or (hosted.is_flowing and hosted.has_register)
+                one.stays = not may_move or bool(await self._evacuate(one, Instant(until - FINAL_VOTER_SLOT_TIME)))
+            if self._open(had):
+                await self._context.requests.pause(POLL_INTERVAL)
+        await self._voter_slots.give(until, lambda: self._number == number, self._report)
+
+    def _open(self, had: dict[Key, _DrainingRun]) -> list[_DrainingRun]:
+        """Runs that have something here, or had, and are not away yet."""
+        for key, hosted in self._hosting.table.items():
+            if hosted.reserved:
+                known = had.setdefault(key, _DrainingRun(key))
+                known.instances = max(known.instances, hosted.reserved)
+                known.has_left = False
+        return [one for one in had.values() if not (one.has_left or one.stays)]
+
+    async def _evacuate(self, leaving: _DrainingRun, until: Instant) -> str:
+        """Have others run what runs here of one run. Why it is in vain; empty: go on."""
+        hosted, value = self._hosting.table.get(leaving.key), self._value(leaving.key)
+        leaving.value = value or leaving.value
+        if hosted is not None and not (hosted.is_flowing and hosted.has_register):
+            return ""  # it is being deployed
+        if leaving.value is None:
+            leaving.has_left = hosted is None
+            return ""
+        found = obstacles([hosted], self._value, self._context.me.node) if hosted is not None else []
+        if found:  # it was being deployed when this began
+            return "; ".join(found)
+        answer = await self._voter_slots.ask(leaving.value, until)
+        if answer is None:
+            leaving.last = ": nobody coordinates it"
+            leaving.has_left = hosted is None and await self._is_over(leaving.key)
+            return ""
+        leaving.last = f": {answer.refusal or answer.last}" if answer.refusal or answer.last else leaving.last
+        if answer.refusal and not answer.is_transient:
+            return answer.refusal
+        leaving.tries += answer.is_begun
+        if leaving.tries > MAX_TRIES:
+            return f"{leaving.name} did not leave in {MAX_TRIES} tries{leaving.last}"
+        leaving.has_left = answer.is_safe and leaving.key not in self._hosting.table
+        return ""
+
+    async def _is_over(self, key: Key) -> bool:
+        """Has a run ended meanwhile, so that nobody coordinates it any more?"""
+        try:
+            _, record = await self._records.application(key[0])
+        except CommandRefused:
+            return False
+        return record is None or record.is_final or record.version != key[1]
+
+    def _value(self, key: Key) -> RegisterValue | None:
+        """What the register says of a run, as this host has heard."""
+        part = self._recovery_service.machine.participants.get(RunId(*key))
+        return part.value if part is not None else None
+
+    def _report(self, text: str) -> None:
+        if len(self._lines) < MAX_LINES:
+            self._lines.append(text)
+
+    def _give_up(self, why: str) -> None:
+        away = f"; {', '.join(run.name for run in self._left)} left, and stays away" if self._left else ""
+        self.state, self._context.is_draining = SERVING, False
+        self._refusal = f"{self._context.me.name} was not emptied, and takes work again: {why.rstrip('.')}{away}."
+        self._hosting.on_capacity_changed()
+
+    async def _leave(self, number: int) -> None:
+        self.state = EMPTYING
+        until = Instant(self._context.now + VOTER_SLOT_TIMEOUT)
+        await self._voter_slots.give(until, lambda: self._number == number, self._report)
+        if self._number != number:
+            return
+        if self._stays:  # it was told so meanwhile
+            self.state = EMPTIED
+            return
+        self.state = LEAVING
+        self._report("it is empty, and leaves the ring")
+        await self._context.requests.pause(_NOTICE_TIME)
+        if self._number == number:
+            self._context.emit(EndAgent())
+
+
+def _instances(count: int) -> str:
+    return "1 instance" if count == 1 else f"{count} instances"

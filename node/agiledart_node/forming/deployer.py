@@ -1,0 +1,211 @@
+"""The plan sent back along the paths: waves of parts, from the sinks to the sources.
+
+Source: [AgileDART] §IV-A; spec of the dataflow graph, section 3 step 5.
+"""
+
+from dataclasses import dataclass, field
+
+from agiledart_dataflow.plan.delivery import DEFAULT, Delivery
+from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress, InstancePlace, PlacedInstance
+from agiledart_kernel.instants import Duration
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.context.pending_requests import PeerRequest
+from agiledart_node.forming.blueprint import Blueprint
+from agiledart_node.forming.formation import waves
+from agiledart_node.wire.formation_messages import Acknowledged, Deploy, Deployed, StartFlow
+
+DEPLOY_RESEND_INTERVALS = 5
+"""Resend intervals before a part is sent again: it may hold megabytes of code, and executors take their time."""
+
+
+class NodeFull(Exception):
+    """Nodes have no room any more for what the plan wanted of them; `reason` is that of one of them."""
+
+    def __init__(self, nodes: list[NodeId], reason: str) -> None:
+        super().__init__(reason)
+        self.nodes, self.reason = nodes, reason
+
+
+@dataclass(slots=True)
+class Deployment:
+    """One attempt to deploy an application.
+
+    Attributes:
+        nodes: hosts sorted by id, then guards.
+        placement: (stage, index) → node.
+        executors: executor processes per node.
+        limits: operator instances that a node may hold with its part; missing: no more than its capacity.
+        away: of each stage, why its instances are not on the node of its path.
+        touched: nodes that were sent a part, in order; they must be halted when it fails.
+        goes_on: it begins with the state of another run.
+    """
+
+    blueprint: Blueprint
+    application: str
+    version: int
+    number: int
+    attempt: int
+    bundle: bytes
+    nodes: tuple[Peer, ...]
+    guards: tuple[Peer, ...]
+    placement: dict[tuple[int, int], NodeId]
+    executors: dict[NodeId, int]
+    coordinator: Peer
+    domain: str = ""
+    delivery: Delivery = DEFAULT
+    signed_command: bytes = b""
+    owner: bytes = b""
+    limits: dict[NodeId, int] = field(default_factory=dict)
+    away: tuple[str, ...] = ()
+    signed_entries: tuple[bytes, ...] = ()
+    touched: list[Peer] = field(default_factory=list)
+    goes_on: bool = False
+
+    @property
+    def everyone(self) -> tuple[Peer, ...]:
+        """Hosts, then guards."""
+        return (*self.nodes, *self.guards)
+
+    def assignment(self) -> tuple[InstancePlace, ...]:
+        """Every instance with the position of its node."""
+        position = {peer.node: index for index, peer in enumerate(self.nodes)}
+        return tuple(
+            InstancePlace(stage, index, position[node]) for (stage, index), node in sorted(self.placement.items())
+        )
+
+    def slots(self) -> dict[tuple[int, int], int]:
+        """(stage, index) → executor slot: instances of a node take its executors in turn."""
+        held: dict[NodeId, int] = {}
+        slots = {}
+        for copy, node in sorted(self.placement.items()):
+            turn = held.get(node, 0)
+            held[node] = turn + 1
+            slots[copy] = turn % self.executors[node]
+        return slots
+
+    def downstream(self, stages: list[int]) -> frozenset[int]:
+        """Stages that these ones send to."""
+        return frozenset(below for above, below in self.blueprint.edges if above in stages)
+
+
+def _is_full(answer: object) -> bool:
+    return isinstance(answer, Deployed) and answer.is_full
+
+
+class Deployer:
+    """Sends parts and starts the flow, as scheduler."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+
+    async def deploy(self, work: Deployment) -> None:
+        """Start all instances, wave after wave. With the first wave all other hosts get the code, to load it meanwhile.
+
+        Raises:
+            NodeFull: a node refused for want of room; everything touched must be halted.
+            CommandRefused: a node could not start its part, or is gone.
+        """
+        addresses: dict[tuple[int, int], str] = {}
+        assignment, slots = work.assignment(), work.slots()
+        first = True
+        for wave in waves(len(work.blueprint.stages), work.blueprint.edges):
+            questions: dict[int, PeerRequest | None] = {}
+            by_node: dict[NodeId, list[tuple[int, int]]] = {}
+            for copy, node in sorted(work.placement.items()):
+                if copy[0] in wave:
+                    by_node.setdefault(node, []).append(copy)
+            for peer in work.nodes:
+                if peer.node in by_node:
+                    part = self._part(work, assignment, slots, addresses, peer, by_node[peer.node])
+                    self._ask(questions, peer, part)
+                    if peer not in work.touched:
+                        work.touched.append(peer)
+            hosts = list(questions)
+            if first:
+                waiting = [peer for peer in work.nodes if peer not in work.touched]
+                for peer in (*waiting, *work.guards):
+                    self._ask(questions, peer, self._part(work, assignment, slots, {}, peer, []))
+                hosts = list(questions)[: len(questions) - len(work.guards)]
+                work.touched += waiting
+                work.touched += work.guards
+                first = False
+            timeout = Duration(self._context.config.start_timeout_ns + self._context.config.ask_timeout_ns)
+            answers = await self._context.requests.answers({number: questions[number] for number in questions}, timeout)
+            full = [questions[number] for number in hosts if _is_full(answers.get(number))]
+            if full:
+                reason = next(answers[number].reason for number in hosts if _is_full(answers.get(number)))
+                raise NodeFull([question.to.node for question in full if question is not None], reason)
+            for number in hosts:
+                question = questions[number]
+                assert question is not None
+                self._check(work, question.to, answers.get(number), addresses)
+
+    def _ask(self, questions: dict[int, PeerRequest | None], peer: Peer, part: DeploymentPart) -> None:
+        number = self._context.requests.number()
+        questions[number] = PeerRequest(peer, Deploy(number, part), Deployed, DEPLOY_RESEND_INTERVALS)
+
+    def _part(
+        self,
+        work: Deployment,
+        assignment: tuple[InstancePlace, ...],
+        slots: dict[tuple[int, int], int],
+        addresses: dict[tuple[int, int], str],
+        peer: Peer,
+        copies: list[tuple[int, int]],
+    ) -> DeploymentPart:
+        below = work.downstream([stage for stage, _ in copies])
+        known = tuple(
+            InstanceAddress(stage, index, address)
+            for (stage, index), address in sorted(addresses.items())
+            if stage in below
+        )
+        return DeploymentPart(
+            work.application,
+            work.version,
+            work.number,
+            work.attempt,
+            work.blueprint.specification,
+            work.blueprint.plan,
+            work.bundle if peer not in work.touched and peer not in work.guards else b"",
+            work.everyone,
+            tuple(PlacedInstance(stage, index, slots[stage, index]) for stage, index in copies),
+            assignment,
+            known,
+            work.coordinator,
+            self._context.me,
+            work.executors.get(peer.node, 1),
+            work.domain,
+            work.limits.get(peer.node, 0),
+            work.delivery.is_saved,
+            work.signed_command,
+            work.owner,
+            work.signed_entries,
+            goes_on=work.goes_on,
+            duplicates=work.delivery.duplicates,
+        )
+
+    def whole_part(self, work: Deployment) -> DeploymentPart:
+        """What everybody's parts have in common."""
+        return self._part(work, work.assignment(), work.slots(), {}, self._context.me, [])
+
+    def _check(
+        self, work: Deployment, peer: Peer, answer: Deployed | None, addresses: dict[tuple[int, int], str]
+    ) -> None:
+        name = peer.name or peer.node.short
+        if answer is None:
+            raise CommandRefused(f"{name} is gone or does not answer; it was to run a part of {work.application}.")
+        if answer.reason:
+            raise CommandRefused(answer.reason)
+        for given in answer.addresses:
+            if work.placement.get((given.stage, given.index)) == peer.node:
+                addresses[given.stage, given.index] = given.address
+
+    async def start_flow(self, work: Deployment) -> list[Peer]:
+        """Tell everybody that it runs; returns hosting nodes that did not acknowledge."""
+        timeout = Duration(self._context.config.ask_timeout_ns)
+        answers = await self._context.requests.ask_all(
+            work.everyone, lambda number, _: StartFlow(number, work.application, work.version), Acknowledged, timeout
+        )
+        return [peer for peer, answer in answers if answer is None and peer in work.nodes]

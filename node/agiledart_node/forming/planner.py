@@ -1,0 +1,195 @@
+"""From a submission and the loads of nodes to a plan: who runs what, who watches, what the plan relies on.
+
+Source: the project's dataflow specification §4.
+"""
+
+from dataclasses import dataclass
+
+from agiledart_dataflow.plan.delivery import DEFAULT, Delivery
+from agiledart_dataflow.plan.specification import FORMAT, release
+from agiledart_kernel.grants import SKEW_SECONDS
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Principal
+from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.forming.blueprint import Blueprint
+from agiledart_node.forming.deployer import Deployment
+from agiledart_node.forming.join_protocol import Paths
+from agiledart_node.forming.surveyor import Loads, Surveyor
+from agiledart_node.records.application import ApplicationRecord
+from agiledart_node.records.data_paths import reasons_of
+from agiledart_node.records.signed_entries import signed_entries_for
+from agiledart_node.wire.commands import CheckpointOrigin
+from agiledart_node.wire.formation_messages import NodeLoad
+from agiledart_placement.request import HostState, Obstacle, Placement, PlacementRequest, StageDemand
+from agiledart_placement.strategy import strategy_named
+
+MAX_EXECUTORS = 64
+"""Executor processes of one application on one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A submission as a scheduler takes it.
+
+    Args:
+        executors: wanted executor processes a node; 0: the node's own number.
+        submitted_to: the agent that the user asked.
+        pinned: stage → the node that must run it.
+        domain: zone or region whose schedulers serve it.
+        ticket: number of the submission, also in its record.
+        began: when the user asked, by this node's clock.
+        asker: the user's grant: its key owns what it submits.
+        delivery: what becomes of it when a host dies.
+        signed: the order as the user has signed it.
+        origin: the checkpoint that it begins with, which lies on the agent that the user asked.
+    """
+
+    blueprint: Blueprint
+    bundle: bytes
+    executors: int
+    submitter: str
+    submitted_to: Peer
+    pinned: dict[int, Peer]
+    domain: str
+    ticket: int
+    began: Instant
+    principal: Principal
+    delivery: Delivery = DEFAULT
+    signed: bytes = b""
+    origin: CheckpointOrigin | None = None
+
+
+class Planner:
+    """Makes plans."""
+
+    def __init__(self, context: NodeContext, surveying: Surveyor) -> None:
+        self._context, self._surveying = context, surveying
+        self._strategy = strategy_named(context.config.placement)
+
+    async def survey(self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths) -> Loads:
+        """Loads of the nodes on the paths and around them. Raises CommandRefused when a pinned node is missing."""
+        nodes: dict[NodeId, Peer] = {}
+        for path in paths:
+            for peer in path:
+                nodes.setdefault(peer.node, peer)
+        count = sum(stage.parallelism for stage in blueprint.stages)
+        loads = await self._surveying.with_candidates(list(nodes.values()), count)
+        for stage, peer in pinned.items():
+            if peer.node not in loads:
+                raise CommandRefused(f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} does not answer.")
+            if loads[peer.node][1].is_draining:
+                raise CommandRefused(f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} is leaving.")
+            load = loads[peer.node][1]
+            if self._unfit(peer, load) is Obstacle.VERSION:
+                there, here = release(load.software, load.specification), release(self._context.config.software, FORMAT)
+                raise CommandRefused(
+                    f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} runs {there}, you submitted with {here}: "
+                    "install the same agiledart on both, or put this step elsewhere."
+                )
+            if self._unfit(peer, load) is Obstacle.CLOCK:
+                clock = self._context.clocks.describe_difference(peer.node)
+                raise CommandRefused(
+                    f"{blueprint.stages[stage].name}: {clock}; beyond {SKEW_SECONDS} s others take what it signs for not valid. "
+                    "Set it there (sudo timedatectl set-ntp true), then submit again."
+                )
+        return loads
+
+    def _unfit(self, peer: Peer, load: NodeLoad) -> Obstacle | None:
+        """Why a node can take nothing of anything, however much room it has."""
+        if load.specification != FORMAT:
+            return Obstacle.VERSION
+        return Obstacle.CLOCK if self._context.clocks.is_skewed(peer.node) else None
+
+    def place(
+        self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths, loads: Loads, full: dict[NodeId, bool]
+    ) -> Placement:
+        """A place for every instance; `full` are nodes that take nothing more. Raises NoRoom."""
+        hosts = {
+            node: HostState(
+                node,
+                load.operators,
+                load.capacity,
+                blueprint.name in load.applications,
+                load.is_draining or node in full,
+                self._unfit(peer, load),
+                candidates=tuple(peer.node for peer in load.candidates),
+                neighbours=tuple(peer.node for peer in load.neighbours),
+            )
+            for node, (peer, load) in sorted(loads.items())
+        }
+        stages = tuple(
+            StageDemand(number, stage.name, stage.parallelism, pinned[number].node if number in pinned else None)
+            for number, stage in enumerate(blueprint.stages)
+        )
+        routes = tuple(tuple(peer.node for peer in path) for path in paths)
+        balance = self._context.config.max_ops_balanced
+        return self._strategy.place(PlacementRequest(stages, blueprint.edges, routes, hosts, balance))
+
+    def deployment(
+        self,
+        record: ApplicationRecord,
+        submission: Submission,
+        loads: Loads,
+        placement: Placement,
+        attempt: int,
+        limits: dict[NodeId, int],
+    ) -> Deployment:
+        """The plan in the form in which it is sent."""
+        blueprint, pinned = submission.blueprint, submission.pinned
+        peers = {node: peer for node, (peer, _) in loads.items()}
+        used = sorted(dict.fromkeys(placement.nodes.values(), True))
+        coordinator = min((pinned[sink] for sink in blueprint.sinks), key=lambda peer: peer.node)
+        near = [peer for peer in loads[coordinator.node][1].candidates if peer.node in peers and peer.node not in used]
+        executors = {node: min(submission.executors or loads[node][1].executors, MAX_EXECUTORS) for node in used}
+        return Deployment(
+            blueprint,
+            record.name,
+            record.version,
+            record.number,
+            attempt,
+            submission.bundle,
+            tuple(peers[node] for node in used),
+            tuple(
+                near[
+                    : self._context.config.voting_guards
+                    if submission.delivery.is_saved
+                    else self._context.config.guards
+                ]
+            ),
+            dict(placement.nodes),
+            executors,
+            coordinator,
+            submission.domain,
+            submission.delivery,
+            submission.signed,
+            record.owner_key,
+            limits,
+            reasons_of(placement, loads, len(blueprint.stages)),
+            signed_entries_for(record, submission.principal.key),
+            goes_on=submission.origin is not None,
+        )
+
+    def limits(self, submission: Submission, placement: Placement, loads: Loads) -> dict[NodeId, int]:
+        """How much each host may hold for this placement to be what it was meant to be: the balance rule, unless it was given up.
+
+        Nodes of pinned stages have no other choice and no limit.
+        """
+        balance = self._context.config.max_ops_balanced
+        if "balance" in placement.relaxed or not self._strategy.keeps_balance:
+            return {}
+        pinned = {peer.node: True for peer in submission.pinned.values()}
+        planned: dict[NodeId, int] = {}
+        for node in placement.nodes.values():
+            planned[node] = planned.get(node, 0) + 1
+        fits = (node for node, more in planned.items() if loads[node][1].operators + more <= balance)
+        return {node: balance for node in fits if node not in pinned}
+
+
+def could_fit(plan: Deployment, loads: Loads) -> bool:
+    """Whether every host could take its part of a plan if it ran nothing else."""
+    planned: dict[NodeId, int] = {}
+    for node in plan.placement.values():
+        planned[node] = planned.get(node, 0) + 1
+    return all(count <= loads[node][1].capacity for node, count in planned.items())

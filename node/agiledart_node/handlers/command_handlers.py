@@ -1,0 +1,120 @@
+"""`CommandHandlers`: which part answers which command of a user. Each command is a conversation that ends with one reply, or a refusal."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from agiledart_kernel.errors import OperationFailed
+from agiledart_node.context.node_context import CommandRefused, NotAllowed
+from agiledart_node.node_parts import NodeParts
+from agiledart_node.user_commands.checkpoint_list import checkpoints
+from agiledart_node.wire import commands
+from agiledart_node.wire.effects import RefusedRequest
+from agiledart_node.wire.events import UserRequest
+
+Handling = Coroutine[Any, None, None]
+
+
+def _change_commands(parts: NodeParts) -> dict[type, Callable[..., Handling]]:
+    """Commands that change what runs, or where: told who submitted them, who asks, and the signed order."""
+    return {
+        commands.Submit: parts.schedulers.submission_dispatcher.submit,
+        commands.Stop: parts.stop_requests.stop,
+        commands.ScaleStage: parts.user_change_requests.change,
+        commands.MoveStage: parts.user_change_requests.change,
+        commands.DrainNode: parts.drain_requests.drain,
+        commands.ExportCheckpoint: parts.retained_checkpoints.export_or_remove,
+        commands.RemoveCheckpoint: parts.retained_checkpoints.export_or_remove,
+        commands.RecoverRun: parts.quorum_recovery.recover,
+    }
+
+
+def _admin_commands(parts: NodeParts) -> dict[type, Callable[..., Handling]]:
+    """Commands that change what is known: told who asks, and the signed order."""
+    return {
+        commands.Forget: parts.application_removal.forget,
+        commands.SetBan: parts.banning.ban,
+        commands.SetSecret: parts.secret_provisioning.provision_secret,
+        commands.ShareApplication: parts.application_sharing.share,
+    }
+
+
+def _queries(parts: NodeParts) -> dict[type, Callable[[int, Any, Any], Handling]]:
+    """Commands of who only wants to know, or to stay: told who asks."""
+    status_queries = parts.status_queries
+    return {
+        commands.RenewUserMembership: parts.renewing.renew_user,
+        commands.Secrets: parts.secret_provisioning.secrets,
+        commands.Tap: parts.tap_requests.tap,
+        commands.Tokens: lambda request, command, principal: parts.registering.tokens(request),
+        commands.ListBans: lambda request, command, principal: parts.banning.bans(request),
+        commands.Audit: lambda request, command, principal: parts.audit_queries.audit(request, command),
+        commands.Checkpoints: lambda request, command, principal: checkpoints(
+            parts.context, status_queries, parts.retained_checkpoints, request, command, principal
+        ),
+        commands.ListApplications: lambda request, command, principal: status_queries.list_applications(
+            request, principal
+        ),
+        commands.Status: lambda request, command, principal: status_queries.status(request, command.name, principal),
+        commands.Nodes: lambda request, command, principal: status_queries.nodes(request),
+        commands.TraceRoute: lambda request, command, principal: status_queries.route(request, command.key),
+        commands.Logs: lambda request, command, principal: status_queries.logs(
+            request, command.name, command.after, principal
+        ),
+        commands.Info: lambda request, command, principal: status_queries.info(request),
+        commands.ExplainRecovery: lambda request, command, principal: status_queries.recovery(
+            request, command.name, principal
+        ),
+        commands.ExplainScaling: lambda request, command, principal: status_queries.scaling(
+            request, command.name, command.stage, principal
+        ),
+    }
+
+
+class CommandHandlers:
+    """Takes commands of users."""
+
+    def __init__(self, parts: NodeParts) -> None:
+        self._context = parts.context
+        self._change_commands, self._admin_commands, self._queries = (
+            _change_commands(parts),
+            _admin_commands(parts),
+            _queries(parts),
+        )
+
+    def asked(self, event: UserRequest) -> None:
+        """Begin to answer, unless this node cannot now."""
+        request, me = event.request, self._context.me.name
+        if self._context.requests.is_full:
+            self._refuse(
+                request,
+                f"{me} is busy with {self._context.config.max_conversations:,} requests; try again in a moment.",
+            )
+        elif not self._context.overlay.joined and not isinstance(event.command, commands.Info):
+            self._refuse(request, f"{me} is not in a ring yet; try again in some seconds.")
+        elif (handling := self._handling(event)) is not None:
+            self._context.requests.begin(self._answered(request, handling))
+        else:
+            self._refuse(request, f"{type(event.command).__name__} is not answered by the node but by its agent.")
+
+    def _handling(self, event: UserRequest) -> Handling | None:
+        kind = type(event.command)
+        if (change := self._change_commands.get(kind)) is not None:
+            return change(event.request, event.command, event.submitter, event.principal, event.signed_command)
+        if (handle := self._admin_commands.get(kind)) is not None:
+            return handle(event.request, event.command, event.principal, event.signed_command)
+        if (question := self._queries.get(kind)) is not None:
+            return question(event.request, event.command, event.principal)
+        return None
+
+    async def _answered(self, request: int, handling: Handling) -> None:
+        try:
+            await handling
+        except NotAllowed as refusal:
+            self._refuse(request, refusal.text, refusal.exit_code, refusal.reason)
+        except CommandRefused as refusal:
+            self._refuse(request, refusal.text, refusal.exit_code)
+        except OperationFailed as failure:
+            self._refuse(request, str(failure))
+
+    def _refuse(self, request: int, text: str, exit_code: int = 1, reason: str = "") -> None:
+        self._context.emit(RefusedRequest(request, text, exit_code, reason))

@@ -1,0 +1,423 @@
+"""The hosting side: takes parts of applications, starts and stops their instances, tells how they end."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress
+from agiledart_kernel.instants import Duration
+from agiledart_kernel.machine import Completed, Failed
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.hosting.hosted_application import (
+    HostedApplication,
+    Key,
+    figures_of,
+    is_sound,
+    planned_for,
+    report_key,
+)
+from agiledart_node.records.application import FINISHED
+from agiledart_node.records.command_verifier import CommandVerifier
+from agiledart_node.records.records import Records
+from agiledart_node.wire.effects import (
+    DrainLocalSources,
+    PrepareExecutors,
+    StartInstances,
+    StartLocalSources,
+    StopInstances,
+)
+from agiledart_node.wire.events import InstanceFinished, InstanceReported
+from agiledart_node.wire.formation_messages import (
+    Acknowledged,
+    Deploy,
+    Deployed,
+    Drain,
+    Halt,
+    InstancesEnded,
+    StartFlow,
+)
+
+MAX_LAST = 32
+"""Runs that are over here of which the last figures are kept, for who notes in the record how they ended."""
+
+MAX_CLOSED = 1_024
+"""Closed runs that a node remembers, so that a late message does not start them again."""
+
+
+def _nothing(hosted: HostedApplication) -> None:
+    """Nobody wants to know."""
+
+
+def _no_change() -> None:
+    """Nobody wants to know either."""
+
+
+class ApplicationHost:
+    """Parts of applications at this node.
+
+    Attributes:
+        table: by (application, version), oldest first.
+        on_flow, on_close: told of an application that runs, and of one that is over here.
+        on_part: told of a part that was taken.
+        on_room: told when places were taken or given back.
+        on_report: told of figures of a local instance that were accepted.
+        on_stranger: told that somebody who takes no part in a run says that it is over.
+    """
+
+    def __init__(self, context: NodeContext, verifier: CommandVerifier, records: Records) -> None:
+        self._context, self._verifier, self._records = context, verifier, records
+        self._doubted: dict[tuple[NodeId, int], bool] = {}
+        self.table: dict[Key, HostedApplication] = {}
+        self._last: dict[Key, dict[tuple[int, int], dict[str, Any]]] = {}
+        self._closed: dict[int, tuple[int, Key, str]] = {}
+        self.on_flow: Callable[[HostedApplication], None] = _nothing
+        self.on_close: Callable[[HostedApplication], None] = _nothing
+        self.on_capacity_changed: Callable[[], None] = _no_change
+        self.on_outsider_halt: Callable[[HostedApplication, Peer, Halt], None] = lambda hosted, sender, message: None
+        self.on_part: Callable[[HostedApplication, DeploymentPart], None] = lambda hosted, part: None
+        self.on_report: Callable[[InstanceReported | InstanceFinished], None] = lambda event: None
+
+    @property
+    def operators(self) -> int:
+        """Instances that run here or are to run by a plan that this node has accepted."""
+        return sum(hosted.reserved for hosted in self.table.values())
+
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """Names of applications with an instance here, sorted."""
+        return tuple(sorted({hosted.part.application for hosted in self.table.values() if hosted.reserved}))
+
+    def deploy(self, sender: Peer, message: Deploy) -> None:
+        """A scheduler gives this node a part."""
+        part = message.part
+        if sender.node != part.scheduler.node or not is_sound(part):
+            self._context.drop("deploy form")
+            return
+        hosted = self.table.get((part.application, part.version))
+        if hosted is not None and (sender.node, message.request) in hosted.answers:
+            answer = hosted.answers[sender.node, message.request]
+            if answer is not None:
+                self._context.send(sender, answer)
+            return
+        if hosted is None and self._verifier.may_be_replay(part):
+            if (sender.node, message.request) not in self._doubted:
+                self._doubted[sender.node, message.request] = True
+                self._context.requests.begin(self._look_up(sender, message))
+            return
+        self._take(sender, message, hosted)
+
+    async def _look_up(self, sender: Peer, message: Deploy) -> None:
+        """An old order: only the application's record can say whether it still counts."""
+        part, record = message.part, None
+        try:
+            _, record = await self._records.application(part.application)
+        except CommandRefused:
+            record = None
+        del self._doubted[sender.node, message.request]
+        if (
+            record is None
+            or record.is_final
+            or (record.version, record.signed_command) != (part.version, part.signed_command)
+        ):
+            self._context.drop("order: spent")
+            text = f"the order to submit {part.application} was carried out before, or is too old"
+            self._context.send(sender, Deployed(message.request, (), text))
+        else:
+            self._take(sender, message, self.table.get((part.application, part.version)))
+
+    def _take(self, sender: Peer, message: Deploy, hosted: HostedApplication | None) -> None:
+        part = message.part
+        reason, is_full = self._objection(part, hosted)
+        if reason:
+            self._context.send(sender, Deployed(message.request, (), reason, is_full))
+            return
+        if hosted is None:
+            hosted = self._admit(part)
+        elif part.attempt > hosted.part.attempt or len(part.addresses) >= len(hosted.part.addresses):
+            hosted.part = msgspec.structs.replace(part, bundle=b"")
+        hosted.bundle = part.bundle or hosted.bundle
+        if not part.instances:
+            if part.bundle:
+                slots = tuple(range(min(part.executors, hosted.planned)))
+                self._context.emit(PrepareExecutors(msgspec.structs.replace(part, bundle=hosted.bundle), slots))
+            hosted.answers[sender.node, message.request] = Deployed(message.request, ())
+            self._context.send(sender, Deployed(message.request, ()))
+            return
+        hosted.answers[sender.node, message.request] = None
+        for placed in part.instances:
+            hosted.instances[placed.copy] = placed.executor
+        self.on_part(hosted, part)
+        self._context.requests.begin(self._start(hosted, sender, message.request, part))
+
+    def _objection(self, part: DeploymentPart, hosted: HostedApplication | None) -> tuple[str, bool]:
+        """(why this part is not taken, whether for want of room)."""
+        key, me = (part.application, part.version), self._context.me.name
+        known = hosted.part if hosted is not None else None
+        said = part.signed_command, part.specification, part.owner
+        is_known = known is not None and (known.signed_command, known.specification, known.owner) == said
+        if (part.bundle or not is_known) and (why := self._verifier.objection(part)):
+            self._context.drop("order: refused")
+            return why, False
+        attempt, _, closed = self._closed.get(part.number, (0, key, ""))
+        newer = [version for name, version in self.table if name == part.application and version > part.version]
+        if attempt >= part.attempt or newer:
+            return closed or f"{me} runs a newer version of {part.application}", False
+        if hosted is not None and hosted.part.number != part.number:
+            return f"{me} takes part in another run of {part.application}, which was submitted elsewhere", False
+        if hosted is not None and hosted.is_closing:
+            return f"{part.application} is being ended on {me}", False
+        if part.instances and not part.bundle and (hosted is None or not hosted.bundle):
+            return f"the code of {part.application} did not come with its first part", False
+        if self._context.no_work_reason:
+            return f"{me} {self._context.no_work_reason}", True
+        if self._context.requests.is_full or (hosted is None and len(self.table) >= self._context.config.max_hosted):
+            return f"{me} takes part in {len(self.table)} applications and takes no more", True
+        held = self.operators - (hosted.reserved if hosted is not None else 0)
+        most = self._context.config.capacity
+        if hosted is None and part.most:
+            most = min(most, part.most)
+        if held + planned_for(part, self._context.me.node) > most:
+            return f"{me} has room for {most} instances and runs {held}", True
+        return "", False
+
+    def objection_to_part(self, part: DeploymentPart) -> str:
+        """Why a part does not follow from the order with which its application was submitted; empty: it does."""
+        return self._verifier.objection(part)
+
+    def adopt(self, part: DeploymentPart) -> HostedApplication:
+        """Take up a part that this node hosted before it was restarted."""
+        known = self.table.get((part.application, part.version))
+        self._closed.pop(part.number, None)  # of before it went elsewhere
+        return known if known is not None else self._admit(part)
+
+    def adopt_ended(self, part: DeploymentPart) -> HostedApplication | None:
+        """Take up the end of a run that this node hosted before it was restarted, to note it. None: a newer version runs here."""
+        if any(name == part.application and version > part.version for name, version in self.table):
+            return None
+        hosted = self.adopt(msgspec.structs.replace(part, coordinator=self._context.me))
+        hosted.has_register, hosted.planned = True, 0
+        self.on_capacity_changed()
+        return hosted
+
+    def moved(self, hosted: HostedApplication, part: DeploymentPart) -> None:
+        """Instances run elsewhere than before: watch who hosts them now."""
+        before = self._watched_by(hosted)
+        hosted.part = part
+        if self.table.get(hosted.key) is hosted:
+            for peer in self._watched_by(hosted):
+                self._context.watch(peer)
+            for peer in before:
+                self._context.unwatch(peer)
+
+    def _admit(self, part: DeploymentPart) -> HostedApplication:
+        for key in [key for key in self.table if key[0] == part.application and key[1] < part.version]:
+            self.close(self.table[key], f"version {part.version} was submitted")
+        hosted = HostedApplication(
+            msgspec.structs.replace(part, bundle=b""), planned=planned_for(part, self._context.me.node)
+        )
+        self.table[hosted.key] = hosted
+        self.on_capacity_changed()
+        for peer in self._watched_by(hosted):
+            self._context.watch(peer)
+        return hosted
+
+    def _watched_by(self, hosted: HostedApplication) -> tuple[Peer, ...]:
+        """Nodes whose death matters: hosts, and the scheduler while it deploys."""
+        scheduler = hosted.part.scheduler
+        others = [peer for peer in hosted.hosts if peer.node != scheduler.node]
+        return (scheduler, *others)
+
+    async def _start(self, hosted: HostedApplication, sender: Peer, request: int, part: DeploymentPart) -> None:
+        number = self._context.requests.number()
+        effect = StartInstances(number, msgspec.structs.replace(part, bundle=hosted.bundle))
+        answers = await self._context.ask_driver(number, effect, self._context.config.start_timeout_ns)
+        answer = answers.get(number)
+        reason = ""
+        addresses: tuple[InstanceAddress, ...] = ()
+        if isinstance(answer, Completed):
+            addresses = _addresses(part, answer.result)
+            if not addresses:
+                reason = f"{self._context.me.name} did not say where the instances of {part.application} listen"
+        elif isinstance(answer, Failed):
+            reason = answer.reason
+        else:
+            seconds = self._context.config.start_timeout_ns // 1_000_000_000
+            reason = f"{self._context.me.name} did not start its instances of {part.application} within {seconds} s"
+        if self.table.get(hosted.key) is not hosted:
+            self._context.emit(StopInstances(part.application, part.version))
+            return
+        if reason:
+            for placed in part.instances:
+                hosted.instances.pop(placed.copy, None)
+        acknowledged = Deployed(request, addresses, reason)
+        hosted.answers[sender.node, request] = acknowledged
+        self._context.send(sender, acknowledged)
+
+    def start_flow(self, sender: Peer, message: StartFlow) -> None:
+        """The application runs: sources may read."""
+        hosted = self.table.get((message.application, message.version))
+        if hosted is None or not hosted.concerns(sender.node):
+            key = (message.application, message.version)
+            reason = next((why for _, of, why in reversed(self._closed.values()) if of == key), "not deployed here")
+            self._context.send(sender, Acknowledged(message.request, reason))
+            return
+        self.flow(hosted)
+        self._context.send(sender, Acknowledged(message.request))
+
+    def flow(self, hosted: HostedApplication) -> None:
+        """Let local sources read."""
+        if not hosted.is_flowing and not hosted.is_closing:
+            hosted.is_flowing = True
+            hosted.bundle = b""  # all parts are here: up to 8 MiB that nobody needs any more
+            self._context.emit(StartLocalSources(*hosted.key))
+            self.on_flow(hosted)
+
+    def halt(self, sender: Peer, message: Halt) -> None:
+        """Somebody who takes part says that it is over. Acknowledged in any case: there is nothing here any more."""
+        key = (message.application, message.version)
+        hosted = self.table.get(key)
+        is_ours = hosted is not None and message.number in (0, hosted.part.number)
+        if hosted is not None and is_ours and not hosted.concerns(sender.node):
+            self._context.drop("halt of a stranger")
+            self.on_outsider_halt(hosted, sender, message)
+            return
+        if hosted is not None and is_ours:
+            self.close(hosted, message.reason)
+        self._context.send(sender, Acknowledged(message.request))
+
+    def drain(self, sender: Peer, message: Drain) -> None:
+        """The coordinator wants the sources to end."""
+        hosted = self.table.get((message.application, message.version))
+        if hosted is not None and hosted.concerns(sender.node):
+            self.drain_here(hosted)
+        self._context.send(sender, Acknowledged(message.request))
+
+    def drain_here(self, hosted: HostedApplication) -> None:
+        """Have the local sources end."""
+        hosted.is_draining = True
+        self._context.emit(DrainLocalSources(*hosted.key))
+
+    def stop_local(self, hosted: HostedApplication) -> None:
+        """End the executors; what is known of it is kept until `close`."""
+        if not hosted.is_closing:
+            hosted.is_closing = True
+            self._context.emit(StopInstances(*hosted.key))
+
+    def close(self, hosted: HostedApplication, reason: str) -> None:
+        """It is over here: executors end, nothing is watched for it any more."""
+        if self.table.get(hosted.key) is not hosted:
+            return
+        self.stop_local(hosted)
+        del self.table[hosted.key]
+        if hosted.reports or hosted.seen:
+            self._last[hosted.key] = figures_of(hosted)
+            if len(self._last) > MAX_LAST:
+                del self._last[next(iter(self._last))]
+        for peer in self._watched_by(hosted):
+            self._context.unwatch(peer)
+        if len(self._closed) >= MAX_CLOSED:
+            del self._closed[next(iter(self._closed))]
+        if not hosted.has_moved:  # else it may come back here
+            self._verifier.mark_executed(hosted.part, ran=hosted.is_flowing)
+        why = reason or f"{hosted.part.application} was ended"
+        self._closed[hosted.part.number] = (hosted.part.attempt, hosted.key, why)
+        self.on_close(hosted)
+        self.on_capacity_changed()
+
+    def why_closed(self, hosted: HostedApplication) -> str:
+        """Why it ended here, as long as that is remembered; empty: it has finished."""
+        _, _, why = self._closed.get(hosted.part.number, (0, hosted.key, ""))
+        return "" if why == FINISHED else why
+
+    def figures(self, key: Key) -> dict[tuple[int, int], dict[str, Any]]:
+        """Last figures of the instances of a run, as far as this node knows them; also for a while after it was over here."""
+        hosted = self.table.get(key)
+        return figures_of(hosted) if hosted is not None else self._last.get(key, {})
+
+    def reported(self, event: InstanceReported | InstanceFinished) -> HostedApplication | None:
+        """A local instance gave figures; None when it is not of here."""
+        hosted = self.table.get((event.application, event.version))
+        if hosted is None or hosted.is_closing or (event.stage, event.index) not in hosted.instances:
+            self._context.drop("stale report")
+            return None
+        hosted.reports[event.stage, event.index] = event.report
+        hosted.reported_at[event.stage, event.index] = self._context.now
+        self.on_report(event)
+        return hosted
+
+    def finished(self, event: InstanceFinished) -> None:
+        """A local instance came to its end: the coordinator is told until it acknowledges."""
+        hosted = self.reported(event)
+        if hosted is None:
+            return
+        hosted.finished[event.stage, event.index] = True
+        if not hosted.is_reporting:
+            hosted.is_reporting = True
+            self._context.requests.begin(self._report_finished(hosted))
+
+    async def _report_finished(self, hosted: HostedApplication) -> None:
+        attempt = (
+            hosted.attempt
+        )  # what ended in it is nobody's business in the next one, which has an end of its own to tell
+        while not hosted.is_closing and hosted.attempt == attempt:
+            copies = [copy for copy in hosted.finished if copy not in hosted.acknowledged]
+            if not copies:
+                break
+            number = self._context.requests.number()
+            reports: dict[str, Any] = {report_key(copy): hosted.reports[copy] for copy in copies}
+            message = InstancesEnded(number, *hosted.key, reports, attempt)
+            timeout = Duration(self._context.config.ask_timeout_ns)
+            answer = await self._context.requests.ask(hosted.part.coordinator, message, number, Acknowledged, timeout)
+            if answer is not None and hosted.attempt == attempt:
+                hosted.acknowledged.update(dict.fromkeys(copies, True))
+            elif answer is None and not hosted.is_closing:  # declared dead: whoever watches it ends the application
+                await self._context.requests.pause(Duration(self._context.config.resend_ns))
+        if hosted.attempt == attempt:
+            hosted.is_reporting = False
+
+    def violations(self) -> list[str]:
+        """One version of an application; its hosts are watched; only what was reported is finished; everything is bounded."""
+        context, config, found = self._context, self._context.config, []
+        for key, hosted in self.table.items():
+            name, part = f"hosted: {key[0]} version {key[1]}", hosted.part
+            unwatched = [peer.node.short for peer in self._watched_by(hosted) if not context.is_watched(peer)]
+            if hosted.key != key or any(other[0] == key[0] and other[1] != key[1] for other in self.table):
+                found.append(f"{name} is kept as {hosted.key}, or beside another version")
+            if unwatched:
+                found.append(f"{name}: nobody would hear of the death of {', '.join(unwatched)}")
+            if (
+                not hosted.acknowledged.keys()
+                <= hosted.finished.keys()
+                <= hosted.reports.keys()
+                <= hosted.instances.keys()
+            ):
+                found.append(f"{name}: what was told, has finished, has reported and runs do not contain each other")
+            if hosted.collected and part.coordinator.node != context.me.node:
+                found.append(f"{name}: its results are collected here, and its coordinator is another node")
+            if self._closed.get(part.number, (0, key, ""))[0] >= part.attempt:
+                found.append(f"{name}, life {part.attempt}, was closed here already")
+        for what, count, most in (
+            ("applications", len(self.table), config.max_hosted),
+            ("instances", self.operators, config.capacity),
+            ("closed runs", len(self._closed), MAX_CLOSED),
+            ("runs' last figures", len(self._last), MAX_LAST),
+        ):
+            if count > most:
+                found.append(f"bound: {count} {what}, at most {most}")
+        return found
+
+
+def _addresses(part: DeploymentPart, result: object) -> tuple[InstanceAddress, ...]:
+    """The driver's answer for every instance of the part, or nothing when one is missing."""
+    if not isinstance(result, dict):
+        return ()
+    found = []
+    for placed in part.instances:
+        address = result.get(placed.copy)
+        if not isinstance(address, str):
+            return ()
+        found.append(InstanceAddress(placed.stage, placed.index, address))
+    return tuple(found)

@@ -1,0 +1,586 @@
+"""What ends an application: a dead host, a failed instance, the end of its input, a user's wish, a leaving node.
+
+The first cause that reaches the record is the cause (see the decision on the record of an application). Whoever
+writes it halts all others; who is halted has nothing more to say. Who hosts nothing and no longer hears of a host may itself be cut
+off: what it writes is marked as hearsay and halts nobody, and the coordinator takes it back while the run lives.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from agiledart_dataflow.plan.delivery import SAVING
+from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_kernel.instants import MILLISECOND, Duration
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Principal
+from agiledart_node.context.node_context import CommandRefused, NodeContext, NotAllowed
+from agiledart_node.context.pending_requests import PeerRequest
+from agiledart_node.hosting.application_host import ApplicationHost
+from agiledart_node.hosting.hosted_application import HostedApplication, Key, figures_of, report_copy
+from agiledart_node.hosting.last_figures import LastFigures
+from agiledart_node.records.application import (
+    DEPLOYING,
+    FAILED,
+    FINISHED,
+    RUNNING,
+    STOPPED,
+    ApplicationRecord,
+    advanced,
+    instances_text,
+    kept_changes,
+)
+from agiledart_node.records.command_verifier import CommandVerifier
+from agiledart_node.records.lost_rows import losses_of, with_losses
+from agiledart_node.records.merged_applications import with_rival_ended
+from agiledart_node.records.records import Records
+from agiledart_node.records.signed_entries import with_stop, with_stop_request
+from agiledart_node.records.summary import summary_of
+from agiledart_node.wire.change_responses import ChangeRow
+from agiledart_node.wire.commands import Stop
+from agiledart_node.wire.events import InstanceFailed
+from agiledart_node.wire.formation_messages import (
+    Acknowledged,
+    Drain,
+    Halt,
+    InstancesEnded,
+    QueryActive,
+    RequestStop,
+)
+
+AGAIN = "Start it again: agiledart submit …"
+BY_ITSELF = f" (submitted with {SAVING} it would have gone on by itself)"
+
+NOT_COORDINATOR = "not here"
+"""Why a node that does not coordinate an application does not stop it."""
+
+_SURE = ("left", "restarted")
+"""How a peer goes when there is no doubt that its instances are gone."""
+
+MAX_UNVERIFIED_CHECKS = 60
+"""Patrols in a row that find a run failed by hearsay before a guard of it believes that."""
+
+MAX_MISSING_CHECKS = 3
+"""Patrols in a row that find no record before a part counts as forgotten."""
+
+
+class ApplicationWatcher:
+    """Ends of applications in which this node takes part."""
+
+    def __init__(
+        self, context: NodeContext, records: Records, hosting: ApplicationHost, verifier: CommandVerifier
+    ) -> None:
+        self._context, self._records, self._hosting, self._verifier = context, records, hosting, verifier
+        self._figures = LastFigures(context, records)
+        self._stopping: dict[
+            tuple[Key, bool], bool
+        ] = {}  # (run, whether it is cut) → whether it is known that this will be done
+        self._looking: dict[Key, None] = {}
+        hosting.on_outsider_halt = self._verify_halt
+        self.on_record: Callable[[HostedApplication, ApplicationRecord], None] = lambda hosted, record: None
+        self.on_broken: Callable[[HostedApplication, InstanceFailed], None] = lambda hosted, event: None
+        self.changes_of: Callable[[Key], list[ChangeRow]] = lambda key: []
+
+    def peer_gone(self, peer: Peer, how: str) -> None:
+        """A peer was declared dead (`how`: silent, link, rumour, restarted) or said good-bye (`left`)."""
+        for hosted in list(self._hosting.table.values()):
+            host = hosted.host(peer.node)
+            if hosted.has_register or (hosted.part.by_epoch and not hosted.planned and host is not None):
+                continue  # its register's coordinator brings it back; a guard has nothing to say about that
+            if host is not None and host.incarnation <= peer.incarnation:
+                text = self._loss_text(hosted, host, how)
+                if how in _SURE or hosted.host(self._context.me.node) is not None:
+                    self._fail(hosted, text, rank=self._rank(hosted))
+                elif not self._context.requests.is_full:
+                    self._context.requests.begin(self._report_unverified(hosted, text))
+            elif peer.node == hosted.part.scheduler.node and not hosted.is_flowing:
+                self._context.requests.begin(self._orphaned(hosted))
+
+    def check_incarnations(self) -> None:
+        """Compare hosting nodes with what the overlay knows now: a host in a later life has lost its instances."""
+        known = {peer.node: peer for peer in self._context.overlay.known_peers()}
+        for hosted in list(self._hosting.table.values()):
+            for host in () if hosted.has_register or (hosted.part.by_epoch and not hosted.planned) else hosted.hosts:
+                now = known.get(host.node)
+                if now is not None and now.incarnation > host.incarnation:
+                    self._fail(hosted, self._loss_text(hosted, host, "restarted"), rank=self._rank(hosted))
+
+    def _rank(self, hosted: HostedApplication) -> int:
+        """How many others see the same: each waits a little longer before it writes, so that few write at once."""
+        nodes = [peer.node for peer in hosted.part.nodes]
+        return nodes.index(self._context.me.node) if self._context.me.node in nodes else len(nodes)
+
+    def _loss_text(self, hosted: HostedApplication, lost: Peer, how: str) -> Callable[[ApplicationRecord], str]:
+        when, me, name = self._context.wall_text, self._context.me.name, lost.name or lost.node.short
+        since = f"since {when}, " if when else ""
+        is_heard = how not in _SURE and hosted.host(self._context.me.node) is None
+        me = f"{me}, which hosts nothing of it" if is_heard else me
+        what = {"left": "left", "restarted": "was restarted"}.get(how, "is gone")
+
+        def text(record: ApplicationRecord) -> str:
+            verb = "held" if record.assignment else "was to hold"
+            planned = msgspec.structs.replace(record, nodes=hosted.part.nodes, assignment=hosted.part.assignment)
+            held = instances_text(planned, lost.node) if planned.is_consistent() else "a part of it"
+            return f"{name} {what} ({since}seen by {me}) and {verb} {held}. {_again(record)}"
+
+        return text
+
+    def instance_failed(self, event: InstanceFailed) -> None:
+        """A local instance can't go on."""
+        hosted = self._hosting.table.get((event.application, event.version))
+        if hosted is None or (event.stage, event.index) not in hosted.instances:
+            return
+        if hosted.has_register and (event.is_crash or event.is_consequence):
+            if not hosted.is_closing:
+                self.on_broken(hosted, event)
+            return
+        if event.is_consequence:
+            if not hosted.is_closing:
+                self._context.requests.begin(self._consequence(hosted, event.message))
+            return
+        self._fail(hosted, lambda _: event.message, rank=0)
+
+    async def _consequence(self, hosted: HostedApplication, message: str) -> None:
+        await self._context.requests.pause(Duration(self._context.config.consequence_ns))
+        if not hosted.is_closing:
+            await self._end(hosted, FAILED, lambda _: message)
+
+    def _fail(self, hosted: HostedApplication, reason: Callable[[ApplicationRecord], str], *, rank: int) -> None:
+        if hosted.is_closing:
+            return
+        self._hosting.stop_local(hosted)
+        self._context.requests.begin(self._end_after(hosted, reason, rank))
+
+    async def _end_after(
+        self, hosted: HostedApplication, reason: Callable[[ApplicationRecord], str], rank: int
+    ) -> None:
+        if rank:
+            await self._context.requests.pause(Duration(min(rank, 10) * 40 * MILLISECOND))
+        await self._end(hosted, FAILED, reason)
+
+    async def _report_unverified(self, hosted: HostedApplication, reason: Callable[[ApplicationRecord], str]) -> None:
+        """A host is not heard of any more, by a guard: the record says so, and the guard goes on looking at it."""
+        await self._context.requests.pause(Duration(40 * MILLISECOND))  # another host may know it better
+        await self._records.change(
+            *hosted.key,
+            lambda record: advanced(record, FAILED, reason(record), self._context.wall_ms, is_unverified=True),
+            hosted.part.number,
+        )
+
+    async def _end(
+        self, hosted: HostedApplication, state: str, reason: Callable[[ApplicationRecord], str], signed: bytes = b""
+    ) -> None:
+        """Close the record, halt all others, close here. The others' cause counts when they were first. `signed`: order to stop."""
+        if self._hosting.table.get(hosted.key) is not hosted:
+            return
+
+        def close(record: ApplicationRecord) -> ApplicationRecord | None:
+            closed = advanced(record, state, reason(record), self._context.wall_ms)
+            return with_stop(self._with_changes(hosted, closed), signed)
+
+        record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
+        told = record.reason if record is not None else f"{hosted.part.application} failed"
+        self._hosting.close(hosted, told)
+        if record is None:
+            await self._note_rival(hosted, state, told)
+        elif not record.summary:
+            self._context.requests.begin(
+                self._figures.note(hosted)
+            )  # beside the halt: nobody runs on for the sake of figures
+        await self.halt(hosted.part.nodes, hosted.key, told, hosted.part.number)
+
+    def _with_changes(self, hosted: HostedApplication, record: ApplicationRecord | None) -> ApplicationRecord | None:
+        """A record that closes also says what has changed while it ran: its register goes soon."""
+        changes = kept_changes(self.changes_of(hosted.key)) if record is not None and hosted.part.by_epoch else ()
+        return msgspec.structs.replace(record, changes=changes) if record is not None and changes else record
+
+    async def halt(self, nodes: tuple[Peer, ...], key: tuple[str, int], reason: str, run: int) -> None:
+        """Tell all nodes of a run that it is over; the silent ones find out on their patrol. `run`: its number."""
+        timeout = Duration(self._context.config.ask_timeout_ns)
+        await self._context.requests.ask_all(
+            nodes, lambda number, _: Halt(number, *key, reason, run), Acknowledged, timeout
+        )
+
+    async def _note_rival(self, hosted: HostedApplication, state: str, reason: str) -> None:
+        """A run has ended, and the record of its name is another run's: note it there, if that one names it."""
+        name, number = hosted.part.application, hosted.part.number
+        try:
+            _, record = await self._records.application(name)
+        except CommandRefused:
+            return
+        if record is not None and any(rival.number == number for rival in record.rivals):
+            await self._records.change(
+                name,
+                record.version,
+                lambda current: with_rival_ended(current, number, state, reason, self._context.wall_ms),
+            )
+
+    async def _end_superseded(self, hosted: HostedApplication, record: ApplicationRecord) -> None:
+        """The record of this run's name is another run's: this one ends, and the record says so."""
+        if record.version > hosted.part.version:
+            why = f"version {record.version} was submitted"
+        else:
+            why = (
+                f"another run of {record.name}, submitted to {record.submitted_to} while the network was cut, has the "
+                "name: this one was stopped"
+            )
+        self._hosting.close(hosted, why)
+        if hosted.part.coordinator.node == self._context.me.node:
+            await self._note_rival(hosted, STOPPED, why)
+
+    async def _orphaned(self, hosted: HostedApplication) -> None:
+        """The scheduler died: before the application ran it takes it along, afterwards nothing is lost."""
+        scheduler = hosted.part.scheduler
+
+        def close(record: ApplicationRecord) -> ApplicationRecord | None:
+            text = f"{scheduler.name or scheduler.node.short} is gone and was still deploying it. {_again(record)}"
+            is_open = record.state == DEPLOYING or (is_host and record.is_unverified)
+            return advanced(record, FAILED, text, self._context.wall_ms, is_unverified=not is_host) if is_open else None
+
+        is_host = hosted.host(self._context.me.node) is not None
+        record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
+        if record is not None and record.state == RUNNING:
+            self._hosting.flow(hosted)
+        elif record is None or record.is_final:
+            self._hosting.close(hosted, record.reason if record is not None else "its scheduler is gone")
+
+    def ended(self, sender: Peer, message: InstancesEnded) -> None:
+        """Host → coordinator: instances came to their end."""
+        hosted = self._hosting.table.get((message.application, message.version))
+        if hosted is None:
+            self._context.send(sender, Acknowledged(message.request))  # it is over here: the host will be halted too
+            return
+        if hosted.part.coordinator.node != self._context.me.node:
+            self._context.drop("not the coordinator")
+            return
+        if message.attempt > hosted.attempt:
+            self._context.drop("end of a life to come")  # it is said again
+            return
+        if 0 < message.attempt < hosted.attempt:
+            self._context.send(sender, Acknowledged(message.request))  # it ended then, and now runs again
+            return
+        places = hosted.part.places()
+        for key, report in message.reports.items():
+            copy = report_copy(key)
+            if copy in places and places[copy].node == sender.node and isinstance(report, dict):
+                hosted.collected[copy] = report
+        self._context.send(sender, Acknowledged(message.request))
+        self._finish_when_through(hosted)
+
+    def _finish_when_through(self, hosted: HostedApplication) -> None:
+        is_through = len(hosted.collected) == len(hosted.part.places())
+        if is_through and not hosted.is_closing and (hosted.is_committed or not hosted.part.by_epoch):
+            self._hosting.stop_local(hosted)  # all are through: nothing is left that could fail
+            self._context.requests.begin(self._finish(hosted))
+
+    def closed(self, hosted: HostedApplication, state: str, reason: str) -> None:
+        """The register of a run says that it is over, and all its hosts know."""
+        if state == FAILED:
+            self._fail(hosted, lambda _: reason, rank=0)
+            return
+        if hosted.is_committed:
+            return  # it is said until it is noted
+        hosted.is_committed, hosted.ended_by = True, reason
+        self._finish_when_through(hosted)
+        if not hosted.is_closing:
+            self._context.requests.begin(self._finish_without(hosted))
+
+    async def _finish_without(self, hosted: HostedApplication) -> None:
+        """All have ended, as the register says; the figures of a host that was restarted then do not come any more."""
+        await self._context.requests.pause(Duration(self._context.config.ask_timeout_ns))
+        if hosted.is_closing:
+            return
+        figures = await self._figures.elsewhere(hosted)
+        if self._hosting.table.get(hosted.key) is hosted and not hosted.is_closing:
+            hosted.collected = {**figures, **hosted.reports, **hosted.collected}
+            self._hosting.stop_local(hosted)
+            await self._finish(hosted)
+
+    async def _finish(self, hosted: HostedApplication) -> None:
+        def close(record: ApplicationRecord) -> ApplicationRecord | None:
+            is_wished = self._verifier.without_unproven_rights(record).stopping
+            drained = "stopped by a user; its input was drained" if is_wished else ""
+            reason = hosted.ended_by or drained
+            closed = advanced(record, STOPPED if reason else FINISHED, reason, self._context.wall_ms)
+            closed = self._with_changes(hosted, closed)
+            if closed is None or not hosted.collected:
+                return closed
+            losses = losses_of(hosted.attempt, hosted.lines_before, hosted.collected)
+            closed = with_losses(closed, losses) or closed
+            return msgspec.structs.replace(closed, summary=summary_of(record.specification, hosted.collected))
+
+        record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
+        while record is None and hosted.part.by_epoch and not await self._is_anothers(hosted):
+            # Nobody else can say that it has ended: the ring is asked until it answers.
+            await self._context.requests.pause(Duration(self._context.config.ask_timeout_ns))
+            record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
+        while record is not None and record.state == DEPLOYING and hosted.key in self._hosting.table:
+            await self._context.requests.pause(
+                Duration(self._context.config.resend_ns)
+            )  # ended before its scheduler was done
+            record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
+        state = record.state if record is not None else FINISHED
+        self._hosting.close(hosted, state)
+        if record is None:
+            await self._note_rival(hosted, FINISHED, "")
+        await self.halt(hosted.part.nodes, hosted.key, state, hosted.part.number)
+
+    async def _is_anothers(self, hosted: HostedApplication) -> bool:
+        """Has the name of a run no record any more, or another run's? False also when the ring does not say."""
+        if self._hosting.table.get(hosted.key) is not hosted:
+            return True  # it is over here
+        try:
+            _, record = await self._records.application(hosted.part.application, hosted.part)
+        except CommandRefused:
+            return False
+        return record is None or (record.version, record.number) != (hosted.part.version, hosted.part.number)
+
+    def ask_stop(self, sender: Peer, message: RequestStop) -> None:
+        """A user wants an application of which this node is the coordinator to end."""
+        hosted = self._hosting.table.get((message.application, message.version))
+        if hosted is None or hosted.part.coordinator.node != self._context.me.node:
+            self._context.send(sender, Acknowledged(message.request, NOT_COORDINATOR))
+            return
+        try:
+            wanted = Stop(message.application, message.now)
+            principal, by = self._verifier.given(message.signed_command, wanted, Principal(), message.submitter)
+        except NotAllowed as refusal:
+            self._context.drop(f"order: {refusal.reason}")
+            self._context.send(sender, Acknowledged(message.request, refusal.text))
+            return
+        if hosted.is_closing or self._stopping.get((hosted.key, message.now)):
+            self._context.send(sender, Acknowledged(message.request))
+        elif (hosted.key, message.now) not in self._stopping:
+            self._stopping[hosted.key, message.now] = False
+            message = msgspec.structs.replace(message, submitter=by)
+            self._context.requests.begin(self._stop(hosted, sender, message, principal))
+
+    async def _stop(self, hosted: HostedApplication, sender: Peer, message: RequestStop, principal: Principal) -> None:
+        try:
+            refusal = (
+                await self._objection(message, principal, hosted.part) if self._verifier.requires_signatures else ""
+            )
+            self._context.send(sender, Acknowledged(message.request, refusal))
+            if refusal:
+                return
+            self._stopping[hosted.key, message.now] = True
+            if message.now:
+                self._hosting.stop_local(hosted)
+                by = f"stopped by {message.submitter}" if message.submitter else "stopped by a user"
+                await self._end(hosted, STOPPED, lambda _: by, message.signed_command)
+                return
+            record = await self._records.change(
+                *hosted.key, lambda record: with_stop_request(record, message.signed_command), part=hosted.part
+            )
+            if record is not None:
+                await self.drain(hosted.key, record)
+        finally:
+            del self._stopping[hosted.key, message.now]
+
+    async def drain(self, key: tuple[str, int], record: ApplicationRecord) -> None:
+        """Have the sources of a run end; who does not hear it finds it in the record."""
+        sources = {place.node for place in record.assignment if record.stages[place.stage].kind == "source"}
+        peers = [record.nodes[position] for position in sorted(sources)]
+        timeout = Duration(self._context.config.ask_timeout_ns)
+        await self._context.requests.ask_all(peers, lambda number, _: Drain(number, *key), Acknowledged, timeout)
+
+    async def _objection(self, message: RequestStop, principal: Principal, part: DeploymentPart) -> str:
+        """Why who gave the order may not, by the record: the agent that brings it is not believed."""
+        try:
+            _, record = await self._records.application(message.application, part)
+            if record is not None:
+                self._verifier.check_stop(message.signed_command, principal, record)
+        except CommandRefused as refusal:
+            self._context.drop(f"order: {refusal.reason if isinstance(refusal, NotAllowed) else 'no record'}")
+            return refusal.text
+        return "" if record is not None else f"No application {message.application!r}."
+
+    async def all_refreshed(self, records: list[ApplicationRecord]) -> list[ApplicationRecord]:
+        """The records, closed where the responsible node is gone. Raises CommandRefused: the ring does not answer."""
+        questions: dict[int, PeerRequest | None] = {}
+        asked: dict[int, int] = {}
+        for position, record in enumerate(records):
+            if not record.is_final:
+                number = asked[position] = self._context.requests.number()
+                question = QueryActive(number, record.name, record.version, record.number)
+                questions[number] = PeerRequest(_responsible(record), question, Acknowledged)
+        answers = await self._context.requests.answers(questions, Duration(self._context.config.report_timeout_ns))
+        fresh = []
+        for position, record in enumerate(records):
+            answer = answers.get(asked[position]) if position in asked else None
+            if position not in asked or (answer is not None and not answer.reason):
+                fresh.append(record)
+            else:
+                fresh.append(await self._doubted(record, has_answered=answer is not None))
+        return fresh
+
+    async def refreshed(self, record: ApplicationRecord) -> ApplicationRecord:
+        """One record; see `all_refreshed`."""
+        return (await self.all_refreshed([record]))[0]
+
+    async def _doubted(self, record: ApplicationRecord, *, has_answered: bool) -> ApplicationRecord:
+        """The net below the watchers: close the record when the node that is responsible for it is gone."""
+        if record.by_epoch and record.state == RUNNING:
+            return record  # its register's coordinator brings it back, or says that it has failed
+        responsible, requests, key = _responsible(record), self._context.requests, (record.name, record.version)
+        if not has_answered and not requests.is_gone(responsible):
+            if self._context.overlay.is_alive(responsible.node):
+                return record  # slow, not dead: the overlay probes it
+            self._context.watch(
+                responsible
+            )  # nobody here knows it: have it probed until it answers or is declared dead
+            number = requests.number()
+            question = QueryActive(number, *key, record.number)
+            timeout = Duration(self._context.config.consequence_ns)
+            answer = await requests.ask(responsible, question, number, Acknowledged, timeout)
+            self._context.unwatch(responsible)
+            if not (requests.is_gone(responsible) or (answer is not None and answer.reason)):
+                return record
+            has_answered = answer is not None
+        # Who is asked here may be on the other side of a cut; only who runs a part of it knows better.
+        hosted = self._hosting.table.get(key)
+        is_heard = not has_answered and (hosted is None or hosted.host(self._context.me.node) is None)
+        name = responsible.name or responsible.node.short
+        what = "knows nothing of it any more" if has_answered else "is gone"
+
+        def close(current: ApplicationRecord) -> ApplicationRecord | None:
+            if current.state != record.state:
+                return None
+            held = instances_text(current, responsible.node)
+            seen = f" (seen by {self._context.me.name}, which hosts nothing of it)" if is_heard else ""
+            text = f"{name} {what}{seen}{f' and held {held}' if held else ' and was still deploying it'}. {_again(current)}"
+            return advanced(current, FAILED, text, self._context.wall_ms, is_unverified=is_heard)
+
+        closed = await self._records.change(*key, close, record.number)
+        if closed is None:
+            return record
+        if closed.is_final and not closed.is_unverified and closed.nodes:
+            requests.begin(self.halt((*closed.nodes, *closed.guards), key, closed.reason, record.number))
+        return closed
+
+    async def is_alive(self, record: ApplicationRecord) -> bool:
+        """Whether the node that is responsible for a run says that it is at work on it."""
+        requests, number = self._context.requests, self._context.requests.number()
+        question = QueryActive(number, record.name, record.version, record.number)
+        timeout = Duration(self._context.config.report_timeout_ns)
+        answer = await requests.ask(_responsible(record), question, number, Acknowledged, timeout)
+        return answer is not None and not answer.reason
+
+    def answer_active_query(self, sender: Peer, message: QueryActive, *, is_scheduling: bool) -> None:
+        """Is this node still at work on an application, as scheduler or host?"""
+        hosted = self._hosting.table.get((message.application, message.version))
+        active = is_scheduling or (hosted is not None and message.number in (0, hosted.part.number))
+        self._context.send(sender, Acknowledged(message.request, "" if active else "no"))
+
+    def _verify_halt(self, hosted: HostedApplication, sender: Peer, message: Halt) -> None:
+        """Who takes no part says that it is over: an agent whose user cut it. The record is asked at once, and alone believed."""
+        if not (hosted.is_closing or hosted.key in self._looking or self._context.requests.is_full):
+            self._looking[hosted.key] = None
+            self._context.requests.begin(self._look_for(hosted, sender, message))
+
+    async def _look_for(self, hosted: HostedApplication, sender: Peer, message: Halt) -> None:
+        await self._look(hosted)
+        if self._hosting.table.get(hosted.key) is not hosted:
+            self._context.send(sender, Acknowledged(message.request))
+
+    def patrol(self) -> None:
+        """Look at the records of everything hosted here: what is over elsewhere ends here too."""
+        self.check_incarnations()
+        for hosted in list(self._hosting.table.values()):
+            is_stopping = any((hosted.key, now) in self._stopping for now in (False, True))
+            if not (hosted.is_closing or is_stopping or hosted.key in self._looking or self._context.requests.is_full):
+                self._looking[hosted.key] = None
+                self._context.requests.begin(self._look(hosted))
+
+    async def _look(self, hosted: HostedApplication) -> None:
+        try:
+            _, record = await self._records.application(hosted.part.application, hosted.part)
+        except CommandRefused:
+            return
+        finally:
+            del self._looking[hosted.key]
+        hosted.missing_checks = hosted.missing_checks + 1 if record is None else 0
+        if record is not None:
+            if record.number == hosted.part.number:
+                self.on_record(hosted, record)
+            hosted.unverified_checks += 1 if record.is_unverified else -hosted.unverified_checks
+        if record is None:
+            if hosted.has_register:
+                return  # its register knows; the record is written again with the next life
+            if hosted.missing_checks >= MAX_MISSING_CHECKS:
+                self._hosting.close(hosted, "its record is gone")
+        elif record.version > hosted.part.version or (
+            record.version == hosted.part.version and record.number != hosted.part.number
+        ):
+            await self._end_superseded(hosted, record)
+        elif record.version == hosted.part.version and record.is_final:
+            if record.is_unverified:
+                await self._contradict(hosted, record)
+            else:
+                self._hosting.close(hosted, record.reason or record.state)
+        elif record.state == RUNNING and not hosted.is_flowing:
+            if not (hosted.has_register or hosted.part.by_epoch):  # else sources begin with their life, and not before
+                self._hosting.flow(hosted)  # StartFlow was lost with its sender
+        elif record.state == DEPLOYING and self._context.requests.is_gone(record.scheduler):
+            await self._orphaned(hosted)
+        elif hosted.is_flowing:
+            await self._goes_on(hosted, record)
+
+    async def _goes_on(self, hosted: HostedApplication, record: ApplicationRecord) -> None:
+        if record.is_stopping and not hosted.is_draining:
+            self._hosting.drain_here(hosted)  # who should have said so was lost, or the life in which it was said
+        if hosted.part.coordinator.node == self._context.me.node:
+            hosted.seen = await self._figures.elsewhere(hosted)
+            if (
+                with_losses(record, losses := losses_of(hosted.attempt, hosted.lines_before, figures_of(hosted)))
+                is not None
+            ):
+                await self._records.change(*hosted.key, lambda current: with_losses(current, losses), part=hosted.part)
+
+    async def _contradict(self, hosted: HostedApplication, record: ApplicationRecord) -> None:
+        """The record says that this run has ended, by the word of nodes that host nothing of it, or of no user."""
+        me = self._context.me
+        is_mine = hosted.is_flowing and hosted.part.coordinator.node == me.node
+        if hosted.host(me.node) is None or (record.state == STOPPED and not is_mine):
+            if hosted.unverified_checks >= MAX_UNVERIFIED_CHECKS:
+                self._hosting.close(hosted, record.reason)
+        elif not hosted.is_flowing:
+            if self._context.requests.is_gone(record.scheduler):
+                await self._orphaned(hosted)
+        elif is_mine and not hosted.is_closing:
+            text = f"it runs: {me.name or me.node.short} coordinates it, and all its hosts are heard of"
+
+            def revive(current: ApplicationRecord) -> ApplicationRecord | None:
+                heard = self._verifier.without_unproven_rights(current).is_unverified
+                current = msgspec.structs.replace(current, is_unverified=heard, stopping=current.stopping and not heard)
+                return advanced(current, RUNNING, text, self._context.wall_ms) if heard else None
+
+            await self._records.change(*hosted.key, revive, hosted.part.number, hosted.part)
+
+    async def leave(self) -> None:
+        """End what runs here before this node goes, so that others read why; not longer than `leave_timeout_ns`."""
+        deadline = self._context.now + self._context.config.leave_timeout_ns
+        me = self._context.me
+        ended: list[HostedApplication] = []
+        for hosted in list(self._hosting.table.values()):
+            is_host = hosted.host(me.node) is not None
+            if hosted.has_register or (hosted.part.by_epoch and not is_host):
+                self._hosting.stop_local(hosted)  # it goes on without this node, whose vote in it stays on the disk
+                continue
+            ended.append(hosted)
+            if is_host:
+                self._fail(hosted, self._loss_text(hosted, me, "left"), rank=0)
+            else:
+                self._hosting.close(hosted, f"{me.name} left")
+        while any(self._hosting.table.get(one.key) is one for one in ended) and self._context.now < deadline:
+            await self._context.requests.pause(Duration(20 * MILLISECOND))
+
+
+def _responsible(record: ApplicationRecord) -> Peer:
+    """The node that must be alive while a record is unfinished: its scheduler, then its coordinator."""
+    return record.scheduler if record.state == DEPLOYING or record.coordinator is None else record.coordinator
+
+
+def _again(record: ApplicationRecord) -> str:
+    """What to do after a loss; what would have helped is said only to who has not chosen it."""
+    return AGAIN if record.by_epoch else AGAIN + BY_ITSELF

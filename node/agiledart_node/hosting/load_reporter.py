@@ -1,0 +1,72 @@
+"""How busy this node is, told to the overlay: others prefer forwarders with room (overlay specification §3, w_p · load/cap).
+
+The load is the larger one of two shares: operator instances held of those that the node takes, and processor time of its
+instances, by their reports, of what its cores give. It is told when it has moved by a twentieth, or back to nothing.
+"""
+
+from agiledart_kernel.instants import Instant
+from agiledart_node.context.node_context import NodeContext
+from agiledart_node.hosting.application_host import ApplicationHost
+from agiledart_node.wire.events import InstanceFinished, InstanceReported
+from agiledart_overlay.wire.events import SetLoad
+
+PERMILLE = 1_000
+
+STEP = 50
+"""Permille by which the load must move to be told."""
+
+BUSY = "busy_ns"
+"""Key of a report: processor time that the instance has used so far."""
+
+Name = tuple[str, int, int, int]
+"""(application, version, stage, index)."""
+
+
+class LoadReporter:
+    """Watches what is hosted and what it reports."""
+
+    def __init__(self, context: NodeContext, hosting: ApplicationHost) -> None:
+        self._context, self._hosting = context, hosting
+        self._reported_load = 0
+        self._last: dict[Name, tuple[int, Instant]] = {}
+        self._busy: dict[Name, int] = {}
+        hosting.on_capacity_changed, hosting.on_report = self._moved, self._reported
+
+    @property
+    def permille(self) -> int:
+        """Load now, 0 to 1000."""
+        config = self._context.config
+        slots = PERMILLE * self._hosting.operators // config.capacity
+        return min(PERMILLE, max(slots, sum(self._busy.values()) // config.cores))
+
+    def _report_load(self) -> None:
+        load = self.permille
+        if abs(load - self._reported_load) >= STEP or (load == 0) != (self._reported_load == 0):
+            self._reported_load = load
+            self._context.deliver_to_overlay(SetLoad(load))
+
+    def _reported(self, event: InstanceReported | InstanceFinished) -> None:
+        """A local instance gave figures."""
+        used, now = event.report.get(BUSY), self._context.now
+        name = (event.application, event.version, event.stage, event.index)
+        if isinstance(used, int):
+            before, since = self._last.get(name, (used, now))
+            self._last[name] = (used, now)
+            if now > since:
+                share = PERMILLE * (used - before) // (now - since)
+                self._busy[name] = max(0, min(PERMILLE, share))
+        if isinstance(event, InstanceFinished):
+            self._busy.pop(name, None)
+        self._report_load()
+
+    def _moved(self) -> None:
+        """Places were taken or given back; what is over here uses no processor any more."""
+        for name in [name for name in self._last if name[:2] not in self._hosting.table]:
+            del self._last[name]
+            self._busy.pop(name, None)
+        self._report_load()
+
+    def violations(self) -> list[str]:
+        """Only what is hosted uses the processor."""
+        known = (*self._last, *self._busy)
+        return [f"load: {name[0]} is over here and counts" for name in known if name[:2] not in self._hosting.table]

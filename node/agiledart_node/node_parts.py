@@ -1,0 +1,153 @@
+"""`NodeParts`: what one node is made of, made in order, and joined where one part hears of what another does."""
+
+from agiledart_kernel.observation import Observer
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.autoscaling.autoscaler import Autoscaler
+from agiledart_node.banning.ban_commands import BanCommands
+from agiledart_node.context.config import NodeConfig
+from agiledart_node.context.node_context import NodeContext
+from agiledart_node.draining.drain_requests import DrainRequests
+from agiledart_node.draining.evacuation_requests import EvacuationRequests
+from agiledart_node.draining.node_drain import NodeDrain
+from agiledart_node.forming.join_protocol import JoinProtocol
+from agiledart_node.forming.submission_runner import SubmissionRunner
+from agiledart_node.forming.surveyor import Surveyor
+from agiledart_node.hosting.application_host import ApplicationHost
+from agiledart_node.hosting.application_watcher import ApplicationWatcher
+from agiledart_node.hosting.hosted_application import HostedApplication
+from agiledart_node.hosting.load_reporter import LoadReporter
+from agiledart_node.records.command_verifier import CommandVerifier
+from agiledart_node.records.merged_applications import applications
+from agiledart_node.records.record_kind import NAMES, NODE_NAMES, merge_of
+from agiledart_node.records.records import Records
+from agiledart_node.records.signatures import Signatures, VerifyCommand
+from agiledart_node.records.sink_directory import SINKS, SinkDirectory
+from agiledart_node.recovery.change_requests import ChangeRequests
+from agiledart_node.recovery.checkpoint_exporter import CheckpointExporter
+from agiledart_node.recovery.recovery_service import RecoveryService
+from agiledart_node.registering.membership_renewal import MembershipRenewal
+from agiledart_node.registering.token_registry import TokenRegistry
+from agiledart_node.registering.token_uses import TOKENS, USES
+from agiledart_node.scheduling.claims import CLAIMS
+from agiledart_node.scheduling.node_scheduling import NodeScheduling
+from agiledart_node.user_commands.application_removal import ApplicationRemoval
+from agiledart_node.user_commands.application_sharing import ApplicationSharing
+from agiledart_node.user_commands.audit_queries import AuditQueries
+from agiledart_node.user_commands.quorum_recovery import QuorumRecovery
+from agiledart_node.user_commands.retained_checkpoints import RetainedCheckpoints
+from agiledart_node.user_commands.secret_provisioning import SecretProvisioning
+from agiledart_node.user_commands.status_queries import StatusQueries
+from agiledart_node.user_commands.stop_requests import StopRequests
+from agiledart_node.user_commands.tap_requests import TapRequests
+from agiledart_node.user_commands.user_change_requests import UserChangeRequests
+
+_KINDS = (SINKS, NAMES, NODE_NAMES, CLAIMS, USES, TOKENS)
+"""Of records on the ring, beside those of applications."""
+
+
+class NodeParts:
+    """All parts of one node. They share the desk; each is given those that it calls.
+
+    Args: as of `Node`.
+    """
+
+    def __init__(
+        self,
+        me: Peer,
+        config: NodeConfig,
+        random: RandomStream,
+        observe: Observer,
+        verify: VerifyCommand | None,
+        secret: bytes,
+    ) -> None:
+        signatures = Signatures(verify)
+        self.context = context = NodeContext(
+            me, config, random, observe, merge_of((applications(signatures.checker), *_KINDS))
+        )
+        self.verifier = verifier = CommandVerifier(context, verify, signatures)
+        self.records = records = Records(context, verifier)
+        self.hosting = hosting = ApplicationHost(context, verifier, records)
+        self.loading = LoadReporter(context, hosting)
+        self.joining = JoinProtocol(context)
+        self.surveying = surveying = Surveyor(context, hosting)
+        self.watching = watching = ApplicationWatcher(context, records, hosting, verifier)
+        draws = RandomStream(random.bits(64), "recovery")
+        self.recovery_service = RecoveryService(context, records, hosting, draws, secret, verifier.is_recovery)
+        self.submissions = SubmissionRunner(
+            context,
+            records,
+            self.joining,
+            surveying,
+            watching,
+            self.recovery_service,
+            verifier,
+            RandomStream(random.bits(64), "tickets"),
+        )
+        self.schedulers = NodeScheduling(
+            context,
+            records,
+            hosting,
+            watching,
+            self.submissions,
+            verifier,
+            RandomStream(random.bits(64), "scheduling"),
+        )
+        surveying.served = lambda: self.schedulers.served
+        self._connect_recovery()
+        self.status_queries = StatusQueries(context, records, hosting, surveying, watching)
+        self.application_sharing = ApplicationSharing(context, records, self.status_queries, verifier)
+        self.application_removal = ApplicationRemoval(context, records, self.status_queries, watching, verifier)
+        self.status_queries.on_ended_long_ago = self.application_removal.forget_old
+        self.tap_requests = TapRequests(context, self.status_queries, hosting)
+        self._make_run_endings()
+        self._make_changes()
+        self.banning = BanCommands(context, verifier, verify)
+        self.audit_queries, self.secret_provisioning = (
+            AuditQueries(context),
+            SecretProvisioning(context, records, verifier),
+        )
+        self.renewing = MembershipRenewal(context, records)
+        self.registering = TokenRegistry(context, records, verifier, RandomStream(int(me.node), "registering"))
+        self.sinks = SinkDirectory(context, records, verifier)
+
+    def _connect_recovery(self) -> None:
+        """Recovery hears of what breaks, ends and is written down; what it gives up is closed like everything else."""
+        checkpoint_exporter = self.hosting.on_close
+
+        def closed(hosted: HostedApplication) -> None:
+            checkpoint_exporter(hosted)
+            self.recovery_service.forget(hosted)
+
+        self.hosting.on_close = closed
+        self.recovery_service.closed = self.watching.closed
+        self.recovery_service.attempt_records.drain = self.watching.drain
+        self.watching.on_broken = self.recovery_service.broken
+        self.watching.changes_of = self.recovery_service.changes_known
+        self.watching.on_record = self.recovery_service.attempt_records.record_read
+
+    def _make_run_endings(self) -> None:
+        """At a user's wish, also so that their state is kept."""
+        about = self.context, self.records
+        self.retained_checkpoints = RetainedCheckpoints(*about, self.status_queries, self.watching, self.verifier)
+        self.checkpoint_exporter = CheckpointExporter(*about, self.recovery_service, self.verifier)
+        self.quorum_recovery = QuorumRecovery(*about, self.recovery_service, self.verifier)
+        self.stop_requests = StopRequests(
+            *about, self.status_queries, self.watching, self.verifier, self.retained_checkpoints
+        )
+
+    def _make_changes(self) -> None:
+        """Stages of what runs change at a user's wish, or by themselves: `changes` where the run is coordinated."""
+        about = self.context, self.records
+        self.changes = ChangeRequests(*about, self.recovery_service, self.verifier, self.surveying.loads)
+        self.autoscaler = Autoscaler(*about, self.recovery_service, self.changes, self.surveying.loads)
+        self.user_change_requests = UserChangeRequests(*about, self.status_queries, self.watching, self.verifier)
+        self.recovery_service.scaling_of = self.autoscaler.statuses
+        self.node_drain = NodeDrain(*about, self.hosting, self.recovery_service, self.verifier)
+        self.evacuation_requests = EvacuationRequests(self.context, self.recovery_service, self.changes)
+        self.drain_requests = DrainRequests(self.context, self.verifier)
+
+    def violations(self) -> list[str]:
+        """Of those that judge themselves."""
+        checked = (self.context, self.hosting, self.loading, self.schedulers)
+        return [line for part in checked for line in part.violations()]

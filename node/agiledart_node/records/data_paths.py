@@ -1,0 +1,74 @@
+"""The ways that rows really take, and why a stage is not where one would look for it: for people."""
+
+from collections.abc import Mapping, Sequence
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.context.display_names import display_names
+from agiledart_node.wire.formation_messages import NodeLoad
+from agiledart_placement.request import Obstacle, Placement
+
+MAX_DATA_PATHS = 16
+"""Pairs of a source and a sink that are shown."""
+
+
+def data_paths_of(
+    kinds: Sequence[str], edges: Sequence[tuple[int, int]], hosts: Sequence[Sequence[str]]
+) -> list[list[str]]:
+    """One way for each source and each sink that its rows reach, along the longest chain of stages between them.
+
+    Args:
+        kinds: of each stage, in topological order: `source`, `sink` or `stage`.
+        hosts: names of the nodes of each stage's instances.
+
+    Returns:
+        Places that rows pass in turn; several nodes of one stage with commas between.
+    """
+    places = [",".join(dict.fromkeys(names)) for names in hosts]
+    down: dict[int, list[int]] = {}
+    for upstream, downstream in edges:
+        down.setdefault(upstream, []).append(downstream)
+    found = []
+    for source in (stage for stage, kind in enumerate(kinds) if kind == "source"):
+        longest: dict[int, tuple[int, ...]] = {source: (source,)}
+        for stage in range(source, len(kinds)):
+            for below in down.get(stage, ()) if stage in longest else ():
+                if len(longest.get(below, ())) <= len(longest[stage]):
+                    longest[below] = (*longest[stage], below)
+        for sink, chain in sorted(longest.items()):
+            if kinds[sink] == "sink":
+                passed = [places[stage] for stage in chain]
+                found.append([at for at, before in zip(passed, ["", *passed], strict=False) if at != before])
+    return found[:MAX_DATA_PATHS]
+
+
+def reasons_of(placement: Placement, loads: Mapping[NodeId, tuple[Peer, NodeLoad]], stages: int) -> tuple[str, ...]:
+    """For each stage, why its instances are not on the node of its path; empty where they are."""
+    told: list[dict[str, bool]] = [{} for _ in range(stages)]
+    shown = display_names(tuple(peer for peer, _ in loads.values()))
+    for (stage, _), (home, why) in placement.away.items():
+        held, room = (loads[home][1].operators, loads[home][1].capacity) if home in loads else (0, 0)
+        told[stage][_sentence(why, shown.get(home, home.short), held, room)] = True
+    return tuple("; ".join(each) for each in told)
+
+
+def _sentence(why: Obstacle, home: str, held: int, room: int) -> str:
+    match why:
+        case Obstacle.UNKNOWN:
+            return f"{home} does not answer"
+        case Obstacle.LEAVING:
+            return f"{home} is leaving"
+        case Obstacle.CLOCK:
+            return f"the clock of {home} is wrong"
+        case Obstacle.VERSION:
+            return f"{home} runs another version of agiledart"
+        case Obstacle.FULL:
+            return f"{home} has no room: {held} of {room} instances"
+        case Obstacle.TAG:
+            return f"{home} lacks what it needs"
+        case Obstacle.BALANCE:
+            return f"{home} has {held} instances already, and others have room"
+        case Obstacle.SHARED:
+            return f"{home} runs another step of this application"
+        case Obstacle.COPIES:
+            return "each instance is on a node of its own"

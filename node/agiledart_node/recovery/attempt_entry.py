@@ -1,0 +1,167 @@
+"""A life is entered on this node: code, room, state, and then what `bringing_back` does.
+
+Where something is missing the life is refused, in words; a life that is lived without this node ends what ran of the run here.
+"""
+
+from collections.abc import Callable, Container
+from typing import Protocol
+
+import msgspec
+
+from agiledart_dataflow.plan.deployment import DOES_NOT_FIT
+from agiledart_kernel.codec import encode
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.machine import Completed, Event, Failed
+from agiledart_kernel.peer import Peer
+from agiledart_node.context.node_context import NodeContext
+from agiledart_node.hosting.application_host import ApplicationHost
+from agiledart_node.hosting.hosted_application import HostedApplication, Key
+from agiledart_node.recovery.bundle_transfer import fetch_bundle
+from agiledart_node.recovery.change_finaliser import ChangeFinaliser
+from agiledart_node.recovery.hosted_run import HostedRun, restart
+from agiledart_node.recovery.register_bootstrap import copy_of
+from agiledart_node.recovery.state_fetcher import ReportProgress, StateFetcher, StateUnavailable
+from agiledart_node.wire.effects import StopInstances
+from agiledart_recovery.recovery_machine import RecoveryMachine
+from agiledart_recovery.wire import effects as asked
+from agiledart_recovery.wire.names import RunId
+from agiledart_recovery.wire.register_value import InstanceSnapshot, Plan, RegisterValue, RunState, SavedState
+
+
+class RunHost(Protocol):
+    """Where runs of this node are kept, and who carries out what the machine says about them."""
+
+    machine: RecoveryMachine
+    runs: dict[Key, HostedRun]
+    closed: Callable[[HostedApplication, str, str], None]
+
+    def step(self, event: Event) -> None:
+        """An event for the machine."""
+        ...
+
+    def flush(self) -> None:
+        """Carry out what a call to the machine has begun."""
+        ...
+
+    def value(self, run: RunId) -> RegisterValue | None:
+        """What a host knows of the register."""
+        ...
+
+    def keep(self, key: Key, name: str, content: bytes) -> None:
+        """Keep a file without waiting."""
+        ...
+
+
+class AttemptEntry:
+    """Brings lives in at this node."""
+
+    def __init__(
+        self,
+        context: NodeContext,
+        hosting: ApplicationHost,
+        run_host: RunHost,
+        state_fetcher: StateFetcher,
+        change_finaliser: ChangeFinaliser,
+    ) -> None:
+        self._context, self._hosting, self._run_host = context, hosting, run_host
+        self._state_fetcher, self._change_finaliser = state_fetcher, change_finaliser
+
+    async def enter(self, effect: asked.EnterAttempt) -> None:
+        """Enter a life, or say why not."""
+        key = (effect.run.app, effect.run.version)
+        hosted, value = self._hosting.table.get(key), self._run_host.value(effect.run)
+        assert value is not None, "a life is entered by its value"
+        if not effect.assignments:
+            self._close_local(effect, hosted)
+            return
+        try:
+            run = await self.obtain_run(effect.run, effect.attempt, effect.plan)
+            hosted = self._hosting.adopt(run.part)
+            hosted.has_register = True
+            mine = [copy_of(one.instance) for one in effect.assignments]
+            if effect.attempt == 1 and run.attempt == 0 and all(copy in hosted.instances for copy in mine):
+                run.attempt = 1
+                self._run_host.step(Completed(effect.request, None))
+                return
+            self._check_open(hosted)
+            self._check_capacity(hosted, len(mine))
+            self._context.emit(StopInstances(*key))
+            for saved in (*effect.saved, *effect.emitted):
+                await self._state_fetcher.ensure_local(effect.run, saved, value)
+            part = self._run_host.machine.participants.get(effect.run)
+            if part is None or part.attempt != effect.attempt:
+                return  # it is over, or a later life has begun meanwhile
+            self._check_open(hosted)
+            self._run_host.machine.report_entering(effect.run, effect.attempt, "restore")
+            self._run_host.flush()
+            hosted.begin_again(dict.fromkeys(mine, 0), run.base + effect.attempt)
+            lived = await restart(self._context, run, effect, value.committed.epoch, value.origin)
+        except OperationFailed as error:
+            part = self._run_host.machine.participants.get(effect.run)
+            if isinstance(error, StateUnavailable) and part is not None:
+                part.lacks(effect.attempt, error.replica_nodes)
+            self._run_host.step(Failed(effect.request, str(error)))
+            if value.is_brought and DOES_NOT_FIT in str(error) and hosted is not None:
+                self._run_host.closed(
+                    hosted, RunState.FAILED.value, str(error)
+                )  # it would not fit the next time either
+            return
+        self._hosting.moved(hosted, msgspec.structs.replace(lived, bundle=b""))
+        self._run_host.step(Completed(effect.request, None))
+
+    async def obtain_run(self, run: RunId, attempt: int, plan: Plan) -> HostedRun:
+        """The code of a run, from this node's disk or another host's. Raises OperationFailed."""
+        key = (run.app, run.version)
+        if key not in self._run_host.runs:
+            part = await fetch_bundle(self._context, run, attempt, plan, self._hosting.objection_to_part)
+            self._run_host.runs.setdefault(key, HostedRun(part, part.attempt - 1))
+            self._run_host.keep(key, "part", encode(part))
+        return self._run_host.runs[key]
+
+    async def ensure_old_state(
+        self,
+        run: RunId,
+        saved: SavedState,
+        known: Container[bytes],
+        report_progress: ReportProgress,
+        origin: Peer | None,
+    ) -> list[InstanceSnapshot]:
+        """What an old instance saved is to lie here; the elements that did not. Raises OperationFailed.
+
+        Args:
+            known: digests of elements that are here; told: of bytes that have come; origin: who has saved it.
+        """
+        value = self._run_host.value(run)
+        assert value is not None, "who takes over is in the life"
+        return await self._state_fetcher.ensure_local(run, saved, value, known, report_progress, origin)
+
+    def check_free_capacity(self, key: Key, more: int) -> None:
+        """Raises OperationFailed where so many more instances have no room."""
+        hosted = self._hosting.table.get(key)
+        held, context = self._hosting.operators, self._context
+        if more > 0 and (context.no_work_reason or held + more > context.config.capacity):
+            why = context.no_work_reason or f"has room for {context.config.capacity} instances and runs {held}"
+            raise OperationFailed(f"{context.me.name} {why}")
+        if more > 0 and hosted is not None:
+            self._check_open(hosted)
+
+    def _check_open(self, hosted: HostedApplication) -> None:
+        """Raises OperationFailed where a run is being ended: nothing is started of it that nobody would stop."""
+        if hosted.is_closing:
+            raise OperationFailed(f"{hosted.part.application} is being ended on {self._context.me.name}")
+
+    def _check_capacity(self, hosted: HostedApplication, count: int) -> None:
+        context = self._context
+        held = self._hosting.operators - hosted.reserved
+        if count > hosted.reserved and (context.no_work_reason or held + count > context.config.capacity):
+            why = context.no_work_reason or f"has room for {context.config.capacity} instances and runs {held}"
+            raise OperationFailed(f"{context.me.name} {why}")
+
+    def _close_local(self, effect: asked.EnterAttempt, hosted: HostedApplication | None) -> None:
+        """The life is lived without this node."""
+        if hosted is not None and hosted.instances:
+            hosted.has_moved = True
+            self._hosting.close(hosted, f"its instances run on other nodes since life {effect.attempt}")
+        elif hosted is not None:
+            self._change_finaliser.left(hosted)
+        self._run_host.step(Completed(effect.request, None))

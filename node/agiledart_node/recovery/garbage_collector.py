@@ -1,0 +1,94 @@
+"""What a node still has of runs that ended, or went on elsewhere, while it was away or only held fragments: let go by the record.
+
+Whoever hosts a part is told by the register. This is for all others: a host that comes back after its instances were taken over, a
+voter that gave its seat away, a holder that missed the last word. A record decides nothing about a run; here it only frees a disk.
+Records are in memory, so after a power cut of the whole network there is none of a run that had ended: its register says so then.
+"""
+
+from typing import Protocol
+
+from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.hosting.application_host import ApplicationHost
+from agiledart_node.hosting.hosted_application import Key
+from agiledart_node.records.application import FINISHED
+from agiledart_node.records.records import Records
+from agiledart_node.wire.effects import ForgetRun
+from agiledart_recovery.recovery_machine import RecoveryMachine
+from agiledart_recovery.wire.names import RunId
+
+MAX_AT_ONCE = 16
+"""Records read in one patrol: the others wait for the next."""
+
+
+class CollectableRuns(Protocol):
+    """Who has runs."""
+
+    machine: RecoveryMachine
+    runs_on_disk: dict[Key, None]
+
+    def hosted_runs(self) -> dict[Key, int]:
+        """Runs of which this node has the code, and the life that it was in last."""
+        ...
+
+    def forget_run(self, key: Key) -> bool:
+        """A run is over."""
+        ...
+
+    def emitted(self, key: Key) -> tuple[bytes, ...]:
+        """Elements of its sinks here."""
+        ...
+
+    def release_run(self, key: Key) -> None:
+        """A run goes on without this node."""
+        ...
+
+
+class GarbageCollector:
+    """Looks at the records of runs that this node does not run a part of."""
+
+    def __init__(
+        self, context: NodeContext, records: Records, hosting: ApplicationHost, collectable: CollectableRuns
+    ) -> None:
+        self._context, self._records, self._hosting, self._collectable = context, records, hosting, collectable
+        self._at_work: dict[Key, None] = {}
+        self._seen: dict[Key, None] = {}
+
+    def patrol(self) -> None:
+        """Look at some of them."""
+        machine = self._collectable.machine
+        runs = (*machine.voter_slots, *machine.participants, *machine.fragment_store.runs)
+        known: dict[Key, None] = dict.fromkeys((run.app, run.version) for run in runs)
+        known |= dict.fromkeys(self._collectable.hosted_runs()) | self._collectable.runs_on_disk
+        idle = [key for key in known if key not in self._hosting.table and key not in self._at_work]
+        if idle and all(key in self._seen for key in idle):
+            self._seen.clear()  # a new round
+        fresh = [key for key in idle if key not in self._seen]
+        for key in fresh[: MAX_AT_ONCE - len(self._at_work)]:
+            if not self._context.requests.is_full:
+                self._at_work[key] = self._seen[key] = None
+                self._context.requests.begin(self._look(key))
+
+    async def _look(self, key: Key) -> None:
+        before = self._collectable.hosted_runs().get(key)
+        try:
+            _, record = await self._records.application(key[0])
+        except CommandRefused:
+            return
+        finally:
+            del self._at_work[key]
+        hosted = self._collectable.hosted_runs()
+        if key in self._hosting.table or hosted.get(key) != before:
+            return  # it was entered again meanwhile
+        if record is None:
+            if self._collectable.machine.is_over(RunId(*key)):
+                self._forget(key, "")
+        elif record.version > key[1] or (record.version == key[1] and record.is_final):
+            is_it = record.version == key[1] and record.state != FINISHED
+            self._forget(key, (record.reason or record.state) if is_it else "")
+        elif before is not None and record.attempt > before and not record.instances_on(self._context.me.node):
+            self._collectable.release_run(key)
+
+    def _forget(self, key: Key, why: str) -> None:
+        emitted = self._collectable.emitted(key)
+        self._collectable.forget_run(key)
+        self._context.emit(ForgetRun(*key, emitted, why))

@@ -1,0 +1,159 @@
+"""A run gets its register: five voters on distinct hosts, or three, make seats, and one of them writes the first value.
+
+Guards come first, because a voter should not die with a host; then hosts by the number of stages with state that they run, fewest
+first. Where fewer than three nodes are known one voter must do: a host, without which the run stands still anyway.
+Source: recovery specification §10 (register).
+"""
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import NamedTuple
+
+from agiledart_dataflow.plan.losses import EMPTY, FAIL, MOVE, PREVIOUS
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_kernel.codec import Codec, encode
+from agiledart_kernel.instants import Duration
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.wire.commands import ImportedSnapshot
+from agiledart_node.wire.formation_messages import Acknowledged
+from agiledart_node.wire.recovery_messages import BootstrapRegister, CreateVoter, VoterCreated
+from agiledart_recovery.limits import MAX_PLAN_BYTES
+from agiledart_recovery.wire.names import INITIAL_CHECKPOINT, InstanceId, RunId, Voter
+from agiledart_recovery.wire.register_value import (
+    Assignment,
+    InstanceRole,
+    InstanceSnapshot,
+    LossPolicy,
+    Plan,
+    RegisterValue,
+    SavedState,
+)
+
+FEW_VOTERS, VOTERS = 3, 5
+"""Of three one may be lost, of five two: as many as may be lost of the holders of a state."""
+
+_ROLES = {"source": InstanceRole.SOURCE, "operator": InstanceRole.STAGE, "sink": InstanceRole.SINK}
+_IF_LOST = {FAIL: LossPolicy.FAIL, EMPTY: LossPolicy.EMPTY, PREVIOUS: LossPolicy.PREVIOUS}
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
+
+
+def instance_id_of(stage: int, index: int, generation: int = 1) -> InstanceId:
+    """An instance as recovery names it: stages by their number, which any name fits."""
+    return InstanceId(str(stage), generation, index)
+
+
+def copy_of(instance: InstanceId) -> tuple[int, int]:
+    """(stage, index) of a party."""
+    return int(instance.stage), instance.index
+
+
+def plan_of(raw: bytes, places: dict[tuple[int, int], Peer]) -> Plan:
+    """The plan in the register's form.
+
+    Sources and sinks are where their files are, so they wait for their host unless their topology lets them move. What is between
+    them may go to another one. The stages are in it as they were planned: a later plan has other numbers, places and owners
+    (`change_plans`).
+    Where rows carry positions and have several sources, a merge may have seen rows that lie behind a barrier: what such a source
+    has sent is forced to its disk before an epoch counts. Which sources have a log is not known here; one without has nothing to do
+    then.
+    """
+    stages = _PLAN.decode(raw)
+    merges = sum(stage.kind == "source" for stage in stages.stages) > 1
+    syncs = merges and any(edge.carries == "positions" for edge in stages.edges)
+    assignments = tuple(
+        Assignment(
+            instance_id_of(stage, index),
+            role := _ROLES[stages.stages[stage].kind],
+            peer,
+            is_pinned=role is not InstanceRole.STAGE and stages.stages[stage].if_lost != MOVE,
+            has_log=role is InstanceRole.SOURCE,
+            if_lost=_IF_LOST.get(stages.stages[stage].if_lost, LossPolicy.WAIT),
+        )
+        for (stage, index), peer in sorted(places.items())
+    )
+    edges = tuple((str(edge.source), str(edge.target)) for edge in stages.edges)
+    return Plan(assignments, edges, syncs, body=raw if len(raw) <= MAX_PLAN_BYTES else b"")
+
+
+def choose_voters(raw: bytes, places: dict[tuple[int, int], Peer], guards: Iterable[Peer]) -> list[Peer]:
+    """Who votes, best first: an odd number of nodes on distinct hosts."""
+    stages = _PLAN.decode(raw)
+    burden: dict[NodeId, int] = {}
+    for (stage, _), peer in sorted(places.items()):
+        burden[peer.node] = burden.get(peer.node, 0) + stages.stages[stage].has_state
+    hosts = sorted(
+        {peer.node: peer for peer in places.values()}.values(), key=lambda peer: (burden[peer.node], peer.node)
+    )
+    by_host: dict[str, Peer] = {}
+    for peer in (*guards, *hosts):
+        by_host.setdefault(peer.host or peer.node.hex, peer)
+    found = list(by_host.values())
+    if len(found) >= VOTERS:
+        return found[:VOTERS]
+    if len(found) < FEW_VOTERS:
+        found = list({peer.node: peer for peer in (*guards, *hosts)}.values())
+    return found[:FEW_VOTERS] if len(found) >= FEW_VOTERS else hosts[:1]
+
+
+def run_key(secret: bytes, run: RunId, number: int) -> bytes:
+    """The key under which the state of a run is sealed."""
+    return sha256(b"run key" + secret + encode(run) + number.to_bytes(16)).digest()
+
+
+class InitialCheckpoint(NamedTuple):
+    """A checkpoint with which a run begins.
+
+    Args:
+        origin: how much of it is taken.
+        holder: where its file lies.
+        elements: of each stage of the new plan, by the numbers that instances had in the run that saved them.
+    """
+
+    origin: str
+    replica_node: NodeId
+    snapshots: tuple[ImportedSnapshot, ...]
+
+    @property
+    def saved(self) -> tuple[SavedState, ...]:
+        """In the register's form: no instance of a run has the term 0."""
+        chains: dict[InstanceId, list[InstanceSnapshot]] = {}
+        for one in self.snapshots:
+            snapshot = InstanceSnapshot(INITIAL_CHECKPOINT, one.digest, one.length, 1, (self.replica_node,))
+            chains.setdefault(instance_id_of(one.stage, one.index, 0), []).append(snapshot)
+        return tuple(SavedState(instance, tuple(chain)) for instance, chain in chains.items())
+
+
+async def bootstrap_register(
+    context: NodeContext,
+    run: RunId,
+    plan: Plan,
+    candidates: list[Peer],
+    key: bytes,
+    initial_checkpoint: InitialCheckpoint | None = None,
+) -> None:
+    """Make the seats and have the first value written.
+
+    Raises:
+        CommandRefused: a voter does not answer.
+    """
+    timeout = Duration(context.config.ask_timeout_ns)
+    made = await context.requests.ask_all(
+        candidates, lambda number, _: CreateVoter(number, run.app, run.version), VoterCreated, timeout
+    )
+    silent = [peer.name or peer.node.short for peer, answer in made if answer is None]
+    if silent:
+        raise CommandRefused(f"{', '.join(silent)} did not make a seat in the register of {run.app}. Submit it again.")
+    voters = tuple(Voter(peer, answer.voter_slot) for peer, answer in made if answer is not None)
+    saved, origin = (
+        (initial_checkpoint.saved, initial_checkpoint.origin) if initial_checkpoint is not None else ((), "")
+    )
+    value = RegisterValue(run, 0, 0, plan, INITIAL_CHECKPOINT, voters, saved=saved, key=key, origin=origin)
+    number = context.requests.number()
+    answer = await context.requests.ask(
+        candidates[0], BootstrapRegister(number, encode(value)), number, Acknowledged, timeout
+    )
+    if answer is None or answer.reason:
+        name = candidates[0].name or candidates[0].node.short
+        raise CommandRefused(f"{name} did not found the register of {run.app}. Submit it again.")

@@ -1,0 +1,102 @@
+"""Renewal of memberships: a node whose membership ends soon asks a desk, an agent that holds the authority's or an admin's key.
+
+The desk notes itself on the ring under a name that no node has. It signs a new link for the same key and role, unless the key is
+banned or was never counted; signing is the driver's. Users have theirs renewed by way of any agent. A desk that is away for a tenth
+of a life harms nobody: who asks asks again.
+Source: the admission spec, section 4.
+"""
+
+from typing import Final
+
+import msgspec
+
+from agiledart_kernel.errors import Refused
+from agiledart_kernel.grants import decode_link
+from agiledart_kernel.instants import SECOND, Duration
+from agiledart_kernel.machine import Completed, Failed
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Principal
+from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.records.records import Records
+from agiledart_node.wire.admission_responses import RenewalResponse
+from agiledart_node.wire.commands import RenewUserMembership
+from agiledart_node.wire.effects import MembershipRenewed, SignRenewal
+from agiledart_node.wire.events import EnableRenewalService, RenewMembership
+from agiledart_node.wire.renewal_messages import RenewalReply, RequestRenewal
+
+NAME: Final = "the renewal desk"
+"""Where the record of the desk stands: among names of nodes, which have no blanks."""
+
+RENEWAL_TIMEOUT: Final = Duration(20 * SECOND)
+
+
+class MembershipRenewal:
+    """Both sides at one node."""
+
+    def __init__(self, context: NodeContext, records: Records) -> None:
+        self._context, self._records = context, records
+        self._is_renewal_service = False
+
+    def open(self, event: EnableRenewalService) -> None:
+        """This node holds a key that may sign members; tell the ring."""
+        self._is_renewal_service = True
+        self._context.requests.begin(self._records.register(msgspec.structs.replace(self._context.me, name=NAME)))
+
+    def renew(self, event: RenewMembership) -> None:
+        """Ask a desk; answered by one `MembershipRenewed`."""
+        self._context.requests.begin(self._renew(event))
+
+    async def _renew(self, event: RenewMembership) -> None:
+        answer = await self._request_renewal(event.chain, event.token)
+        self._context.emit(MembershipRenewed(answer.chain, answer.reason))
+
+    async def renew_user(self, request: int, command: RenewUserMembership, principal: Principal) -> None:
+        """A user asks for itself; the answer is good for its key alone. Raises CommandRefused."""
+        try:
+            key = decode_link(command.chain[-1]).key if command.chain else b""
+        except Refused:
+            key = b""
+        if not key or key != principal.key:
+            raise CommandRefused("Only the holder of a membership renews it, over a link of its own.")
+        answer = await self._request_renewal(command.chain, command.token)
+        if not answer.chain:
+            raise CommandRefused(f"This membership cannot be renewed: {answer.reason or 'the desk gave no reason'}.")
+        try:
+            until = decode_link(answer.chain[-1]).not_after
+        except Refused as error:
+            raise CommandRefused(f"The desk's answer is not good ({error}).") from None
+        self._context.reply(request, RenewalResponse(until, [link.hex() for link in answer.chain]))
+
+    async def _request_renewal(self, chain: tuple[bytes, ...], token: bytes) -> RenewalReply:
+        """What the desk says, which may be this node."""
+        number = self._context.requests.number()
+        if self._is_renewal_service:
+            return await self._signed(number, self._context.me.node, RequestRenewal(number, chain, token))
+        noted = await self._records.node_named(NAME)
+        if noted is None:
+            return RenewalReply(number, (), "no agent with the network's authority key, or an admin's, is in the ring")
+        peer = next((peer for peer in self._context.known() if peer.node == noted.node), noted)
+        answer = await self._context.requests.ask(
+            peer, RequestRenewal(number, chain, token), number, RenewalReply, RENEWAL_TIMEOUT
+        )
+        return answer or RenewalReply(number, (), f"the desk at {peer.address or peer.node.short} does not answer")
+
+    def asked(self, sender: Peer, message: RequestRenewal) -> None:
+        """Somebody's membership ends soon."""
+        if not self._is_renewal_service or self._context.requests.is_full:
+            self._context.send(sender, RenewalReply(message.request, (), "this node signs no memberships now"))
+        else:
+            self._context.requests.begin(self._sign(sender, message))
+
+    async def _sign(self, sender: Peer, message: RequestRenewal) -> None:
+        self._context.send(sender, await self._signed(self._context.requests.number(), sender.node, message))
+
+    async def _signed(self, number: int, node: NodeId, message: RequestRenewal) -> RenewalReply:
+        effect = SignRenewal(number, node, message.chain, message.token)
+        answer = (await self._context.ask_driver(number, effect, RENEWAL_TIMEOUT)).get(number)
+        if isinstance(answer, Completed) and isinstance(answer.result, tuple):
+            return RenewalReply(message.request, answer.result)
+        return RenewalReply(
+            message.request, (), answer.reason[:256] if isinstance(answer, Failed) else "the desk is busy"
+        )

@@ -1,0 +1,111 @@
+"""Applications for which no node has room: they wait at their scheduler, which raises an alarm and looks again now and then.
+
+The first in line looks every `capacity_check_interval_ns`; when it still finds no room, the next one tries at once, and so on down the
+line. So a large application does not keep small ones from what there is, and nobody is passed over who would fit. What waits
+is `deploying` with the reason, in `list` and `status`; `stop` ends it.
+
+Source: the project's dataflow specification §4 rule 3 ("queue the deployment and raise an alarm"). Departs: the line is
+bounded, and so is the time in it; beyond, the submission is refused.
+"""
+
+from agiledart_kernel.instants import SECOND, Duration
+from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.forming.submission_runner import Progress
+from agiledart_node.records.application import DEPLOYING, ApplicationRecord, waiting_for_capacity
+from agiledart_node.records.records import Records
+from agiledart_node.scheduling.observations import ApplicationWaits
+from agiledart_node.scheduling.planning_slots import PlanningSlots
+from agiledart_node.wire.commands import WAITING_FOR_CAPACITY
+
+_SLOT_TIMEOUT = Duration(60 * SECOND)
+
+Key = tuple[str, int]
+
+
+class PendingQueue:
+    """The line of one scheduler."""
+
+    def __init__(self, context: NodeContext, records: Records, planning_slots: PlanningSlots) -> None:
+        self._context, self._records, self._planning_slots = context, records, planning_slots
+        self._queue: dict[Key, tuple[int, int]] = {}
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Applications in the line, first come first."""
+        return tuple(name for name, _ in self._queue)
+
+    async def wait(self, record: ApplicationRecord, reason: str, progress: Progress) -> None:
+        """Give the turn back, wait, take a turn again; the caller then tries once more.
+
+        Raises:
+            CommandRefused: the line is full, the time is over, or the application was stopped meanwhile.
+        """
+        key, config = (record.name, record.version), self._context.config
+        if key not in self._queue:
+            await self._enter(record, reason, progress)
+        _, deadline = self._queue[key]
+        self._wake_next(key)
+        rest = deadline - self._context.now
+        if rest <= 0:
+            seconds = config.pending_timeout_ns // SECOND
+            raise CommandRefused(f"{reason} {record.name} has waited for {seconds} s, which is the limit.")
+        number = self._context.requests.number()
+        self._queue[key] = (number, deadline)
+        self._planning_slots.release_slot()
+        is_first = next(iter(self._queue)) == key
+        await self._context.requests.answers(
+            {number: None}, Duration(min(rest, config.capacity_check_interval_ns) if is_first else rest)
+        )
+        self._queue[key] = (0, deadline)
+        while not await self._planning_slots.take(_SLOT_TIMEOUT):
+            pass
+        await self._check(record)
+
+    def leave(self, key: Key) -> None:
+        """It runs, or never will."""
+        if key in self._queue:
+            self._wake_next(key)
+            del self._queue[key]
+
+    async def _enter(self, record: ApplicationRecord, reason: str, progress: Progress) -> None:
+        config = self._context.config
+        if len(self._queue) >= config.max_pending:
+            others = f" {len(self._queue)} others wait for room already." if self._queue else ""
+            raise CommandRefused(f"{reason}{others}")
+        key = (record.name, record.version)
+        self._queue[key] = (0, self._context.now + config.pending_timeout_ns)
+        self._context.observe(ApplicationWaits(record.name, reason, len(self._queue)))
+        give_up = f"It starts by itself when there is room. Give up: agiledart stop {record.name}"
+        progress(f"{record.name} {WAITING_FOR_CAPACITY}: {reason} {give_up}")
+
+        def note(current: ApplicationRecord) -> ApplicationRecord | None:
+            return (
+                waiting_for_capacity(current, reason, self._context.wall_ms)
+                if current.ticket == record.ticket
+                else None
+            )
+
+        await self._records.change(*key, note)
+        await self._check(record)
+
+    async def _check(self, record: ApplicationRecord) -> None:
+        """Is it still wanted?"""
+        _, current = await self._records.application(record.name)
+        if current is not None and (current.ticket != record.ticket or current.state != DEPLOYING):
+            raise CommandRefused(current.reason or f"{record.name} was {current.state} while it waited for room.")
+
+    def _wake_next(self, key: Key) -> None:
+        """Whoever waits behind this one may try; passes over those that are trying."""
+        behind = False
+        for other, (number, _) in self._queue.items():
+            if behind and number:
+                self._context.requests.answered(number, None)
+                return
+            behind = behind or other == key
+
+    def violations(self) -> list[str]:
+        """The line is bounded."""
+        most = self._context.config.max_pending
+        return (
+            [f"bound: {len(self._queue)} applications wait for room, at most {most}"] if len(self._queue) > most else []
+        )

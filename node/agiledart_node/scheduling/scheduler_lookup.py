@@ -1,0 +1,236 @@
+"""The look-up: from an application that needs a scheduler to the scheduler that took it.
+
+Own cache, then a random walk through the zone, then the records of the offices, then an election. A scheduler that is full
+refuses, and the look-up goes on with what it has learned.
+
+Source: [AgileDART] (found by gossip within ⌈log₁₆ N⌉ hops); the project's overlay specification §9 steps 2 to 4.
+"""
+
+from dataclasses import dataclass, field
+
+from agiledart_kernel.counts import saturating_increment
+from agiledart_kernel.instants import MILLISECOND, Duration
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.scheduling.advertisements import Advertisements
+from agiledart_node.scheduling.election import Election
+from agiledart_node.scheduling.gossip import Gossip
+from agiledart_node.scheduling.messages import (
+    MAX_VISITED,
+    Advertisement,
+    ApplicationRegistered,
+    FindScheduler,
+    RegisterApplication,
+    SchedulerFound,
+    SchedulerSlot,
+)
+from agiledart_node.scheduling.observations import SchedulerLookedUp
+from agiledart_overlay.tables.leaf_set import LeafSet
+
+HOP_TIME = Duration(400 * MILLISECOND)
+"""Time for one hop of a walk; a walk that is lost ends after its hops' times."""
+
+MAX_TRIES = 256
+"""Schedulers asked by one look-up."""
+
+_PAUSE = Duration(200 * MILLISECOND)
+_SILENCES = 3
+
+
+def estimated_nodes(leaf_set: LeafSet, owner: NodeId, bits: int) -> int:
+    """How many nodes the ring has, by the density of the leaf set: exact while it holds them all."""
+    if leaf_set.is_whole:
+        return len(leaf_set) + 1
+    clockwise, counterclockwise = leaf_set.clockwise, leaf_set.counterclockwise
+    arc = (clockwise[-1].node - counterclockwise[-1].node) % (1 << bits)
+    return ((len(clockwise) + len(counterclockwise)) << bits) // max(arc, 1)
+
+
+def walk_length(nodes: int, digit_bits: int) -> int:
+    """⌈log_(2^b) N⌉, at least 1."""
+    hops = 1
+    while 1 << (digit_bits * hops) < nodes:
+        hops += 1
+    return hops
+
+
+@dataclass(slots=True)
+class LookupState:
+    """One look-up under way.
+
+    Attributes:
+        refused: nodes that did not take it → whether they are held for dead.
+        ttl: hops that the walk may still make.
+        how: where the last scheduler asked came from.
+    """
+
+    domain: str
+    application: str
+    version: int
+    ticket: int
+    ttl: int
+    refused: dict[NodeId, bool] = field(default_factory=dict)
+    visited: tuple[NodeId, ...] = ()
+    hops: int = 0
+    how: str = "cache"
+
+
+class SchedulerLookup:
+    """Looks schedulers up, and lets the look-ups of others pass."""
+
+    def __init__(
+        self, context: NodeContext, known: Advertisements, gossip: Gossip, election: Election, random: RandomStream
+    ) -> None:
+        self._context, self._known, self._gossip, self._election, self._random = (
+            context,
+            known,
+            gossip,
+            election,
+            random,
+        )
+        self._busy: dict[str, list[int]] = {}
+
+    async def find(
+        self, domain: str, application: str, version: int, ticket: int, first: Advertisement | None = None
+    ) -> tuple[Peer, SchedulerSlot]:
+        """A scheduler that has registered the application.
+
+        Args:
+            version, ticket: as in `RegisterApplication`.
+            first: whom to ask first, if it is known.
+
+        Raises:
+            CommandRefused: nobody could be found or elected.
+        """
+        overlay, config = self._context.overlay, self._context.config.overlay
+        nodes = estimated_nodes(overlay.leaf_set, self._context.me.node, config.id_bits)
+        # A scheduler of another version would not understand what it is to deploy.
+        unfit = dict.fromkeys(self._context.others, False)
+        look_up = LookupState(domain, application, version, ticket, walk_length(nodes, config.digit_bits), unfit)
+        votes, silences = self._election.votes, 0
+        for _ in range(MAX_TRIES):
+            found = (
+                (first.scheduler, first.scheduler_slot) if first is not None else await self._known_scheduler(look_up)
+            )
+            first = None
+            if found is not None:
+                has_taken = await self._register(look_up, *found)
+            elif not await self._enter(domain):
+                continue
+            else:
+                look_up.how = "claim"
+                try:
+                    found = await self._election.holder(domain, look_up.refused)
+                    has_taken = found is not None and await self._register(look_up, *found)
+                finally:
+                    self._leave(domain)
+            if found is not None and has_taken:
+                elections = self._election.votes - votes
+                how = "election" if elections and look_up.how == "claim" else look_up.how
+                self._context.observe(SchedulerLookedUp(application, how, max(look_up.hops, 1), elections))
+                return found
+            silences += found is None
+            if silences == _SILENCES:
+                break
+            if found is None:
+                await self._context.requests.pause(_PAUSE)
+        where = f"zone {domain}" if domain else "this network"
+        raise CommandRefused(f"No scheduler of {where} could be found or elected: the ring did not answer. Try again.")
+
+    async def _known_scheduler(self, look_up: LookupState) -> tuple[Peer, SchedulerSlot] | None:
+        """Whom to ask next, by the cache of this node or of one that the walk meets."""
+        best = self._known.best(look_up.domain, look_up.refused)
+        if best is None and look_up.ttl:
+            look_up.how = "walk"
+            best = await self._walk(look_up)
+        return (best.scheduler, best.scheduler_slot) if best is not None else None
+
+    async def _enter(self, domain: str) -> bool:
+        """One look-up of this node at a time asks the offices of a domain; false after having waited for another one's end."""
+        waiting = self._busy.get(domain)
+        if waiting is None:
+            self._busy[domain] = []
+            return True
+        number = self._context.requests.number()
+        waiting.append(number)
+        await self._context.requests.answers({number: None}, Duration(self._context.config.ask_timeout_ns))
+        return False
+
+    def _leave(self, domain: str) -> None:
+        for number in self._busy.pop(domain):
+            self._context.requests.answered(number, None)
+
+    async def _walk(self, look_up: LookupState) -> Advertisement | None:
+        """Send the query on its random walk; None when its hops are used up."""
+        requests, me = self._context.requests, self._context.me
+        number, ttl = requests.number(), look_up.ttl
+        refused = tuple(look_up.refused)[-MAX_VISITED:]
+        visited = (look_up.visited or (me.node,))[-MAX_VISITED:]
+        if not self._pass_on(FindScheduler(number, me, look_up.domain, ttl, visited, refused)):
+            look_up.ttl = 0
+            return None
+        answers = await requests.answers({number: None}, Duration(HOP_TIME * (ttl + 1)))
+        found = answers.get(number)
+        if not isinstance(found, SchedulerFound):
+            look_up.hops, look_up.ttl = look_up.hops + ttl, 0
+            return None
+        look_up.hops += min(found.hops, ttl)
+        look_up.ttl = max(0, ttl - found.hops) if found.advertisement is not None else 0
+        look_up.visited = found.visited
+        if found.advertisement is not None:
+            self._gossip.take(found.advertisement)
+        return found.advertisement
+
+    def on_find(self, sender: Peer, message: FindScheduler) -> None:
+        """Somebody's query comes by: answer it from here, or pass it on."""
+        visited = (*message.visited, self._context.me.node)[-MAX_VISITED:]
+        best = self._known.best(message.domain, message.refused)
+        if best is None and message.ttl > 1:
+            query = FindScheduler(
+                message.request,
+                message.origin,
+                message.domain,
+                message.ttl - 1,
+                visited,
+                message.refused,
+                saturating_increment(message.hops),
+            )
+            if self._pass_on(query):
+                return
+        self._context.send(message.origin, SchedulerFound(message.request, message.hops, visited, best))
+
+    def on_found(self, sender: Peer, message: SchedulerFound) -> None:
+        """A walk of this node has ended; whoever answers was met on it."""
+        if not self._context.requests.answered(message.request, message):
+            self._context.drop("late answer")
+
+    def _pass_on(self, query: FindScheduler) -> bool:
+        peers = [peer for peer in self._gossip.peers(query.domain) if peer.node not in query.visited]
+        if not peers:
+            return False
+        self._context.send(self._random.choice(peers), query)
+        return True
+
+    async def _register(self, look_up: LookupState, scheduler: Peer, scheduler_slot: SchedulerSlot) -> bool:
+        requests = self._context.requests
+        number = requests.number()
+        look_up.hops += 1
+        question = RegisterApplication(number, scheduler_slot, look_up.application, look_up.version, look_up.ticket)
+        answer = await requests.ask(
+            scheduler, question, number, ApplicationRegistered, Duration(self._context.config.ask_timeout_ns)
+        )
+        if answer is not None and answer.advertisement is not None:
+            self._gossip.take(answer.advertisement)
+        if answer is not None and answer.other is not None:
+            self._gossip.take(answer.other)
+        if answer is not None and answer.accepted:
+            return True
+        if answer is None or answer.advertisement is None:
+            self._known.drop(scheduler, self._context.now)
+        # Silence, or not this office although its record says so: the office may be given to another one.
+        held = answer.advertisement.scheduler_slot if answer is not None and answer.advertisement is not None else None
+        is_holder = held is not None and (held.domain, held.index) == (scheduler_slot.domain, scheduler_slot.index)
+        look_up.refused[scheduler.node] = not is_holder
+        return False

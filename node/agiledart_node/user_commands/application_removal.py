@@ -1,0 +1,71 @@
+"""`forget`: an application that has ended goes from `list`; those that ended long ago go by themselves.
+
+Its record stays, as small as it can be: the number of the last version must not be given again, because hosts remember what they
+closed. The name is free for anybody from then on.
+"""
+
+from agiledart_kernel.permissions import Principal
+from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.hosting.application_watcher import ApplicationWatcher
+from agiledart_node.records.application import ApplicationRecord, forgotten
+from agiledart_node.records.command_verifier import CommandVerifier
+from agiledart_node.records.records import Records
+from agiledart_node.user_commands.status_queries import StatusQueries
+from agiledart_node.wire.commands import Forget
+from agiledart_node.wire.responses import ForgetResponse
+
+MAX_AT_ONCE = 32
+"""Old applications that one `list` lets go; the next one takes more."""
+
+
+class ApplicationRemoval:
+    """Lets applications go."""
+
+    def __init__(
+        self,
+        context: NodeContext,
+        records: Records,
+        status_queries: StatusQueries,
+        watching: ApplicationWatcher,
+        verifier: CommandVerifier,
+    ) -> None:
+        self._context, self._records, self._status_queries, self._watching = context, records, status_queries, watching
+        self._verifier = verifier
+        self._is_forgetting = False
+
+    async def forget(self, request: int, command: Forget, principal: Principal, signed: bytes) -> None:
+        """At a user's wish. Raises CommandRefused."""
+        name = command.name
+        principal, _ = self._verifier.given(signed, command, principal, "")
+        record = await self._watching.refreshed(await self._status_queries.record(name, principal, "forget"))
+        if not record.is_final:
+            raise CommandRefused(f"{name} is {record.state}. Stop it first: agiledart stop {name}")
+        if not await self._forget(record):
+            raise CommandRefused(f"{name} cannot be forgotten: the ring did not answer. Try again.")
+        self._context.reply(request, ForgetResponse(name, record.version))
+
+    def forget_old(self, old: list[ApplicationRecord]) -> None:
+        """Let go of applications that nobody needs in `list` any more."""
+        if old and not self._is_forgetting and not self._context.requests.is_full:
+            self._is_forgetting = True
+            self._context.requests.begin(self._forget_old(old[:MAX_AT_ONCE]))
+
+    async def _forget_old(self, old: list[ApplicationRecord]) -> None:
+        try:
+            for record in old:
+                await self._forget(record)
+        finally:
+            self._is_forgetting = False
+
+    async def _forget(self, record: ApplicationRecord) -> bool:
+        def change(current: ApplicationRecord) -> ApplicationRecord | None:
+            return forgotten(current) if current.is_final and not current.is_forgotten else None
+
+        changed = await self._records.change(record.name, record.version, change)
+        if changed is None or not changed.is_forgotten:
+            return False
+        await self._records.remove_name(record.name)
+        _, now = await self._records.application(record.name)
+        if now is not None and not now.is_forgotten:  # submitted again meanwhile
+            await self._records.add_name(record.name)
+        return True

@@ -1,0 +1,134 @@
+"""`checkpoint`: what is safe of an application that is saved by epochs; and an epoch now, when somebody does not want to wait."""
+
+from typing import Final
+
+import msgspec
+
+from agiledart_dataflow.plan.delivery import SAVING
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_kernel.instants import SECOND, Duration
+from agiledart_kernel.permissions import Principal
+from agiledart_node.context.node_context import CommandRefused, NodeContext, NotAllowed
+from agiledart_node.records.application import RUNNING, ApplicationRecord
+from agiledart_node.user_commands.retained_checkpoints import RetainedCheckpoints
+from agiledart_node.user_commands.status_queries import StatusQueries, row_of, with_status
+from agiledart_node.wire.checkpoint_responses import InstanceSnapshotRow
+from agiledart_node.wire.commands import Checkpoints
+from agiledart_node.wire.recovery_messages import RecoveryStatus
+from agiledart_node.wire.responses import CheckpointsResponse
+
+POLL_INTERVAL_NS: Final = Duration(SECOND // 2)
+MAX_POLLS: Final = 150
+"""So often somebody looks whether the epoch is committed: a little longer than an epoch may take."""
+
+
+async def checkpoints(
+    context: NodeContext,
+    status_queries: StatusQueries,
+    retained_checkpoints: RetainedCheckpoints,
+    request: int,
+    command: Checkpoints,
+    principal: Principal,
+) -> None:
+    """Answer `checkpoint list` or `checkpoint take`. Raises CommandRefused."""
+    if not command.take and await _answer_with_retained(
+        context, status_queries, retained_checkpoints, request, command, principal
+    ):
+        return
+    record = await status_queries.record(command.name, principal, "checkpoint")
+    if not record.by_epoch:
+        raise CommandRefused(
+            f"{record.name} is not saved by epochs: nothing of it survives its hosts. Submit it with {SAVING}."
+        )
+    if record.state != RUNNING:
+        raise CommandRefused(
+            f"{record.name} is {record.state}: its rows are committed, and nothing else is kept of it."
+        )
+    status = await _checkpoint_status(status_queries, record, begin=False)
+    if command.take:
+        status = await _take_now(context, status_queries, record, status)
+    retained = retained_checkpoints.allowed(
+        await retained_checkpoints.retained(application=record.name), principal, "checkpoint"
+    )
+    rows = await retained_checkpoints.rows(retained)
+    context.reply(request, msgspec.structs.replace(_response(record, status), retained=rows))
+
+
+async def _answer_with_retained(
+    context: NodeContext,
+    status_queries: StatusQueries,
+    retained_checkpoints: RetainedCheckpoints,
+    request: int,
+    command: Checkpoints,
+    principal: Principal,
+) -> bool:
+    """Answer with checkpoints that are kept, where the name is one's, or no run of it goes on. False: there are none such that who
+    asks may see, and there is a record of that name."""
+    about = [each for each in await retained_checkpoints.retained() if command.name in (each[0].name, each[0].run.app)]
+    if not about:
+        return False
+    mine = retained_checkpoints.allowed(about, principal, "checkpoint")
+    named = [each for each in mine if each[0].name == command.name]
+    try:
+        record = None if named else await status_queries.record(command.name, principal, "checkpoint")
+    except CommandRefused as refusal:  # it is forgotten, or another's; and what is kept of it is not
+        if not mine and isinstance(refusal, NotAllowed):
+            raise
+        record = None
+    if record is not None and (record.state == RUNNING or not mine):
+        return False
+    if not mine:
+        retained_checkpoints.check(principal, "checkpoint", about[0][0])
+    shown = named or mine
+    version, state = (record.version, record.state) if record is not None else (shown[0][0].run.version, "kept")
+    context.reply(
+        request,
+        CheckpointsResponse(command.name, version, state, None, None, [], await retained_checkpoints.rows(shown)),
+    )
+    return True
+
+
+async def _checkpoint_status(
+    status_queries: StatusQueries, record: ApplicationRecord, *, begin: bool
+) -> RecoveryStatus | None:
+    return (await status_queries.statuses([record], snapshots=True, begin=begin)).get(record.name)
+
+
+async def _take_now(
+    context: NodeContext, status_queries: StatusQueries, record: ApplicationRecord, status: RecoveryStatus | None
+) -> RecoveryStatus:
+    """Wait for an epoch that began after the question."""
+    before = _committed(status)
+    begin = True
+    for _ in range(MAX_POLLS):
+        status = await _checkpoint_status(status_queries, record, begin=begin)
+        begin = before < 0 or status is None  # nobody took that yet
+        if status is not None and before < 0:
+            before = _committed(status)
+        elif status is not None and _committed(status) > before:
+            return status
+        await context.requests.pause(POLL_INTERVAL_NS)
+    recovery = status.recovery if status is not None else {}
+    doing = f": it is recovering ({recovery.get('phase')}: {recovery.get('reason')})" if recovery else ""
+    waits = ", ".join(recovery.get("waits_for", ()))
+    raise CommandRefused(
+        f"No epoch of {record.name} was committed within {MAX_POLLS * POLL_INTERVAL_NS // SECOND} s{doing}"
+        f"{f'; it waits for {waits}' if waits else ''}. Look at agiledart status {record.name}."
+    )
+
+
+def _committed(status: RecoveryStatus | None) -> int:
+    return int(status.epoch.get("committed", -1)) if status is not None else -1
+
+
+def _response(record: ApplicationRecord, status: RecoveryStatus | None) -> CheckpointsResponse:
+    row = with_status(row_of(record), status)
+    names = {str(stage.index): stage.name for stage in msgspec.msgpack.decode(record.plan, type=StagePlan).stages}
+    snapshots: list[InstanceSnapshotRow] = []
+    for plain in status.snapshots if status is not None else ():
+        try:
+            snapshot = msgspec.convert(plain, InstanceSnapshotRow)
+        except msgspec.ValidationError:
+            continue  # of a node with another version
+        snapshots.append(msgspec.structs.replace(snapshot, stage=names.get(snapshot.stage, snapshot.stage)))
+    return CheckpointsResponse(record.name, record.version, row.state, row.recovery, row.epoch, snapshots)

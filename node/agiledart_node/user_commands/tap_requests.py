@@ -1,0 +1,116 @@
+"""`tap`: some of the rows that leave a step, asked of the nodes that run it.
+
+Nothing is remembered here: each request asks the hosts, which keep their taps open for some seconds after the last one.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.instants import Duration
+from agiledart_kernel.machine import Completed
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Principal
+from agiledart_node.context.display_names import display_names
+from agiledart_node.context.node_context import CommandRefused, NodeContext, did_you_mean
+from agiledart_node.hosting.application_host import ApplicationHost
+from agiledart_node.records.application import SPECIFICATION_CODEC, ApplicationRecord
+from agiledart_node.user_commands.status_queries import StatusQueries
+from agiledart_node.wire.commands import Tap
+from agiledart_node.wire.effects import ReadTap
+from agiledart_node.wire.formation_messages import QueryTap, TapRow, TapRows
+from agiledart_node.wire.responses import TapResponse, TapSampleRow
+
+MAX_ROWS = 200
+"""Rows of one node in one answer."""
+
+MAX_ANSWER_ROWS = 1_000
+"""Rows of all nodes in one answer; the rest is left out, for it is a sample in any case."""
+
+MAX_ROW_CHARS = 4_096
+"""Longer than any row that an honest node sends."""
+
+
+class TapRequests:
+    """Answers `tap`, and other nodes that ask for the rows of a step here."""
+
+    def __init__(self, context: NodeContext, status_queries: StatusQueries, hosting: ApplicationHost) -> None:
+        self._context, self._status_queries, self._hosting = context, status_queries, hosting
+
+    async def tap(self, request: int, command: Tap, principal: Principal) -> None:
+        """Rows of all nodes that run the step, each node's in order."""
+        record = await self._status_queries.record(command.name, principal, "tap")
+        shown = display_names(record.nodes)
+        hosts = _hosts_of(record, command.step)
+        if record.is_final:
+            hosts = ()
+        answers = await self._context.requests.ask_all(
+            hosts,
+            lambda number, peer: QueryTap(
+                number, record.name, record.version, command.step, max(0, command.after.get(shown[peer.node], 0))
+            ),
+            TapRows,
+            Duration(self._context.config.report_timeout_ns),
+        )
+        rows: list[TapSampleRow] = []
+        silent, refused, reached, passed = [], [], dict(command.after), 0
+        for peer, answer in answers:
+            node = shown[peer.node]
+            if answer is None:
+                silent.append(node)
+                continue
+            passed += answer.passed
+            if answer.refused:
+                refused.append(f"{node}: {answer.refused}")
+            for row in answer.rows[:MAX_ROWS]:
+                reached[node] = max(reached.get(node, 0), row.number)
+                rows.append(TapSampleRow(node, row.instance, row.time_ms, _plain(row)))
+        if refused and len(refused) + len(silent) == len(hosts):
+            raise CommandRefused(f"Cannot tap {command.step} of {record.name}: {'; '.join(refused)}.")
+        body = TapResponse(
+            name=record.name,
+            version=record.version,
+            state=record.state,
+            step=command.step,
+            rows=rows[:MAX_ANSWER_ROWS],
+            passed=passed,
+            after=reached,
+            silent_nodes=silent,
+        )
+        self._context.reply(request, body)
+
+    async def answer_agent(self, sender: Peer, message: QueryTap) -> None:
+        """Answer another node with what leaves the step here."""
+        answer_rows = TapRows(message.request, ())
+        hosted = self._hosting.table.get((message.application, message.version))
+        if hosted is not None and not hosted.is_closing:
+            number = self._context.requests.number()
+            effect = ReadTap(number, message.application, message.version, message.step, message.after)
+            answers = await self._context.ask_driver(number, effect, self._context.config.report_timeout_ns)
+            answer = answers.get(number)
+            if isinstance(answer, Completed) and isinstance(answer.result, TapRows):
+                answer_rows = msgspec.structs.replace(answer.result, request=message.request)
+        self._context.send(sender, answer_rows)
+
+
+def _hosts_of(record: ApplicationRecord, step: str) -> tuple[Peer, ...]:
+    """The nodes that run a step; refuses a step that the application does not have."""
+    try:
+        names = [one.name for one in SPECIFICATION_CODEC.decode(record.specification).steps]
+    except RemoteProtocolError:
+        names = [name for stage in record.stages for name in stage.name.split("+")]
+    if step not in names:
+        raise CommandRefused(
+            f"{record.name} has no step {step!r}.{did_you_mean(step, names)} Steps: {', '.join(names)}", 2
+        )
+    stages = [number for number, stage in enumerate(record.stages) if step in stage.name.split("+")]
+    used = {place.node: True for place in record.assignment if place.stage in stages}
+    return tuple(peer for position, peer in enumerate(record.nodes) if position in used)
+
+
+def _plain(row: TapRow) -> Any:
+    try:
+        return msgspec.json.decode(row.row[:MAX_ROW_CHARS])
+    except msgspec.DecodeError:
+        return f"not readable: {row.row[:80]}"

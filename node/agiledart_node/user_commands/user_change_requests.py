@@ -1,0 +1,167 @@
+"""`scale` and `move`: the agent that a user asked finds who coordinates the run, brings the wish, and waits for what becomes of it.
+
+Any voter may coordinate, and another one may take over while the change is under way, so all of them are asked until one says
+that it does; afterwards the register's own notes say how it ended, whoever leads then.
+"""
+
+from typing import Final
+
+import msgspec
+
+from agiledart_dataflow.plan.delivery import SAVING
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_kernel.errors import TopologyError
+from agiledart_kernel.instants import MILLISECOND, SECOND, Duration
+from agiledart_kernel.permissions import Principal
+from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.hosting.application_watcher import ApplicationWatcher
+from agiledart_node.records.application import DEPLOYING, RUNNING, SPECIFICATION_CODEC, ApplicationRecord
+from agiledart_node.records.command_verifier import CommandVerifier
+from agiledart_node.records.records import Records
+from agiledart_node.user_commands.non_parallel_stages import refuse_non_parallel
+from agiledart_node.user_commands.status_queries import StatusQueries
+from agiledart_node.wire.change_messages import ChangeAccepted, RequestChange
+from agiledart_node.wire.change_responses import ChangeResponse, ChangeRow
+from agiledart_node.wire.commands import VERB_BY_COMMAND, MoveStage, ScaleStage
+from agiledart_node.wire.effects import Progressed
+from agiledart_recovery.wire.register_value import ChangeOutcome
+
+POLL_INTERVAL_NS: Final = Duration(200 * MILLISECOND)
+
+MAX_POLLS: Final = 600
+"""So often somebody looks what became of a change: longer than one may take, with a recovery behind it."""
+
+COORDINATOR_SEARCHES: Final = 5
+"""So often somebody is looked for who coordinates: another voter may be about to."""
+
+_SEARCH_PAUSE: Final = Duration(SECOND)
+
+StageGenerations = tuple[tuple[str, int], ...]
+
+
+class UserChangeRequests:
+    """Brings users' wishes to coordinators."""
+
+    def __init__(
+        self,
+        context: NodeContext,
+        records: Records,
+        status_queries: StatusQueries,
+        watching: ApplicationWatcher,
+        verifier: CommandVerifier,
+    ) -> None:
+        self._context, self._records, self._verifier = context, records, verifier
+        self._status_queries, self._watching = status_queries, watching
+
+    async def change(
+        self, request: int, command: ScaleStage | MoveStage, submitter: str, principal: Principal, signed: bytes
+    ) -> None:
+        """Answer `scale` or `move`. Raises CommandRefused, also when it was let go or rolled back."""
+        principal, submitter = self._verifier.given(signed, command, principal, submitter)
+        record = await self._status_queries.record(command.name, principal, VERB_BY_COMMAND[type(command)])
+        record = await self._watching.refreshed(record)
+        if isinstance(command, MoveStage):
+            self._context.node_named(command.node)
+        else:
+            self._refuse_state(record)
+            plan = msgspec.msgpack.decode(record.plan, type=StagePlan)
+            refuse_non_parallel(plan, SPECIFICATION_CODEC.decode(record.specification), command)
+        if isinstance(command, ScaleStage) and command.is_auto:
+            await self._hold(record, command)
+            self._context.reply(request, ChangeResponse(record.name, record.version, False, []))
+            return
+        generations = await self.asked(record, command, submitter, signed)
+        if isinstance(command, ScaleStage):
+            await self._hold(record, command)
+        rows: list[ChangeRow] = []
+        if generations and command.wait:
+            self._context.emit(Progressed(request, f"{record.name}: it is made ready while rows flow"))
+            rows = await self.finalised(record, generations)
+        elif generations:
+            rows = await self._rows(record, generations)
+        self._context.reply(request, ChangeResponse(record.name, record.version, not generations, rows))
+
+    async def _hold(self, record: ApplicationRecord, command: ScaleStage) -> None:
+        """Note whether a stage scales by itself from now on. Raises CommandRefused."""
+        self._refuse_state(record)
+        try:
+            stage = msgspec.msgpack.decode(record.plan, type=StagePlan).stage_named(command.stage)
+        except TopologyError as error:
+            raise CommandRefused(str(error), 2) from None
+        if command.is_auto and not stage.scales:
+            raise CommandRefused(
+                f"{stage.name} has no limits to scale within: submit it with --parallelism {stage.name.split('+')[0]}=1..8.",
+                2,
+            )
+
+        def note(current: ApplicationRecord) -> ApplicationRecord | None:
+            others = tuple(name for name in current.held if name != stage.name)
+            held = others if command.is_auto or not stage.scales else (*others, stage.name)
+            if current.is_final or held == current.held:
+                return None
+            return msgspec.structs.replace(current, held=held)
+
+        await self._records.change(record.name, record.version, note, record.number)
+
+    async def asked(
+        self, record: ApplicationRecord, command: ScaleStage | MoveStage, submitter: str, signed: bytes
+    ) -> StageGenerations:
+        """Which stages take which terms; none: all is so already. Raises CommandRefused."""
+        self._refuse_state(record)
+        for search in range(COORDINATOR_SEARCHES):
+            if search:
+                await self._context.requests.pause(_SEARCH_PAUSE)
+            for peer in {peer.node: peer for peer in (*record.guards, *record.hosts())}.values():
+                number = self._context.requests.number()
+                message = RequestChange(number, record.name, record.version, command, signed, submitter)
+                timeout = Duration(self._context.config.report_timeout_ns)
+                answer = await self._context.requests.ask(peer, message, number, ChangeAccepted, timeout)
+                if answer is None or answer.is_not_coordinator:
+                    continue
+                if answer.refusal:
+                    raise CommandRefused(answer.refusal, answer.exit_code)
+                return answer.generations
+        raise CommandRefused(
+            f"Nobody coordinates {record.name} just now, so nothing was changed. Look at agiledart status {record.name}."
+        )
+
+    @staticmethod
+    def _refuse_state(record: ApplicationRecord) -> None:
+        name = record.name
+        if record.state == DEPLOYING:
+            raise CommandRefused(f"{name} is deploying: try again when it runs.")
+        if record.state != RUNNING:
+            raise CommandRefused(f"{name} is {record.state}: only what runs can be changed.")
+        if record.stopping:
+            raise CommandRefused(f"{name} is being stopped: only what runs on can be changed.")
+        if not record.by_epoch:
+            raise CommandRefused(
+                f"{name} is not saved by epochs, so it keeps its instances until it ends. Submit it with {SAVING}."
+            )
+
+    async def finalised(self, record: ApplicationRecord, generations: StageGenerations) -> list[ChangeRow]:
+        """What became of it. Raises CommandRefused when it was let go or rolled back, or nobody knows."""
+        for _ in range(MAX_POLLS):
+            rows = await self._rows(record, generations)
+            over = [row for row in rows if row.state != ChangeOutcome.RUNNING.value]
+            if len(over) == len(generations):
+                failed = [row for row in over if row.state != ChangeOutcome.DONE.value]
+                if failed:
+                    raise CommandRefused(_why(record.name, failed[0]))
+                return rows
+            await self._context.requests.pause(POLL_INTERVAL_NS)
+        raise CommandRefused(
+            f"Nobody has said within {MAX_POLLS * POLL_INTERVAL_NS // SECOND} s what became of the change of {record.name}."
+            f" Look at agiledart explain scaling {record.name}."
+        )
+
+    async def _rows(self, record: ApplicationRecord, generations: StageGenerations) -> list[ChangeRow]:
+        rows = await self._status_queries.changes(record)
+        return [row for row in rows if (row.number, row.generation) in generations]
+
+
+def _why(name: str, row: ChangeRow) -> str:
+    what = f"The {row.kind} of {row.stage}" if row.kind else f"The change of {row.stage}"
+    if row.state == ChangeOutcome.DROPPED.value:
+        return f"{what} of {name} was let go, and nothing has changed: {row.why}."
+    return f"{what} of {name} was rolled back, and what it had is as it was: {row.why}."

@@ -1,0 +1,125 @@
+"""A node with too many children gives one away: the farthest, to that sibling through which it stays nearest.
+
+Source: [Scribe] §4.3 (bottleneck remover); the project's overlay specification §8 step 6.
+"""
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.scribe.messages import MAX_SIBLINGS, ChildDropped, Sibling, SiblingAck, SiblingProbe
+from agiledart_overlay.scribe.topic import Child, Topic
+from agiledart_overlay.scribe.topic_trees import TopicTrees
+from agiledart_overlay.state.view import View
+
+_UNKNOWN_US = 1 << 40
+
+_MOVE_TIMEOUT_HEARTBEATS = 4
+"""Beats that a child has for its move; then it counts again, and may be asked again."""
+
+
+class _Choice:
+    """Siblings being measured for one topic: number of the probe → sibling, and what is known by now."""
+
+    __slots__ = ("asked", "deadline", "found", "sent_at")
+
+    def __init__(self, sent_at: Instant, deadline: int) -> None:
+        self.sent_at, self.deadline = sent_at, deadline
+        self.asked: dict[int, Sibling] = {}
+        self.found: list[tuple[int, NodeId, Peer]] = []
+
+
+class BottleneckRemover:
+    """Gives children away, and moves when given away."""
+
+    __slots__ = ("_choices", "_tree", "_view")
+
+    def __init__(self, view: View, tree: TopicTrees) -> None:
+        self._view, self._tree = view, tree
+        self._choices: dict[NodeId, _Choice] = {}
+
+    # ---- the parent
+
+    def shed_children(self) -> None:
+        """Give as many children away as there are too many, from the topics that use most. They stay until they have gone."""
+        staying: dict[NodeId, list[Child]] = {}
+        for topic in self._tree.topics.values():
+            for child in topic.children.values():
+                child.moving = max(0, child.moving - 1)
+            staying[topic.key] = [child for child in topic.children.values() if not child.moving]
+        surplus = sum(map(len, staying.values())) - self._view.config.max_children
+        given: list[tuple[Topic, Child]] = []
+        for _ in range(surplus):
+            dearest = max(
+                (self._tree.topics[key] for key, children in staying.items() if len(children) > 1),
+                key=lambda topic: (topic.moved, len(staying[topic.key]), topic.key),
+                default=None,
+            )
+            if dearest is None:
+                break
+            children = staying[dearest.key]
+            farthest = max(children, key=lambda child: (self._rtt_us(child.peer), child.peer.node))
+            children.remove(farthest)
+            farthest.moving = _MOVE_TIMEOUT_HEARTBEATS
+            given.append((dearest, farthest))
+        for topic, child in given:
+            siblings = tuple(Sibling(other.peer, self._rtt_us(other.peer)) for other in staying[topic.key])
+            self._view.send(child.peer, ChildDropped(topic.key, siblings[:MAX_SIBLINGS]))
+
+    def _rtt_us(self, peer: Peer) -> int:
+        known = self._view.book.get(peer.node)
+        return known.rtt_ns // 1_000 if known is not None else 0
+
+    # ---- the child
+
+    def on_child_dropped(self, sender: Peer, message: ChildDropped) -> None:
+        """The parent has too many: measure the way through each sibling. The parent stays one until a sibling has accepted."""
+        view = self._view
+        topic = self._tree.topics.get(message.topic)
+        if topic is None or topic.parent is None or topic.parent.node != sender.node:
+            return
+        choice = _Choice(view.now, view.now + view.config.probe_timeout_ns)
+        for sibling in message.siblings:
+            if sibling.peer.node != view.me.node and sibling.peer.node not in topic.children:
+                number = view.number()
+                choice.asked[number] = sibling
+                view.send(sibling.peer, SiblingProbe(number))
+        self._choices[message.topic] = choice
+        view.set_timer_by("siblings", choice.deadline)
+        if not choice.asked:
+            self._choose(message.topic)
+
+    def on_probe(self, sender: Peer, message: SiblingProbe) -> None:
+        """Somebody measures the way here."""
+        self._view.send(sender, SiblingAck(message.number))
+
+    def on_ack(self, sender: Peer, message: SiblingAck) -> None:
+        """A sibling answers; when all have, the best one is chosen."""
+        for key, choice in self._choices.items():
+            sibling = choice.asked.pop(message.number, None)
+            if sibling is not None:
+                own_us = (self._view.now - choice.sent_at) // 1_000
+                total = own_us + (sibling.rtt_us or _UNKNOWN_US)
+                choice.found.append((total, sibling.peer.node, sibling.peer))
+                if not choice.asked:
+                    self._choose(key)
+                return
+
+    def on_timer(self) -> None:
+        """Those that did not answer are not waited for."""
+        view = self._view
+        for key in [key for key, choice in self._choices.items() if choice.deadline <= view.now]:
+            self._choose(key)
+        if self._choices:
+            view.set_timer_by("siblings", min(choice.deadline for choice in self._choices.values()))
+
+    def _choose(self, key: NodeId) -> None:
+        choice = self._choices.pop(key)
+        topic = self._tree.topics.get(key)
+        if topic is not None and choice.found and not topic.is_root:
+            topic.siblings = [peer for _, _, peer in sorted(choice.found, key=lambda entry: entry[:2])]
+            self._tree.search(topic)
+
+    def violations(self) -> list[str]:
+        """A choice ends when its time is over."""
+        choices = self._choices.values()
+        return self._view.missing_timer("siblings", min(choice.deadline for choice in choices)) if choices else []

@@ -1,0 +1,211 @@
+"""What the root of a topic knows of it, and who keeps a copy: the nearest leaves, one of which becomes the next root.
+
+The owner is who wrote first. A copy of a higher version replaces a lower one; of two roots after a partition the higher version
+stays, and the same version with the smaller owner id.
+
+Source: [Scribe] §3.2; the project's overlay specification §8 step 5.
+"""
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.scribe.events import AskTopic, TopicAnswer
+from agiledart_overlay.scribe.messages import (
+    MAX_ROOT_BYTES,
+    MAX_TOPICS,
+    RootCopy,
+    RootStateHeld,
+    TopicReply,
+    TopicRequest,
+)
+from agiledart_overlay.scribe.topic import Topic
+from agiledart_overlay.scribe.topic_trees import TopicTrees
+from agiledart_overlay.state.view import View
+
+MAX_ASKED = 256
+"""Questions of this node to roots at one time."""
+
+_TRIES = 8
+
+
+class TopicState:
+    """What is known of a topic at its root.
+
+    Attributes:
+        kept: leaves that confirmed this version.
+    """
+
+    __slots__ = ("kept", "owner", "state", "version")
+
+    def __init__(self, version: int, owner: Peer | None, state: bytes) -> None:
+        self.version, self.owner, self.state = version, owner, state
+        self.kept: dict[NodeId, None] = {}
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Of two, the one with the higher rank stays."""
+        return self.version, -self.owner.node if self.owner is not None else 1
+
+
+class TopicRoots:
+    """Topics of which this node is root, or keeps a copy."""
+
+    __slots__ = ("_asked", "_tree", "_view", "topic_states")
+
+    def __init__(self, view: View, tree: TopicTrees) -> None:
+        self._view, self._tree = view, tree
+        self.topic_states: dict[NodeId, TopicState] = {}
+        self._asked: dict[int, tuple[AskTopic, int]] = {}
+        tree.on_root = self._on_root
+
+    # ---- the owner
+
+    def ask(self, event: AskTopic) -> None:
+        """Read or write at a root."""
+        view = self._view
+        if len(self._asked) >= MAX_ASKED or len(event.state or b"") > MAX_ROOT_BYTES:
+            view.effects.append(TopicAnswer(event.request, ok=False, owner=None, state=b""))
+            return
+        number = view.number()
+        self._asked[number] = (event, 0)
+        self._send(number, event)
+
+    def _send(self, number: int, event: AskTopic) -> None:
+        view = self._view
+        self.on_ask(view.me, TopicRequest(event.topic, view.me, number, 0, event.state))
+        if self._asked:
+            view.set_timer_by("topics", view.now + view.config.record_retry_ns)
+
+    def on_timer(self) -> None:
+        """Ask again, or give up."""
+        view = self._view
+        for number, (event, tries) in list(self._asked.items()):
+            if tries >= _TRIES:
+                del self._asked[number]
+                view.effects.append(TopicAnswer(event.request, ok=False, owner=None, state=b""))
+            else:
+                self._asked[number] = (event, tries + 1)
+                self._send(number, event)
+
+    def on_reply(self, sender: Peer, message: TopicReply) -> None:
+        """The root answers."""
+        asked = self._asked.pop(message.number, None)
+        if asked is not None:
+            self._view.effects.append(TopicAnswer(asked[0].request, message.ok, message.owner, message.state))
+
+    # ---- the root
+
+    def on_ask(self, sender: Peer, message: TopicRequest) -> None:
+        """A question on its way to the root, or there."""
+        view = self._view
+        hop = view.next_hop(message.topic).peer if view.joined else None
+        if hop is not None:
+            if message.hops < 2 * (view.config.id_bits // view.config.digit_bits):
+                onward = TopicRequest(message.topic, message.client, message.number, message.hops + 1, message.state)
+                view.send(hop, onward)
+            else:
+                view.drop("topic-ttl")
+        elif view.is_root(message.topic):
+            self._answer(message)
+        else:
+            view.drop("topic-root")
+
+    def _answer(self, message: TopicRequest) -> None:
+        view = self._view
+        topic_state = self.topic_states.get(message.topic)
+        ok = topic_state is not None
+        if message.state is not None:
+            owner = topic_state.owner if topic_state is not None else None
+            ok = owner is None or owner.node == message.client.node
+            if ok and (topic_state is None or topic_state.state != message.state):
+                ok = self._keep(
+                    message.topic,
+                    TopicState((topic_state.version if topic_state else 0) + 1, message.client, message.state),
+                )
+                self._spread(message.topic)
+            topic_state = self.topic_states.get(message.topic)
+        reply = TopicReply(
+            message.number,
+            ok,
+            topic_state.owner if topic_state is not None else None,
+            topic_state.state if topic_state is not None else b"",
+        )
+        if message.client.node == view.me.node:
+            self.on_reply(view.me, reply)
+        else:
+            view.send(message.client, reply)
+
+    def _keep(self, key: NodeId, topic_state: TopicState) -> bool:
+        if key not in self.topic_states and len(self.topic_states) >= MAX_TOPICS:
+            self._view.drop("topics-full")
+            return False
+        self.topic_states[key] = topic_state
+        return True
+
+    def _on_root(self, topic: Topic) -> None:
+        """This node has become the root, or is none any more: then the new one must have what this one knew."""
+        if topic.key in self.topic_states:
+            self._spread(topic.key)
+
+    def _spread(self, key: NodeId) -> None:
+        """Copies to the nearest leaves; from a node that is no root, to the root only."""
+        view, topic_state = self._view, self.topic_states[key]
+        count = view.config.root_replicas if view.is_root(key) else 1
+        for peer in view.leaf_set.nearest_to(key, count):
+            if peer.node not in topic_state.kept:
+                view.send(peer, RootCopy(key, topic_state.version, topic_state.owner, topic_state.state))
+        self._tree.wake()
+
+    def on_copy(self, sender: Peer, message: RootCopy) -> None:
+        """Keep a copy that is not older than the own one; send a newer one back."""
+        view = self._view
+        theirs = TopicState(message.version, message.owner, message.state)
+        mine = self.topic_states.get(message.topic)
+        if mine is not None and mine.rank > theirs.rank:
+            view.send(sender, RootCopy(message.topic, mine.version, mine.owner, mine.state))
+            return
+        if mine is None or mine.rank < theirs.rank:
+            if not self._keep(message.topic, theirs):
+                return
+            if view.is_root(message.topic):
+                self._spread(message.topic)
+        view.send(sender, RootStateHeld(message.topic, message.version))
+
+    def on_held(self, sender: Peer, message: RootStateHeld) -> None:
+        """A leaf has it."""
+        topic_state = self.topic_states.get(message.topic)
+        if topic_state is not None and message.version >= topic_state.version:
+            topic_state.kept[sender.node] = None
+
+    def on_leaves_changed(self, gone: list[Peer]) -> None:
+        """Others are nearest now; copies that belong to others only are given to the root and forgotten on the next beat."""
+        for key, topic_state in list(self.topic_states.items()):
+            for peer in gone:
+                topic_state.kept.pop(peer.node, None)
+            self._spread(key)
+
+    def on_heartbeat(self) -> None:
+        """Copies that were not confirmed go again; those that this node need not keep are dropped."""
+        view = self._view
+        for key, topic_state in list(self.topic_states.items()):
+            keepers = view.leaf_set.nearest_to(key, view.config.root_replicas + 1)
+            if not view.is_root(key) and keepers and keepers[0].node in topic_state.kept:
+                ranked = [peer.node for peer in keepers]
+                own = min(abs(view.me.node - key), (1 << view.config.id_bits) - abs(view.me.node - key))
+                last = ranked[-1]
+                far = min(abs(last - key), (1 << view.config.id_bits) - abs(last - key))
+                if len(ranked) > view.config.root_replicas and own > far:
+                    del self.topic_states[key]
+                    continue
+            self._spread(key)
+
+    def stop(self) -> None:
+        """Out of the ring: the copies live on elsewhere."""
+        self.topic_states.clear()
+        self._asked.clear()
+
+    def violations(self) -> list[str]:
+        """Questions are repeated or given up; questions and copies are bounded."""
+        found = self._view.missing_timer("topics") if self._asked else []
+        if len(self._asked) > MAX_ASKED or len(self.topic_states) > MAX_TOPICS:
+            found.append(f"bound: {len(self._asked)} questions to roots, {len(self.topic_states)} estates")
+        return found

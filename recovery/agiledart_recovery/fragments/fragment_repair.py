@@ -1,0 +1,190 @@
+"""The owner's side between epochs: a fragment of what is committed that nobody has any more is made again for another holder.
+
+| what happens | what follows |
+|---|---|
+| a holder is gone, or was never found | the next of its element's missing fragments go to other hosts, one element at a time |
+| a holder says what it has, and lacks something | the same; it was damaged there, or its disk is a new one |
+| a holder has acknowledged | the coordinator is told until the register names it |
+| nobody is left, or all refuse | it stays missing until somebody comes, and is then tried again |
+
+The element lies whole on the owner's disk, so nothing is fetched. The awkward case: a repair in life ℓ of an element that was saved
+in an older one. It is the owner's life that a holder judges, not the element's, which the register names.
+"""
+
+from collections.abc import Callable, Mapping
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.node_id import NodeId
+from agiledart_recovery.fragments.placement import replacements
+from agiledart_recovery.limits import MAX_REPLACED_FRAGMENTS
+from agiledart_recovery.recovery_context import RecoveryContext
+from agiledart_recovery.wire.effects import FragmentKey, SendFragment
+from agiledart_recovery.wire.messages import FragmentsReplaced
+from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId
+from agiledart_recovery.wire.observations import FragmentReplaced
+from agiledart_recovery.wire.register_value import InstanceSnapshot, ReplacedFragment
+
+_NO_NODE = NodeId(0)
+SnapshotKey = tuple[InstanceId, CheckpointId]
+FragmentPlace = tuple[InstanceId, CheckpointId, int]
+
+
+class FragmentRepair:
+    """What one host does for fragments of its own elements.
+
+    Args:
+        tell: brings what was made again to the coordinator, if one is known.
+    """
+
+    def __init__(self, context: RecoveryContext, run: RunId, report: Callable[[FragmentsReplaced], None]) -> None:
+        self._context, self._run, self._report = context, run, report
+        self._attempt = 0
+        self._snapshots: dict[SnapshotKey, InstanceSnapshot] = {}
+        self._damaged: dict[FragmentPlace, NodeId] = {}
+        self._made: dict[FragmentPlace, NodeId] = {}
+        self._refused: dict[NodeId, Instant] = {}
+        self._sending: dict[FragmentPlace, NodeId] = {}
+        self._is_timed = False
+
+    def forget(self) -> None:
+        """Another life, or the end: what is under way is of no use."""
+        self._snapshots, self._damaged, self._made, self._sending = {}, {}, {}, {}
+
+    def update(self, attempt: int, snapshots: Mapping[SnapshotKey, InstanceSnapshot]) -> None:
+        """What the register says of the elements that this host has made."""
+        self._attempt, self._snapshots = (
+            attempt,
+            {key: snapshot for key, snapshot in snapshots.items() if snapshot.replica_nodes},
+        )
+        self._made = {place: node for place, node in self._made.items() if self._is_news(place, node)}
+        self._damaged = {place: node for place, node in self._damaged.items() if self._registered_node(place) == node}
+        self.look()
+
+    def _registered_node(self, place: FragmentPlace) -> NodeId:
+        """Who has a fragment, by the register."""
+        snapshot = self._snapshots.get(place[:2])
+        return (
+            snapshot.replica_nodes[place[2]]
+            if snapshot is not None and place[2] < len(snapshot.replica_nodes)
+            else _NO_NODE
+        )
+
+    def _is_news(self, place: FragmentPlace, node: NodeId) -> bool:
+        return place[:2] in self._snapshots and self._registered_node(place) != node
+
+    @property
+    def lacking(self) -> int:
+        """Fragments that nobody has, as far as is known."""
+        return sum(len(self._gone(snapshot_key)) for snapshot_key in self._snapshots)
+
+    def _replica_nodes(self, snapshot_key: SnapshotKey) -> list[NodeId]:
+        return [
+            self._made.get((*snapshot_key, index), replica_node)
+            for index, replica_node in enumerate(self._snapshots[snapshot_key].replica_nodes)
+        ]
+
+    def _gone(self, snapshot_key: SnapshotKey) -> dict[int, NodeId]:
+        """Fragments that are to be made again: index → who had it."""
+        return {
+            index: replica_node
+            for index, replica_node in enumerate(self._replica_nodes(snapshot_key))
+            if not replica_node
+            or replica_node == self._context.me.node
+            or not self._context.can_reach(replica_node)
+            or self._damaged.get((*snapshot_key, index)) == replica_node
+        }
+
+    # ---- what happens
+
+    def instances(self, node: NodeId) -> tuple[InstanceId, ...]:
+        """Of which parties a node has fragments from here."""
+        return tuple(
+            dict.fromkeys(
+                snapshot_key[0] for snapshot_key in self._snapshots if node in self._replica_nodes(snapshot_key)
+            )
+        )
+
+    def on_holds(self, replica_node: NodeId, instance: InstanceId, held: tuple[tuple[CheckpointId, int], ...]) -> None:
+        """A holder says which fragments of a party it has."""
+        there = dict.fromkeys(held)
+        for snapshot_key in self._snapshots:
+            for index, node in enumerate(self._replica_nodes(snapshot_key)):
+                place = (*snapshot_key, index)
+                if snapshot_key[0] != instance or node != replica_node or place in self._sending:
+                    continue
+                if (snapshot_key[1], index) in there:
+                    self._damaged.pop(place, None)
+                else:
+                    self._damaged[place] = replica_node
+        self.look()
+
+    def look(self) -> None:
+        """Begin with the next element that lacks something, unless one is under way."""
+        if self._sending:
+            return
+        for snapshot_key, snapshot in self._snapshots.items():
+            where = self._others(snapshot_key)
+            if where:
+                self._sending = {(*snapshot_key, index): node for index, node in where.items()}
+                for index, node in where.items():
+                    self._send(snapshot_key, snapshot, index, node)
+                return
+
+    def _others(self, snapshot_key: SnapshotKey) -> dict[int, NodeId]:
+        """Who is to have the fragments that nobody has."""
+        context, gone = self._context, self._gone(snapshot_key)
+        if not gone:
+            return {}
+        replica_nodes = [
+            _NO_NODE if index in gone else replica_node
+            for index, replica_node in enumerate(self._replica_nodes(snapshot_key))
+        ]
+        patience = context.config.state_timeout_ns
+        self._refused = {node: at for node, at in self._refused.items() if context.now - at < patience}
+        candidates = [
+            peer for peer in context.candidates if context.can_reach(peer.node) and peer.node not in self._refused
+        ]
+        where = replacements(context.me, replica_nodes, tuple(gone.values()), candidates)
+        return where or replacements(
+            context.me, replica_nodes, (), candidates
+        )  # who had it damaged is better than nobody
+
+    def _send(self, snapshot_key: SnapshotKey, snapshot: InstanceSnapshot, index: int, replica_node: NodeId) -> None:
+        key, attempt = FragmentKey(self._run, *snapshot_key, index), self._attempt
+        self._context.ask(
+            lambda request: SendFragment(request, replica_node, key, snapshot, attempt),
+            lambda _, reason: self._answered((*snapshot_key, index), replica_node, attempt, reason),
+        )
+
+    def _answered(self, place: FragmentPlace, replica_node: NodeId, attempt: int, reason: str) -> None:
+        if attempt != self._attempt or self._sending.get(place) != replica_node:
+            return
+        del self._sending[place]
+        if reason:
+            self._refused[replica_node] = self._context.now
+        elif place[:2] in self._snapshots:
+            self._damaged.pop(place, None)
+            self._made[place] = replica_node
+            self._context.observe(FragmentReplaced(self._run, place[0]))
+        if not self._sending:
+            self._report_replaced()
+            self.look()
+
+    def _report_replaced(self) -> None:
+        """Tell the coordinator, and again while the register does not say it."""
+        made = tuple(
+            ReplacedFragment(*place, replica_node)
+            for place, replica_node in self._made.items()
+            if self._is_news(place, replica_node)
+        )
+        if made:
+            self._report(FragmentsReplaced(self._run, self._attempt, made[:MAX_REPLACED_FRAGMENTS]))
+            if not self._is_timed:
+                self._is_timed = True
+                self._context.set_timer((self._run, "remade"), self._context.config.silence_ns)
+
+    def on_timer(self) -> None:
+        """The register does not say it yet, or nobody has told so."""
+        self._is_timed = False
+        self._report_replaced()
+        self.look()

@@ -1,0 +1,102 @@
+"""The owner's side of saving one element: n fragments to n holders, at the same time.
+
+| state | who moves it |
+|---|---|
+| SENDING | each acknowledgement; a holder that fails is replaced at once while there is another one |
+| SAFE | all n acknowledged; or `ack_timeout` passed and at least m + 1 have (degraded: `survives` says how many losses) |
+| LOST | `ack_timeout` passed with fewer: the epoch is not complete, the next one tries again |
+
+The awkward case: what is acknowledged after the element became SAFE. It still counts for repair (`element` names the holder from
+then on), but the record in the register has what was known when the party said PREPARED: it never promises more than was true.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_recovery.fragments.arithmetic import is_safe
+from agiledart_recovery.fragments.placement import FragmentPlacement, replacements
+from agiledart_recovery.recovery_context import RecoveryContext
+from agiledart_recovery.wire.effects import FragmentKey, SendFragment
+from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId
+from agiledart_recovery.wire.register_value import InstanceSnapshot
+
+
+class ReplicationOutcome(Enum):
+    """See the module."""
+
+    SENDING = "sending"
+    SAFE = "safe"
+    LOST = "lost"
+
+
+class SnapshotReplication:
+    """One element on its way to its holders. `then` is called once, when the outcome is known."""
+
+    def __init__(
+        self,
+        context: RecoveryContext,
+        run: RunId,
+        instance: InstanceId,
+        snapshot: InstanceSnapshot,
+        spread: FragmentPlacement,
+        then: Callable[["SnapshotReplication"], None],
+    ) -> None:
+        self._context, self.run, self.instance, self._spread, self._then = context, run, instance, spread, then
+        self.outcome = ReplicationOutcome.SENDING
+        self._to = list(spread.replica_nodes)
+        self._have: list[NodeId] = [NodeId(0)] * len(spread.replica_nodes)
+        self._failed: dict[NodeId, None] = {}
+        self._about = snapshot
+        for index in range(len(self._to)):
+            self._send(index)
+        if not self._to:
+            self._finalise()
+
+    @property
+    def snapshot(self) -> InstanceSnapshot:
+        """What lies where, as far as it was acknowledged."""
+        about = self._about
+        return InstanceSnapshot(about.checkpoint, about.digest, about.length, self._spread.m, tuple(self._have))
+
+    @property
+    def checkpoint(self) -> CheckpointId:
+        """Of which barrier."""
+        return self._about.checkpoint
+
+    def _send(self, index: int) -> None:
+        replica_node = self._to[index]
+        key = FragmentKey(self.run, self.instance, self.checkpoint, index)
+        snapshot = InstanceSnapshot(
+            self.checkpoint, self._about.digest, self._about.length, self._spread.m, self._spread.replica_nodes
+        )
+        self._context.ask(
+            lambda request: SendFragment(request, replica_node, key, snapshot, self.checkpoint.attempt),
+            lambda _, reason: self._answered(index, replica_node, reason),
+        )
+
+    def _answered(self, index: int, replica_node: NodeId, reason: str) -> None:
+        if replica_node != self._to[index]:
+            return
+        if not reason:
+            self._have[index] = replica_node
+            if self.outcome is ReplicationOutcome.SENDING and all(self._have):
+                self._finalise()
+            return
+        self._failed[replica_node] = None
+        other = replacements(self._context.me, self._to, tuple(self._failed), self._context.candidates).get(index)
+        if other is not None:
+            self._to[index] = other
+            self._send(index)
+
+    def on_timeout(self) -> None:
+        """`ack_timeout` has passed."""
+        if self.outcome is ReplicationOutcome.SENDING:
+            self._finalise()
+
+    def _finalise(self) -> None:
+        snapshot = self.snapshot
+        # A node that knows no other host has only its own disk, which the epoch's record says: it survives nothing.
+        safe = is_safe(snapshot, self._spread.m) if self._to else True
+        self.outcome = ReplicationOutcome.SAFE if safe else ReplicationOutcome.LOST
+        self._then(self)

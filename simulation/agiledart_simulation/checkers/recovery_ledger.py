@@ -1,0 +1,364 @@
+"""Whether recovery and changes keep their promises, seen from above: V1 to V8, S1 to S3, S5 and S6 of the invariants.
+
+The ledger hears every value that a quorum of voters acknowledged, and looks at all disks. What a run without failures would have
+committed is known: the rows of both sources in order of position, counted by each stage, for each group, from 1 on. That is S1
+and S2, too: a group with two owners, or with none for a moment, counts a row twice or not at all.
+
+Where a state of the last epoch is lost, a run may go back to the one before. Then the rows of the epochs between are committed once
+more, exactly those and exactly alike, and none is left out: the next commit goes on behind the epoch that the run went back to.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_recovery.attempts.participant import Phase
+from agiledart_recovery.limits import ATTEMPTS_PER_CONFIGURATION
+from agiledart_recovery.wire.names import INITIAL_CHECKPOINT, CheckpointId, InstanceId, RunId, Stamp
+from agiledart_recovery.wire.register_value import (
+    ChangeOutcome,
+    InstanceRole,
+    InstanceSnapshot,
+    Plan,
+    RegisterValue,
+    RunState,
+)
+from agiledart_simulation.pipeline.disk import Disk
+from agiledart_simulation.pipeline.pipeline_messages import PipelineRow
+from agiledart_simulation.pipeline.recovery_host import RecoveryHost
+from agiledart_simulation.pipeline.tables import (
+    JOINED_INDEX,
+    OTHERS,
+    counting_stages,
+    group_of,
+    joins,
+    other_side,
+    tables_of,
+)
+
+
+@dataclass
+class CommittedProgress:
+    """How far committed rows have come in what a run without failures commits.
+
+    Attributes:
+        place: so many rows of it.
+    """
+
+    place: int = 0
+    last: tuple[int, int] = (-1, 0)
+    numbers: dict[int, int] = field(default_factory=dict)
+    counted: dict[tuple[str, int], int] = field(default_factory=dict)
+    broadcast_counts: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @property
+    def copy(self) -> "CommittedProgress":
+        """One that goes on from here."""
+        return replace(
+            self, numbers=dict(self.numbers), counted=dict(self.counted), broadcast_counts=dict(self.broadcast_counts)
+        )
+
+    def follow(self, row: PipelineRow, plan: Plan) -> str:
+        """The next row is committed. What is wrong with it; empty: nothing."""
+        tables, source = tables_of(plan), row.at[1]
+        stages = next(
+            counting_stages(plan, each.instance.stage)
+            for each in plan.of(InstanceRole.SOURCE)
+            if each.instance.index == source
+        )
+        groups = [(stage, group_of(stage, row)) for stage in stages]
+        self.counted |= {group: self.counted.get(group, 0) + 1 for group in groups}
+        sides = {stage: (stage, other_side(plan, tables, stage, row)) for stage, _ in groups}
+        if source == JOINED_INDEX:
+            self.broadcast_counts |= {side: self.broadcast_counts.get(side, 0) + 1 for side in sides.values()}
+        told = {stage: self.broadcast_counts.get(side, 0) if joins(plan, stage) else 0 for stage, side in sides.items()}
+        self.place += 1
+        if row.at <= self.last or [*row.counts] != [self.counted[one] + OTHERS * told[one[0]] for one in groups]:
+            return f"committed row {self.place} is {row.at} with counts {row.counts}, after {self.last}"
+        if row.number != self.numbers.get(source, 0):
+            return f"row {row.number} of source {source} is committed, {self.numbers.get(source, 0)} is missing"
+        self.numbers[source], self.last = row.number + 1, row.at
+        return ""
+
+
+class RecoveryLedger:
+    """What was acknowledged, what was seen.
+
+    Attributes:
+        destroyed: elements that the scenario has destroyed, wherever they were.
+    """
+
+    def __init__(self, disks: Mapping[NodeId, Disk]) -> None:
+        self._disks = disks
+        self.destroyed: dict[tuple[InstanceId, CheckpointId], None] = {}
+        self.acknowledged: dict[Stamp, RegisterValue] = {}
+        self.wrong: dict[str, None] = {}
+        self._attempts: dict[NodeId, tuple[int, int]] = {}
+        self._seen: dict[NodeId, list[PipelineRow]] = {}
+        self._newest = Stamp()
+        self._is_regained = False
+
+    @property
+    def newest(self) -> RegisterValue | None:
+        """The acknowledged value of the highest stamp."""
+        return self.acknowledged.get(self._newest)
+
+    def complain(self, line: str) -> None:
+        """Something is wrong."""
+        if len(self.wrong) < 50:
+            self.wrong[line] = None
+
+    # ---- what the register says
+
+    def on_acknowledged(self, stamp: Stamp, value: RegisterValue) -> None:
+        """A quorum has a value: it must lie on one line with all others (V1, V5), and what it commits must be there (V2)."""
+        newest = self.newest
+        if newest is not None and value.quorum_generation != newest.quorum_generation:
+            if value.quorum_generation < newest.quorum_generation:
+                if stamp > self._newest:
+                    self.complain(
+                        f"V1: {_describe(value)} is of generation {value.quorum_generation}, after {newest.quorum_generation}"
+                    )
+                return  # among those that were given up for lost
+            self._begin_generation(value)
+        known = self.acknowledged.setdefault(stamp, value)
+        if known != value:
+            self.complain(f"V1: two values under {_short(stamp)}")
+        for other, before in self.acknowledged.items():
+            first, second = (before, value) if other < stamp else (value, before)
+            if other != stamp:
+                self._on_one_line(first, second)
+        if stamp > self._newest:
+            self._newest = stamp
+        # A slept coordinator hears late that a value was acknowledged; what only that one needed may be gone by then.
+        if known is value and stamp == self._newest:
+            self._check_durable(value)
+            under_way = [change for change in value.changes if change.fate is ChangeOutcome.RUNNING]
+            if len({change.stage for change in under_way}) < len(under_way):
+                self.complain(f"S3: {_describe(value)} has two changes of one stage under way")
+
+    def _begin_generation(self, value: RegisterValue) -> None:
+        """What only lost voters had acknowledged counts no more: its rows come again, also for who has seen them."""
+        ends = {end.host: end.offset for end in value.parts}
+        self.acknowledged = {
+            at: one
+            for at, one in self.acknowledged.items()
+            if one.committed <= value.committed
+            and (one.attempt <= value.committed.attempt or one.committed == value.committed)
+        }
+        self._seen = {node: rows[: ends.get(node, 0)] for node, rows in self._seen.items()}
+        self._is_regained = True
+
+    def _on_one_line(self, first: RegisterValue, second: RegisterValue) -> None:
+        if (second.attempt, second.committed.epoch) < (
+            first.attempt,
+            first.committed.epoch,
+        ) or second.attempt < first.attempt:
+            self.complain(f"V1: {_describe(second)} after {_describe(first)}")
+        elif second.committed.epoch < first.committed.epoch or second.committed.attempt < first.committed.attempt:
+            self.complain(f"V1: the committed epoch fell from {_describe(first)} to {_describe(second)}")
+        elif second.committed.epoch == first.committed.epoch and second.committed != first.committed:
+            self.complain(f"V1: epoch {first.committed.epoch} is committed in two lives")
+        elif second.committed == first.committed and second.parts != first.parts:
+            self.complain(f"V1: ends of {_describe(first)} changed without a commit")
+        elif second.committed == first.committed and second.rolled_back_to not in (
+            None,
+            first.rolled_back_to,
+            first.fallback_checkpoint,
+        ):
+            self.complain(
+                f"V1: {_describe(second)} goes on from {second.rolled_back_to}, which is not the epoch before"
+            )
+        if second.attempt > first.attempt and second.committed == first.committed:
+            instances = [[each.instance for each in value.plan.assignments] for value in (first, second)]
+            if instances[0] != instances[1] or first.plan.body != second.plan.body:
+                self.complain(f"S5: {_describe(second)} runs another plan than {_describe(first)} had committed")
+        if second.committed != first.committed and second.committed.attempt < first.attempt:
+            self.complain(
+                f"V5: {_describe(second)} commits life {second.committed.attempt} after life {first.attempt} began"
+            )
+
+    def _check_durable(self, value: RegisterValue) -> None:
+        for end in value.parts:
+            rows = len(self._disks[end.host].part.rows)
+            if rows < end.offset:
+                self.complain(f"V2: {_describe(value)}: {end.offset} rows are committed, {rows} are on the sink's disk")
+        generations = {each.instance.stage: each.instance.generation for each in value.plan.assignments}
+        for saved in value.saved:
+            if saved.instance.generation > generations[saved.instance.stage]:
+                self.complain(f"S5: {_describe(value)} has the state of {saved.instance}, its plan an older term")
+        if value.state is RunState.RUNNING:
+            self._check_snapshots(value, "V2")
+
+    def _check_snapshots(self, value: RegisterValue, rule: str) -> None:
+        for (instance, checkpoint), snapshot in value.needed.items():
+            local = any((instance, checkpoint) in self._disks[node].snapshots for node in value.plan.hosts)
+            is_left = local or self.fragments(value.run, instance, snapshot) >= snapshot.m
+            if not is_left and (instance, checkpoint) not in self.destroyed:
+                self.complain(
+                    f"{rule}: {_describe(value)} needs {instance} of {checkpoint}, of which too few fragments are left"
+                )
+
+    def fragments(self, run: RunId, instance: InstanceId, snapshot: InstanceSnapshot) -> int:
+        """How many of an element are on the disks of its holders."""
+        found = 0
+        for index, replica_node in enumerate(snapshot.replica_nodes):
+            disk = self._disks.get(replica_node)
+            keys = disk.fragments if disk is not None else {}
+            found += any(
+                (key.run, key.instance, key.checkpoint, key.index) == (run, instance, snapshot.checkpoint, index)
+                for key in keys
+            )
+        return found
+
+    # ---- what can be seen at any time
+
+    def check(self, hosts: Iterable[RecoveryHost]) -> None:
+        """V3, V4, V6, V7 at this moment, and what the machines say of themselves."""
+        value = self.newest
+        if value is not None:
+            self._check_rows(value)
+            if value.state is RunState.RUNNING:
+                self._check_snapshots(value, "V6")
+            self._check_logs(value)
+        for node, disk in self._disks.items():
+            self._check_attempt(node, disk)
+        for host in hosts:
+            for line in host.machine.violations():
+                self.complain(f"machine: {line}")
+            engine = host.engine
+            for part in host.machine.participants.values():
+                is_in = part.phase in (Phase.READY, Phase.RUNNING)
+                if is_in and engine is not None and engine.attempt != part.attempt:
+                    self.complain(f"V5: {host.me.name} entered life {part.attempt} and runs {engine.attempt}")
+
+    def _check_attempt(self, node: NodeId, disk: Disk) -> None:
+        for attempt in disk.attempts.values():
+            wipes, before = self._attempts.get(node, (0, 0))
+            if wipes == disk.wipes and attempt.attempt < before:
+                self.complain(f"V4: {node.short} was in life {before} and is in {attempt.attempt}")
+            self._attempts[node] = disk.wipes, attempt.attempt
+
+    def _check_logs(self, value: RegisterValue) -> None:
+        if self._is_regained:
+            return  # cut by an epoch that went with the lost voters
+        # Where the run may go back, sources are read again from the epoch before the committed one.
+        kept = (*value.saved, *(value.before if value.fallback_checkpoint is not None else ()))
+        positions: dict[InstanceId, int] = {}
+        for saved in kept:
+            position = int(saved.position or b"0")
+            positions[saved.instance] = min(position, positions.get(saved.instance, position))
+        for node, disk in self._disks.items():
+            for instance, log in disk.logs.items():
+                if log.trimmed > positions.get(instance, 0):
+                    self.complain(
+                        f"V7: {node.short} cut the log of {instance} at {log.trimmed}, {positions} is committed"
+                    )
+
+    def committed_rows(self) -> list[PipelineRow]:
+        """What is committed, over all parts, in order of the epochs."""
+        return [row for _, _, rows in self.commits() for row in rows]
+
+    def commits(self) -> Iterator[tuple[CheckpointId, RegisterValue, list[PipelineRow]]]:
+        """Commits in order: (the epoch from which it went on, the value, what it added to all parts)."""
+        done: dict[NodeId, int] = {}
+        epoch, begun = 0, INITIAL_CHECKPOINT
+        for stamp in sorted(self.acknowledged):
+            value = self.acknowledged[stamp]
+            if value.committed.epoch > epoch:
+                epoch, rows = value.committed.epoch, []
+                for end in value.parts:
+                    before = done.get(end.host, 0)
+                    rows += self._disks[end.host].part.rows[before : end.offset]
+                    done[end.host] = max(before, end.offset)
+                yield begun, value, rows
+            begun = value.at
+
+    def courses(self) -> tuple[dict[CheckpointId, CommittedProgress], int]:
+        """How far each epoch came, and how many rows were committed twice."""
+        found, repeated, last = {INITIAL_CHECKPOINT: CommittedProgress()}, 0, INITIAL_CHECKPOINT
+        for begun, value, rows in self.commits():
+            course = found[begun].copy
+            repeated += found[last].place - course.place
+            last = value.committed
+            for row in rows:
+                if fault := course.follow(row, value.plan) or self._differs_from_log(row):
+                    self.complain(f"V3: {fault}")
+                    return found, repeated
+            found[last] = course
+        return found, repeated
+
+    def _differs_from_log(self, row: PipelineRow) -> str:
+        source = row.at[1]
+        for disk in self._disks.values():
+            for instance, log in disk.logs.items():
+                if instance.index == source and (
+                    row.number >= len(log.rows)
+                    or (log.rows[row.number].at, log.rows[row.number].salt) != (row.at, row.salt)
+                ):
+                    return f"committed row {row.number} of source {source} is not what its log says"
+        return ""
+
+    def _check_rows(self, value: RegisterValue) -> None:
+        self.courses()
+        self._check_readers(value)
+
+    def _check_readers(self, value: RegisterValue) -> None:
+        ends = {end.host: end.offset for end in value.parts}
+        for node, disk in self._disks.items():
+            part = disk.part
+            if any(
+                attempt.attempt // ATTEMPTS_PER_CONFIGURATION < value.configuration
+                for attempt in disk.attempts.values()
+            ):
+                continue  # given up for lost, and not back yet
+            visible = part.rows[: part.committed]
+            if part.committed > ends.get(node, 0):
+                self.complain(f"V3: {node.short} shows {part.committed} rows, {ends.get(node, 0)} are committed")
+            seen = self._seen.get(node, [])
+            if visible[: len(seen)] != seen[: len(visible)]:
+                self.complain(f"V3: a reader of {node.short} saw other rows before")
+            if len(visible) > len(seen):
+                self._seen[node] = visible
+
+    def check_left(self, hosts: Iterable[RecoveryHost]) -> None:
+        """S6: nothing waits for a change that will not be."""
+        for host in hosts:
+            for waiting in host.engine.waiting.values() if host.engine is not None else ():
+                self.complain(f"S6: {host.me.name} still holds {', '.join(map(str, waiting.instances)) or 'a plan'}")
+
+    def check_configuration(self, hosts: Iterable[RecoveryHost]) -> None:
+        """R2: who was given up for lost, and came back, has let go."""
+        newest = self.newest.quorum_generation if self.newest is not None else 0
+        for host in hosts:
+            known = [one.known for one in host.machine.coordinators.values() if one.leads and one.known is not None]
+            for value in known:
+                if value.quorum_generation < newest:
+                    self.complain(f"R2: {host.me.name} still leads generation {value.quorum_generation}")
+
+    def check_end(self, rows: int) -> None:
+        """L1 and V8: the run has finished, and every row that was read is committed and shown."""
+        value = self.newest
+        if value is None or value.state is not RunState.FINISHED:
+            self.complain(f"L1: not finished in the end: {_describe(value) if value is not None else 'no value'}")
+            return
+        committed = self.committed_rows()
+        courses, repeated = self.courses()
+        read = len(value.plan.of(InstanceRole.SOURCE)) * rows
+        course = courses.get(value.committed, CommittedProgress())
+        if (course.place, len(committed)) != (read, read + repeated):
+            self.complain(
+                f"V8: {read} rows were read, {len(committed)} are committed, {repeated} of them twice and up to {course.place}"
+            )
+        for end in value.parts:
+            shown = self._disks[end.host].part.committed
+            if shown != end.offset:
+                self.complain(f"L1: {end.host.short} shows {shown} rows in the end, {end.offset} are committed")
+
+
+def _short(stamp: Stamp) -> str:
+    return f"ballot {stamp.ballot.round} of {stamp.ballot.node.short}, number {stamp.number}"
+
+
+def _describe(value: RegisterValue) -> str:
+    return f"(life {value.attempt}, epoch {value.committed.epoch} of life {value.committed.attempt})"

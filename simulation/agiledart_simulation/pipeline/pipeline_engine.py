@@ -1,0 +1,339 @@
+"""One life of a run on one virtual node: its parties, and channels that lose nothing while both ends live.
+
+A channel numbers its frames, and sends again what was not acknowledged. What another life says is dropped. A frame for an
+instance that is not there, or of a sender that no barrier has told of, is not acknowledged, so it comes again: that is how it
+waits.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agiledart_kernel.codec import encode
+from agiledart_kernel.instants import MILLISECOND, Instant
+from agiledart_kernel.machine import Message
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.wire.effects import EnterAttempt, MakeGenerationReady, TakeOver
+from agiledart_recovery.wire.names import CheckpointId, InstanceId
+from agiledart_recovery.wire.register_value import Assignment, InstanceRole, Plan
+from agiledart_simulation.pipeline.disk import Disk
+from agiledart_simulation.pipeline.instances import VirtualSource, VirtualStage, joined, send_all
+from agiledart_simulation.pipeline.pipeline_messages import (
+    END,
+    START,
+    Barrier,
+    FrameAck,
+    InstanceState,
+    PipelineFrame,
+    PipelineRow,
+    PipelineRows,
+    Position,
+)
+from agiledart_simulation.pipeline.tables import JOINED, is_shared, joins, owned, tables_of
+
+_RESEND_NS = 300 * MILLISECOND
+_WINDOW = 32
+_ROWS_A_PUMP = 8
+
+
+class EngineHost(Protocol):
+    """What an engine needs of the node that it runs on."""
+
+    now: Instant
+    disk: Disk
+
+    def send(self, to: Peer, message: Message) -> None:
+        """Send, also to oneself."""
+        ...
+
+    def reached(self, what: str) -> None:
+        """Count something that happened."""
+        ...
+
+    def read(self, mine: Assignment, number: int) -> PipelineRow | Position | None:
+        """A source's row."""
+        ...
+
+    def store_position(
+        self,
+        engine: "PipelineEngine",
+        source: VirtualSource,
+        checkpoint: CheckpointId,
+        after: Plan | None,
+        *,
+        has_ended: bool,
+    ) -> None:
+        """A source has sent a barrier."""
+        ...
+
+    def store_snapshot(
+        self,
+        engine: "PipelineEngine",
+        stage: VirtualStage,
+        checkpoint: CheckpointId,
+        raw: bytes,
+        after: Plan | None,
+        *,
+        has_ended: bool,
+    ) -> None:
+        """A stage has saved its state."""
+        ...
+
+    def store_rows(
+        self,
+        engine: "PipelineEngine",
+        stage: VirtualStage,
+        checkpoint: CheckpointId,
+        raw: bytes,
+        rows: list[PipelineRow],
+        end: int,
+        after: Plan | None,
+        *,
+        has_ended: bool,
+    ) -> None:
+        """A sink has rows before a barrier."""
+        ...
+
+    def broken(self, engine: "PipelineEngine", reason: str) -> None:
+        """This life cannot go on here."""
+        ...
+
+    def wrong(self, line: str) -> None:
+        """Something that must never be so."""
+        ...
+
+
+class OutputChannel:
+    """What one party says to another."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.unacknowledged: list[PipelineFrame] = []
+        self.quiet_since = 0
+
+
+@dataclass
+class PreparedGeneration:
+    """What was made ready here for a plan that may come: instances that have not begun, what was built of old ones before they
+    stopped (the element, and the state that it says), and what they have handed over.
+    """
+
+    before: Plan
+    plan: Plan
+    instances: dict[InstanceId, Assignment]
+    previous_state: dict[InstanceId, InstanceState] = field(default_factory=dict)
+    built: dict[InstanceId, tuple[bytes, bytes]] = field(default_factory=dict)
+
+
+class PipelineEngine:
+    """What runs of a life here. `volatile` rows of the sink are in memory only."""
+
+    def __init__(self, host: EngineHost, entry: EnterAttempt, memories: dict[InstanceId, InstanceState]) -> None:
+        self.host, self.run, self.attempt, self.plan = host, entry.run, entry.attempt, entry.plan
+        self.where: dict[InstanceId, Peer] = {each.instance: each.host for each in entry.plan.assignments}
+        self.sources: dict[InstanceId, VirtualSource] = {}
+        self.stages: dict[InstanceId, VirtualStage] = {}
+        self.volatile: list[PipelineRow] = []
+        self.sink_end = len(host.disk.part.rows)
+        self.is_started = False
+        self._outlets: dict[tuple[InstanceId, InstanceId], OutputChannel] = {}
+        self._taken: dict[tuple[InstanceId, InstanceId], int] = {}
+        self._base = entry.base
+        self.waiting: dict[bytes, PreparedGeneration] = {}
+        positions = {saved.instance: saved.position for saved in entry.saved}
+        for mine in entry.assignments:
+            if mine.role is InstanceRole.SOURCE:
+                position = int(positions.get(mine.instance, b"") or b"0")
+                self.sources[mine.instance] = VirtualSource(self, mine, self.plan, position, entry.base)
+            else:
+                memory = memories.get(mine.instance, InstanceState({}, START, ()))
+                self.stages[mine.instance] = VirtualStage(self, mine, self.plan, memory, entry.base)
+
+    # ---- channels
+
+    def send(self, source: InstanceId, target: InstanceId, body: PipelineRows | Barrier) -> None:
+        """Say something; it is said again until it is acknowledged."""
+        outlet = self._outlets.setdefault((source, target), OutputChannel())
+        outlet.number += 1
+        frame = PipelineFrame(self.attempt, source, target, outlet.number, body)
+        if not outlet.unacknowledged:
+            outlet.quiet_since = self.host.now
+        outlet.unacknowledged.append(frame)
+        if isinstance(body, Barrier):
+            self.learn(body.after)
+        if len(outlet.unacknowledged) <= _WINDOW:
+            self.host.send(self.where[target], frame)
+
+    def learn(self, plan: Plan | None) -> None:
+        """A barrier told of another plan."""
+        if plan is not None:
+            self.where.update({each.instance: each.host for each in plan.assignments})
+
+    def resend(self) -> None:
+        """Say again what was not acknowledged for a while."""
+        for (_, target), outlet in self._outlets.items():
+            if outlet.unacknowledged and self.host.now - outlet.quiet_since > _RESEND_NS:
+                outlet.quiet_since = self.host.now
+                for frame in outlet.unacknowledged[:_WINDOW]:
+                    self.host.send(self.where[target], frame)
+
+    def on_ack(self, ack: FrameAck) -> None:
+        """Frames were taken."""
+        outlet = self._outlets.get((ack.source, ack.target))
+        if outlet is None or not self.is_current_attempt(ack.attempt):
+            return
+        before = len(outlet.unacknowledged)
+        outlet.unacknowledged = [frame for frame in outlet.unacknowledged if frame.number > ack.number]
+        if len(outlet.unacknowledged) < before:
+            outlet.quiet_since = self.host.now
+            for frame in outlet.unacknowledged[_WINDOW - (before - len(outlet.unacknowledged)) : _WINDOW]:
+                self.host.send(self.where[ack.target], frame)
+
+    def is_current_attempt(self, attempt: int) -> bool:
+        """The fence of the data path."""
+        return attempt == self.attempt
+
+    def on_frame(self, sender: Peer, frame: PipelineFrame) -> None:
+        """The next frame of a channel is taken, all others are not."""
+        if not self.is_current_attempt(frame.attempt):
+            return
+        key = (frame.source, frame.target)
+        expected = self._taken.get(key, 0) + 1
+        if frame.number == expected and self._takes(frame):
+            self._taken[key] = expected
+            if isinstance(frame.body, Barrier):
+                self.learn(frame.body.after)
+            self.stages[frame.target].take(frame.source, frame.body)
+        if frame.number <= self._taken.get(key, 0):
+            self.host.send(sender, FrameAck(frame.attempt, *key, self._taken[key]))
+
+    def _takes(self, frame: PipelineFrame) -> bool:
+        stage = self.stages.get(frame.target)
+        return stage is not None and stage.knows(frame.source)
+
+    # ---- a new term
+
+    def make_ready(self, effect: MakeGenerationReady) -> None:
+        """A plan may come with a barrier; what this node will run in it waits to be handed over."""
+        self.learn(effect.after)
+        self.waiting[effect.after.digest] = PreparedGeneration(
+            effect.before, effect.after, {each.instance: each for each in effect.assignments}
+        )
+
+    def drop_generation(self, digest: bytes) -> None:
+        """It will not come."""
+        self.waiting.pop(digest, None)
+
+    def committed(self, plan: Plan) -> None:
+        """The register names a plan: where nothing of it waits any more, it runs like any other."""
+        waiting = self.waiting.get(plan.digest)
+        if waiting is not None and not waiting.instances:
+            del self.waiting[plan.digest]
+
+    def take_over(self, effect: TakeOver, memory: InstanceState) -> None:
+        """An old instance has handed over: who has all of its groups now begins, never because it was asked."""
+        waiting = self.waiting.get(effect.digest)
+        if waiting is None:
+            return
+        old = effect.saved.instance
+        waiting.previous_state.setdefault(old, memory)
+        before = tables_of(waiting.before).get(old.stage)
+        for instance, mine in list(waiting.instances.items()):
+            if instance.stage == old.stage:
+                groups = owned(waiting.plan, instance)
+                owners = [before[group] if before else 0 for group in groups]
+                parts = {one.index: part for one, part in waiting.previous_state.items() if one.stage == instance.stage}
+                if all(owner in parts for owner in owners):
+                    shares = is_shared(tables_of(waiting.plan), JOINED, instance.stage)
+                    left = list(parts.values())
+                    memory = joined(instance.stage, groups, left, waiting.plan, effect.epoch, shares=shares)
+                    self._begin(waiting, mine, memory)
+                    if joins(waiting.plan, instance.stage):
+                        self.host.reached("shared state handed" if shares else "join handed")
+        if not waiting.instances:
+            del self.waiting[effect.digest]
+
+    def _begin(self, waiting: "PreparedGeneration", mine: Assignment, memory: InstanceState) -> None:
+        del waiting.instances[mine.instance]
+        stage = self.stages[mine.instance] = VirtualStage(self, mine, waiting.plan, memory, memory.inlets[0].passed)
+        stage.passed = max(inlet.passed for inlet in memory.inlets)
+        self.host.reached("handed")
+        stage.advance()
+
+    # ---- sources
+
+    def read(self, mine: Assignment, number: int) -> PipelineRow | Position | None:
+        """The next row of a source, its end, or nothing yet."""
+        return self.host.read(mine, number)
+
+    def pump(self) -> None:
+        """Let sources read, and channels repeat."""
+        if self.is_started:
+            for source in list(self.sources.values()):
+                before = -1
+                for _ in range(_ROWS_A_PUMP):
+                    if source.position == before or source.has_ended:
+                        break
+                    before = source.position
+                    source.pump()
+        self.resend()
+
+    def barrier(self, epoch: int, after: Plan | None) -> None:
+        """Sources are to send a barrier."""
+        self.is_started = True
+        self.learn(after)
+        for source in self.sources.values():
+            source.barrier(epoch, after)
+
+    def source_prepared(
+        self, source: VirtualSource, epoch: int, after: Plan | None, *, has_ended: bool = False
+    ) -> None:
+        """A source has sent a barrier: prepared once its log is on the disk up to there."""
+        self.host.store_position(self, source, CheckpointId(self.attempt, epoch), after, has_ended=has_ended)
+
+    # ---- stages
+
+    def made(self, stage: VirtualStage, rows: list[PipelineRow], watermark: Position) -> None:
+        """Rows leave a stage, or come to rest in the sink."""
+        if stage.mine.role is InstanceRole.SINK:
+            self.volatile += [PipelineRow(row.at, row.number, row.salt, row.counts[:-1]) for row in rows]
+            return
+        send_all(self, stage.plan, stage.instance, PipelineRows(tuple(rows), watermark))
+
+    def stage_barrier(self, stage: VirtualStage, epoch: int, memory: InstanceState, after: Plan | None) -> None:
+        """A barrier has come through all inputs: it goes on at once, and the element is written."""
+        checkpoint = CheckpointId(self.attempt, epoch)
+        if stage.mine.role is InstanceRole.SINK:
+            self._flush(stage, checkpoint, memory, after, has_ended=False)
+            return
+        send_all(self, stage.plan, stage.instance, Barrier(epoch, stage.out_watermark, after))
+        self.host.store_snapshot(self, stage, checkpoint, encode(memory), after, has_ended=False)
+
+    def stage_ended(self, stage: VirtualStage) -> None:
+        """No input is left."""
+        checkpoint = CheckpointId(self.attempt, stage.passed + 1)
+        if stage.mine.role is InstanceRole.SINK:
+            self._flush(stage, checkpoint, stage.memory(0), None, has_ended=True)
+            return
+        send_all(self, stage.plan, stage.instance, PipelineRows((), END))
+        self.host.store_snapshot(self, stage, checkpoint, encode(stage.memory(0)), None, has_ended=True)
+
+    def _flush(
+        self,
+        stage: VirtualStage,
+        checkpoint: CheckpointId,
+        memory: InstanceState,
+        after: Plan | None,
+        *,
+        has_ended: bool,
+    ) -> None:
+        rows, self.volatile = self.volatile, []
+        self.sink_end += len(rows)
+        self.host.store_rows(self, stage, checkpoint, encode(memory), rows, self.sink_end, after, has_ended=has_ended)
+
+    def wrong(self, line: str) -> None:
+        """Something that must never be so."""
+        self.host.wrong(line)
+
+    def broken(self, reason: str) -> None:
+        """This life cannot go on here."""
+        self.host.broken(self, reason)

@@ -1,0 +1,477 @@
+"""A virtual node: the recovery machine, and around it a disk and an engine that do what the machine asks for."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Protocol
+
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.instants import MILLISECOND, Instant
+from agiledart_kernel.machine import Completed, Effect, Event, Failed, Message, Received, Send, SetTimer, TimerFired
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.observation import Observer
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_recovery.recovery_config import RecoveryConfig
+from agiledart_recovery.recovery_machine import RecoveryMachine
+from agiledart_recovery.wire import effects as asked
+from agiledart_recovery.wire.events import AttemptBroken, Booted, PinnedInstancePrepared, SnapshotTaken
+from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId
+from agiledart_recovery.wire.register_value import Assignment, InstanceSnapshot, Plan, RegisterValue, SavedState
+from agiledart_simulation.pipeline.disk import Disk, VirtualSourceLog
+from agiledart_simulation.pipeline.instances import VirtualSource, VirtualStage, joined
+from agiledart_simulation.pipeline.pipeline_engine import PipelineEngine
+from agiledart_simulation.pipeline.pipeline_messages import (
+    END,
+    FrameAck,
+    InstanceState,
+    PipelineFrame,
+    PipelineRow,
+    Position,
+)
+from agiledart_simulation.pipeline.snapshot_chains import SnapshotChains, WrongChain, built, whole
+from agiledart_simulation.pipeline.tables import JOINED, is_shared, owned, tables_of
+
+Action = Callable[[], object]
+
+_PUMP_NS = 20 * MILLISECOND
+_MEMORY = Codec[InstanceState](InstanceState)
+
+SIGNED_COMMAND = b"an admin has signed this"
+"""In a world without keys this is the one order that counts."""
+
+
+def _is_signed_command(_: RunId, command: bytes, last: bytes) -> bool:
+    return command == SIGNED_COMMAND and command != last
+
+
+class HostEnvironment(Protocol):
+    """What a host needs of the world around it."""
+
+    rows: int
+    snapshot_bytes: int
+
+    def write(self, host: "RecoveryHost", action: Action, event: Event | None) -> None:
+        """Do something to the host's disk later, in order; then give it the event."""
+        ...
+
+    def available(self, source: int, number: int) -> bool:
+        """Whether the outside world has brought forth a row of this number at a source yet."""
+        ...
+
+    def fetch(self, host: "RecoveryHost", instance: InstanceId, snapshot: InstanceSnapshot) -> bytes | None:
+        """An element of a party, from as many fragments as it needs."""
+        ...
+
+    def fetch_from_origin(
+        self, host: "RecoveryHost", origin: Peer, instance: InstanceId, snapshot: InstanceSnapshot
+    ) -> bytes | None:
+        """An element of a party, from the host that saved it."""
+        ...
+
+    def store(self, host: "RecoveryHost", effect: asked.SendFragment) -> None:
+        """Bring a fragment to its holder."""
+        ...
+
+    def reached(self, what: str) -> None:
+        """Count something that happened."""
+        ...
+
+    def wrong(self, line: str) -> None:
+        """Something that must never be so."""
+        ...
+
+
+class RecoveryHost:
+    """One life of a virtual node."""
+
+    def __init__(
+        self,
+        me: Peer,
+        disk: Disk,
+        world: HostEnvironment,
+        config: RecoveryConfig,
+        random: RandomStream,
+        observer: Observer,
+    ) -> None:
+        self.me, self.disk, self.world, self.random = me, disk, world, random
+        self.machine = RecoveryMachine(me, config, random, observer, _is_signed_command)
+        self.engine: PipelineEngine | None = None
+        self.chains = SnapshotChains()
+        self._lacking: tuple[NodeId, ...] = ()  # holders of an element that could not be rebuilt
+        self.now = Instant(0)
+        self.out: list[Effect] = []
+
+    def wrong(self, line: str) -> None:
+        """Something that must never be so."""
+        self.world.wrong(line)
+
+    # ---- the machine's contract
+
+    def step(self, event: Event, now: Instant) -> list[Effect]:
+        """Frames go to the engine, all else to the machine."""
+        self.now, self.out = now, []
+        if isinstance(event, Received) and isinstance(event.message, PipelineFrame | FrameAck):
+            if self.engine is not None and isinstance(event.message, PipelineFrame):
+                self.engine.on_frame(event.sender, event.message)
+            elif self.engine is not None and isinstance(event.message, FrameAck):
+                self.engine.on_ack(event.message)
+        elif isinstance(event, TimerFired) and event.name == "pump":
+            if self.engine is not None:
+                self.engine.pump()
+            self.out.append(SetTimer("pump", Instant(now + _PUMP_NS)))
+        elif isinstance(event, _AttemptEntered):
+            self._entered(event)
+        elif isinstance(event, _SnapshotFetched):
+            self._take_over(event.effect)
+        elif isinstance(event, _StatePreloaded):
+            self._preload_state(event.effect)
+        else:
+            if isinstance(event, Booted):
+                self.out.append(SetTimer("pump", now))
+            for effect in self.machine.step(event, now):
+                self._carry_out(effect)
+        return self.out
+
+    def statistics(self) -> object:
+        """See `RecoveryMachine`."""
+        return self.machine.statistics()
+
+    def boot(self) -> Booted:
+        """What the process finds on its disk."""
+        disk = self.disk
+        return Booted(tuple(disk.voters.values()), tuple(disk.attempts.values()), tuple(disk.owners.items()))
+
+    def send(self, to: Peer, message: Message) -> None:
+        """Send, also to oneself."""
+        self.out.append(Send(to, message))
+
+    def reached(self, what: str) -> None:
+        """Count something that happened."""
+        self.world.reached(what)
+
+    # ---- what the machine asks for
+
+    def _carry_out(self, effect: Effect) -> None:
+        disk = self.disk
+        match effect:
+            case asked.StoreVoter(request=request, file=file):
+                self.world.write(self, lambda: disk.voters.__setitem__(file.run, file), Completed(request))
+            case asked.StoreAttempt(request=request, file=attempt):
+                self.world.write(self, lambda: disk.attempts.__setitem__(attempt.run, attempt), Completed(request))
+            case asked.EnterAttempt():
+                self._enter(effect)
+            case asked.BeginSources():
+                if self.engine is not None:
+                    self.engine.is_started = True
+            case asked.EmitBarrier():
+                if self.engine is not None and self.engine.attempt == effect.attempt:
+                    self.engine.barrier(effect.epoch, effect.after)
+            case asked.SyncRunLogs(request=request):
+                self.world.write(self, self._sync(), Completed(request))
+            case asked.CommitCheckpoint():
+                self.world.write(self, lambda: self._commit(effect), Completed(effect.request))
+            case asked.SendFragment():
+                self.world.store(self, effect)
+            case asked.DeleteFragments(keys=keys):
+                for key in keys:
+                    disk.fragments.pop(key, None)
+                    disk.owners.pop(key, None)
+            case asked.CloseRun():
+                self.engine = None
+            case _:
+                self._carry_out_of_change(effect)
+
+    def _carry_out_of_change(self, effect: Effect) -> None:
+        match effect:
+            case asked.MakeGenerationReady(request=request):
+                self._make_ready(effect, request)
+            case asked.PreloadState():
+                self.world.write(self, lambda: None, _StatePreloaded(effect))
+            case asked.TakeOver():
+                self.world.write(self, lambda: None, _SnapshotFetched(effect))
+            case asked.DiscardGeneration(attempt=attempt, digest=digest):
+                if self.engine is not None and self.engine.attempt == attempt:
+                    self.engine.drop_generation(digest)
+            case _:
+                self.out.append(effect)
+
+    def _sync(self) -> Action:
+        """Logs up to where they are now."""
+        upto = {instance: len(log.rows) for instance, log in self.disk.logs.items()}
+
+        def sync() -> None:
+            for instance, length in upto.items():
+                log = self.disk.logs[instance]
+                log.synced = max(log.synced, min(length, len(log.rows)))
+
+        return sync
+
+    def _make_ready(self, effect: asked.MakeGenerationReady, request: int) -> None:
+        """Executors start, or there is no room for them."""
+        engine = self.engine
+        if engine is None or engine.attempt != effect.attempt:
+            return
+        if effect.assignments and self.random.index(20) == 0:
+            self.world.write(self, lambda: None, Failed(request, "no room"))
+            return
+        engine.make_ready(effect)
+        self.world.write(self, lambda: None, Completed(request))
+
+    def _preload_state(self, effect: asked.PreloadState) -> None:
+        """What is committed of old instances is brought here, and built."""
+        reason = ""
+        engine = self.engine
+        for saved in effect.saved:
+            state = self._restored_state(saved)
+            if state is None:
+                reason = f"fewer than m fragments of {saved.instance} can be reached"
+            elif engine is not None and engine.attempt == effect.attempt and effect.after.digest in engine.waiting:
+                engine.waiting[effect.after.digest].built[saved.instance] = saved.chain[-1].digest, state
+        outcome: Event = Failed(effect.request, reason) if reason else Completed(effect.request)
+        for after in self.machine.step(outcome, self.now):
+            self._carry_out(after)
+
+    def _take_previous_state(self, effect: asked.TakeOver) -> bytes | None:
+        """What an old instance left: what has changed, put on what was built; all of its chain where it rests on something else."""
+        waiting = None if self.engine is None else self.engine.waiting.get(effect.digest)
+        onto, state = (b"", b"") if waiting is None else waiting.built.get(effect.saved.instance, (b"", b""))
+        if not self.rests_on(effect.saved, onto):
+            return self._restored_state(effect.saved, origin=effect.origin)
+        snapshot = effect.saved.chain[-1]
+        self.world.reached("put on what was built")
+        return self._restored_state(SavedState(effect.saved.instance, (snapshot,)), state, effect.origin)
+
+    @staticmethod
+    def rests_on(saved: SavedState, built: bytes) -> bool:
+        """Does what was handed over rest on the element that was built?"""
+        return len(saved.chain) > 1 and saved.chain[-2].digest == built
+
+    def _take_over(self, effect: asked.TakeOver) -> None:
+        """The element of an old instance is brought here."""
+        raw = self._take_previous_state(effect)
+        if self.engine is not None and self.engine.attempt == effect.attempt and raw is not None:
+            self.engine.take_over(effect, _MEMORY.decode(raw))
+        lacking = f"fewer than m fragments of {effect.saved.instance} can be reached" if raw is None else ""
+        outcome: Event = Failed(effect.request, lacking) if lacking else Completed(effect.request)
+        for after in self.machine.step(outcome, self.now):
+            self._carry_out(after)
+
+    def _restored_state(self, saved: SavedState, state: bytes = b"", origin: Peer | None = None) -> bytes | None:
+        """The state that a chain of elements says, in their order; `state`: what they rest on; `origin`: who has saved them."""
+        for snapshot in saved.chain:
+            raw = self.disk.snapshots.get((saved.instance, snapshot.checkpoint))
+            if raw is None and origin is not None:
+                raw = self.world.fetch_from_origin(self, origin, saved.instance, snapshot)
+            raw = raw or self.world.fetch(self, saved.instance, snapshot)
+            if raw is None:
+                self._lacking = tuple(replica_node for replica_node in snapshot.replica_nodes if replica_node)
+                return None
+            try:
+                state = built(state, raw)
+            except WrongChain as error:
+                self.world.wrong(f"V2: {saved.instance}: {error}")
+                return None
+        if len(saved.chain) > 1:
+            self.world.reached("restored from a chain")
+        return state
+
+    def _enter(self, effect: asked.EnterAttempt) -> None:
+        """End what runs; cut the part of the sink; restore."""
+        self.engine = None
+        self.chains = SnapshotChains()
+        ends = [end.offset for end in effect.ends]
+
+        def cut() -> None:
+            self.cut(ends[0] if ends else 0)
+
+        self.world.write(self, cut, _AttemptEntered(effect))
+
+    def cut(self, end: int) -> None:
+        """A part of a sink keeps exactly what the register names."""
+        part = self.disk.part
+        del part.rows[end:]
+        part.committed = min(end, len(part.rows))
+
+    def _entered(self, event: "_AttemptEntered") -> None:
+        entry = event.entry
+        self._lacking = ()
+        memories: dict[InstanceId, InstanceState] = {}
+        reason = ""
+        for mine in entry.assignments:
+            of_stage = [each for each in entry.saved if each.instance.stage == mine.instance.stage and each.chain]
+            own = [each for each in of_stage if each.instance == mine.instance] or of_stage
+            raw = [self._restored_state(each) for each in own]
+            if None in raw:
+                reason = f"fewer than m fragments of {mine.instance} can be reached"
+                break
+            parts = [_MEMORY.decode(one) for one in raw if one is not None]
+            if len({part.frontier for part in parts}) > 1:
+                reason = "S2: the old instances of a term did not stand at one frontier"
+                self.world.wrong(reason)
+            if parts:
+                memories[mine.instance] = joined(
+                    mine.instance.stage,
+                    owned(entry.plan, mine.instance),
+                    parts,
+                    None,
+                    entry.base,
+                    shares=is_shared(tables_of(entry.plan), JOINED, mine.instance.stage),
+                )
+        if reason:
+            outcome: Event = Failed(entry.request, reason)
+            self.machine.participants[entry.run].lacks(entry.attempt, self._lacking)
+        else:
+            outcome = Completed(entry.request)
+            current = self.machine.participants[entry.run]
+            if current.attempt == entry.attempt:
+                self.engine = PipelineEngine(self, entry, memories)
+        for effect in self.machine.step(outcome, self.now):
+            self._carry_out(effect)
+
+    def _commit(self, effect: asked.CommitCheckpoint) -> None:
+        """COMMIT at the sink's part, trim logs, let go of elements."""
+        value, disk = effect.value, self.disk
+        for end in value.parts:
+            if end.host == self.me.node and end.offset <= len(disk.part.rows):
+                disk.part.committed = max(disk.part.committed, end.offset)
+        for saved in value.saved:
+            log = disk.logs.get(saved.instance)
+            if log is not None and saved.position:
+                log.trimmed = max(log.trimmed, int(_read_again_from(value, saved)))
+            self.chains.committed(saved.instance, saved.checkpoint)
+        if self.engine is not None:
+            self.engine.committed(value.plan)
+        needed = value.needed
+        for instance, checkpoint in list(disk.snapshots):
+            if (instance, checkpoint) not in needed and checkpoint.epoch <= value.committed.epoch:
+                del disk.snapshots[instance, checkpoint]
+
+    # ---- what the engine asks for
+
+    def read(self, mine: Assignment, number: int) -> PipelineRow | Position | None:
+        """A source's row: by its number where it can be read again, else from the log, else from the world."""
+        if number >= self.world.rows:
+            return END
+        index = mine.instance.index
+        if not mine.has_log:
+            return (
+                PipelineRow((10 * number + 7 * number % 10, index), number, 0)
+                if self.world.available(index, number)
+                else None
+            )
+        log = self.disk.logs.setdefault(mine.instance, VirtualSourceLog())
+        if number < len(log.rows):
+            return log.rows[number]
+        if not self.world.available(index, number):
+            return None
+        row = self.decide_row(index, number)
+        log.rows.append(row)
+        if not self.random.index(50):
+            self.world.write(self, self._sync(), None)
+        return row
+
+    def decide_row(self, index: int, number: int) -> PipelineRow:
+        """A row of a source that cannot be read again: what it says depends on when it was looked at."""
+        return PipelineRow((10 * number + self.random.index(10), index), number, self.random.bits(30))
+
+    def store_position(
+        self,
+        engine: PipelineEngine,
+        source: VirtualSource,
+        checkpoint: CheckpointId,
+        after: Plan | None,
+        *,
+        has_ended: bool,
+    ) -> None:
+        """A source is prepared when its log is on the disk up to its barrier."""
+        saved = SavedState(source.instance, (), str(source.position).encode())
+        event = PinnedInstancePrepared(engine.run, source.instance, checkpoint, saved, 0, after, True, has_ended)
+        self.world.write(self, self._sync(), event)
+
+    def store_snapshot(
+        self,
+        engine: PipelineEngine,
+        stage: VirtualStage,
+        checkpoint: CheckpointId,
+        raw: bytes,
+        after: Plan | None,
+        *,
+        has_ended: bool,
+    ) -> None:
+        """A stage's element goes to the local disk, then to its holders."""
+        key, onto = (stage.instance, checkpoint), b""
+        if has_ended:
+            raw = whole(raw)
+        else:
+            raw, onto = self.chains.saved(stage.instance, checkpoint, raw, is_last=after is not None)
+        event = SnapshotTaken(
+            engine.run,
+            stage.instance,
+            checkpoint,
+            sha256(raw).digest(),
+            self.world.snapshot_bytes,
+            onto,
+            after,
+            stage.is_caught_up,
+            has_ended,
+        )
+        self.world.write(self, lambda: self.disk.snapshots.__setitem__(key, raw), event)
+
+    def store_rows(
+        self,
+        engine: PipelineEngine,
+        stage: VirtualStage,
+        checkpoint: CheckpointId,
+        raw: bytes,
+        rows: list[PipelineRow],
+        end: int,
+        after: Plan | None,
+        *,
+        has_ended: bool,
+    ) -> None:
+        """A sink is prepared when its rows before the barrier are on the disk, and what waits in its merge.
+
+        One that may move has one input, so nothing waits there.
+        """
+        is_pinned, key = stage.mine.is_pinned, (stage.instance, checkpoint)
+        raw = whole(raw)
+        chain = (InstanceSnapshot(checkpoint, sha256(raw).digest(), len(raw), 1, ()),) if is_pinned else ()
+        event = PinnedInstancePrepared(
+            engine.run, stage.instance, checkpoint, SavedState(stage.instance, chain), end, after, True, has_ended
+        )
+
+        def keep() -> None:
+            self.disk.part.rows.extend(rows)
+            if is_pinned:
+                self.disk.snapshots[key] = raw
+
+        self.world.write(self, keep, event)
+
+    def broken(self, engine: PipelineEngine, reason: str) -> None:
+        """Tell the machine that its life cannot go on."""
+        for effect in self.machine.step(AttemptBroken(engine.run, engine.attempt, reason), self.now):
+            self._carry_out(effect)
+
+
+def _read_again_from(value: RegisterValue, saved: SavedState) -> bytes:
+    """Up to where a log may be cut: where the run may go back, the epoch before the committed one needs it, too."""
+    fallback_checkpoint = value.before if value.fallback_checkpoint is not None else value.saved
+    return next((one.position for one in fallback_checkpoint if one.instance == saved.instance), b"") or b"0"
+
+
+class _AttemptEntered(Event, frozen=True, gc=False):
+    """The sink's part is cut: restore now."""
+
+    entry: asked.EnterAttempt
+
+
+class _StatePreloaded(Event, frozen=True, gc=False):
+    """It took a moment to bring committed elements here."""
+
+    effect: asked.PreloadState
+
+
+class _SnapshotFetched(Event, frozen=True, gc=False):
+    """It took a moment to bring an element here."""
+
+    effect: asked.TakeOver

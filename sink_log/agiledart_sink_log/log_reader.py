@@ -1,0 +1,312 @@
+"""Finds rows of a log by offset. Reads only; works while a writer appends and trims, and long after it ended.
+
+A sparse index (file position by offset) is kept in memory of what was passed on the way, for committed rows only, because nothing
+before the committed end ever changes.
+"""
+
+import os
+from bisect import bisect_right
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from agiledart_kernel.errors import OperationFailed
+from agiledart_sink_log.entries import (
+    COMMIT,
+    HEADER_BYTES,
+    RECORD,
+    SEGMENT_HEADER_BYTES,
+    Damage,
+    EntryHeader,
+    SegmentScan,
+    check_segment_header,
+    entries_after,
+    seed_of,
+)
+from agiledart_sink_log.layout import (
+    Segment,
+    is_locked,
+    open_plain,
+    partition_directory,
+    read_committed,
+    read_description,
+    segments_of,
+)
+from agiledart_sink_log.protocol import PartitionEnds, StoredBatch
+
+INDEX_STEP_BYTES: Final = 64 << 10
+MAX_INDEXED_SEGMENTS: Final = 256
+
+
+class TrimmedError(OperationFailed):
+    """Rows at this offset are no longer kept; `first` is the first that is."""
+
+    def __init__(self, name: str, partition: int, offset: int, first: int) -> None:
+        super().__init__(
+            f"Rows {offset:,} to {first - 1:,} of the log {name}, partition {partition}, are no longer kept: the log was trimmed "
+            f"by its limits of size and age. Go on at offset {first}, and give the log more room (max_bytes, max_age) "
+            f"or read more often."
+        )
+        self.first = first
+
+
+class DamagedError(OperationFailed):
+    """Rows at this offset are not what was written; `next_good` is the first offset after them that is."""
+
+    def __init__(self, name: str, partition: int, offset: int, next_good: int) -> None:
+        super().__init__(
+            f"Rows {offset:,} to {next_good - 1:,} of the log {name}, partition {partition}, are damaged on the disk of their "
+            f"node (wrong checksum, or lost in a power cut) and are not handed out. Go on at offset {next_good}; "
+            f"check that disk."
+        )
+        self.next_good = next_good
+
+
+@dataclass
+class _Index:
+    """Where entries begin: parallel lists, ascending."""
+
+    offsets: list[int]
+    positions: list[int]
+
+    def note(self, offset: int, position: int) -> None:
+        if position - self.positions[-1] >= INDEX_STEP_BYTES and offset > self.offsets[-1]:
+            self.offsets.append(offset)
+            self.positions.append(position)
+
+    def before(self, offset: int) -> tuple[int, int]:
+        place = bisect_right(self.offsets, offset) - 1
+        return self.offsets[place], self.positions[place]
+
+
+@dataclass
+class _Answer:
+    """What a fetch has found so far."""
+
+    offset: int
+    max_rows: int
+    max_bytes: int
+    batches: list[StoredBatch] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+    is_full: bool = False
+
+    def take(self, batch: StoredBatch, cursor: int) -> bool:
+        """Add a batch, if there is room; at least one is taken."""
+        if self.batches and self.size + len(batch.body) > self.max_bytes:
+            self.is_full = True
+            return False
+        self.batches.append(batch)
+        self.rows += batch.offset + batch.rows - max(batch.offset, cursor)
+        self.size += len(batch.body)
+        self.is_full = self.rows >= self.max_rows or self.size >= self.max_bytes
+        return True
+
+
+class LogReader:
+    """One log of this node. Not for several threads at once.
+
+    Raises:
+        OperationFailed: there is no log in this folder.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        found = read_description(directory)
+        if found is None:
+            raise OperationFailed(f"there is no log in {directory}")
+        self.directory, self.description = directory, found
+        self.damaged_reads = 0
+        self._indexes: OrderedDict[tuple[int, int], _Index] = OrderedDict()
+
+    def refresh(self) -> bool:
+        """Read the description again: a new run may have opened the log. False when this is another log by now."""
+        found = read_description(self.directory)
+        if found is None or found.log_id != self.description.log_id:
+            return False
+        self.description = found
+        return True
+
+    @property
+    def is_open(self) -> bool:
+        """Does a writer have it open?"""
+        return is_locked(self.directory)
+
+    def ends(self, partition: int, *, uncommitted: bool = False) -> PartitionEnds:
+        """First, committed and latest offset; `latest` is looked for only with `uncommitted`."""
+        folder = partition_directory(self.directory, partition)
+        told = read_committed(folder)
+        if told is None:
+            segments = segments_of(folder)
+            if not segments:
+                return PartitionEnds(partition, 0, 0, 0)
+            told = (segments[0].base, self._last_commit(partition, segments))
+        first, end = told
+        latest = end
+        if uncommitted:
+            segments = segments_of(folder)
+            if segments:
+                latest = max(end, self._walk(partition, segments[-1], end)[1])
+        return PartitionEnds(partition, first, end, latest)
+
+    def _last_commit(self, partition: int, segments: list[Segment]) -> int:
+        """The committed end by what the segments hold; of the last ones none may have a commit where epochs run."""
+        for segment in reversed(segments):
+            end, _ = self._walk(partition, segment, None)
+            if end is not None:
+                return end
+        return segments[0].base
+
+    def _walk(self, partition: int, segment: Segment, known: int | None) -> tuple[int | None, int]:
+        """(committed, latest) end by what a segment holds, None where it holds no commit.
+
+        Args:
+            known: the committed end, from which it is enough to look.
+        """
+        committed: int | None = None
+        latest, start = segment.base, SEGMENT_HEADER_BYTES
+        if known is not None:
+            latest, start = self._index(partition, segment).before(known)
+        try:
+            descriptor = open_plain(segment.path, os.O_RDONLY)
+        except OSError:
+            return committed, latest
+        try:
+            scan = SegmentScan(descriptor, start, os.fstat(descriptor).st_size, self._seed(partition))
+            while (entry := scan.next()) is not None:
+                latest = max(latest, entry.end)
+                if entry.kind == COMMIT:
+                    committed = max(committed or 0, entry.offset)
+        except Damage:  # where rows are served it will be told
+            pass
+        finally:
+            os.close(descriptor)
+        return committed, latest
+
+    def _seed(self, partition: int) -> int:
+        return seed_of(self.description.log_id, partition)
+
+    def _index(self, partition: int, segment: Segment) -> _Index:
+        key = (partition, segment.base)
+        index = self._indexes.get(key)
+        if index is None:
+            index = self._indexes[key] = _Index([segment.base], [SEGMENT_HEADER_BYTES])
+            while len(self._indexes) > MAX_INDEXED_SEGMENTS:
+                self._indexes.popitem(last=False)
+        self._indexes.move_to_end(key)
+        return index
+
+    def fetch(
+        self, partition: int, offset: int, max_rows: int, max_bytes: int, *, uncommitted: bool = False
+    ) -> tuple[list[StoredBatch], int, int]:
+        """Batches from `offset` on, where to go on, and the end. None when there is no row yet.
+
+        Raises:
+            TrimmedError, DamagedError: at the offset itself; trouble further on is met by the next fetch.
+        """
+        ends = self.ends(partition, uncommitted=uncommitted)
+        end = ends.latest if uncommitted else ends.committed
+        name = self.description.name
+        if offset >= end:
+            return [], offset, end
+        answer = _Answer(offset, max_rows, max_bytes)
+        segments = segments_of(partition_directory(self.directory, partition))
+        if not segments and offset >= ends.first:
+            raise DamagedError(name, partition, offset, end)  # they were not trimmed: somebody took them away
+        if not segments or offset < segments[0].base or offset < ends.first:
+            first = max(ends.first, segments[0].base if segments else end)
+            raise TrimmedError(name, partition, offset, first)
+        place = bisect_right([segment.base for segment in segments], offset) - 1
+        cursor = offset
+        for number in range(place, len(segments)):
+            until = min(end, segments[number + 1].base) if number + 1 < len(segments) else end
+            try:
+                cursor = self._collect(partition, segments[number], cursor, until, ends.committed, answer)
+            except FileNotFoundError:
+                if answer.batches:
+                    break
+                kept = segments_of(partition_directory(self.directory, partition))
+                raise TrimmedError(name, partition, offset, kept[0].base if kept else end) from None
+            except Damage as damage:
+                if answer.batches:
+                    break
+                self.damaged_reads += 1
+                good = _next_good(segments[number], damage.position, cursor, until, self._seed(partition))
+                raise DamagedError(name, partition, offset, good) from None
+            if answer.is_full or cursor >= end:
+                break
+        return answer.batches, answer.batches[-1].offset + answer.batches[-1].rows if answer.batches else offset, end
+
+    def _collect(
+        self, partition: int, segment: Segment, cursor: int, until: int, committed: int, answer: _Answer
+    ) -> int:
+        """Take batches of one segment up to `until`; the offset after the last. Raises `Damage`, FileNotFoundError."""
+        index = self._index(partition, segment)
+        descriptor = open_plain(segment.path, os.O_RDONLY)
+        try:
+            check_segment_header(
+                os.pread(descriptor, SEGMENT_HEADER_BYTES, 0), self.description.log_id, partition, segment.base
+            )
+            expected, start = index.before(cursor)
+            scan = SegmentScan(descriptor, start, os.fstat(descriptor).st_size, self._seed(partition))
+            while expected < until and not answer.is_full:
+                at = scan.position
+                try:
+                    entry = _expected(scan, expected)
+                except Damage:
+                    # What was asked for may lie behind the damage: then the damage is none of this fetch's business.
+                    found = _resynchronised(descriptor, at, cursor, self._seed(partition))
+                    if found is None:
+                        raise
+                    expected, scan.position = found
+                    continue
+                if expected <= committed:
+                    index.note(expected, at)
+                expected = max(expected, entry.end)
+                if entry.kind == RECORD and entry.end > cursor:
+                    if not answer.take(StoredBatch(entry.offset, entry.rows, scan.body(entry), entry.at_ms), cursor):
+                        break
+                    cursor = entry.end
+        finally:
+            os.close(descriptor)
+        return cursor
+
+
+def _expected(scan: SegmentScan, offset: int) -> EntryHeader:
+    """The next entry, which must begin with this offset."""
+    at = scan.position
+    entry = scan.next()
+    if entry is None:
+        raise Damage(at, "the segment ends too early")
+    if entry.offset != offset and not (entry.kind == COMMIT and entry.offset < offset):
+        raise Damage(at, f"offset {entry.offset} where {offset} should be")
+    return entry
+
+
+def _resynchronised(descriptor: int, position: int, cursor: int, seed: int) -> tuple[int, int] | None:
+    """(offset, position) of the good record behind a damaged place that holds the row `cursor`."""
+    for place, entry in entries_after(descriptor, position, seed):
+        if place > position and entry.kind == RECORD and entry.offset <= cursor < entry.end:
+            return entry.offset, place
+    return None
+
+
+def _next_good(segment: Segment, position: int, after: int, until: int, seed: int) -> int:
+    """The first offset after a damaged place that can be read again: in this segment, or where the next one begins.
+
+    A segment whose own header is damaged is given up whole.
+    """
+    if position == 0:
+        return until
+    try:
+        descriptor = open_plain(segment.path, os.O_RDONLY)
+    except OSError:
+        return until
+    try:
+        size = os.fstat(descriptor).st_size
+        for place, entry in entries_after(descriptor, position, seed):
+            if entry.kind == RECORD and after < entry.offset < until and place + HEADER_BYTES + entry.length <= size:
+                return entry.offset
+    finally:
+        os.close(descriptor)
+    return until

@@ -1,0 +1,147 @@
+"""What of a partition is good when its writer opens it again, after whatever ended the last one.
+
+Awkward cases, and what is done:
+
+* The last writer was killed in mid-write: the file ends within an entry, or with rows that no COMMIT covers. That tail is cut off,
+  whole segments of it where an epoch was that long.
+* The power failed: `committed` may say more than the segments hold. The rows are lost and their offsets are not used again: a
+  new segment begins at the committed end, and readers of the gap are told.
+* A byte before the committed end has changed. Nothing is cut, the segment stays as it is for what is still good in it, and a
+  new one begins at the committed end.
+* The register of a run says up to where its epochs are committed. Then that is the end, whether the partition has heard of it
+  or not; unless the run shows rows at once (`cuts` is false): then what was committed behind it stays.
+"""
+
+import os
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+
+from agiledart_sink_log.entries import (
+    COMMIT,
+    RECORD,
+    SEGMENT_HEADER_BYTES,
+    Damage,
+    SegmentScan,
+    check_segment_header,
+    entries_after,
+    seed_of,
+)
+from agiledart_sink_log.layout import Segment, open_plain, read_committed, segments_of
+
+
+@dataclass(frozen=True)
+class ReopenedPartition:
+    """Where a writer goes on.
+
+    Attributes:
+        end: offset of the next row.
+        segment: the file to append to, or None: begin a new one at `end`.
+        size: its good bytes; what lies behind is to be cut off.
+        cut_bytes: how many bytes go, those of `gone` included.
+        lost_from: committed rows from here to `end` cannot be read: damage or a power cut; None: all are good.
+        gone: segments that begin behind the end.
+    """
+
+    end: int
+    segment: Segment | None
+    size: int = 0
+    cut_bytes: int = 0
+    lost_from: int | None = None
+    gone: tuple[Segment, ...] = ()
+
+
+def recover(
+    directory: Path, log_id: str, partition: int, keep: int | None = None, *, cuts: bool = True
+) -> ReopenedPartition:
+    """Look at a partition without changing it.
+
+    Args:
+        keep: the end, of a partition whose commits somebody else remembers; None: the last commit that stands here.
+        cuts: what is committed behind that goes; else it is the least that the end may be.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    told = read_committed(directory)
+    is_told = keep is not None and cuts
+    known = max(keep or 0, 0 if is_told or told is None else told[1])
+    looks: list[_SegmentTail] = []
+    for segment in reversed(segments_of(directory)):
+        looks.append(_SegmentTail(segment, log_id, partition))
+        if segment.base <= known or (not is_told and looks[-1].commit is not None):
+            break
+    end = known if is_told else max([known, *(look.commit or 0 for look in looks)])
+    gone = tuple(look.segment for look in looks if look.segment.base > end)
+    cut_bytes = sum(look.total for look in looks if look.segment.base > end)
+    inside = next((look for look in looks if look.segment.base <= end), None)
+    if inside is None:
+        return ReopenedPartition(end, None, 0, cut_bytes, gone=gone)
+    reached, size = inside.up_to(end)
+    if reached < end:
+        return ReopenedPartition(end, None, 0, cut_bytes, lost_from=reached, gone=gone)
+    if not size:  # killed while it began the file, which begins anew
+        return ReopenedPartition(end, None, 0, cut_bytes, gone=gone)
+    return ReopenedPartition(end, inside.segment, size, cut_bytes + inside.total - size, gone=gone)
+
+
+class _SegmentTail:
+    """What one segment holds, up to the first entry that is not whole.
+
+    Attributes:
+        total: bytes of the file.
+        commit: the greatest offset that a COMMIT names, behind damage too; None: there is none.
+    """
+
+    def __init__(self, segment: Segment, log_id: str, partition: int) -> None:
+        self.segment = segment
+        self.commit: int | None = None
+        self._offsets, self._positions = array("Q"), array("Q")  # after each good entry
+        seed = seed_of(log_id, partition)
+        descriptor = open_plain(segment.path, os.O_RDONLY)
+        try:
+            self.total = os.fstat(descriptor).st_size
+            scan = SegmentScan(descriptor, SEGMENT_HEADER_BYTES, self.total, seed)
+            good = 0
+            try:
+                check_segment_header(os.pread(descriptor, SEGMENT_HEADER_BYTES, 0), log_id, partition, segment.base)
+                good = SEGMENT_HEADER_BYTES
+                self._note(segment.base, good)
+                self._read(scan)
+            except Damage as damage:
+                if damage.position:
+                    good = self._positions[-1]
+            else:
+                good = self._positions[-1]
+            for _, entry in entries_after(descriptor, good, seed):
+                if entry.kind == COMMIT:
+                    self._committed(entry.offset)
+        finally:
+            os.close(descriptor)
+
+    def _read(self, scan: SegmentScan) -> None:
+        offset = self.segment.base
+        while (entry := scan.next()) is not None:
+            if entry.offset > offset or (entry.kind == RECORD and entry.offset != offset):
+                raise Damage(scan.position, f"offset {entry.offset} where {offset} should be")
+            scan.body(entry)
+            if entry.kind == COMMIT:
+                self._committed(entry.offset)
+            else:
+                offset = entry.end
+            self._note(offset, scan.position)
+
+    def _note(self, offset: int, position: int) -> None:
+        self._offsets.append(offset)
+        self._positions.append(position)
+
+    def _committed(self, offset: int) -> None:
+        self.commit = max(offset, self.commit or 0)
+
+    def up_to(self, end: int) -> tuple[int, int]:
+        """(offset, position) behind the last good entry that ends at this offset or before; (base, 0) for a bad beginning."""
+        place = bisect_right(self._offsets, end) - 1
+        if place < 0:
+            return self.segment.base, 0
+        return self._offsets[place], self._positions[place]

@@ -1,0 +1,158 @@
+"""Which circuit carries the rows, by what happens to the ways; a clock and a network made of numbers."""
+
+import pytest
+
+from agiledart_executor.routes.circuit_selector import AbandonRoute, DialCircuit, SwitchCircuit
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from tests.unit.executor.routes.circuit_world import PATIENCE_NS, SimulatedPath, Spans, World
+
+MS, S = MILLISECOND, SECOND
+NEVER: Spans = ()
+
+
+def ways(
+    cuts: Spans = NEVER, lossy: Spans = NEVER, a2: Spans = NEVER, a3: Spans = NEVER, rate: int = 0
+) -> dict[str, SimulatedPath]:
+    return {
+        "": SimulatedPath(5 * MS, cuts, lossy, rate),
+        "a2": SimulatedPath(10 * MS, a2),
+        "a3": SimulatedPath(16 * MS, a3),
+    }
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_healthy_way_is_asked_at_most_twenty_times_a_second_and_nothing_else_is_opened(seed: int) -> None:
+    world = World(ways(), seed=seed).run(60 * S)
+    assert not world.dials()
+    assert not world.moves()
+    assert 5 * 60 <= world.probes(0, 60 * S) <= 20 * 60
+
+
+def test_warm_keeps_two_others_open_and_asks_all_together_at_most_twenty_times_a_second() -> None:
+    world = World(ways(), ("warm",)).run(60 * S)
+    assert not world.moves()
+    assert len(world.connections) == 3
+    assert world.probes(10 * S, 60 * S) <= 20 * 50
+
+
+def test_a_relay_that_became_good_is_found_though_all_places_are_taken() -> None:
+    there = {
+        "": SimulatedPath(5 * MS, ((10 * S, 300 * S),)),
+        "a2": SimulatedPath(100 * MS),
+        "a3": SimulatedPath(110 * MS),
+        "a4": SimulatedPath(120 * MS),
+        "a5": SimulatedPath(20 * MS, ((0, 40 * S),)),
+    }
+    world = World(there).run(200 * S)
+    assert world.share("a5", 150 * S, 200 * S) == 1.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_leave_a_way_that_loses_four_of_five(seed: int) -> None:
+    world = World(ways(lossy=((10 * S, 30 * S),)), seed=seed).run(50 * S)
+    assert world.first_move(10 * S) <= 12 * S
+    assert world.share("", 12 * S, 30 * S) <= 0.1
+    assert world.share("", 35 * S, 50 * S) >= 0.9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_warm_leaves_it_within_half_a_second(seed: int) -> None:
+    world = World(ways(cuts=((10 * S, 30 * S),)), ("warm",), seed=seed).run(50 * S)
+    assert world.first_move(10 * S) <= 10 * S + 400 * MS
+    assert world.share("", 35 * S, 50 * S) >= 0.9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_go_round_a_cut_and_come_back(seed: int) -> None:
+    world = World(ways(cuts=((10 * S, 30 * S),)), seed=seed).run(50 * S)
+    assert world.first_move(10 * S) <= 11 * S
+    assert world.share("", 11 * S, 30 * S) == 0
+    assert world.share("", 35 * S, 50 * S) >= 0.9
+    assert len(world.moves()) <= 3
+
+
+def test_the_relay_in_use_dies_and_the_next_takes_over() -> None:
+    world = World(ways(cuts=((10 * S, 100 * S),), a2=((20 * S, 100 * S),))).run(40 * S)
+    assert world.moves(0, 20 * S)[-1] == "a2"
+    assert world.moves(20 * S) == ["a3"]
+    assert world.first_move(20 * S) <= 20 * S + 700 * MS
+
+
+def test_a_circuit_that_is_lost_is_replaced_at_once_by_one_that_is_open() -> None:
+    world = World(ways(cuts=((10 * S, 100 * S),)))
+    world.lose(20 * S, "a2").run(30 * S)
+    assert world.moves(20 * S)[0] == "a3"
+    assert world.first_move(20 * S) == 20 * S
+
+
+@pytest.mark.parametrize("paths", [("auto",), ("warm",)])
+def test_a_receiver_that_is_stopped_keeps_its_way(paths: tuple[str, ...]) -> None:
+    world = World(ways(), paths, held=((10 * S, 15 * S), (20 * S, 20 * S + 400 * MS), (30 * S, 33 * S))).run(60 * S)
+    assert not world.moves()
+
+
+@pytest.mark.parametrize("paths", [("auto",), ("warm",)])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_receiver_whose_user_code_holds_its_process_keeps_its_way(seed: int, paths: tuple[str, ...]) -> None:
+    held = [(n * 550 * MS, n * 550 * MS + 500 * MS) for n in range(10, 100)]
+    world = World(ways(), paths, seed=seed, held=held).run(60 * S)
+    assert not world.moves()
+
+
+def test_a_sender_that_was_held_up_blames_no_way() -> None:
+    asleep = [(n * 900 * MS, n * 900 * MS + 600 * MS) for n in range(10, 60)]
+    world = World(ways(), asleep=asleep).run(60 * S)
+    assert not world.moves()
+    assert not world.dials()
+
+
+def test_a_way_that_comes_and_goes_is_trusted_ever_less() -> None:
+    cuts = [(n * 6 * S, n * 6 * S + 3 * S) for n in range(1, 40)]
+    world = World(ways(cuts=cuts)).run(240 * S)
+    assert len(world.moves(120 * S)) <= 8
+    assert world.share("a2", 60 * S, 240 * S) >= 0.8
+
+
+def test_a_thin_way_is_remembered_as_thin() -> None:
+    world = World(ways(rate=250_000), rate=500).run(180 * S)
+    assert len(world.moves(60 * S)) <= 12
+    assert world.share("", 60 * S, 180 * S) <= 0.1
+
+
+def test_all_ways_cut_and_healed() -> None:
+    cut = ((10 * S, 30 * S),)
+    world = World(ways(cuts=cut, a2=cut, a3=cut)).run(60 * S)
+    assert world.first_move(30 * S) <= 32 * S
+    assert world.machine.since is None
+    assert not [effect for _, effect in world.log if isinstance(effect, AbandonRoute)]
+
+
+def test_what_never_heals_is_given_up_once() -> None:
+    cut = ((S, 10**15),)
+    world = World(ways(cuts=cut, a2=cut, a3=cut)).run(3 * PATIENCE_NS)
+    (given_up,) = [at for at, effect in world.log if isinstance(effect, AbandonRoute)]
+    assert PATIENCE_NS <= given_up <= PATIENCE_NS + 4 * S
+    assert not [at for at in world.dials() if at > given_up]
+
+
+def test_direct_never_goes_by_others() -> None:
+    world = World(ways(cuts=((10 * S, 30 * S),)), ("direct",)).run(50 * S)
+    assert not any(effect.max_relays for _, effect in world.log if isinstance(effect, DialCircuit))
+    assert not any(world.moves(0, 30 * S))
+    assert world.first_move(30 * S) <= 31 * S
+
+
+def test_a_pinned_way_is_the_only_one() -> None:
+    there = ways(a2=((10 * S, 20 * S),))
+    del there["a3"], there[""]
+    world = World(there, ("a2",)).run(40 * S)
+    assert all(effect.max_relays for _, effect in world.log if isinstance(effect, DialCircuit))
+    assert world.moves(20 * S)[-1] == "a2"
+    assert world.first_move(20 * S) <= 22 * S
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_seed_decides_the_same(seed: int) -> None:
+    logs = [World(ways(lossy=((5 * S, 20 * S),)), seed=seed).run(30 * S).log for _ in range(2)]
+    assert logs[0] == logs[1]
+    assert any(isinstance(effect, SwitchCircuit) for _, effect in logs[0])

@@ -1,0 +1,87 @@
+"""A side of a cut that works on without the majority of its voters says so, to whoever asks there."""
+
+import msgspec
+
+from agiledart_kernel.instants import SECOND
+from agiledart_kernel.peer import Peer
+from agiledart_node.recovery.run_status import minority_status
+from agiledart_node.user_commands.status_queries import _knows_more, with_status
+from agiledart_node.wire.recovery_messages import QueryRecovery, RecoveryStatus
+from agiledart_node.wire.responses import ApplicationRow
+from agiledart_recovery.wire import events
+from agiledart_recovery.wire.names import Voter
+from tests.unit.node.test_node import ME, SCHEDULER, STRANGER
+from tests.unit.node.test_stage_changes import RUN, InLife
+
+VOTERS = (Voter(ME, 1), Voter(SCHEDULER, 7), Voter(STRANGER, 8))
+
+
+class Isle(InLife):
+    """All of the run is here; two of its three voters are not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        part = self.node.recovery_service.machine.participants[RUN]
+        here = tuple(msgspec.structs.replace(each, host=ME) for each in self.value.plan.assignments)
+        plan = msgspec.structs.replace(self.value.plan, assignments=here)
+        part.value = msgspec.structs.replace(self.value, voters=VOTERS, plan=plan)
+
+    def lose(self, *peers: Peer) -> None:
+        for peer in peers:
+            self.node.recovery_service.step(events.HostLost(peer.node))
+
+    def standing(self) -> RecoveryStatus:
+        self.take()
+        self.hear(STRANGER, QueryRecovery(3, RUN.app, RUN.version))
+        (answer,) = (told for told in self.told(STRANGER) if isinstance(told, RecoveryStatus))
+        return answer
+
+
+def test_who_hosts_a_whole_way_without_a_majority_of_the_voters_is_an_island() -> None:
+    bench = Isle()
+    assert bench.standing().epoch == {}, "it coordinates nothing"
+    bench.lose(SCHEDULER)
+    assert bench.standing().recovery == {}, "two of three are a majority"
+    bench.lose(STRANGER)
+    bench.now += 12 * SECOND
+    told = bench.standing()
+    assert (told.recovery["phase"], told.recovery["waits_for"]) == ("island", ["sch", STRANGER.node.short])
+    assert told.recovery["reason"].startswith("2 of 3 voters of its register are not reached, so nothing is committed")
+    assert "checkpoint recover app --without sch" in told.recovery["remedy"]
+    assert 12 <= told.recovery["seconds"] < 13, "since the last commit, or since the life was entered"
+    assert (told.epoch["life"], told.epoch["age_s"]) == (1, told.recovery["seconds"])
+    bench.node.recovery_service.step(events.HostBack(SCHEDULER))
+    assert bench.standing().recovery == {}, "they have met again"
+
+
+def test_without_a_whole_way_it_only_waits() -> None:
+    bench = Isle()
+    part = bench.node.recovery_service.machine.participants[RUN]
+    assert part.value is not None
+    part.value = msgspec.structs.replace(part.value, plan=bench.value.plan)
+    bench.lose(SCHEDULER, STRANGER)
+    assert bench.standing().recovery == {}, "its source and its sink are elsewhere"
+
+
+def test_a_side_that_commits_is_believed_before_an_island_and_so_is_one_that_waits_for_hosts() -> None:
+    def answer(phase: str, age: float | None = 1.0) -> RecoveryStatus:
+        return RecoveryStatus(1, {"phase": phase} if phase else {}, {"life": 3, "committed": 7, "age_s": age})
+
+    runs, waits, alone = answer(""), answer("waiting"), answer("island")
+    assert _knows_more(runs, alone)
+    assert _knows_more(waits, alone)
+    assert not _knows_more(alone, waits)
+    assert _knows_more(alone, answer("island", None)), "who has heard of a commit knows for how long there was none"
+
+
+def test_the_state_that_people_see_is_island() -> None:
+    bench = Isle()
+    bench.lose(SCHEDULER, STRANGER)
+    row = ApplicationRow("app", 1, "running", "", "", "", 0, 0, 0, False, 0.0, {}, "", [])
+    shown = with_status(row, bench.standing())
+    assert (shown.state, shown.recovery and shown.recovery.phase) == ("island", "island")
+    assert with_status(msgspec.structs.replace(row, state="failed"), bench.standing()).state == "failed"
+
+
+def test_nothing_is_known_of_nothing() -> None:
+    assert minority_status(None, None, 0, lambda node: False, str) is None  # type: ignore[arg-type]

@@ -1,0 +1,36 @@
+"""Stages that run once are told apart from those that were planned for one, with what stands behind it."""
+
+from typing import Any
+
+import pytest
+
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_node.context.node_context import CommandRefused
+from agiledart_node.user_commands.non_parallel_stages import refuse_non_parallel
+from agiledart_node.wire.commands import ScaleStage
+from tests.unit.node.test_scaling_advice import job
+
+SPECIFICATION = job().specification()
+PLAN = plan_stages(SPECIFICATION, {"counts": (1, 4)})
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        ("rows", "rows runs once: it is a source."),
+        ("best", "best runs once: it is a top, which has to see all rows."),
+        ("out", "out runs once: it is a sink."),
+        ("bset", "No stage 'bset' in job. Did you mean best?"),
+    ],
+)
+@pytest.mark.parametrize("asked", [{"number": 2}, {"number": 0}, {"number": 1, "is_auto": True}])
+def test_what_runs_once_is_refused_in_these_words(stage: str, words: str, asked: dict[str, Any]) -> None:
+    with pytest.raises(CommandRefused) as refused:
+        refuse_non_parallel(PLAN, SPECIFICATION, ScaleStage("job", stage, **asked))
+    assert str(refused.value).startswith(words)
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("stage", "number"), [("best", 1), ("work", 2), ("counts", 9)])
+def test_what_is_so_already_or_may_have_several_is_left_to_others(stage: str, number: int) -> None:
+    refuse_non_parallel(PLAN, SPECIFICATION, ScaleStage("job", stage, number))

@@ -1,0 +1,174 @@
+"""Conversations: asked, answered, asked again, given up; by hand, without a ring."""
+
+from typing import Any
+
+import pytest
+
+from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
+from agiledart_kernel.machine import CancelTimer, Send, SetTimer
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.context.pending_requests import PeerRequest, PendingRequests
+from agiledart_node.wire.formation_messages import Acknowledged, NodeLoad, Survey
+
+PEER, OTHER = Peer(NodeId(1), 3, "p"), Peer(NodeId(2), 1, "o")
+
+
+def requests() -> PendingRequests:
+    return PendingRequests(RandomStream(1, "t"), Duration(400 * MILLISECOND), limit=4)
+
+
+def load(number: int) -> NodeLoad:
+    return NodeLoad(number, 0, (), 1, 1, False, ())
+
+
+class Principal:
+    """One conversation that asks one question and keeps the answer."""
+
+    def __init__(self, of: PendingRequests, *peers: Peer, resend_intervals: int = 1) -> None:
+        self.of, self.numbers = of, [of.number() for _ in peers]
+        self.questions: dict[int, PeerRequest | None] = {
+            number: PeerRequest(peer, Survey(number), NodeLoad, resend_intervals)
+            for number, peer in zip(self.numbers, peers, strict=True)
+        }
+        self.answers: dict[int, Any] | None = None
+        of.begin(self.run())
+
+    async def run(self) -> None:
+        self.answers = await self.of.answers(self.questions, Duration(2 * SECOND))
+
+    @property
+    def timer(self) -> Any:
+        return next(e.name for e in reversed(self.of.effects) if isinstance(e, SetTimer))
+
+
+def sends(of: PendingRequests) -> list[Peer]:
+    return [effect.to for effect in of.effects if isinstance(effect, Send)]
+
+
+def test_an_answer_ends_the_wait_in_the_same_step_and_cancels_its_timer() -> None:
+    of = requests()
+    principal = Principal(of, PEER)
+    assert sends(of) == [PEER]
+    assert of.heard(PEER, principal.numbers[0], load(principal.numbers[0]))
+    assert principal.answers == {principal.numbers[0]: load(principal.numbers[0])}
+    assert isinstance(of.effects[-1], CancelTimer)
+    assert of.count == 0
+    assert not of.heard(PEER, principal.numbers[0], load(principal.numbers[0])), "a second copy is nobody's"
+
+
+@pytest.mark.parametrize(
+    ("sender", "answer"),
+    [(OTHER, load(0)), (PEER, Acknowledged(0))],
+    ids=["another peer", "another kind"],
+)
+def test_wrong_answers_are_nobodys(sender: Peer, answer: Any) -> None:
+    of = requests()
+    principal = Principal(of, PEER)
+    assert not of.heard(sender, principal.numbers[0], answer)
+    assert not of.answered(principal.numbers[0], answer), "the driver does not answer for a peer"
+    assert principal.answers is None
+
+
+def test_silence_is_asked_again_until_the_deadline() -> None:
+    of = requests()
+    principal = Principal(of, PEER, OTHER)
+    assert of.heard(OTHER, principal.numbers[1], load(principal.numbers[1]))
+    for tenth in (4, 8, 12, 16):
+        of.effects.clear()
+        of.now = Instant(tenth * 100 * MILLISECOND)
+        name = of._waits[principal.numbers[0]].name
+        of.timer(name)
+        assert sends(of) == [PEER], "only who has not answered"
+    of.now = Instant(2 * SECOND)
+    of.timer(name)
+    assert principal.answers == {principal.numbers[1]: load(principal.numbers[1])}
+    of.timer(name)
+    assert of.count == 0
+
+
+def test_patience_spares_large_questions() -> None:
+    of = requests()
+    principal = Principal(of, PEER, resend_intervals=3)
+    name = of._waits[principal.numbers[0]].name
+    counts = []
+    for round_ in range(1, 5):
+        of.effects.clear()
+        of.now = Instant(round_ * 400 * MILLISECOND)
+        of.timer(name)
+        counts.append(len(sends(of)))
+    assert counts == [0, 0, 1, 0]
+
+
+def test_a_dead_peer_answers_none_at_once_and_is_not_asked_again_in_this_life() -> None:
+    of = requests()
+    principal = Principal(of, PEER)
+    of.gone(PEER)
+    assert principal.answers == {principal.numbers[0]: None}
+    later = Principal(of, PEER)
+    assert later.answers == {later.numbers[0]: None}
+    reborn = Principal(of, Peer(PEER.node, PEER.incarnation + 1, "p"))
+    assert reborn.answers is None
+    of.seen(PEER)
+    again = Principal(of, PEER)
+    assert again.answers is None, "it spoke: it was not dead"
+
+
+def test_death_of_an_older_life_does_not_touch_the_new_one() -> None:
+    of = requests()
+    principal = Principal(of, PEER)
+    of.gone(Peer(PEER.node, PEER.incarnation - 1))
+    assert principal.answers is None
+
+
+def test_nothing_to_wait_for_goes_on_at_once() -> None:
+    of = requests()
+    assert Principal(of).answers == {}
+    assert not of.effects
+
+
+def test_the_limit_is_told() -> None:
+    of = requests()
+    for _ in range(4):
+        assert not of.is_full
+        Principal(of, PEER)
+    assert of.is_full
+
+
+def test_pauses_end_by_time_only() -> None:
+    of = requests()
+    done = []
+
+    async def wait() -> None:
+        await of.pause(Duration(SECOND))
+        done.append(of.now)
+
+    of.begin(wait())
+    timer = next(effect for effect in of.effects if isinstance(effect, SetTimer))
+    assert timer.at == Instant(SECOND)
+    of.now = Instant(SECOND)
+    of.timer(timer.name)  # type: ignore[arg-type]
+    assert done == [Instant(SECOND)]
+
+
+def test_several_peers_are_asked_at_once_and_answers_come_in_their_order() -> None:
+    of = requests()
+    of.gone(OTHER)
+    got: list[tuple[Peer, NodeLoad | None]] = []
+
+    async def ask() -> None:
+        got.extend(await of.ask_all((OTHER, PEER), lambda number, _: Survey(number), NodeLoad, Duration(SECOND)))
+        got.extend(await of.ask_all((), lambda number, _: Survey(number), NodeLoad, Duration(SECOND)))
+
+    of.begin(ask())
+    assert sends(of) == [PEER], "the dead are not asked"
+    (number,) = (
+        effect.message.request
+        for effect in of.effects
+        if isinstance(effect, Send)
+        if isinstance(effect.message, Survey)
+    )
+    assert of.heard(PEER, number, load(number))
+    assert got == [(OTHER, None), (PEER, load(number))]
+    assert of.count == 0

@@ -1,0 +1,203 @@
+"""What new instances will take over is brought and built before the barrier, in a node; what is in vain goes."""
+
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.plan.deployment import InstanceAddress
+from agiledart_kernel.machine import Completed, Failed
+from agiledart_node.recovery.change_plans import NodeCapacity
+from agiledart_node.recovery.stage_changes import MAX_PLANS
+from agiledart_node.wire.checkpoint_effects import FetchSnapshot
+from agiledart_node.wire.effects import (
+    ConnectLocalGeneration,
+    DropLocalGeneration,
+    DropSnapshots,
+    HandOverState,
+    PreloadFromDisk,
+    PrepareLocalGeneration,
+)
+from agiledart_node.wire.fragment_effects import FetchFragment, FindSnapshot, RebuildSnapshot
+from agiledart_node.wire.recovery_messages import GenerationListening
+from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.names import CheckpointId, InstanceId
+from agiledart_recovery.wire.register_value import Assignment, InstanceRole, InstanceSnapshot, Plan, SavedState
+from tests.unit.node.test_node import ME, SCHEDULER
+from tests.unit.node.test_stage_changes import RUN, SINK, InLife, ready
+
+OLD = InstanceId("1", 1, 0)
+
+
+def snapshot(epoch: int) -> InstanceSnapshot:
+    return InstanceSnapshot(CheckpointId(1, epoch), b"element %d" % epoch, 100 * epoch, 1, (SCHEDULER.node,))
+
+
+def saved(*epochs: int) -> SavedState:
+    """What the register names: a whole element, and what has changed since."""
+    return SavedState(OLD, tuple(snapshot(epoch) for epoch in epochs))
+
+
+class Growing(InLife):
+    """A node whose stage is to have two instances, after epochs were committed."""
+
+    def __init__(self, *epochs: int, is_not_coordinator: bool = False) -> None:
+        super().__init__()
+        if is_not_coordinator:  # as if it had come to this node only with the change
+            there = Assignment(OLD, InstanceRole.STAGE, SCHEDULER)
+            others = tuple(each for each in self.value.plan.assignments if each.instance != OLD)
+            self.value = msgspec.structs.replace(
+                self.value, plan=msgspec.structs.replace(self.value.plan, assignments=(others[0], there, *others[1:]))
+            )
+        self.commit(*epochs)
+        self.plan = self.change(2, NodeCapacity(ME, 4))
+
+    def commit(self, *epochs: int) -> None:
+        """The last of these epochs is committed."""
+        now = (saved(*epochs),)
+        value = msgspec.structs.replace(
+            self.value, committed=CheckpointId(1, epochs[-1]), saved=now, before=self.value.saved
+        )
+        self.value = value
+        self.hear(SCHEDULER, wire.Committed(RUN, 1, value))
+
+    def built(self) -> PreloadFromDisk:
+        """Executors did what they were asked last."""
+        order: PreloadFromDisk = self.of(PreloadFromDisk)[-1]
+        self.feed(Completed(order.request, None))
+        return order
+
+    def ready_as_of(self) -> list[int]:
+        return [each.epoch for each in self.said(wire.GenerationReady)]
+
+    def of_last(self, kind: type) -> Any:
+        return self.of(kind)[-1]
+
+
+def test_it_is_ready_when_what_is_committed_is_built_and_again_with_each_epoch() -> None:
+    bench = Growing(3, 4)
+    ready(bench, bench.plan)
+    assert not bench.said(wire.GenerationReady), "it is being built"
+    order = bench.built()
+    assert [(one.stage, one.index, one.digest, one.before) for one in order.snapshots] == [
+        (1, 0, b"element 4", (b"element 3",))
+    ]
+    assert order.plan_name == bench.plan.digest
+    assert not bench.of(FindSnapshot), "what was saved here is here"
+    (answer,) = bench.said(wire.GenerationReady)
+    assert (answer.builds, answer.epoch, answer.reason) == (True, 4, "")
+    bench.commit(3, 4, 5)
+    assert bench.ready_as_of() == [4]
+    assert bench.built().snapshots[0].before == (b"element 3", b"element 4")
+    assert bench.ready_as_of() == [4, 5]
+    bench.prepare(bench.plan)
+    assert bench.ready_as_of() == [4, 5, 5], "whoever asks again is told again"
+
+
+def test_an_epoch_that_is_committed_while_it_builds_is_built_next() -> None:
+    bench = Growing(3)
+    ready(bench, bench.plan)
+    bench.commit(3, 4)
+    assert len(bench.of(PreloadFromDisk)) == 1, "one after the other"
+    bench.feed(Failed(bench.of(PreloadFromDisk)[0].request, "it is not here any more"))
+    assert not [each for each in bench.said(wire.GenerationReady) if each.reason], "what came later is"
+    assert bench.built().snapshots[0].digest == b"element 4"
+    assert bench.ready_as_of() == [4]
+
+
+def test_what_cannot_be_built_lets_the_change_go() -> None:
+    bench = Growing(3)
+    ready(bench, bench.plan)
+    bench.feed(Failed(bench.of(PreloadFromDisk)[0].request, "areas: its element does not fit"))
+    (answer,) = bench.said(wire.GenerationReady)
+    assert answer.reason == "areas: its element does not fit"
+    assert bench.of(DropLocalGeneration)
+
+
+def test_where_no_new_instance_will_be_nothing_is_built() -> None:
+    bench = Growing(3)
+    bench.plan = bench.change(2, NodeCapacity(SCHEDULER, 4))
+    assert all(each.host != ME for each in bench.plan.assignments if each.instance.index)
+    others: Plan = msgspec.structs.replace(
+        bench.plan,
+        assignments=tuple(msgspec.structs.replace(each, host=SCHEDULER) for each in bench.plan.assignments),
+    )
+    bench.prepare(others)
+    assert not bench.of(PreloadFromDisk)
+
+
+def test_the_elements_of_another_host_are_fetched_and_told_of_and_go_with_the_change() -> None:
+    bench = Growing(3, is_not_coordinator=True)
+    bench.prepare(bench.plan)
+    bench.feed(Completed(bench.of_last(PrepareLocalGeneration).request, {(1, 1): "10.0.0.1:1"}))
+    there = InstanceAddress(1, 0, "10.0.0.2:5")
+    bench.hear(SCHEDULER, GenerationListening(8, "app", 1, 1, bench.plan.digest, (there, SINK)))
+    bench.feed(Completed(bench.of_last(ConnectLocalGeneration).request, None))
+    (find,) = bench.of(FindSnapshot)
+    bench.feed(Completed(find.request, False))
+    (bring,) = bench.of(FetchSnapshot)
+    assert (bring.replica_node, bring.digest) == (SCHEDULER, b"element 3"), "who has saved it is asked first"
+    bench.feed(Failed(bring.request, "it does not lie here"))
+    (fetch,) = bench.of(FetchFragment)
+    told = bench.said(wire.GenerationProgress)[-1]
+    assert (told.got, told.of) == (0, 300)
+    bench.feed(Completed(fetch.request, bytes(300)))
+    (rebuild,) = bench.of(RebuildSnapshot)
+    bench.feed(Completed(rebuild.request, None))
+    bench.built()
+    assert bench.ready_as_of() == [3]
+    bench.hear(SCHEDULER, wire.GenerationDropped(RUN, 1, bench.plan.digest))
+    (gone,) = bench.of(DropSnapshots)
+    assert gone.digests == (b"element 3",)
+
+
+def test_what_is_handed_over_is_all_that_is_looked_for() -> None:
+    bench = Growing(3, 4)
+    ready(bench, bench.plan)
+    bench.built()
+    bench.take()
+    bench.hear(SCHEDULER, wire.Begin(RUN, 1, 5, bench.value.plan.digest, bench.plan))
+    bench.hear(SCHEDULER, wire.StateHandedOver(RUN, 1, 5, bench.plan.digest, saved(3, 4, 5)))
+    (find,) = bench.of(FindSnapshot)
+    assert find.digest == b"element 5"
+    bench.feed(Completed(find.request, True))
+    (given,) = bench.of(HandOverState)
+    assert (given.digest, given.before) == (b"element 5", (b"element 3", b"element 4"))
+
+
+def test_what_is_told_before_it_is_safe_is_taken_from_who_tells_or_told_again() -> None:
+    bench = Growing(3)
+    ready(bench, bench.plan)
+    bench.built()
+    bench.take()
+    bench.hear(SCHEDULER, wire.Begin(RUN, 1, 4, bench.value.plan.digest, bench.plan))
+    early = msgspec.structs.replace(snapshot(4), replica_nodes=())
+    told = SavedState(OLD, (snapshot(3), early))
+    bench.hear(SCHEDULER, wire.StateHandedOver(RUN, 1, 4, bench.plan.digest, told))
+    bench.feed(Completed(bench.of_last(FindSnapshot).request, False))
+    bench.feed(Failed(bench.of_last(FetchSnapshot).request, "the link broke"))
+    assert not bench.said(wire.NewAttemptNeeded)
+    assert not bench.of(HandOverState)
+    bench.hear(SCHEDULER, wire.StateHandedOver(RUN, 1, 4, bench.plan.digest, told))
+    bench.feed(Completed(bench.of_last(FindSnapshot).request, False))
+    bench.feed(Completed(bench.of_last(FetchSnapshot).request, None))
+    assert bench.of_last(HandOverState).digest == b"element 4"
+    bench.hear(SCHEDULER, wire.StateHandedOver(RUN, 1, 4, bench.plan.digest, saved(3, 4)))
+    assert len(bench.of(HandOverState)) == 1, "that it is safe changes nothing"
+    assert bench.said(wire.StateHandedOverOk)
+
+
+def test_what_was_brought_for_a_plan_goes_with_what_is_known_of_it_when_there_are_too_many() -> None:
+    bench = Growing(3, is_not_coordinator=True)
+    bench.prepare(bench.plan)
+    bench.feed(Completed(bench.of_last(PrepareLocalGeneration).request, {(1, 1): "10.0.0.1:1"}))
+    there = InstanceAddress(1, 0, "10.0.0.2:5")
+    bench.hear(SCHEDULER, GenerationListening(8, "app", 1, 1, bench.plan.digest, (there, SINK)))
+    bench.feed(Completed(bench.of_last(ConnectLocalGeneration).request, None))
+    bench.feed(Completed(bench.of_last(FindSnapshot).request, False))
+    bench.feed(Completed(bench.of_last(FetchSnapshot).request, None))
+    bench.built()
+    for number in range(MAX_PLANS):
+        assert not bench.of(DropSnapshots)
+        bench.hear(SCHEDULER, GenerationListening(9 + number, "app", 1, 1, b"plan %d" % number, (there,)))
+    (gone,) = bench.of(DropSnapshots)
+    assert gone.digests == (b"element 3",)

@@ -1,0 +1,44 @@
+"""Who votes on a new run: as many as may be lost with the holders of a state."""
+
+import msgspec
+import pytest
+
+from agiledart_dataflow.plan.stage_plan import Edge, Stage, StagePlan
+from agiledart_kernel.codec import encode
+from agiledart_kernel.peer import Peer
+from agiledart_node.recovery.register_bootstrap import choose_voters, plan_of
+from tests.unit.recovery.bench import peer
+
+STAGES = StagePlan(
+    "app",
+    b"spec",
+    (
+        Stage(0, "source", "source", (0,)),
+        Stage(1, "stage", "operator", (1,), keyed=True, has_state=True),
+        Stage(2, "sink", "sink", (2,)),
+    ),
+    (Edge(0, 0, 1, "key", "row", 1), Edge(1, 1, 2, "single", "row", 1)),
+)
+PLACES = {(0, 0): peer(1), (1, 0): peer(2), (2, 0): peer(3)}
+
+
+def test_five_vote_where_there_are_so_many_else_three_and_hosts_of_state_last() -> None:
+    def voters(*guards: int) -> list[Peer]:
+        return choose_voters(encode(STAGES), PLACES, [peer(number) for number in guards])
+
+    assert voters(11, 12, 13, 14, 15) == [peer(n) for n in (11, 12, 13, 14, 15)]
+    assert voters(11, 12, 13) == [peer(n) for n in (11, 12, 13, 1, 3)]
+    assert voters(11) == [peer(n) for n in (11, 1, 3)]
+
+
+@pytest.mark.parametrize("lost", ["", "fail", "empty", "previous"])
+def test_the_register_says_what_becomes_of_a_run_whose_state_is_lost(lost: str) -> None:
+    source, stage, sink = STAGES.stages
+    stages = msgspec.structs.replace(STAGES, stages=(source, msgspec.structs.replace(stage, if_lost=lost), sink))
+    plan = plan_of(encode(stages), PLACES)
+    assert [each.if_lost.value for each in plan.assignments] == ["", lost, ""]
+
+
+def test_a_source_may_have_a_log_also_where_it_is_the_only_one() -> None:
+    """Whether it may move decides then from where the run may go on: the log would stay behind."""
+    assert [each.has_log for each in plan_of(encode(STAGES), PLACES).assignments] == [True, False, False]

@@ -1,0 +1,52 @@
+"""How often a run is brought back: later and later, and not for ever, unless it gets on in between."""
+
+from agiledart_kernel.instants import SECOND, Instant
+from agiledart_recovery.attempts.restart_backoff import RestartBackoff
+from agiledart_recovery.recovery_config import RecoveryConfig
+from tests.unit.recovery.test_holding import running
+
+CONFIG = RecoveryConfig()
+
+
+def test_lives_that_come_to_nothing_begin_later_and_later_and_end() -> None:
+    restart_backoff, now = RestartBackoff(CONFIG), Instant(0)
+    waited = []
+    while not restart_backoff.is_exhausted(now):
+        began = restart_backoff.due(now)
+        waited.append((began - now) // SECOND)
+        now = Instant(began)
+        restart_backoff.began(now)
+    assert waited[:7] == [0, 0, 1, 2, 4, 8, 16]
+    assert len(waited) == CONFIG.max_restarts
+    assert max(waited) * SECOND <= CONFIG.pause_max_ns
+    assert "10 times within 10 min and came to no epoch" in restart_backoff.exhausted_text()
+
+
+def test_nodes_that_die_one_after_the_other_wear_nobody_down() -> None:
+    restart_backoff, now = RestartBackoff(CONFIG), Instant(0)
+    for _ in range(5 * CONFIG.max_restarts):
+        now = Instant(now + 6 * SECOND)
+        assert restart_backoff.due(now) <= now
+        assert not restart_backoff.is_exhausted(now)
+        restart_backoff.began(now)
+        restart_backoff.on_epoch_committed()
+
+
+def test_what_came_to_nothing_through_no_fault_of_the_run_is_not_counted() -> None:
+    restart_backoff, now = RestartBackoff(CONFIG), Instant(SECOND)
+    restart_backoff.began(now)
+    restart_backoff.forgive()
+    assert restart_backoff.due(now) == now
+    restart_backoff.on_epoch_committed()
+    restart_backoff.forgive()
+    assert restart_backoff.due(now) == now
+
+
+def test_an_epoch_that_is_committed_wipes_out_the_lives_before_it() -> None:
+    world = running()
+    restart_backoff = world.coordinator.next_attempt.restart_backoff
+    while not restart_backoff.is_exhausted(world.now):
+        restart_backoff.began(world.now)
+    world.prepare()  # the epoch that was under way
+    assert not restart_backoff.is_exhausted(world.now)
+    assert restart_backoff.due(world.now) == world.now

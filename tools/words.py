@@ -1,0 +1,203 @@
+"""Count the words that keep a stranger out: house words in names, inverted sentences, shared class names, probes.
+
+`python -m tools.words` prints one table; `python -m tools.words --where house` lists the places behind a row.
+`tools/words.toml` holds the house words, the identifiers that may keep one, and the highest count that a package may have.
+"""
+
+import ast
+import io
+import re
+import sys
+import tokenize
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tools import tidy
+
+MAX_CLASS_LINES = 400
+"""A longer class holds more than one idea."""
+
+_SUBWORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_SENTENCE_END = re.compile(r"(?<=[.:;!?])\s+|\n\s*\n")
+_INVERTED = re.compile(
+    r"^(?:Who|What)\b|\bwho\b|\b(?:nobody|somebody|told|whence|shall)\b|\blet go\b|\blets go of\b", re.IGNORECASE
+)
+_OBJECTLESS = re.compile(
+    r"^(?:Who|What|Of|Whose|Whom|That|Where|When|How|Whether|For|By|With|As|In|At|On|From|To|Until|After|Before)\b"
+)
+_PROSE = re.compile(r"\w+\s+\w+")
+
+
+class Place(NamedTuple):
+    """One finding: where it stands, and the text that was counted."""
+
+    package: str
+    path: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}  {self.text}"
+
+
+def settings(root: Path) -> dict[str, dict[str, object]]:
+    """The document in `tools/words.toml`."""
+    return tomllib.loads((root / "tools" / "words.toml").read_text())
+
+
+def package_of(path: str) -> str:
+    """The component root that a file belongs to."""
+    return path.split("/")[0]
+
+
+def house_words(root: Path) -> list[Place]:
+    """Identifiers that contain a house word and are not on the list of exceptions."""
+    document = settings(root)
+    words, names, allowed = set(document["parts"]), set(document["names"]), document["allowed"]
+    found = []
+    for path, text in tidy.python_texts(root):
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type != tokenize.NAME or token.string in allowed:
+                continue
+            parts = {part.lower() for part in _SUBWORD.findall(token.string)}
+            if parts & words or token.string in names:
+                found.append(Place(package_of(path), path, token.start[0], token.string))
+    return found
+
+
+def _documented(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of every docstring, those of fields and constants too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
+def first_lines(root: Path) -> list[Place]:
+    """First lines of docstrings, product code only."""
+    return [
+        Place(package_of(path), path, line, text.strip().split("\n")[0])
+        for path, tree in _product_trees(root)
+        for line, text in _documented(tree)
+    ]
+
+
+def inverted_docstrings(root: Path) -> list[Place]:
+    """Docstrings that begin with Who, What or Of."""
+    return [place for place in first_lines(root) if re.match(r"(?:Who|What|Of)\b", place.text)]
+
+
+def subjectless(root: Path) -> list[Place]:
+    """First lines of docstrings that begin with a clause or a preposition, so that the subject comes late or never."""
+    return [place for place in first_lines(root) if _OBJECTLESS.match(place.text)]
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for sentence in _SENTENCE_END.split(text):
+        if _PROSE.search(sentence):
+            yield " ".join(sentence.split())
+
+
+def _prose(root: Path) -> Iterator[tuple[str, int, str]]:
+    """Path, line and text of comments, strings and pages."""
+    for path, text in tidy.python_texts(root):
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type in (tokenize.COMMENT, tokenize.STRING):
+                yield path, token.start[0], token.string.strip("#\"' fFrRbB")
+    for page in tidy.tracked_files(root, ".md"):
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            yield str(page.relative_to(root)), number, line
+
+
+def inverted_sentences(root: Path) -> list[Place]:
+    """Sentences of docstrings, comments, messages and pages that have an inverted pattern."""
+    return [
+        Place(package_of(path), path, line, sentence[:100])
+        for path, line, text in _prose(root)
+        for sentence in _sentences(text)
+        if _INVERTED.search(sentence)
+    ]
+
+
+def _product_trees(root: Path) -> Iterator[tuple[str, ast.Module]]:
+    for path, text in tidy.python_texts(root, tuple(tidy.component_roots(root))):
+        yield path, ast.parse(text)
+
+
+def _classes(root: Path) -> Iterator[tuple[str, ast.ClassDef]]:
+    for path, tree in _product_trees(root):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                yield path, node
+
+
+def shared_class_names(root: Path) -> list[Place]:
+    """Class names that several classes bear, one place for each name."""
+    allowed = settings(root)["classes"]
+    bearers: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for path, node in _classes(root):
+        bearers[node.name].append((path, node.lineno))
+    return [
+        Place(package_of(places[0][0]), *places[0], f"{name} ({len(places)}: {', '.join(path for path, _ in places)})")
+        for name, places in sorted(bearers.items())
+        if len(places) > 1 and name not in allowed
+    ]
+
+
+def large_classes(root: Path) -> list[Place]:
+    """Classes with more lines than one idea needs."""
+    return [
+        Place(package_of(path), path, node.lineno, f"{node.name} ({lines} lines)")
+        for path, node in _classes(root)
+        if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_CLASS_LINES
+    ]
+
+
+def probes(root: Path) -> list[Place]:
+    """Calls of `getattr` and `hasattr`: what an object can do is guessed there, not declared."""
+    return [
+        Place(package_of(path), path, node.lineno, ast.unparse(node)[:100])
+        for path, tree in _product_trees(root)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr")
+    ]
+
+
+COUNTS: dict[str, Callable[[Path], list[Place]]] = {
+    "house": house_words,
+    "docstrings": inverted_docstrings,
+    "subjectless": subjectless,
+    "sentences": inverted_sentences,
+    "classes": shared_class_names,
+    "large": large_classes,
+    "probes": probes,
+}
+"""Name of a row → the places that it counts."""
+
+
+def by_package(places: list[Place]) -> Counter[str]:
+    """How many places each package has."""
+    return Counter(place.package for place in places)
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table, or with `--where ROW` the places behind one row."""
+    root = Path(__file__).resolve().parent.parent
+    if arguments[:1] == ["--where"] and len(arguments) == 2 and arguments[1] in COUNTS:
+        for place in COUNTS[arguments[1]](root):
+            print(place)
+        return 0
+    if arguments:
+        print(f"usage: python -m tools.words [--where {'|'.join(COUNTS)}]", file=sys.stderr)
+        return 2
+    for name, count in COUNTS.items():
+        places = count(root)
+        largest = ", ".join(f"{package} {number}" for package, number in by_package(places).most_common(6))
+        print(f"{name:12} {len(places):6}  {(count.__doc__ or '').splitlines()[0]}  [{largest}]")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,149 @@
+"""Opening links: `connect` to a node, judged by both ends; `listener` has the other end.
+
+A node has one TCP port for all its services; the dialer's HELLO says which one it wants. Source: the admission spec, section 3;
+decision 0002.
+"""
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from agiledart_kernel.errors import Refused, RemoteProtocolError
+from agiledart_kernel.frames import Hello, encode_hello, negotiate
+from agiledart_kernel.limits import HELLO_TIMEOUT_SECONDS
+from agiledart_kernel.node_id import NodeId
+from agiledart_transport.circuits import Via, connect_through_relay
+from agiledart_transport.link import LINK_REASONS, Link, LinkHandler, RefusedByPeer
+from agiledart_transport.peer_verifier import PeerVerifier
+
+__all__ = [
+    "LINK_REASONS", "Link", "LinkHandler", "RefusedByPeer", "connect", "for_service", "format_address", "parse_address",
+]  # fmt: skip
+
+SHUTDOWN_SECONDS: Final = 1.0
+"""How long a closing link may take to send the rest; then it is cut."""
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[v6]:port`; raises ValueError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise ValueError(f'an address is HOST:PORT, got "{address}"')
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def format_address(host: str, port: int) -> str:
+    """The text that `parse_address` reads."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def connect(
+    address: str,
+    *,
+    service: str,
+    context: ssl.SSLContext,
+    hello: Hello,
+    verifier: PeerVerifier,
+    expect: NodeId | None = None,
+    on_frame: Callable[[Link, int, bytes], None],
+    on_closed: Callable[[Link, str], None],
+    on_writable: Callable[[Link], None] | None = None,
+    before: Callable[[Link], None] | None = None,
+    after: Callable[[Link], None] | None = None,
+    on_echo: Callable[[Link, bytes], None] | None = None,
+    via: Via | None = None,
+    timeout: float = HELLO_TIMEOUT_SECONDS,
+    wall_seconds: Callable[[], float] = time.time,
+) -> Link:
+    """A link to the node at `address`, judged by both ends.
+
+    Args:
+        service: the logical port; put into the HELLO.
+        hello: what we say about ourselves.
+        on_frame, on_closed, on_writable, before, after, on_echo: as of `LinkHandler`.
+        expect: give up when the peer's id is another one.
+        via: go through this relay, which has agreed to lead to `address`.
+        timeout: seconds for TCP, TLS and HELLO together.
+
+    Raises:
+        RefusedByPeer: the peer refused us; `reason` is its word for it.
+        RemoteProtocolError: we refuse the peer (`Refused`), or it spoke nonsense.
+        OSError: nobody there, unreachable, timed out (TimeoutError), or cut off.
+        ValueError: `address` is none.
+    """
+    host, port = parse_address(address)
+    passage: socket.socket | None = None
+    link = Link(service, dialled=True, wall_seconds=wall_seconds)
+    mine = for_service(hello, service)
+    handler = LinkHandler(on_frame, on_closed, on_writable, before, after, on_echo)
+    try:
+        async with asyncio.timeout(timeout):
+            if via is not None:
+                passage = await connect_through_relay(via)
+                link.relay = via.name or via.host
+            await _begin_tls(link, host, port, passage, context, timeout)
+            link.greet(encode_hello(mine))
+            theirs = await link.greeting()
+            negotiate(mine, theirs)
+            if theirs.service != service:
+                raise Refused("service", "the peer answered for another service")
+            peer = await verifier.verify_peer(link.certificate, theirs, service, serves=True)
+            if expect is not None and peer.node_id != expect:
+                raise Refused("another peer", f"{peer.node_id.short} answered instead of {expect.short}")
+            link.open(peer, handler)
+    except TimeoutError:
+        link.abort("timeout")
+        _close_unused(link, passage)
+        raise TimeoutError(f"{address} did not answer within {timeout:g} s") from None
+    except RemoteProtocolError as error:
+        link.close(error.reason)
+        raise
+    except ssl.SSLError as error:
+        link.abort("tls")
+        raise Refused("tls", error.reason or str(error)) from None
+    except BaseException:
+        link.abort("lost")
+        _close_unused(link, passage)
+        raise
+    return link
+
+
+async def _begin_tls(
+    link: Link, host: str, port: int, passage: socket.socket | None, context: ssl.SSLContext, timeout: float
+) -> None:
+    loop = asyncio.get_running_loop()
+    if passage is None:
+        await loop.create_connection(
+            lambda: link,
+            host,
+            port,
+            ssl=context,
+            server_hostname="",  # nothing about whom we call travels in clear
+            ssl_handshake_timeout=timeout + 1,
+            ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+        )
+    else:
+        await loop.create_connection(
+            lambda: link,
+            sock=passage,
+            ssl=context,
+            server_hostname="",
+            ssl_handshake_timeout=timeout + 1,
+            ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+        )
+
+
+def _close_unused(link: Link, passage: socket.socket | None) -> None:
+    """A passage over which TLS never came up belongs to nobody."""
+    if passage is not None and not link.certificate:
+        passage.close()
+
+
+def for_service(hello: Hello, service: str) -> Hello:
+    """The HELLO as it goes to this service."""
+    return hello if hello.service == service else msgspec.structs.replace(hello, service=service)

@@ -1,0 +1,555 @@
+"""`Link`: a verified connection that carries frames.
+
+States, and who moves them:
+
+    new ── TLS done ──> greeting ── HELLO accepted (`open`) ──> open ── close, expiry, loss ──> closed
+
+In `greeting` the only frame taken is one HELLO; reading stops until it has been judged, so a stranger makes us hold at
+most one HELLO and what one socket read brought with it. Nothing that a peer sends raises out of a callback: it
+closes the link with a reason from a bounded set, fit for a metric's label. Works on uvloop and on plain asyncio.
+"""
+
+import asyncio
+import itertools
+import math
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, cast
+from weakref import WeakKeyDictionary
+
+from agiledart_kernel.errors import Refused, RemoteProtocolError
+from agiledart_kernel.frames import (
+    FRAME_HEADER,
+    HEADER_BYTES,
+    LIMIT_BY_KIND,
+    FrameKind,
+    FrameReader,
+    Hello,
+    decode_close_reason,
+    decode_hello,
+    encode_close_reason,
+    frame,
+    oversize,
+)
+from agiledart_kernel.grants import REASONS
+from agiledart_kernel.registrations import REFUSALS as UNCOUNTED
+from agiledart_kernel.services import largest_frame
+from agiledart_transport.peer_verifier import PeerInfo
+from agiledart_transport.tcp_progress import NO_PROGRESS, TcpProgress, progress_of
+from agiledart_transport.unfinished_frames import unfinished_of
+
+LINK_REASONS: Final = (
+    *REASONS, *UNCOUNTED, "certificate", "service", "role", "scope", "protocol", "another peer",  # refused
+    "tls", "timeout", "form", "kind", "oversize", "truncated", "unexpected frame", "crowded", "full",  # not even judged
+    "too many links", "unfinished",  # worn
+    "descriptors", "ticket", "slow", "stalled", "lost", "done", "leaving", "internal", "peer closed",
+)  # fmt: skip
+"""Every reason with which a link ends or is refused. `done`: closed on purpose; `slow`: the peer did not read; `stalled`: it
+did not answer, and another link to it did; `unfinished`: a frame did not come as a whole; `too many links`: of this key;
+`descriptors`: the process has no more of them; `ticket`: for a circuit, none that is good."""
+
+ORDINARY_ENDS: Final = ("done", "lost", "peer closed", "leaving", "stalled")
+"""Reasons that say nothing against the peer. An owner counts the others as refusals."""
+
+MAX_UNSENT_BYTES: Final = 32 << 20
+"""Bytes that may wait for a slow peer: two of the largest frames. Senders that heed `writable` stay far below."""
+
+HIGH_WATER_BYTES: Final = 1 << 20
+"""Unsent bytes above which `writable` turns false; it turns true again at a quarter of it."""
+
+CLOSE_SECONDS: Final = 2.0
+"""How long a closing link may take to send the rest and to see the other end close."""
+
+_START_DELAY_ITERATIONS: Final = 8
+"""Turns of the loop between the opening of a dialled link and its first frame: who awaits `connect` through other tasks
+(`wait_for` of Python 3.11 makes one) holds the link by then."""
+
+_OWNER_FRAME_KINDS: Final = frozenset((int(FrameKind.DATA), int(FrameKind.ACK), int(FrameKind.CONTROL)))
+_FLUSH_AT: Final = 64 << 10
+_RECEIVE_BYTES: Final = 256 << 10
+_EXPIRY_CHECK_SECONDS: Final = 3_600.0  # a long timer would not notice that the wall clock was set or the machine slept
+
+
+class RefusedByPeer(Refused):
+    """The other end refused us and said why in its CLOSE frame: `reason` is one of `LINK_REASONS`."""
+
+
+class DeferFrame(Exception):
+    """Raised by `on_frame` for a frame that it can take only later: the link reads no more, and when its owner, in a later turn of
+    the loop, resumes reading, the frame comes again first."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkHandler:
+    """What the owner of a link wants to be told. No call comes before `on_link` returned or `connect` did.
+
+    Args:
+        on_frame: (link, kind, body) for each CONTROL, DATA and ACK frame, in order; may raise `DeferFrame`.
+        on_closed: (link, reason), once, with one of `LINK_REASONS`; `link.detail` has the peer's words.
+        on_writable: the link takes data again after `writable` was false.
+        before, after: called around the frames that one read of the socket brought.
+        on_echo: (link, what the probe said): the other end of the link is there.
+    """
+
+    on_frame: "Callable[[Link, int, bytes], None]"
+    on_closed: "Callable[[Link, str], None]"
+    on_writable: "Callable[[Link], None] | None" = None
+    before: "Callable[[Link], None] | None" = None
+    after: "Callable[[Link], None] | None" = None
+    on_echo: "Callable[[Link, bytes], None] | None" = None
+
+
+class Cork:
+    """Holds back what its links are given to send until it is released: then each writes all of it at once.
+
+    Without one a link writes at the next turn of its loop, and to get there the loop looks at all its sockets.
+
+    Attributes:
+        held: set by the owner, who releases it in the same callback of the loop.
+        links: those that have something to write; a link that is given something while this is held puts itself there.
+    """
+
+    __slots__ = ("held", "links")
+
+    def __init__(self) -> None:
+        self.held = False
+        self.links: list[Link] = []
+
+    def release(self) -> None:
+        """Let them write, and hold nothing back any more."""
+        self.held = False
+        if self.links:
+            self.flush()
+
+    def flush(self) -> None:
+        """Let them write what they were given so far."""
+        links, self.links = self.links, []
+        for link in links:
+            link.flush()
+
+
+_numbers = itertools.count()
+
+_incoming: "WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]" = WeakKeyDictionary()
+"""Where each loop's links receive: one buffer for all, because what came is copied out before the next read. A new one for
+each read would be a quarter of a megabyte asked of the system and given back for every frame."""
+
+
+def _incoming_of(loop: asyncio.AbstractEventLoop) -> memoryview:
+    view = _incoming.get(loop)
+    if view is None:
+        view = _incoming[loop] = memoryview(bytearray(_RECEIVE_BYTES))
+    return view
+
+
+class Link(asyncio.BufferedProtocol):
+    """One end of a connection. Made by `connect` and `serve`; all attributes are for reading.
+
+    Attributes:
+        number: of the links of this process, in the order in which they were made.
+        peer: who is there; set before anybody sees the link.
+        service: the logical port that this link is for.
+        relay: by way of whom it goes, for people; empty: directly.
+        dialled: did we open it?
+        remote: the peer's socket address as text.
+        detail: why it closed, in words, when `closed`.
+        writable: does the link take data without piling it up?
+        has_more: while a frame is handed over: has more come behind it?
+        frames_in, frames_out, bytes_in, bytes_out: since it was opened; bytes are those of frames, not of TLS.
+        cork: may hold back what is sent; for the owner to set.
+    """
+
+    peer: PeerInfo
+
+    def __init__(self, service: str, *, dialled: bool, wall_seconds: Callable[[], float] = time.time) -> None:
+        self.number = next(_numbers)
+        self.service, self.dialled, self.remote, self.detail = service, dialled, "", ""
+        self.relay = ""
+        self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
+        self.certificate = b""
+        self.cork: Cork | None = None
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the socket is closed."""
+        self._loop = asyncio.get_running_loop()
+        self._incoming = _incoming_of(self._loop)
+        self._unfinished = unfinished_of(self._loop)
+        self._holds_unfinished = False
+        self._wall_seconds = wall_seconds
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader()
+        self._greeting: asyncio.Future[Hello] = self._loop.create_future()
+        self._handler: LinkHandler | None = None
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        self._deferred_frame: tuple[int, bytes] | None = None  # a frame that was not taken when it came
+        self._paused = self._delivering = False
+        self._going_on = False  # between `resume_reading` and the turn in which frames come again
+        self.has_more = False
+        self._held = False  # between a HELLO and the moment at which frames are let through
+        self._writable_event: asyncio.Event = asyncio.Event()
+        self._writable_event.set()
+        self.writable = True
+        self._reason = ""
+        self._expiry: asyncio.TimerHandle | None = None  # of the grant; of closing, once that began
+
+    def __repr__(self) -> str:
+        name = self.peer.hello.name or self.peer.node_id.short if self._handler else "?"
+        return f"<Link {'to' if self.dialled else 'from'} {name} {self.remote} {self.service} {self._reason or 'open'}>"
+
+    # -------------------------------------------------------------------------------------------------- for the owner
+
+    @property
+    def closed(self) -> bool:
+        """Is it closed or closing? Then `send` does nothing."""
+        return bool(self._reason) or self.gone.done()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that wait here for the peer to read; what the system's socket buffer holds is not counted."""
+        return self._unsent_bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+
+    def progress(self) -> TcpProgress:
+        """How far the bytes of the connection have come; what waits is a little more than that, since TLS adds to it."""
+        if self._transport is None:
+            return NO_PROGRESS
+        told = progress_of(self._transport.get_extra_info("socket"))
+        return told._replace(queued=told.queued + self.unsent_bytes) if told is not NO_PROGRESS else told
+
+    def send(self, kind: int, body: bytes) -> None:
+        """Queue one frame; what is sent in one turn of the loop leaves in one write. Nothing happens on a closed link.
+
+        Never waits: heed `writable`, or `await drain()`. A peer that lets `MAX_UNSENT_BYTES` pile up is cut off.
+        """
+        if self._reason or self.gone.done():
+            return
+        if len(body) > LIMIT_BY_KIND[kind]:
+            raise oversize(kind, body)
+        raw = FRAME_HEADER.pack(len(body), kind) + body  # as `frame`, without the call: it comes with every frame
+        if not self._unsent:
+            if (cork := self.cork) is not None and cork.held:
+                cork.links.append(self)
+            else:
+                self._loop.call_soon(self.flush)
+        self._unsent.append(raw)
+        self._unsent_bytes += len(raw)
+        self.frames_out += 1
+        self.bytes_out += len(raw)
+        if self._unsent_bytes >= _FLUSH_AT:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if not self._unsent or self._transport is None:
+            return
+        joined = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        # Below the high water mark only a very large frame can be too much: no need to ask how much waits.
+        if (not self.writable or len(joined) > HIGH_WATER_BYTES) and self.unsent_bytes + len(joined) > MAX_UNSENT_BYTES:
+            self.abort("slow")
+            return
+        self._transport.write(joined)
+
+    async def drain(self) -> None:
+        """Wait until the link takes data again, one turn of the loop at least; ConnectionError when it is closed."""
+        self.flush()
+        await asyncio.sleep(0)  # a loop of sends that never stalls must not keep the peer's answers from being read
+        await self._writable_event.wait()
+        if self.closed:
+            raise ConnectionError(f"link closed: {self._reason or 'lost'}")
+
+    def pause_reading(self) -> None:
+        """Take no frames for now: the peer's sends will stall. No effect when closed or paused."""
+        self._paused = True
+        self._pause_transport()
+
+    def resume_reading(self) -> None:
+        """Take frames again, first those that had arrived, also when the peer is gone by now."""
+        if self._paused:
+            self._paused, self._going_on = False, True
+            self._loop.call_soon(self._go_on)
+
+    def close(self, reason: str = "done", words: str = "") -> None:
+        """Tell the peer why, send what is queued, then close. `on_closed` follows when the socket is gone.
+
+        `words`: more for the peer's user.
+        """
+        if self._reason:
+            return
+        if self.gone.done():  # the peer was first, and what it had sent is still waiting to be read
+            self._reason = reason
+            self._loop.call_soon(self._finish)
+            return
+        self.flush()
+        if self.closed:  # the flush itself may have cut off a slow peer
+            return
+        self._reason = reason
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(
+                frame(FrameKind.CLOSE, encode_close_reason(f"{reason}: {words}" if words else reason))
+            )
+        self._end_transport()
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what is queued is dropped."""
+        self._reason = self._reason or reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ------------------------------------------------------------------------------------- for the ledger of unfinished frames
+
+    @property
+    def peer_key(self) -> bytes:
+        """Whose frames come here."""
+        return self.peer.grant.key
+
+    def cut_unfinished(self) -> None:
+        """A frame takes too long, or too much room: forget what came of it, and close."""
+        self._reader = FrameReader()
+        self.detail = "a frame did not come as a whole"
+        self.close("unfinished")
+
+    # ---------------------------------------------------------------------------------- for connect() and the listener
+
+    async def greeting(self) -> Hello:
+        """The peer's HELLO; raises `RefusedByPeer` when the peer closes with a reason, `RemoteProtocolError` for
+        anything else.
+        """
+        return await self._greeting
+
+    def greet(self, body: bytes) -> None:
+        """Send our HELLO at once."""
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionResetError("closed before HELLO")
+        self._transport.write(frame(FrameKind.HELLO, body))
+
+    def open(self, peer: PeerInfo, handler: LinkHandler) -> None:
+        """The peer was judged: let frames through, a little later."""
+        if self.gone.done() or self._reason:
+            raise ConnectionResetError("closed during HELLO")
+        self.peer, self._handler = peer, handler
+        self._reader.limit = largest_frame(peer.grant)
+        self._check_expiry()
+        self._start(_START_DELAY_ITERATIONS if self.dialled else 1)
+
+    def _start(self, iterations: int) -> None:
+        if iterations:
+            self._loop.call_soon(self._start, iterations - 1)
+        else:
+            self._held = False
+            self._go_on()
+
+    # ---------------------------------------------------------------------------------------------- asyncio's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """TLS is done: both ends hold the key of a leaf of our network's form, no more."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+        name = transport.get_extra_info("peername")
+        self.remote = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "")
+        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        self.certificate = (tls.getpeercert(binary_form=True) if tls is not None else None) or b""
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """asyncio: where the next bytes go."""
+        return self._incoming
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came in."""
+        if self._reason:
+            return
+        self._reader.feed(bytes(self._incoming[:nbytes]))
+        if self._handler is not None:
+            self._deliver()
+        elif not self._greeting.done():
+            self._greet_back()
+
+    def eof_received(self) -> None:
+        """The peer sends no more; links have no half-open state, so the transport closes itself."""
+
+    def pause_writing(self) -> None:
+        """asyncio: the send buffer is full."""
+        self.writable = False
+        self._writable_event.clear()
+
+    def resume_writing(self) -> None:
+        """asyncio: the send buffer has room."""
+        self.writable = True
+        self._writable_event.set()
+        if self._handler is not None and self._handler.on_writable is not None and not self._reason:
+            self._call(self._handler.on_writable)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone, whoever closed it."""
+        self._transport = None
+        if self._holds_unfinished:
+            self._unfinished.note(self, 0)
+        self.detail = self.detail or str(exc or "")
+        if not self._greeting.done():
+            if isinstance(exc, ssl.SSLError):
+                self._greeting.set_exception(exc)
+            elif self._reader.buffered:
+                self._greeting.set_exception(RemoteProtocolError("truncated", "closed within its HELLO"))
+            else:
+                self._greeting.set_exception(ConnectionResetError("closed before HELLO"))
+            self._greeting.exception()  # nobody may be waiting any more, and that is no error
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        self.writable = True
+        self._writable_event.set()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        if not self.gone.done():
+            self.gone.set_result(None)
+        # What the peer sent before it went is still delivered: on_closed comes after the last frame.
+        if self._reason or not (self._paused or self._going_on or self._held):
+            self._finish()
+
+    # ----------------------------------------------------------------------------------------------------------- inside
+
+    def _greet_back(self) -> None:
+        """Take the one HELLO, then stop reading until it has been judged."""
+        try:
+            found = self._reader.next()
+            if found is None:
+                return
+            if found[0] == FrameKind.CLOSE:
+                self.detail = decode_close_reason(found[1])
+                word, _, rest = self.detail.partition(": ")
+                raise RefusedByPeer(word, rest) if word in LINK_REASONS else RefusedByPeer("peer closed", self.detail)
+            if found[0] != FrameKind.HELLO:
+                raise RemoteProtocolError("unexpected frame", f"kind {found[0]} before HELLO")
+            hello = decode_hello(found[1])
+        except RemoteProtocolError as error:
+            self._greeting.set_exception(error)
+            self._greeting.exception()
+        else:
+            self._greeting.set_result(hello)
+        self._held = True
+        self._pause_transport()
+
+    def _end_transport(self) -> None:
+        """Close in order, or by force when that takes too long."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        if self._transport is not None:
+            self._expiry = self._loop.call_later(CLOSE_SECONDS, self.abort, self._reason)
+            self._transport.resume_reading()  # asyncio never ends a paused TLS connection whose peer has gone
+            self._transport.close()
+
+    def _pause_transport(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Deliver what is here, then read on; or finish, when there is nothing left to read from."""
+        self._going_on = False
+        self._deliver()
+        if self._paused or self._held:
+            return
+        if self._transport is None:
+            self._finish()
+        elif not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _finish(self) -> None:
+        """Tell the owner, once."""
+        if not self._reason:
+            self._reason = "truncated" if self._reader.buffered else "lost"
+        self._deferred_frame = None
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            self._call(handler.on_closed, self._reason)
+
+    def _deliver(self) -> None:
+        """Hand over whole frames until there is none, the owner pauses, or the link closes."""
+        if self._delivering:  # called again from a handler: the loop below goes on
+            return
+        self._delivering = True
+        handler, reader, taken = self._handler, self._reader, self.frames_in
+        try:
+            if handler is not None and handler.before is not None:
+                handler.before(self)
+            while not (self._paused or self._held or self._reason) and self._handler is not None:
+                if self._deferred_frame is not None:
+                    (kind, body), self._deferred_frame = self._deferred_frame, None
+                elif reader.is_empty or (found := reader.next()) is None:
+                    break
+                else:
+                    kind, body = found
+                self.has_more = not reader.is_empty
+                self.frames_in += 1
+                self.bytes_in += len(body) + HEADER_BYTES
+                if kind in _OWNER_FRAME_KINDS:
+                    self._handler.on_frame(self, kind, body)
+                else:
+                    self._handle_link_frame(self._handler, kind, body)
+        except DeferFrame:
+            self.pause_reading()
+            self._deferred_frame = kind, body
+            self.frames_in -= 1
+            self.bytes_in -= len(body) + HEADER_BYTES
+        except Exception as error:  # noqa: BLE001  judged there
+            self._on_handler_error(error)
+        finally:
+            self._delivering = False
+            if self._holds_unfinished or not reader.is_empty:
+                self._note_unfinished(is_new=self.frames_in != taken)
+            if handler is not None and (after := handler.after) is not None:
+                try:  # as `_call`, without the call: it comes with every frame
+                    after(self)
+                except Exception as error:  # noqa: BLE001  judged there
+                    self._on_handler_error(error)
+
+    def _handle_link_frame(self, handler: LinkHandler, kind: int, body: bytes) -> None:
+        """A frame that is for the link itself."""
+        if kind == FrameKind.PROBE:
+            if self.writable:  # else whoever asks does not read
+                self.send(FrameKind.ECHO, body)
+        elif kind == FrameKind.ECHO:
+            if handler.on_echo is not None:
+                handler.on_echo(self, body)
+        elif kind == FrameKind.CLOSE:
+            self.detail = decode_close_reason(body)
+            self._reason = "peer closed"
+            self._end_transport()
+        else:
+            raise RemoteProtocolError("unexpected frame", "a second HELLO")
+
+    def _note_unfinished(self, *, is_new: bool) -> None:
+        """Say what is held of a frame that has not ended. While reading is paused, whole frames wait here, by our own will."""
+        size = 0 if self._paused or self._reason or self._transport is None else self._reader.buffered
+        self._holds_unfinished = size > 0
+        self._unfinished.note(self, size, is_new=is_new)
+
+    def _call(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Run the owner's code."""
+        try:
+            callback(self, *arguments)
+        except Exception as error:  # noqa: BLE001  judged there
+            self._on_handler_error(error)
+
+    def _on_handler_error(self, error: Exception) -> None:
+        """What the owner finds wrong with the peer closes the link; its own mistakes do, loudly, and do not stop the loop."""
+        if isinstance(error, RemoteProtocolError):
+            self.detail = str(error)
+            self.close(error.reason)
+            return
+        self._loop.call_exception_handler({"message": f"error in the handler of {self!r}", "exception": error})
+        self.detail = f"{type(error).__name__} in our handler"
+        self.close("internal")
+
+    def _check_expiry(self) -> None:
+        """Close when the peer's grant has run out; else look again when it may have."""
+        if self._reason:
+            return
+        left = self.peer.grant.not_after + 1 - self._wall_seconds()
+        if left <= 0:
+            self.close("expired")
+            return
+        # Never earlier than the wall clock: monotonic timers and the wall clock drift apart by a little.
+        self._expiry = self._loop.call_later(
+            min(math.ceil(left * 1000) / 1000 + 0.001, _EXPIRY_CHECK_SECONDS), self._check_expiry
+        )
