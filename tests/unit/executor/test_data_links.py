@@ -141,8 +141,8 @@ def test_frames_of_no_channel_are_refused_behind_good_ones_too(changes: dict[str
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"life": 0}, "life"),
-        ({"life": 2}, "life"),
+        ({"attempt": 0}, "life"),
+        ({"attempt": 2}, "life"),
         ({"source_generation": 2}, "term"),
         ({"target_generation": 0}, "term"),
     ],
@@ -162,7 +162,7 @@ def test_frames_of_another_life_or_term_are_refused_behind_good_ones_too(changes
     ("changes", "reason"),
     [
         ({"application": 2}, "life"),
-        ({"life": 2}, "life"),
+        ({"attempt": 2}, "life"),
         ({"source_generation": 2}, "term"),
         ({"target_generation": 2}, "term"),
         ({"edge": 7}, "channel"),

@@ -218,8 +218,8 @@ def test_a_call_that_hangs_ends_the_process_with_a_reason(capfd: pytest.CaptureF
 CRASH = """
 import os, re, resource, sys, time
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))  # it may outlive a test that is cut off, but not for long
-from agiledart_executor.user_code.crash_report import LastWords
-LastWords(int(sys.argv[1])).arm()
+from agiledart_executor.user_code.crash_report import CrashReporter
+CrashReporter(int(sys.argv[1])).arm()
 sys.path.insert(0, sys.argv[2])
 text = {text!r}
 exec(compile(text, "/x/agiledart_executor/programs/worker.py", "exec"), {{"made": exec}})
