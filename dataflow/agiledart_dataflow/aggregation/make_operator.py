@@ -105,7 +105,7 @@ def _keyed_operator(
     options: dict[str, Any] = {
         "time_to_live_ms": parts.time_to_live_ms,
         "has_lateness": has_lateness,
-        "mishap": on_operator_error,
+        "on_operator_error": on_operator_error,
     }
     if head.traits.shares_second:
         shared = PlainCodec(head.name, lambda: parts.shared_type)

@@ -45,7 +45,7 @@ def fill_loop(
     if checks is not None:
         put = _guarded([*put, "hash(k)", *checks], at)
     if tracks_keys:
-        put.append("if k not in noted: touch(k)")
+        put.append("if k not in dirty_keys: touch(k)")
     if checks is not None and kept is None:
         put += _guarded([_made(single=single, positions=positions)], at)
     each = "" if single else " "
@@ -73,7 +73,7 @@ def fill_loop(
             f"def make({parameters}):",
             " def fill(self, rows, order):",
             f"  {current}, lo, hi = self.current",
-            *(["  noted, touch = self.store.notes.keys, self.store.touch"] if tracks_keys else []),
+            *(["  dirty_keys, touch = self.store.dirty_tracker.keys, self.store.touch"] if tracks_keys else []),
             f"  for row, {'p' if positions else 't'} in zip(rows, order):",
             *(["   t = p[0]"] if positions else []),
             "   if not lo <= t < hi:",

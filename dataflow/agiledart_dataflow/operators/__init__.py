@@ -1,6 +1,7 @@
-"""Operators that remember rows: sliding windows, panes (hopping and tumbling windows), keyed user code, top.
+"""Operators that keep state between rows: keyed user code, joins, patterns, distinct and rankings; and stateless
+chains.
 
-Each takes rows in order of position and the mark up to which they are complete, and puts out rows in order of position.
-`base.py` says what an operator must do; `program.py` builds them. May import the rest of `agiledart_dataflow` and the
-kernel.
+Each operator takes rows in order of position with the watermark up to which they are complete, and puts out rows in
+order of position. `base.py` defines the interface of an operator. The package may import the rest of
+`agiledart_dataflow` and the kernel.
 """

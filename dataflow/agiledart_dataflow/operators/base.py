@@ -1,4 +1,4 @@
-"""What every operator must do, and how one keeps its state whose state is all in a store."""
+"""Interface of every operator, and the state methods of an operator whose whole state is in a store."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -14,16 +14,17 @@ S = TypeVar("S", bound=KeyGroupStore)
 Output = tuple[list[Any], list[Position]]
 
 OnOperatorError = Callable[[Exception, Any, Any], None]
-"""What to do when user code raised at a record, or at a timer or a result (then `NO_RECORD`): (error, record, its place)."""
+"""Handler of an error that user code raised: (error, record, its position). `NO_RECORD` stands for a timer or a result.
+"""
 
 
 class Operator(OperatorState, Protocol):
-    """The head of a stage. Synchronous; sees rows and positions, never peers, clocks or arrival order.
+    """Head of a stage. It is synchronous; it sees rows and positions, never peers, clocks or the order of arrival.
 
     Attributes:
-        name: the step.
-        counts: what it took and gave.
-        function: the user's function that errors are blamed on, or None.
+        name: name of the step.
+        counts: rows that the step took and gave.
+        function: the user's function that errors name as their cause, or None.
     """
 
     name: str
@@ -31,17 +32,17 @@ class Operator(OperatorState, Protocol):
     function: Callable[..., Any] | None
 
     def run(self, rows: list[Any], positions: list[Position], watermark: Position) -> Output:
-        """Take rows at or below `mark`, let time pass up to it, and return what follows, in order of position."""
+        """Take rows at or below `watermark`, advance time to it, and return the results in order of position."""
         ...
 
     @property
     def state_keys(self) -> int:
-        """How many keys it remembers."""
+        """Return the number of keys that have state."""
         ...
 
 
 class StoreBackedState(WithoutRest, Generic[S]):
-    """The `OperatorState` of an operator that keeps nothing but what is in its store."""
+    """The `OperatorState` of an operator whose whole state is in its store."""
 
     division: ClassVar[Division] = "by group"
     store: S

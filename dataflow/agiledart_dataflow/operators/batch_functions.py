@@ -1,13 +1,15 @@
-"""`map_batches`: a user's function of many rows at once, in the form that its parameter is annotated with.
+"""`map_batches`: a user's function that takes many rows at once, in the form that its parameter is annotated with.
 
-Forms: `pyarrow.RecordBatch` (also without an annotation), `dict` (field → NumPy array, or list for texts and objects) and
-`polars.DataFrame`. What it returns may be any of them, too; it has as many rows as it took, in the same order. A function that
-resizes returns beside its rows their origins: of each the number of the row of the batch from which it was made. That row's time
-and position are the new row's; so results depend neither on where batches end nor on what travels with rows.
+Forms: `pyarrow.RecordBatch` (also without an annotation), `dict` (field → NumPy array, or list for texts and objects)
+and `polars.DataFrame`. The function may return any of these forms. It returns as many rows as it took, in the same
+order.
 
-A function that raises does not say at which row. Under another policy than `fail` halves of the batch are tried by themselves, and
-halves of those that raise again, down to the rows at fault: what a row becomes does not depend on its neighbours, so all others
-come out as if those had not been there.
+A function that resizes returns (rows, origins). The origin of a row is the number of the row of the batch from which it
+was made. The new row takes that row's time and position. So results depend neither on batch limits nor on what travels
+with the rows.
+
+A function that raises does not tell which row is at fault. Under another policy than `fail` the step tries each half of
+the batch alone, and so on, down to the rows at fault. All other rows come out as if those rows were absent.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +31,7 @@ else:
 
 
 def form_of(function: Callable[[Any], Any], where: CallSite) -> Form:
-    """Which form a function takes. Raises `TopologyError` for an annotation that is none."""
+    """Return the form that a function takes. Raises `TopologyError` for an annotation that names no form."""
     try:
         hints = get_type_hints(function)
     except (NameError, TypeError):
@@ -51,19 +53,20 @@ def form_of(function: Callable[[Any], Any], where: CallSite) -> Form:
 
 
 class VectorFunction:
-    """A user's function as a step over columns.
+    """User's function as a step over columns.
 
     Args:
-        name: of the step.
-        function: of a batch in this form.
-        row_type: of the rows that it returns.
-        resizes: it returns (rows, origins), fewer or more rows than it took.
-        policy: what becomes of rows at which it raises. That it returns something else than it should, or writes to what it took,
-            fails in any case.
+        name: name of the step.
+        function: takes a batch in this form.
+        row_type: type of the rows that the function returns.
+        resizes: the function returns (rows, origins), with fewer or more rows than it took.
+        policy: what the step does with rows at which the function raises. A result of the wrong shape, or a write to
+            the input, fails under every policy.
 
     Attributes:
-        left_nothing: rows of the last batch from which no row was made.
-        refused: rows of the last batch at which it raised, under another policy than `fail`: (row, what goes with it, error).
+        left_nothing: number of rows of the last batch from which no row was made.
+        refused: rows of the last batch at which the function raised, under another policy than `fail`: (row, what goes
+            with it, error).
     """
 
     def __init__(
@@ -86,7 +89,7 @@ class VectorFunction:
         self._row_type = row_type
 
     def run(self, columns: Columns, order: Order) -> tuple[Columns, Order]:
-        """The rows that the function makes of these. Raises `UserCodeError`."""
+        """Return the rows that the function makes of these. Raises `UserCodeError`."""
         self.left_nothing, self.refused = 0, []
         parts = list(self._parts(columns, order)) if len(columns) else []
         if not parts:
@@ -94,12 +97,12 @@ class VectorFunction:
         return Columns.concatenate([part for part, _ in parts]), joined_order([at for _, at in parts])
 
     def _parts(self, columns: Columns, order: Order) -> Iterator[tuple[Columns, Order]]:
-        """What it makes of these rows, at least one, in as few parts as the rows at fault allow."""
+        """Yield the results for these rows (at least one row), in as few parts as the rows at fault allow."""
         try:
             made = self._function(in_form(columns, self._form))
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
             if _writes(error):  # a mistake in the function, at every row
-                error = ValueError(f"{error}: other steps look at it, too; change a copy").with_traceback(
+                error = ValueError(f"{error}: other steps read the same array; change a copy").with_traceback(
                     error.__traceback__
                 )
             elif self._lenient and isinstance(error, Exception):
@@ -109,7 +112,9 @@ class VectorFunction:
         yield self._checked_result(made, columns, order)
 
     def _without_faults(self, columns: Columns, order: Order, error: Exception) -> Iterator[tuple[Columns, Order]]:
-        """What it makes of the halves of rows at which it raised this; a row alone is refused."""
+        """Yield the results for each half of the rows at which the function raised `error`; refuse a row that stands
+        alone.
+        """
         count, half = len(columns), len(columns) // 2
         if count == 1:
             self.refused.append((columns.rows()[0], None if order is None else listed(order)[0], error))
@@ -118,7 +123,7 @@ class VectorFunction:
             yield from self._parts(columns.slice(start, stop), None if order is None else order[start:stop])
 
     def _checked_result(self, made: Any, columns: Columns, order: Order) -> tuple[Columns, Order]:
-        """What it returned for these rows, as columns of its row type. Raises `UserCodeError`."""
+        """Return the function's result for these rows as columns of its row type. Raises `UserCodeError`."""
         try:
             if self.resizes:
                 made, origins = _with_origins(made, len(columns), self._row_type)
@@ -127,7 +132,7 @@ class VectorFunction:
             made = columns_of(made, self._row_type, zones=True)
             if len(made) != len(columns):
                 raise ValueError(
-                    f"it took {len(columns)} rows and returned {len(made)}; to drop rows use .where behind it, or"
+                    f"it took {len(columns)} rows and returned {len(made)}; to drop rows use .where after it, or"
                     " map_batches(…, resizes=True)"
                 )
         except AgileDartError:
@@ -138,12 +143,12 @@ class VectorFunction:
 
 
 def _writes(error: BaseException) -> bool:
-    """Whether this is NumPy's error at a change of an array that must not change."""
+    """Report whether this is NumPy's error for a write to a read-only array."""
     return isinstance(error, ValueError) and str(error).endswith("is read-only")
 
 
 def _with_origins(made: Any, taken: int, row_type: Any) -> tuple[Columns, Any]:
-    """(rows, origins as an array) that a resizing function returned. Raises TypeError or ValueError."""
+    """Split the result of a resizing function into (rows, origins as an array). Raises TypeError or ValueError."""
     if not isinstance(made, tuple) or len(made) != 2:
         raise TypeError(
             f"it returned a {type(made).__name__}; with resizes=True it returns (rows, origins): for each row the number of the"
@@ -165,7 +170,9 @@ def _with_origins(made: Any, taken: int, row_type: Any) -> tuple[Columns, Any]:
 
 
 def order_of_origins(order: Order, origins: Any) -> Order:
-    """What goes with rows that were made of rows: their times; their positions and the number among the rows of one origin."""
+    """Return what goes with rows made from other rows: their times, or positions extended by the number within one
+    origin.
+    """
     if order is None:
         return None
     if type(order) is not list:
@@ -176,9 +183,9 @@ def order_of_origins(order: Order, origins: Any) -> Order:
     if not order or type(order[0]) is not tuple:
         return [order[number] for number in numbers]
     made: list[Any] = []
-    before, among = -1, 0
+    previous, number_in_origin = -1, 0
     for number in numbers:
-        among = among + 1 if number == before else 0
-        before = number
-        made.append((*order[number], among))
+        number_in_origin = number_in_origin + 1 if number == previous else 0
+        previous = number
+        made.append((*order[number], number_in_origin))
     return made

@@ -1,4 +1,6 @@
-"""`BroadcastStep`: a keyed step whose second input reaches every instance and changes what all of them share."""
+"""`BroadcastStep`: a keyed step whose second input reaches every instance and changes the value that all instances
+share.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
@@ -15,14 +17,15 @@ from agiledart_dataflow.state.store import KeyedStore
 
 
 class BroadcastStep:
-    """Runs a `BroadcastOperator`: rows of branch 1 are told to `on_broadcast`, the others are a keyed step's.
+    """Runner of a `BroadcastOperator`: rows of branch 1 go to `on_broadcast`, all others to the keyed step.
 
-    Rows before a broadcast row, and timers at or before its position, do not know of it. What is shared has no key group.
+    Rows before a broadcast row, and timers at or before its position, do not see its effect. The shared value has no
+    key group.
 
     Args:
-        name, key_of, store, options: as of a `KeyedStep`.
-        operator: what is run.
-        codec: of what is shared.
+        name, key_of, store, options: as for a `KeyedStep`.
+        operator: the user's operator.
+        codec: encodes the shared value.
     """
 
     division: ClassVar[Division] = "by group"
@@ -40,7 +43,7 @@ class BroadcastStep:
         self._step.context.shared = operator.initial_shared()
         self._operator = operator
         self._codec = codec
-        self._on_operator_error: OnOperatorError | None = options.get("mishap")
+        self._on_operator_error: OnOperatorError | None = options.get("on_operator_error")
         self.inner = self._step
         self.name = name
         self.counts = self._step.counts
@@ -63,7 +66,9 @@ class BroadcastStep:
         return out, at
 
     def _take_broadcast_row(self, row: Any, position: Position) -> None:
-        """A row of the broadcast stream. What `on_broadcast` changed before it raised stays, at every instance alike."""
+        """Take a row of the broadcast stream. A change that `on_broadcast` made before it raised stays, alike at every
+        instance.
+        """
         self.function = self._operator.on_broadcast
         try:
             self._operator.on_broadcast(row, self._step.context.shared)

@@ -1,7 +1,7 @@
-"""`RowChain`: a chain of row steps as one generated loop, one call per batch whatever the number of steps.
+"""`RowChain`: a chain of row steps as one generated loop; one call per batch, whatever the number of steps.
 
-Positions go along in a parallel list; `map`, `filter` and `flat_map` with at most one result keep them, other `flat_map`s append
-the number of the result. Times stay as they are.
+Positions travel in a parallel list. `map`, `filter` and a `flat_map` with at most one result keep a position. Other
+`flat_map`s append the number of the result. Times stay unchanged.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,18 +16,18 @@ from agiledart_dataflow.user_code.user_errors import user_code_error
 from agiledart_kernel.errors import UserCodeError
 
 OnError = Callable[[RowStep, Any, Any, Exception], None]
-"""Told of a row that a policy let go: (step, row, what goes with it, error)."""
+"""Handler of a row that an error policy dropped: (step, row, what goes with it, error)."""
 
 
 class RowChain:
-    """Runs stateless steps over a list of rows; counts what each took, gave and dropped.
+    """Stateless steps over a list of rows, with counts of what each step took, gave and dropped.
 
     Args:
         steps: in the order in which rows pass them.
-        counts: where to count, by step; another chain's, when both count the same steps.
+        counts: counts by step; another chain's, when both count the same steps.
         carries: what goes with the rows.
-        on_error: told of rows that steps with another policy than `fail` raised for.
-        fused: it is run by `run_into`; else by `run`.
+        on_error: called for rows at which steps with another policy than `fail` raised.
+        fused: the caller uses `run_into`, else `run`.
 
     Raises:
         UserCodeError: when a step's function raises.
@@ -49,7 +49,7 @@ class RowChain:
         self._filename = f"<stage {'+'.join(step.name for step in steps)}>"
         loop = fused_loop_of(self._steps) if fused else loop_of(self._steps, carries)
         self._lines = loop.lines
-        # In the loop's own globals, so that who looks at a running thread can tell step and record too.
+        # The loop's globals hold these names, so that a reader of a running thread's frame can find step and record.
         made: dict[str, Any] = {"lines": loop.lines, "steps": tuple(step.name for step in steps)}
         exec(compile(loop.text, self._filename, "exec"), made)  # our own text: users' code is called, not pasted
         self._run = made["make"](
@@ -60,7 +60,7 @@ class RowChain:
         )
 
     def run(self, rows: list[Any], order: Order) -> tuple[list[Any], Order]:
-        """What the steps make of these rows, and what goes with them then."""
+        """Return the rows that the steps make of these, and what goes with them."""
         try:
             out: tuple[list[Any], Order] = self._run(rows, order)
         except UserCodeError:
@@ -70,9 +70,10 @@ class RowChain:
         return out
 
     def run_into(self, rows: list[Any], batch_rows: int, write: Callable[[list[Any]], None]) -> int:
-        """Take rows through the steps, `batch_rows` at a time, and write what is left of each batch: how many rows that were.
+        """Take rows through the steps, `batch_rows` at a time; write the results of each batch and return how many were
+        written.
 
-        Raises what `write` raises, too.
+        Errors of `write` pass through unchanged.
         """
         try:
             written: int = self._run(rows, batch_rows, write)
@@ -85,14 +86,16 @@ class RowChain:
         return written
 
     def _is_of_a_step(self, error: BaseException) -> bool:
-        """Whether a step raised it, and not who writes what the steps made."""
+        """Report whether a step raised the error, rather than `write`."""
         return any(
             frame.f_code.co_filename == self._filename and line in self._lines
             for frame, line in walk_tb(error.__traceback__)
         )
 
     def _blamed(self, error: BaseException) -> UserCodeError:
-        """Which step and record: the line of the generated loop says the step, its variables hold the record."""
+        """Return the error with its step and record: the line of the generated loop gives the step, its variables the
+        record.
+        """
         traceback = error.__traceback__
         while traceback is not None:
             if traceback.tb_frame.f_code.co_filename == self._filename:

@@ -1,4 +1,4 @@
-"""Distinct and deduplicate: the first row of each key, for ever or once in a while."""
+"""Distinct and deduplicate: keep the first row of each key, for ever or once per time to live."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ State = list[bool]
 
 
 class DistinctOperator(KeyedOperator[Any, Any, State, Any]):
-    """Lets the first row of a key pass, and again the first one `time_to_live_ms` or more after that (0: never again)."""
+    """Operator that passes the first row of a key, and the next first row after `time_to_live_ms` (0: never again)."""
 
     keeps_state_after_error = False
 

@@ -1,6 +1,8 @@
-"""Joins by key: in a window, in an interval of time, with the newest row of a table. Inputs: branch 0 left, branch 1 right.
+"""Joins by key: within a window, within an interval of time, or with the newest row of a table. Branch 0 is left, 1 is
+right.
 
-Pairs come out by the record that completes them (interval, lookup) or when the window closes, left row before right row.
+A pair comes out with the record that completes it (interval, lookup) or when the window closes, left row before right
+row.
 """
 
 from itertools import product
@@ -20,7 +22,7 @@ WindowState = dict[int, tuple[list[Any], list[Any]]]
 
 
 class WindowJoin(KeyedOperator[Any, Any, WindowState, Joined[Any, Any, Any]]):
-    """All pairs of the rows of one window and key, when it closes."""
+    """Join of all pairs of rows of one window and key, put out when the window closes."""
 
     def __init__(self, window: Panes, how: How) -> None:
         self._window, self._how = window, how
@@ -39,21 +41,21 @@ class WindowJoin(KeyedOperator[Any, Any, WindowState, Joined[Any, Any, Any]]):
         left, right = state.pop(payload)
         lefts: list[Any] = left or ([None] if self._how == "outer" else [])
         rights: list[Any] = right or ([None] if self._how != "inner" else [])
-        for one, other in product(lefts, rights):
-            context.emit(Joined(key, one, other))
+        for left_row, right_row in product(lefts, rights):
+            context.emit(Joined(key, left_row, right_row))
         if not state:
             context.forget()
 
 
 IntervalState = tuple[list[list[Any]], list[list[Any]]]
-"""Left rows as [time, row, has met one], right rows as [time, row], oldest first."""
+"""Left rows as [time, row, has a partner], right rows as [time, row], oldest first."""
 
 _EXPIRY = "expiry"
 _OVER = "over"
 
 
 class IntervalJoin(KeyedOperator[Any, Any, IntervalState, Joined[Any, Any, Any]]):
-    """Pairs in which the right row happened from `earliest_ms` to `latest_ms` after the left one (below zero: before)."""
+    """Join of pairs whose right row is `earliest_ms` to `latest_ms` after the left one (below zero: before)."""
 
     def __init__(self, earliest_ms: int, latest_ms: int, how: How) -> None:
         self._earliest_ms, self._latest_ms, self._how = earliest_ms, latest_ms, how
@@ -85,7 +87,7 @@ class IntervalJoin(KeyedOperator[Any, Any, IntervalState, Joined[Any, Any, Any]]
         context.timer_at(now + max(self._left_stays_ms, self._right_stays_ms) + 1, name=_EXPIRY)
 
     def on_timer(self, key: Any, payload: Any, state: IntervalState, context: Pairs) -> None:
-        if payload == _OVER:  # these timers fire in the order of their rows, so it is the first one's
+        if payload == _OVER:  # these timers fire in the order of their rows, so it is the first row's
             _, row, met = state[0].pop(0)
             if not met:
                 context.emit(Joined(key, row, None))
@@ -94,7 +96,7 @@ class IntervalJoin(KeyedOperator[Any, Any, IntervalState, Joined[Any, Any, Any]]
             context.forget()
 
     def _prune(self, state: IntervalState, now: int) -> None:
-        """Drop rows that can meet none any more; left ones that shall come out if alone have a timer each."""
+        """Drop rows that can find no partner any more; a left row that must come out alone has a timer of its own."""
         lefts, rights = state
         while self._how == "inner" and lefts and lefts[0][0] + self._left_stays_ms < now:
             lefts.pop(0)
@@ -106,7 +108,7 @@ class IntervalJoin(KeyedOperator[Any, Any, IntervalState, Joined[Any, Any, Any]]
 
 
 class LookupJoin(KeyedOperator[Any, Any, list[Any], Joined[Any, Any, Any]]):
-    """Each left row with the newest right row of its key at that position; right rows alone put out nothing."""
+    """Join of each left row with the newest right row of its key at that position; right rows alone put out nothing."""
 
     def __init__(self, how: How) -> None:
         self._how = how
@@ -123,4 +125,4 @@ class LookupJoin(KeyedOperator[Any, Any, list[Any], Joined[Any, Any, Any]]):
             return
         if self._how != "inner":
             context.emit(Joined(key, record, None))
-        context.forget()  # a key that the table does not know takes no memory
+        context.forget()  # a key that the table does not have takes no memory

@@ -1,9 +1,10 @@
-"""`KeyedStep`: runs a `KeyedOperator`: state by key, timers in event time, side outputs, time to live, error policy.
+"""`KeyedStep`: runs a `KeyedOperator` with state by key, timers in event time, side outputs, time to live and error
+policy.
 
 Outputs of a record at position p have p + (−1, n), those of a timer its position + (n,). A timer's position is its
-time, kind 0, and the path of the record that set it, with a number that counts the timers of the key: unique, the same
-for any parallelism, and no longer when a timer sets the next one. A timer always has an entry, because `forget` leaves an
-entry in place while timers wait.
+time, kind 0, the path of the record that set it, and a number that counts the key's timers. So it is unique, the same
+for any parallelism, and no longer when a timer sets the next one. A timer always has an entry, because `forget` leaves
+the entry in place while timers wait.
 """
 
 from collections.abc import Callable
@@ -19,10 +20,10 @@ from agiledart_dataflow.user_code.user_errors import NO_RECORD
 from agiledart_kernel.errors import AgileDartError
 
 TIME_TO_LIVE = "\0time to live"
-"""Name of the timer by which the state of a key ends; no name of a user's begins like it."""
+"""Name of the timer that ends the state of a key; no name of a user's timer begins like it."""
 
 LATE = "late"
-"""Tag of the side output of rows for which it was too late."""
+"""Tag of the side output of rows that came too late."""
 
 Side = dict[str, tuple[list[Any], list[Position]]]
 
@@ -30,17 +31,17 @@ _NO_ROWS: tuple[list[Any], list[Position]] = ([], [])
 
 
 class KeyedStep(StoreBackedState[KeyedStore]):
-    """Runs a `KeyedOperator`.
+    """Runner of a `KeyedOperator`.
 
     Args:
-        name: the step.
-        key_of: row → key, by branch for a step with several inputs.
-        operator: what is run.
-        store: where state and timers are.
-        time_to_live_ms: the state of a key is forgotten so long after its last record (0: never).
-        has_lateness: positions hold how late a row was (`Context.event_time_ms`).
-        mishap: what happens when the operator raises at a record; without it the error goes on to the caller.
-        sieves: it lets rows pass or not; those that do not pass are dropped, not taken into the state.
+        name: name of the step.
+        key_of: row → key, one function for each input.
+        operator: the user's or built-in operator.
+        store: holds state and timers.
+        time_to_live_ms: the state of a key is dropped this long after its last record (0: never).
+        has_lateness: positions contain how late a row was (`Context.event_time_ms`).
+        on_operator_error: called when the operator raises at a record; without it the error goes to the caller.
+        sieves: the operator is a filter: rows that do not pass count as dropped, not as taken into the state.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class KeyedStep(StoreBackedState[KeyedStore]):
             try:
                 treat(key_of(row), row, position, out, at)
             except AgileDartError:
-                raise  # of the store: state of other rows is at stake, which no policy lets go
+                raise  # of the store: the state of other rows is at stake, so no policy may drop it
             except Exception as error:  # noqa: BLE001  user code may raise anything; the step's policy decides
                 refused += 1
                 on_operator_error(error, row, position)
@@ -140,12 +141,13 @@ class KeyedStep(StoreBackedState[KeyedStore]):
             self._apply_requests(key, entry, position)
 
     def _fire(self, out: list[Any], at: list[Position]) -> None:
-        position, key, row, name = self.store.pop()  # `row` is the payload; errors show it as the record
+        position, key, payload, name = self.store.pop()  # errors show the payload as the record
         entry = self.store.get(key)
-        assert entry is not None  # an entry stays while a timer of it waits
+        assert entry is not None  # an entry stays while one of its timers waits
         entry.waiting -= 1
         if name:
             timer = entry.named.get(name) if entry.named else None
+            # The queue may hold an older position of a named timer: moving one does not search the queue.
             if timer is None or timer.queued != position or timer.wanted is None:
                 if timer is not None and timer.queued == position:
                     self._unname(entry, name)
@@ -156,7 +158,7 @@ class KeyedStep(StoreBackedState[KeyedStore]):
                 self._wait(key, entry, (timer.wanted, key, None, name))
                 return
             self._unname(entry, name)
-            row = timer.payload
+            payload = timer.payload
         context = self.context
         context.position = position
         if name == TIME_TO_LIVE:
@@ -165,7 +167,7 @@ class KeyedStep(StoreBackedState[KeyedStore]):
             if entry.state is NOTHING:
                 entry.state = self._operator.initial(key)
             try:
-                self._operator.on_timer(key, row, entry.state, context)
+                self._operator.on_timer(key, payload, entry.state, context)
             except Exception as error:
                 if self._on_operator_error is None:
                     raise
@@ -179,7 +181,7 @@ class KeyedStep(StoreBackedState[KeyedStore]):
         self._apply_requests(key, entry, position[:-1])
 
     def _put_out(self, stem: Position, out: list[Any], at: list[Position]) -> None:
-        """Take over what was put out, with positions that begin with `stem`."""
+        """Append the context's rows to the outputs, with positions that begin with `stem`."""
         context = self.context
         for number, value in enumerate(context._rows):  # noqa: SLF001  as above
             out.append(value)
@@ -193,7 +195,7 @@ class KeyedStep(StoreBackedState[KeyedStore]):
             context._side = []  # noqa: SLF001  as above
 
     def _apply_requests(self, key: Any, entry: KeyEntry, root: Position) -> None:
-        """Move, set and cancel timers as asked for, forget the key if that was asked for."""
+        """Carry out the operator's requests: move, set and cancel timers, and forget the key."""
         context = self.context
         if context._cancels:  # noqa: SLF001  as above
             for name in context._cancels:  # noqa: SLF001  as above
@@ -243,13 +245,15 @@ class KeyedStep(StoreBackedState[KeyedStore]):
             entry.named = None
 
     def _report_failed_result(self, error: Exception, position: Position) -> None:
-        """A result that raised is the fault of no record."""
-        assert self._on_operator_error is not None  # the context asks only then
+        """Report a result that raised; no record is at fault."""
+        assert self._on_operator_error is not None  # the context calls this only with a handler
         self.counts.failed += 1
         self._on_operator_error(error, NO_RECORD, position)
 
     def _undo(self, key: Any, entry: KeyEntry, position: Position, *, is_new: bool) -> None:
-        """Forget what a call that raised had asked for; a state that stays does so as the call left it, and lives as any other."""
+        """Discard the requests of a call that raised. A state that stays is left as the call left it, with its time to
+        live.
+        """
         context = self.context
         context._rows, context._side = [], []  # noqa: SLF001  as above
         context._timers, context._cancels, context._forgets = [], [], False  # noqa: SLF001  as above

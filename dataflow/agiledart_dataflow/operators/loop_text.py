@@ -1,8 +1,8 @@
-"""The text of the generated loop through which rows pass a chain of stateless steps.
+"""Generator of the loop through which rows pass a chain of stateless steps.
 
-Measured against an object or a callback per step, one generated loop per stage is the only way that stays within 10 % of a
-plain Python loop from batches of ten rows on. Functions are called, expressions stand in the loop as text; `try` stands
-only around steps whose error policy asks for it.
+Measured against an object or a callback per step, only one generated loop per stage stays within 10 % of a plain Python
+loop, from batches of ten rows on. The loop calls functions, contains expressions as text, and has `try` only around
+steps whose error policy needs it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ class BoundNames:
         self._known: dict[int, str] = {}
 
     def bind(self, value: Any) -> str:
-        """The name under which the text finds this very object."""
+        """Return the name under which the text finds this very object."""
         name = self._known.get(id(value))
         if name is None:
             name = self._known[id(value)] = f"k{len(self.values)}"
@@ -30,15 +30,15 @@ class BoundNames:
 
 
 class Inline(Protocol):
-    """An expression that can stand in the loop as text."""
+    """Expression that can stand in the loop as text."""
 
     def python(self, row: str, names: BoundNames) -> str:
-        """A Python expression over the variable `row`, in one line."""
+        """Return a Python expression over the variable `row`, in one line."""
         ...
 
 
 RowKind = Literal["map", "filter", "optional", "many", "batch"]
-"""What becomes of one row; `optional` is what of `many` at most one is."""
+"""Result of one row; `optional` is a `many` with at most one result."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class RowStep:
     """One stateless step.
 
     Args:
-        kind: `optional` is a `flat_map` that returns a row or None, `many` one that returns several; `batch` a step that
-            takes columns only.
+        kind: `optional` is a `flat_map` that returns a row or None, `many` one that returns several; `batch` is a step
+            that takes columns only.
         function: row → what the kind says; None for a step that has only `inline` or `vector`.
         policy: what to do when it raises.
         inline: the same as text.
-        vector: the same over columns, in the words of `VectorChain`.
+        vector: the same over columns (`vector_chain.Vector`).
         enters: type of the rows that enter it; needed where rows must become columns.
     """
 
@@ -65,17 +65,17 @@ class RowStep:
 
     @property
     def takes_rows(self) -> bool:
-        """Can it stand in a loop over rows?"""
+        """Report whether the step can stand in a loop over rows."""
         return self.kind != "batch" and (self.function is not None or self.inline is not None)
 
 
 class LoopLine(NamedTuple):
-    """A line of the text that can raise.
+    """Line of the text that can raise.
 
     Attributes:
         step: number of the step.
         record: variable that holds its record.
-        many: number of the step over whose results of one record it loops, the outermost when there are several.
+        many: number of the outermost step over whose results the line loops; None outside such loops.
     """
 
     step: int
@@ -84,22 +84,22 @@ class LoopLine(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """The variable of the record that the outermost loop over several results works on; empty outside."""
+        """Return the variable of the record that the outermost loop over several results works on; empty outside."""
         return "" if self.many is None else f"x{self.many}"
 
     @property
     def progress(self) -> tuple[str, ...]:
-        """Within such a loop, the variables that change only at its end; all others may change with every result."""
+        """Return the variables that change only at the end of such a loop; all others may change with every result."""
         return () if self.many is None else (f"d{self.many}", f"e{self.many}")
 
 
 @dataclass
 class GeneratedLoop:
-    """Generated text.
+    """Generated text of a loop.
 
     Attributes:
         text: defines `make(**values)`, which returns `run(rows, order)`.
-        lines: those of the text that can raise, by number.
+        lines: the lines of the text that can raise, by number.
         names: values that the text uses beside functions and counts.
     """
 
@@ -109,7 +109,7 @@ class GeneratedLoop:
 
 
 class _LoopWriter:
-    """Collects the lines of the loop's body."""
+    """Collector of the lines of the loop's body."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, LoopLine]] = []
@@ -121,11 +121,11 @@ class _LoopWriter:
         self.lines.append((self.indent + line, LoopLine(step, record, self.many)))
 
     def end(self, step: int) -> None:
-        """What stands behind the loops over several results, the innermost first."""
+        """Write the ends of the loops over several results, the innermost first."""
         self.lines += [(tail, LoopLine(step, "x", self.many)) for tail in reversed(self.tails)]
 
     def guarded(self, line: str, step: int, policy: ErrorPolicy, at: str) -> None:
-        """A line that runs user code; when it raises, the policy decides."""
+        """Write a line that runs user code; when it raises, the policy decides."""
         if policy == "fail":
             self.put(line, step)
             return
@@ -134,11 +134,11 @@ class _LoopWriter:
 
 
 def fused_loop_of(steps: Sequence[RowStep]) -> GeneratedLoop:
-    """The loop for a chain of steps with the sink behind it, for rows with which nothing goes.
+    """Return the loop for a chain of steps with the sink behind it, for rows that carry nothing.
 
-    `run(rows, size, write)` takes them `size` at a time: what the steps make of these is written before the next are begun. It
-    returns how many rows were written. The same steps in the same words as in `loop_of`, but one head and one count for
-    many batches: at ten rows a batch those cost as much as the steps of one row.
+    `run(rows, size, write)` takes the rows `size` at a time: it writes the results of one batch before it begins the
+    next. It returns the number of rows written. Each step is the same text as in `loop_of`, but one head and one count
+    serve many batches: at ten rows a batch these cost as much as the steps of one row.
     """
     names = BoundNames()
     writer = _LoopWriter()
@@ -160,10 +160,10 @@ def fused_loop_of(steps: Sequence[RowStep]) -> GeneratedLoop:
 
 
 def loop_of(steps: Sequence[RowStep], carries: Carries) -> GeneratedLoop:
-    """The loop for a chain of steps whose rows go with positions, times or nothing.
+    """Return the loop for a chain of steps whose rows go with positions, times or nothing.
 
-    `run` returns the rows and what goes with them. Its closure has `f0…` the functions, `c0…` the counts and `h0…` the handlers
-    of steps that go on after an error.
+    `run` returns the rows and what goes with them. Its closure has `f0…` the functions, `c0…` the counts and `h0…` the
+    handlers of steps that go on after an error.
     """
     names = BoundNames()
     moves = any(step.kind != "map" or step.policy != "fail" for step in steps)
@@ -191,7 +191,7 @@ def _make_line(steps: Sequence[RowStep], names: BoundNames) -> str:
 
 
 def _zeros(steps: Sequence[RowStep]) -> str:
-    """Nothing dropped, expanded or bad so far in any step."""
+    """Return the line that sets the counts of dropped, expanded and bad rows to 0 in every step."""
     return f"{' = '.join(f'd{i} = e{i} = b{i}' for i in range(len(steps)))} = 0"
 
 
@@ -219,7 +219,7 @@ def _put_step(writer: _LoopWriter, i: int, step: RowStep, names: BoundNames, car
 
 
 def _put_many(writer: _LoopWriter, i: int, step: RowStep, carries: Carries, at: str) -> None:
-    """A step that makes several rows of one: a loop of its own around all that follows."""
+    """Write a step that makes several rows of one: a loop of its own around all that follows."""
     rows = f"f{i}(x{i})"
     if step.policy != "fail":
         writer.guarded(f"y{i} = list(f{i}(x))", i, step.policy, at)
@@ -235,7 +235,7 @@ def _put_many(writer: _LoopWriter, i: int, step: RowStep, carries: Carries, at: 
 
 
 def _counting(steps: Sequence[RowStep]) -> list[str]:
-    """The lines that add to the steps' counts once per batch; `n` is how many rows flow into a step."""
+    """Return the lines that add to the steps' counts once per batch; `n` is the number of rows that enter a step."""
     lines = ["  n = len(rows)"]
     for i, step in enumerate(steps):
         lines.append(f"  c{i}.rows_in += n")

@@ -1,4 +1,4 @@
-"""Which types a user's class has filled into a generic base, for example `KeyedOperator[str, Ride, State, News]`."""
+"""Types that a user's class fills into a generic base, for example `KeyedOperator[str, Ride, State, News]`."""
 
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -8,12 +8,14 @@ from agiledart_dataflow.user_code.callsite import CallSite
 
 
 def base_arguments(cls: type, base: type) -> tuple[Any, ...]:
-    """The arguments of a generic base of a class, type variables filled in as far as subclasses say; () when none do."""
+    """Return the arguments of a class's generic base, with the type variables that subclasses fill in; () when there
+    are none.
+    """
     filled: dict[Any, Any] = {}
-    for one in cls.__mro__:
-        for stated in getattr(one, "__orig_bases__", ()):
-            origin = get_origin(stated)
-            arguments = tuple(substituted(part, filled) for part in get_args(stated))
+    for parent in cls.__mro__:
+        for generic_base in getattr(parent, "__orig_bases__", ()):
+            origin = get_origin(generic_base)
+            arguments = tuple(substituted(part, filled) for part in get_args(generic_base))
             if origin is base:
                 return arguments
             if origin is not None:
@@ -22,7 +24,7 @@ def base_arguments(cls: type, base: type) -> tuple[Any, ...]:
 
 
 def operator_types(operator: KeyedOperator[Any, Any, Any, Any], where: CallSite) -> tuple[Any, Any, Any]:
-    """Types of key (None: not said), state and output of a user's operator. Raises `TopologyError`."""
+    """Return the types of key (None: not given), state and output of a user's operator. Raises `TopologyError`."""
     cls = type(operator)
     arguments = base_arguments(cls, KeyedOperator)
     if arguments:
@@ -35,7 +37,7 @@ def operator_types(operator: KeyedOperator[Any, Any, Any, Any], where: CallSite)
 
 
 def shared_type(operator: BroadcastOperator[Any, Any, Any, Any, Any, Any], where: CallSite) -> Any:
-    """The type of what a `BroadcastOperator` shares. Raises `TopologyError`."""
+    """Return the type of the shared value of a `BroadcastOperator`. Raises `TopologyError`."""
     cls = type(operator)
     arguments = base_arguments(cls, BroadcastOperator)
     if arguments and not isinstance(arguments[5], TypeVar):

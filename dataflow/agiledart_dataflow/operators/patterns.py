@@ -1,8 +1,8 @@
 """Patterns: rows of one key that follow each other within a time, and rows that must not come between or after them.
 
-Each row that the first element accepts begins a match of its own; the next element takes the first later row that it
-accepts (others in between do not matter). Matches may overlap and share rows. A match that ends with something that must not
-come is complete when its time is over.
+Each row that the first element accepts begins a match. The next element takes the first later row that it accepts; rows
+in between do not matter. Matches may overlap and share rows. A match that ends with a forbidden row is complete when
+its time is over.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,18 +15,18 @@ from agiledart_dataflow.operators.keyed import Context, KeyedOperator
 R = TypeVar("R")
 
 MAX_UNFINISHED = 10_000
-"""Matches of one key that may be under way; a pattern that begins at every row of a busy key is a mistake."""
+"""Unfinished matches allowed for one key; a pattern that begins at every row of a busy key is a mistake."""
 
 
 @dataclass(frozen=True)
 class Never(Generic[R]):
-    """A row that must not come at this place of a pattern."""
+    """Row that must not come at this place of a pattern."""
 
     predicate: Callable[[R], object]
 
 
 def never(predicate: Callable[[R], object]) -> Never[R]:
-    """At this place of a pattern no row may come for which the predicate says yes.
+    """Forbid rows for which the predicate is true at this place of a pattern.
 
     Between two elements: not before the next one; at the end: not until the pattern's time is over.
     """
@@ -34,15 +34,15 @@ def never(predicate: Callable[[R], object]) -> Never[R]:
 
 
 State = list[list[Any]]
-"""Matches under way, oldest first: [position of the first row, the rows so far]."""
+"""Unfinished matches, oldest first: [position of the first row, the rows so far]."""
 
 
 class Pattern(KeyedOperator[Any, Any, State, Match[Any, Any]]):
-    """Finds all matches.
+    """Operator that finds all matches.
 
     Args:
         elements: predicates and `Never`s; begins with a predicate.
-        within_ms: the last row comes at most so long after the first.
+        within_ms: the last row comes at most this long after the first.
     """
 
     keeps_state_after_error = False
@@ -63,7 +63,7 @@ class Pattern(KeyedOperator[Any, Any, State, Match[Any, Any]]):
         return []
 
     def on_record(self, key: Any, record: Any, state: State, context: Context[Match[Any, Any]]) -> None:
-        going: State = []  # made anew: a predicate may raise, and then nothing has changed
+        unfinished: State = []  # a new list: a predicate may raise, and then nothing has changed
         for match in state:
             start, rows = match
             if any(predicate(record) for predicate in self._unwanted[len(rows)]):
@@ -74,22 +74,22 @@ class Pattern(KeyedOperator[Any, Any, State, Match[Any, Any]]):
                     context.emit(Match(key, rows))
                     continue
                 match = [start, rows]
-            going.append(match)
+            unfinished.append(match)
         if self._wanted[0](record):
-            if len(going) >= MAX_UNFINISHED:
+            if len(unfinished) >= MAX_UNFINISHED:
                 raise ValueError(
                     f"more than {MAX_UNFINISHED:,} matches of one key are under way: let the pattern begin at fewer rows, or"
                     " shorten its time"
                 )
             start = list(context.position)
-            going.append([start, [record]])
+            unfinished.append([start, [record]])
             context.timer_at(context.time_ms + self._within_ms + 1, start)
-        state[:] = going
-        if not going:
-            context.forget()  # as if the key had never been seen; timers of matches that are complete find nothing to do
+        state[:] = unfinished
+        if not unfinished:
+            context.forget()  # as if the key were new; timers of matches that are complete find nothing to do
 
     def on_timer(self, key: Any, payload: Any, state: State, context: Context[Match[Any, Any]]) -> None:
-        # Each match has a timer of its own, so that those of one time are told in the order of their first rows.
+        # Each match has its own timer, so that matches of one time come out in the order of their first rows.
         for number, (start, rows) in enumerate(state):
             if start == payload:
                 del state[number]

@@ -1,7 +1,7 @@
 """`Segments`: the stateless steps of a stage, cut into runs that take rows and runs that take columns.
 
-Rows that come as a list stay a list as long as the steps can take rows: expressions stand in the generated loop then.
-Columns stay columns as long as the steps can take columns, unless they are too few to be worth a call of NumPy.
+Rows that come as a list stay a list as long as the steps can take rows; expressions then stand in the generated loop.
+Columns stay columns as long as the steps can take columns, unless there are too few rows to be worth a call of NumPy.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -14,19 +14,19 @@ from agiledart_dataflow.operators.chain import OnError, RowChain
 from agiledart_dataflow.operators.loop_text import RowStep
 
 FEW_ROWS: Final = 100
-"""Below so many rows a loop over rows costs less than calls of NumPy (measured: 30 to 100)."""
+"""Below this number of rows a loop over rows costs less than calls of NumPy (measured: 30 to 100)."""
 
 Run = Callable[[Held, Order], tuple[Held, Order]]
 
 
 class Segments:
-    """Runs stateless steps over rows in either form.
+    """Stateless steps over rows in either form.
 
     Args:
         steps: in the order in which rows pass them.
         carries: what goes with the rows.
         on_error: as for `RowChain`.
-        counts: where to count, by step; another one's, when both count the same steps.
+        counts: counts by step; those of another `Segments`, when both count the same steps.
     """
 
     __slots__ = ("_carries", "_on_error", "_paths", "_steps", "counts")
@@ -45,28 +45,31 @@ class Segments:
         self._paths: dict[bool, list[Run]] = {}  # by "begins with columns"
 
     def run(self, held: Held, order: Order) -> tuple[Held, Order]:
-        """What the steps make of these rows, and what goes with them then. Raises `UserCodeError`."""
+        """Return the rows that the steps make of these, and what goes with them. Raises `UserCodeError`."""
         in_columns = type(held) is not list and (len(held) >= FEW_ROWS or not self._steps[0].takes_rows)
         for run in self._path(in_columns):
             held, order = run(held, order)
         return held, order
 
     def over_lists(self) -> Run | None:
-        """`run` for batches that are lists, with less to do, when one loop does it all."""
+        """Return a cheaper `run` for batches that are lists, when one loop does all steps; else None."""
         if not all(step.takes_rows for step in self._steps):
             return None
         return RowChain(self._steps, self.counts, self._carries, self._on_error).run  # type: ignore[return-value]  # of lists
 
     def fused(self) -> RowChain | None:
-        """A chain to `run_into` for batches that are lists, when one loop does it all and nothing goes with the rows."""
+        """Return a chain to `run_into` for batches that are lists, when one loop does all steps and rows carry nothing;
+        else None.
+        """
         if self._carries != "rows" or not all(step.takes_rows for step in self._steps):
             return None
         return RowChain(self._steps, self.counts, self._carries, self._on_error, fused=True)
 
     def parts(self, ends: Container[str]) -> list[tuple[str, "Segments"]]:
-        """The same steps cut after each one named in `ends`: (last step, part) in order, counting in this one's counts.
+        """Cut the same steps after each one named in `ends`: (last step, part) in order, with the counts of this
+        object.
 
-        Between two parts somebody may look at the rows; nothing else changes.
+        Between two parts the caller may read the rows; nothing else changes.
         """
         parts: list[tuple[str, Segments]] = []
         steps: list[RowStep] = []
@@ -99,9 +102,9 @@ class Segments:
 
 
 def _cut(steps: Sequence[RowStep], in_columns: bool) -> list[tuple[bool, Sequence[RowStep]]]:
-    """Runs of steps that take the same form, as few as possible: (takes columns, steps).
+    """Cut steps into runs that take the same form, as few as possible: (takes columns, steps).
 
-    A step that takes columns only stands alone, so that all others of a run can do the same with rows.
+    A step that takes columns only stands alone, so that all other steps of a run can also take rows.
     """
     parts: list[tuple[bool, Sequence[RowStep]]] = []
     start = 0
@@ -131,7 +134,7 @@ def _row_run(chain: RowChain) -> Run:
 
 
 def _column_run(vector: Any, by_row: RowChain | None, needs_rows: type[Exception], row_type: Any) -> Run:
-    """Runs a chain over columns; where that finds something odd (an error, an overflow), the same batch as rows."""
+    """Return a run over columns; when it meets an error or an overflow, it runs the same batch as rows."""
 
     def over_columns(held: Held, order: Order) -> tuple[Held, Order]:
         out: tuple[Held, Order]

@@ -1,9 +1,9 @@
-"""The n best keys. Speaks once for each source record that finds the ranking changed, when all that it caused is in.
+"""Ranking of the n best keys, put out once per source record that changed it, when all its consequences are in.
 
-Ties: the key whose information is newer stands first (`ties="newest"`), then the smaller key; keys that cannot be compared (Enums,
-    None beside a text) stand in the order of the texts by which they are routed. Information is renewed by
-    what a record causes (kind 1), by whatever path it came; what time does (kind 0) renews nothing. Two changes of one
-    source record are equally new.
+Ties: the key with newer information stands first (`ties="newest"`), then the smaller key. Keys that cannot be compared
+(Enums, None beside a text) stand in the order of the texts by which they are routed. A record's consequences (kind 1)
+renew information, by whatever path they came; time (kind 0) renews nothing. Two changes of one source record are
+equally new.
 """
 
 from bisect import bisect_left
@@ -24,26 +24,27 @@ from agiledart_dataflow.state.key_groups import Division
 from agiledart_dataflow.state.plain_codec import PlainCodec
 
 _EMITTED = (END - 1,)
-"""Path of an output: after all that the source record caused, below the mark that covers it."""
+"""Path of an output: after all consequences of the source record, below the watermark that covers it."""
 
 
 Ranked = tuple[Any, tuple[Any, int, Any]]
-"""(value, (minus its rank, how new its information is, key)): never changed, another one takes its place."""
+"""(value, (minus its rank, how new its information is, key)): immutable; a new one replaces it."""
 
 
 class Top(KeyGroupIndexedState[list[Any]]):
-    """Keeps all keys in order of rank: all in one place, as a ranking cannot be made of parts by key group.
+    """Operator that keeps all keys in order of rank, on one instance: a ranking cannot be split by key group.
 
     Args:
-        name: the step.
+        name: name of the step.
         rank: value → number, the greater the better.
         codec: of a key group's entries (`ranked_type`).
-        rest: codec of what belongs to no key (`emitted_type`).
-        n: how many places.
+        rest: codec of the state that belongs to no key (`emitted_type`).
+        n: number of places.
         newest_first: ties by age of information (else by key alone).
-        keys_only: the ranking changes when other keys stand in it or in another order, not when a value changes.
-        on_change: speak also when time alone changed the ranking; then there may be no cause.
-        mishap: told of changes for which `rank` raised; the key keeps its place. Without it errors go on.
+        keys_only: the ranking changes with its keys or their order, not with a value.
+        on_change: put out a ranking also when time alone changed it; then it may have no cause.
+        on_operator_error: called for changes at which `rank` raised; the key keeps its place. Without it the error goes
+            to the caller.
     """
 
     division: ClassVar[Division] = "whole"
@@ -112,7 +113,7 @@ class Top(KeyGroupIndexedState[list[Any]]):
         return out, at
 
     def _update(self, key: Any, value: Any, *, renews: bool) -> None:
-        """Put a key where its new value belongs. All that can raise comes before the first change."""
+        """Move a key to the place of its new value. Every call that can raise comes before the first change."""
         order = self._order
         minus = None if value is None else -self._rank(value)
         if minus != minus:
@@ -140,15 +141,18 @@ class Top(KeyGroupIndexedState[list[Any]]):
         self._values[key] = (value, entry)
 
     def _place(self, entry: tuple[Any, int, Any]) -> int:
-        """Where an entry stands, or would."""
+        """Return the index at which an entry stands, or would stand."""
         try:
             return bisect_left(self._order, entry)
         except TypeError:
-            # Equals in rank whose keys have no order: the slow way, which agrees with the fast one wherever that works.
+            # Keys of equal rank cannot be compared: use the slow order, which agrees with the fast one wherever both
+            # work.
             return bisect_left(self._order, _in_full(entry), key=_in_full)
 
     def _emit_if_changed(self, out: list[Any], at: list[Position]) -> None:
-        """All that the present source record caused is in: say the ranking if it differs from what was said last."""
+        """Put out the ranking if it differs from the last one; call it when all consequences of the source record are
+        in.
+        """
         cause, self._cause = self._cause, None
         if not self._touched or (cause is None and not self._on_change):
             return
@@ -168,7 +172,7 @@ class Top(KeyGroupIndexedState[list[Any]]):
         return len(self._values)
 
     def snapshot_rest(self) -> bytes:
-        """What it said last, and what the present source record has done so far."""
+        """Encode the last ranking, and the effect of the present source record so far."""
         return self._rest_codec.encode(([], self._emitted, self._cause, self._renewals, self._touched, self._group))
 
     def restore_rest(self, data: bytes) -> None:
@@ -227,7 +231,7 @@ class Top(KeyGroupIndexedState[list[Any]]):
 
 
 class _RankingSnapshot(KeysSnapshot[Ranked]):
-    """All keys as of a moment; of those that are gone no value."""
+    """Snapshot of all keys; a key that is gone has no value."""
 
     def _describe(self, held: Ranked) -> Ranked:
         return held
@@ -245,28 +249,30 @@ def _plain(key: Any, held: Ranked) -> tuple[Any, Any, int]:
 
 
 def ranked_type(key: Any, value: Any) -> Any:
-    """The type of a key group's entries, (key, value, how new), by which bytes are read; no value: the key is gone."""
+    """Return the type of a key group's entries, (key, value, how new), used to decode them; no value: the key is gone."""
     return generic(list, generic(tuple, key, value | None, int))
 
 
 def emitted_type(key: Any, value: Any, cause: Any) -> Any:
-    """The type of what belongs to no key. Before it, where format 1 has the entries of all keys, there are none any more."""
-    shown = generic(list, generic(Entry, key, value))
-    return generic(tuple, ranked_type(key, value), shown, cause | None, int, bool, Position)
+    """Return the type of the state that belongs to no key. Its first field held all entries in format 1 and is empty
+    today.
+    """
+    entries = generic(list, generic(Entry, key, value))
+    return generic(tuple, ranked_type(key, value), entries, cause | None, int, bool, Position)
 
 
 def _compared(one: Any, other: Any) -> int:
-    """Below, at or above 0 as one key stands before, at or behind another: in their own order, else in that of their texts."""
+    """Compare two keys: below 0, 0 or above 0, by their own order, else by the order of their texts."""
     try:
         return -1 if one < other else int(one != other)
     except TypeError:
-        text, others = canonical(one), canonical(other)
-        return (text > others) - (text < others)
+        text, other_text = canonical(one), canonical(other)
+        return (text > other_text) - (text < other_text)
 
 
 _ordered = cmp_to_key(_compared)
 
 
 def _in_full(entry: tuple[Any, int, Any]) -> tuple[Any, int, Any]:
-    """An entry that can be compared with every other."""
+    """Return an entry that can be compared with every other."""
     return entry[0], entry[1], _ordered(entry[2])

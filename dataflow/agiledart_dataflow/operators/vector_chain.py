@@ -19,19 +19,21 @@ else:
 
 
 class NeedsRows(Exception):
-    """Something was odd (an error of user code, a division by zero): nothing has been counted, the batch is as it was."""
+    """Error of a batch of columns (user code raised, a division by zero); nothing was counted, and the batch is
+    unchanged.
+    """
 
 
 class Vector(Protocol):
-    """What a step does to columns; `RowStep.vector`."""
+    """Effect of a step on columns; `RowStep.vector`."""
 
     def run(self, columns: Columns, order: Order) -> tuple[Columns, Order]:
-        """The rows that leave the step, and what goes with them."""
+        """Return the rows that leave the step, and what goes with them."""
         ...
 
 
 class VectorWhere:
-    """Keeps the rows for which a condition is True."""
+    """Filter that keeps the rows for which a condition is True."""
 
     def __init__(self, condition: RowExpression) -> None:
         self._condition = condition
@@ -48,7 +50,7 @@ class VectorWhere:
 
 
 class VectorBuild:
-    """Makes a new row of each."""
+    """Step that makes a new row of each row."""
 
     def __init__(self, builder: RowBuilder) -> None:
         self._builder = builder
@@ -58,16 +60,16 @@ class VectorBuild:
 
 
 class VectorChain:
-    """Runs stateless steps over columns; counts as `RowChain` does.
+    """Stateless steps over columns, with the same counts as `RowChain`.
 
     Args:
         steps: all of them with a `vector`.
-        counts: where to count, by step.
-        on_error: told of rows that a step with another policy than `fail` raised for.
+        counts: counts by step.
+        on_error: called for rows at which a step with another policy than `fail` raised.
 
     Raises:
-        NeedsRows: from `run`, when a step that can also take rows raised something.
-        UserCodeError: from `run`, when one that takes columns only did.
+        NeedsRows: from `run`, when a step that can also take rows raised.
+        UserCodeError: from `run`, when a step that takes columns only raised.
     """
 
     __slots__ = ("_counts", "_function", "_on_error", "_runs", "_step", "_takes_rows")
@@ -83,7 +85,7 @@ class VectorChain:
         self._takes_rows = all(step.takes_rows for step in steps)
 
     def run(self, columns: Columns, order: Order) -> tuple[Columns, Order]:
-        """What the steps make of these rows, and what goes with them then."""
+        """Return the rows that the steps make of these, and what goes with them."""
         sizes = [len(columns)]
         try:
             with np.errstate(all="ignore"):
