@@ -1,1 +1,1 @@
-"""Frames between instances: over links between processes, or as calls within one process."""
+"""Frames between instances, over links between processes or as calls within one process."""

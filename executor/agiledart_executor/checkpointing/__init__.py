@@ -1,1 +1,1 @@
-"""Instances are saved at barriers and restored; sources are rewound to a checkpoint."""
+"""Checkpointing: instances are saved at barriers and restored, and sources are rewound to a checkpoint."""

@@ -1,1 +1,1 @@
-"""Files of runs that have ended, finished in a process of their own."""
+"""Finalising of the files of ended runs, in a process of its own."""

@@ -1,1 +1,1 @@
-"""What instances of a term to come take over of those before them: built ahead, and completed when they have stopped."""
+"""Hand-over of state to the next generation: preloaded ahead of time, completed when the previous instances have stopped."""

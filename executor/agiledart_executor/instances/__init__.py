@@ -1,1 +1,1 @@
-"""Running instances: one instance, the host of all instances of a process, and what is measured of them."""
+"""Running instances: one instance, the host of all instances of a process, and their measurements."""

@@ -1,1 +1,1 @@
-"""A topology that runs in one process, without agents: `agiledart run`."""
+"""Local runs: a topology in one process, without agents (`agiledart run`)."""

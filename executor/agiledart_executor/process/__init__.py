@@ -1,1 +1,1 @@
-"""What an executor asks of its interpreter and of the kernel for itself: a resting garbage collector, short turns."""
+"""Settings that an executor makes for its own process: rare garbage collection, and short time slices from the kernel."""

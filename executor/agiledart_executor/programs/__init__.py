@@ -1,1 +1,1 @@
-"""What `python -m` starts: the worker process, the check of a bundle, and the loading of users' code into them."""
+"""Programs that `python -m` starts: the worker process, the check of a bundle, and the loading of user code into both."""

@@ -1,1 +1,1 @@
-"""Which way rows take to another executor: circuits that are open to it, what they cost, and who decides; drivers beside them."""
+"""Paths of rows to another executor: open circuits, their costs, the selection among them, and the drivers of all that."""

@@ -122,12 +122,12 @@ class DataRoute:
         return {
             "to": self.name,
             "paths": describe_paths(self.paths),
-            "by": self.link.relay,
+            "relay": self.link.relay,
             "since_ms": (wall - now + choosing.used_since) // MILLISECOND,
             "state": choosing.state(now).name.lower(),
             "circuits": [
                 {
-                    "by": one.relay,
+                    "relay": one.relay,
                     "in_use": one is choosing.used,
                     "cost_ms": round(choosing.costs.of(one, now) * SLOT_NS / MILLISECOND, 1),
                     "round_trip_ms": round(one.rtt_ns / MILLISECOND, 1),

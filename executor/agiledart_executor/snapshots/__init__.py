@@ -1,1 +1,1 @@
-"""Large states that are saved while rows go on: when some more is encoded, and how that comes to the disk."""
+"""Snapshots of large states, written while rows go on: the schedule of the encoding, and the files."""

@@ -1,5 +1,5 @@
-"""Rows on the disk of a source's node: that wait because the mesh is slower than they come, or may be needed once more.
+"""Rows on the disk of a source's node: rows that wait for a slower mesh, and rows that a restart may need again.
 
-May import the kernel, the dataflow core and the standard library. What policy there is, is decided in
-`agiledart_dataflow.runtime.intake`; here are only files.
+This sub-package may import the kernel, the dataflow core and the standard library. It holds only files; the policy is decided in
+`agiledart_dataflow.runtime.intake`.
 """

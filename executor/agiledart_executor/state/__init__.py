@@ -1,4 +1,4 @@
-"""State by key that is larger than memory: stores on this node's disk, behind `agiledart_dataflow.state`'s interface.
+"""State by key that is larger than memory: stores on this node's disk, behind the interface of `agiledart_dataflow.state`.
 
-May import `agiledart_dataflow` and the kernel; does I/O.
+This sub-package does I/O and may import `agiledart_dataflow` and the kernel.
 """

@@ -1,1 +1,1 @@
-"""Users' code in this process: unpacking a bundle, importing it, its parameters and connectors, a watchdog, its last words."""
+"""User code in this process: unpacking and importing a bundle, its parameters and connectors, a watchdog, its crash report."""

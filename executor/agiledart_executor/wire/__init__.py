@@ -1,1 +1,1 @@
-"""Messages between an agent and its executors; both run the same program, so names never travel."""
+"""Messages between an agent and its executors. Both run the same program, so names never travel."""

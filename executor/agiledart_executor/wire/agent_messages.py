@@ -1,6 +1,6 @@
-"""What an agent and its executor tell each other over their socket pair: control and statistics, never tuples.
+"""Messages between an agent and its executor over their socket pair: control and statistics, never tuples.
 
-Both ends are one program on one node, so these messages carry no version; the codec still validates each of them.
+Both ends are one program on one node, so these messages carry no version. The codec still validates each message.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from agiledart_transport.tls_contexts import TlsCredentials
 
 
 class InstanceName(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Which parallel copy of which stage, in which of its terms."""
+    """Name of an instance: stage, index of the parallel copy, generation of the stage's assignment."""
 
     stage: int
     index: int
@@ -24,20 +24,20 @@ class InstanceName(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Configure(Message, frozen=True, gc=False, tag=100):
-    """The first message: who the executor is and what it may do.
+    """First message of the agent: the identity of the executor and its limits.
 
     Args:
-        application: name; `version` and `number` tell its runs apart.
+        application: name; `version` and `number` distinguish its runs.
         credentials: TLS leaf with its key and the network's CA, made by the agent.
         chain: grants from the network's authority down to this executor's key.
         node_id: ring position of the executor's key, under which its data links are dialled.
-        host: address on which to take data links; `advertised` stands in addresses that others dial.
-        latency_log_bytes, latency_log_days: what to keep of the latencies sampled at a sink; 0 bytes: nothing.
+        host: address on which the executor accepts data links; `advertised` stands in addresses that other executors dial.
+        latency_log_bytes, latency_log_days: how many latencies sampled at a sink to keep, by size and age; 0 bytes keep none.
         bounds: on user code's time and memory.
-        home: the agent's own node, whose sinks are this process's business.
-        closed: files and folders that users' code must not touch, the state directory among them; none: it is not confined.
-        path_patience: seconds for which no path to another executor may work.
-        secrets: of connectors, that who submitted this run has entrusted to the node.
+        home: the agent's own node, whose sinks run in this process.
+        closed: files and folders that user code must not touch, the state directory among them; empty: no confinement.
+        path_timeout: seconds without a working path to another executor after which the run fails.
+        secrets: of connectors, provisioned to the node by the user who submitted this run.
     """
 
     application: str
@@ -60,11 +60,11 @@ class Configure(Message, frozen=True, gc=False, tag=100):
 
 
 class Launch(Message, frozen=True, gc=False, tag=101):
-    """Make these instances ready. `part` is the wire form of a `DeploymentPart`.
+    """Command to make these instances ready. `part` is the wire form of a `DeploymentPart`.
 
     Args:
-        since: they go on from there, and what they send to is told later (`LinkOutputs`); None: they begin.
-        waits: they are of a term that is to come: they begin when those of the term before have handed over.
+        since: checkpoint from which the instances restore; their targets then follow in `LinkOutputs`. None: a fresh start.
+        waits: the instances belong to the next generation; they start when the previous generation has handed over.
         plan_name: of the part's plan, as barriers name it.
     """
 
@@ -77,11 +77,13 @@ class Launch(Message, frozen=True, gc=False, tag=101):
 
 
 class OpenGenerationChannels(Message, frozen=True, gc=False, tag=130):
-    """This plan may come with a barrier: make links and channels for it ready. Answered by `RequestCompleted` or `RequestFailed`.
+    """Command to make links and channels ready for a plan that a later barrier may bring.
+
+    The answer is `RequestCompleted` or `RequestFailed`.
 
     Args:
-        part: with that plan, and all its places.
-        addresses: where all instances listen to which somebody may send.
+        part: deployment part with that plan and all its places.
+        addresses: where each instance listens that an instance may send to.
     """
 
     request: int
@@ -91,17 +93,20 @@ class OpenGenerationChannels(Message, frozen=True, gc=False, tag=130):
 
 
 class DropPendingPlan(Message, frozen=True, gc=False, tag=131):
-    """The plan with this name will not come: whatever waits for it is let go."""
+    """Notice that the plan with this name will not come: everything that waits for it is dropped."""
 
     plan_name: bytes
 
 
 class PreviousStateStored(Message, frozen=True, gc=False, tag=132):
-    """What an instance of the term before was at the barrier of a change lies on this node's disk.
+    """Notice that the final snapshot of an instance of the previous generation is on this node's disk.
 
     Args:
+        epoch: of the barrier of the change.
+        origin: the instance that the snapshot was taken of.
         after: name of the plan behind the barrier.
-        digest: of the element; `before`: of those that it rests on, a whole one first.
+        digest: of the snapshot.
+        before: digests of the snapshots that it builds on, the full snapshot first.
     """
 
     epoch: int
@@ -112,8 +117,9 @@ class PreviousStateStored(Message, frozen=True, gc=False, tag=132):
 
 
 class PreloadSnapshots(Message, frozen=True, gc=False, tag=134):
-    """Committed elements of instances of the term before lie on this node's disk: who waits for their groups builds them now.
-    Answered by `RequestCompleted` or `RequestFailed`.
+    """Command to preload committed snapshots of the previous generation, which are on this node's disk.
+
+    Waiting instances build the state of their key groups from them. The answer is `RequestCompleted` or `RequestFailed`.
     """
 
     request: int
@@ -122,27 +128,27 @@ class PreloadSnapshots(Message, frozen=True, gc=False, tag=134):
 
 
 class LinkOutputs(Message, frozen=True, gc=False, tag=107):
-    """Where the instances listen to which restored ones send. Answered by `RequestCompleted` or `RequestFailed`."""
+    """Addresses of the targets of restored instances. The answer is `RequestCompleted` or `RequestFailed`."""
 
     request: int
     addresses: tuple[tuple[InstanceName, str], ...]
 
 
 class StartReading(Message, frozen=True, gc=False, tag=102):
-    """All is linked: the sources may read."""
+    """Notice that all instances are linked: the sources may read."""
 
 
 class EndInput(Message, frozen=True, gc=False, tag=103):
-    """Drain: the sources act as if their input had ended here."""
+    """Command to drain: the sources act as if their input had ended here."""
 
 
 class BeginEpoch(Message, frozen=True, gc=False, tag=105):
-    """The sources let the barrier of this epoch in, behind what they have sent.
+    """Command to the sources: send the barrier of this epoch, behind all rows that they have sent.
 
     Args:
-        before, after: of one that carries a change, the names of the plans before and behind it. Sources that follow another
-            one do not let it in.
-        holds: sources read nothing more behind it.
+        before, after: names of the plans before and behind a barrier that carries a change. A source that follows another plan
+            ignores the command.
+        holds: sources read nothing more behind this barrier.
     """
 
     epoch: int
@@ -152,19 +158,19 @@ class BeginEpoch(Message, frozen=True, gc=False, tag=105):
 
 
 class NotifyEpochCommitted(Message, frozen=True, gc=False, tag=106):
-    """This epoch is committed in the run's register: its rows count."""
+    """Notice that this epoch is committed in the run's register: sinks commit its rows."""
 
     epoch: int
 
 
 class ForceSourceLogs(Message, frozen=True, gc=False, tag=123):
-    """Force the logs of the sources to the disk. Answered by `RequestCompleted` (without an address) or `RequestFailed`."""
+    """Command to fsync the logs of the sources. The answer is `RequestCompleted` (without an address) or `RequestFailed`."""
 
     request: int
 
 
 class PeerVerdict(Message, frozen=True, gc=False, tag=104):
-    """The agent's judgement of a peer: the wire form of a `PeerInfo`, or why the peer is refused."""
+    """Answer of the agent to `VerifyPeer`: the wire form of a `PeerInfo`, or the reason of a refusal."""
 
     request: int
     peer: bytes = b""
@@ -172,51 +178,51 @@ class PeerVerdict(Message, frozen=True, gc=False, tag=104):
 
 
 class OpenTap(Message, frozen=True, gc=False, tag=108):
-    """Somebody looks at the rows that leave this step: sample them for some seconds more."""
+    """Command to sample the rows that leave this step for a few more seconds, while a user watches them."""
 
     step: str
 
 
 class RequestCompleted(Message, frozen=True, gc=False, tag=110):
-    """The instances of a `Launch` are ready; data links are taken at `address`."""
+    """Answer: the request is done. After a `Launch` the instances are ready, and `address` accepts data links."""
 
     request: int
     address: str
 
 
 class RequestFailed(Message, frozen=True, gc=False, tag=111):
-    """The instances of a `Launch` cannot run; `message` is in the user's words."""
+    """Answer: the request failed, for example the instances of a `Launch` cannot run. `message` is written for users."""
 
     request: int
     message: str
 
 
 class InstanceReports(Message, frozen=True, gc=False, tag=112):
-    """Figures of the instances, by (stage, index); also the executor's sign of life."""
+    """Figures of the instances, by (stage, index); also the executor's heartbeat."""
 
     reports: tuple[tuple[InstanceName, dict[str, Any]], ...]
 
 
 class Finished(Message, frozen=True, gc=False, tag=113):
-    """An instance has come to the end of its input and delivered all of its output."""
+    """Notice that an instance reached the end of its input and delivered all of its output."""
 
     instance: InstanceName
     report: dict[str, Any]
 
 
 class InstanceHandedOver(Message, frozen=True, gc=False, tag=133):
-    """An instance of a term that has ended is gone; who took over from it counts on for it."""
+    """Notice that an instance of an ended generation is gone; its successors continue its counts."""
 
     instance: InstanceName
 
 
 class InstanceFailure(Message, frozen=True, gc=False, tag=114):
-    """An instance cannot go on: user code raised, a link to a neighbour broke, a disk is full.
+    """Notice that an instance cannot go on: user code raised, a link to a neighbour broke, or a disk is full.
 
     Args:
-        is_consequence: only a link broke; what broke it will usually be told by somebody else.
-        is_crash: the whole process died, which the agent says of each of its instances; a change of its stage cannot go on; or
-            what its sink had written is gone. Bringing the run back helps.
+        is_consequence: only a link broke; another executor will usually report the cause.
+        is_crash: a restart of the run helps. Either the whole process died (the agent then reports each of its instances), or a
+            change of the stage cannot go on, or the rows that its sink had written are gone.
     """
 
     instance: InstanceName
@@ -226,12 +232,12 @@ class InstanceFailure(Message, frozen=True, gc=False, tag=114):
 
 
 class VerifyPeer(Message, frozen=True, gc=False, tag=115):
-    """Is this peer what it says it is? The executor has no cryptography library; its agent has.
+    """Request to verify a peer's identity. The executor has no cryptography library; its agent has.
 
     Args:
         certificate: the peer's TLS leaf, DER.
         hello: body of its HELLO frame.
-        service, serves: as for `Judge.judge`.
+        service, serves: as for `PeerVerifier.verify`.
     """
 
     request: int
@@ -242,13 +248,15 @@ class VerifyPeer(Message, frozen=True, gc=False, tag=115):
 
 
 class FindRelays(Message, frozen=True, gc=False, tag=122):
-    """Are there ways by others to an executor?
+    """Request for relays through which a circuit to an executor can be opened.
 
     Args:
-        agent: on whose node it runs; `executor`: its own id.
-        most: how many are wanted; avoid: names of nodes by which there are some already.
-        by: names of those that alone may lead; empty: any.
-        doubted: names of nodes by which it took more than twice what they had claimed.
+        agent: node on which the executor runs.
+        executor: its own id.
+        most: highest number of relays in the answer.
+        avoid: names of nodes that already relay a circuit to it.
+        by: names of the only nodes that may relay; empty: any node.
+        doubted: names of nodes whose circuit took more than twice the cost that they had claimed.
     """
 
     request: int
@@ -261,7 +269,7 @@ class FindRelays(Message, frozen=True, gc=False, tag=122):
 
 
 class RelayOffer(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A relay to go through: its address, ticket and name, and what the whole way costs in slots, as is claimed."""
+    """A relay on offer: its address, ticket and name, and the claimed cost of the whole circuit in slots."""
 
     host: str
     port: int
@@ -271,8 +279,9 @@ class RelayOffer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class CredentialsRenewed(Message, frozen=True, gc=False, tag=124):
-    """What the executor shows from now on, of the same key: something was about to end, or its agent's membership was renewed.
-    Links that are open go on until what was shown there ends; then they are opened again.
+    """Notice of new credentials for the same key, because the old ones expire soon or the agent's membership was renewed.
+
+    Open links go on until the credentials expire that they were opened with; then they are opened again.
     """
 
     chain: tuple[bytes, ...]
@@ -280,7 +289,7 @@ class CredentialsRenewed(Message, frozen=True, gc=False, tag=124):
 
 
 class RelaysFound(Message, frozen=True, gc=False, tag=109):
-    """Ways by others; `refused`: in words why there is none."""
+    """Answer to `FindRelays`: the relays on offer, or in `refused` the reason why there is none."""
 
     request: int
     relays: tuple[RelayOffer, ...] = ()
@@ -288,27 +297,27 @@ class RelaysFound(Message, frozen=True, gc=False, tag=109):
 
 
 class DataPeerRefused(Message, frozen=True, gc=False, tag=116):
-    """A stranger at the data port was turned away; counted by the agent."""
+    """Notice that the data port refused a peer; the agent counts the refusals."""
 
     reason: str
     remote: str
 
 
 class SampledRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A row that left a tapped step: its event time in milliseconds (None where it does not travel) and its JSON text."""
+    """Row that left a tapped step: its JSON text and its event time in milliseconds (None where event times do not travel)."""
 
     time_ms: int | None
     text: str
 
 
 class UserBoundsSet(Message, frozen=True, gc=False, tag=119):
-    """The user's code is loaded, and these bounds hold from now on."""
+    """Notice that the user code is loaded and that these bounds hold from now on."""
 
     bounds: Bounds
 
 
 class TapSample(Message, frozen=True, gc=False, tag=118):
-    """Some of the rows that left a tapped step of an instance since the last time; `passed` counts all since the tap."""
+    """Sample of the rows that left a tapped step of an instance since the last sample; `passed` counts all since the tap opened."""
 
     step: str
     instance: InstanceName
@@ -317,19 +326,19 @@ class TapSample(Message, frozen=True, gc=False, tag=118):
 
 
 class AcknowledgeCheckpoint(Message, frozen=True, gc=False, tag=120):
-    """What an instance was at the barrier of an epoch is safe on this node's disk.
+    """Notice that the snapshot of an instance at the barrier of an epoch is safe on this node's disk.
 
     Args:
-        digest, size: of its element; none for epoch 0, in which a sink says what it found.
-        ends: of a sink that counts rows by epoch, the end of each of its parts.
-        ended: it has come to its end, so it is prepared for every epoch whose barrier it has not passed.
-        pause_ns: how long its rows had to wait for that, in all.
-        after: name of the plan that the barrier brought, where it brought one. The element of an instance whose term ends there
-            is what it hands over.
-        caught_up: all has come again that it had taken too early before it was brought back.
-        gaps: (stage, term, nanoseconds) for which rows to a stage stood still at its last change, as this instance saw it.
-        onto: the committed element that this one rests on; empty: it is whole.
-        longest_ns: the longest time for which its rows had to wait at once.
+        digest, size: of its snapshot; empty for epoch 0, in which a sink reports what its target held before.
+        ends: of a transactional sink, the end of each of its parts.
+        ended: the instance reached the end of its input, so it is prepared for every epoch whose barrier it has not passed.
+        pause_ns: total time for which its rows had to wait for the snapshot.
+        after: name of the plan that the barrier brought; empty without a change. When the instance's generation ends there, the
+            snapshot is what it hands over.
+        caught_up: all rows have come again that the instance had taken too early before its restart.
+        changeover_pauses: (stage, generation, nanoseconds) of the pause of the rows to a stage at its last change, as seen here.
+        onto: digest of the committed snapshot that this one builds on; empty for a full snapshot.
+        longest_ns: longest single time for which its rows had to wait.
     """
 
     epoch: int
@@ -347,7 +356,7 @@ class AcknowledgeCheckpoint(Message, frozen=True, gc=False, tag=120):
 
 
 class DeclineCheckpoint(Message, frozen=True, gc=False, tag=121):
-    """An instance could not be saved at an epoch: its disk is full, for example. Its rows go on."""
+    """Notice that an instance could not be saved at an epoch, for example because its disk is full. Its rows go on."""
 
     epoch: int
     instance: InstanceName
@@ -355,10 +364,12 @@ class DeclineCheckpoint(Message, frozen=True, gc=False, tag=121):
 
 
 class CodeCheckRequest(msgspec.Struct, frozen=True, array_like=True):
-    """What to check: a plan, the code, and the stages that would run here; of those, sources and sinks are tried.
+    """Request to check user code on this node: that it loads, and that its connectors would open.
 
     Args:
-        closed, secrets: as of `Configure`.
+        plan, bundle: the plan and the user code, in wire form.
+        stages: those that would run here; their sources and sinks are probed.
+        closed, secrets: as in `Configure`.
     """
 
     plan: bytes
@@ -370,13 +381,13 @@ class CodeCheckRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ConnectorCheck(msgspec.Struct, frozen=True, array_like=True):
-    """One source or sink.
+    """Result of the check of one source or sink.
 
     Args:
         stage: of the plan.
-        url: what it would read or write; no secret is in it.
-        text: what was found, or what is wrong.
-        guarantee: what becomes of its rows when something ends in the middle.
+        url: what it would read or write, without secrets.
+        text: what the probe saw, or what is wrong.
+        guarantee: delivery guarantee for its rows when a process ends in the middle.
     """
 
     stage: int
@@ -387,7 +398,7 @@ class ConnectorCheck(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CodeCheckResult(msgspec.Struct, frozen=True, array_like=True):
-    """Why the code does not load here (empty: it does), and what was found of its sources and sinks."""
+    """Result of a code check: why the code does not load here (empty: it does), and the checks of its sources and sinks."""
 
     refusal: str
     connectors: tuple[ConnectorCheck, ...] = ()
