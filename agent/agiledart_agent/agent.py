@@ -164,7 +164,7 @@ class Agent:
             lambda: self.me,
             self._feed,
             self._log.refused,
-            lambda text: self._log.warning("log.trim", text),
+            lambda text: self._log.warning("sink_log.trim_failed", text),
             lambda *about: self._users.audit_refused_read(*about),
             lambda name, owner: self._log_ownership_proofs.of(name, owner),
         )
@@ -210,7 +210,7 @@ class Agent:
             self.fragments.client,
             lambda: self.me,
             self._feed,
-            lambda text: self._log.warning("checkpoint", text),
+            lambda text: self._log.warning("checkpoint.failed", text),
         )
 
     # ---- life
@@ -271,9 +271,9 @@ class Agent:
         self._spawn(self._renewal.check_forever())
         self._spawn(self.rejoin_monitor.check_forever())
         for text in damaged_in(settings.state_dir):
-            self._log.warning("log.damaged", text)
+            self._log.warning("sink_log.damaged", text)
         for text in ownerless_in(settings.state_dir):
-            self._log.warning("log.ownerless", text)
+            self._log.warning("sink_log.ownerless", text)
         self._spawn(self.sink_logs.announce_forever())
         self._spawn(self.fragments.scrubbing.scrub_forever())
         self._spawn(self.sink_logs.trim_forever())
@@ -285,7 +285,7 @@ class Agent:
             try:
                 await asyncio.wait_for(self._left.wait(), LEAVE_SECONDS)
             except TimeoutError:
-                self._log.warning("ring.leave", "the ring did not answer in time; leaving all the same")
+                self._log.warning("ring.leave_timeout", "the ring did not answer in time; leaving all the same")
         if self.driver is not None:
             self.driver.stop()
         await self._users.close()
@@ -569,7 +569,7 @@ class Agent:
     async def _end_run(self, effect: ForgetRun) -> None:
         await self.runs.begin_to_forget(effect)
         for text in await finish_remaining_files(self._settings, effect):
-            self._log.warning("sink.not_committed", text, application=effect.application, version=effect.version)
+            self._log.warning("sink.commit_failed", text, application=effect.application, version=effect.version)
         self.runs.forget(effect)
 
     def _observe(self, observation: Observation) -> None:
@@ -637,7 +637,7 @@ class Agent:
                 OperationFailed,
                 Refused,
             ) as error:  # the clock is behind, or the own membership has ended: tried again
-                self._log.warning("executors.not_renewed", f"what executors show could not be renewed: {error}")
+                self._log.warning("executors.renewal_failed", f"what executors show could not be renewed: {error}")
             self._dialling.renew_leaf()
 
 

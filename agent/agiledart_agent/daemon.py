@@ -101,7 +101,7 @@ def _network(
                 f"This token is for a {token.role}, not for an agent. Make one: agiledart token create"
             )
         if identity.is_untouched and identity.network != token.network:
-            _leave_old(settings, identity, log)
+            _leave_previous_network(settings, identity, log)
         try:
             chain = redeem(token, identity.public_key, int(time.time()))
             identity.join_network(token.network, chain, token.signed_record)
@@ -134,13 +134,13 @@ def _is_there(path: Path) -> bool:
     return is_stored(path) and (not path.is_dir() or any(path.iterdir()))
 
 
-def _leave_old(settings: AgentSettings, identity: Identity, log: AgentLog) -> None:
+def _leave_previous_network(settings: AgentSettings, identity: Identity, log: AgentLog) -> None:
     """A network of one that never ran an application gives way to a token, if the user wants that."""
     old = identity.network.hex()[:8]
-    if not settings.leave_old:
+    if not settings.leave_previous_network:
         question = f"{settings.state_dir} founded network {old}, where nothing ever ran. Leave it for the token's?"
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise OperationFailed(f"{question} Say so with --leave-old, or give another --state-dir.")
+            raise OperationFailed(f"{question} Say so with --leave-previous-network, or give another --state-dir.")
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -57,7 +57,7 @@ class AgentSettings:
             page in somebody's browser may give this port any name of its own.
         join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
         new_network: found a network although what lies in the state directory tells of another one that is no longer known.
-        leave_old: a network of one that never ran an application is left for the token's, without asking.
+        leave_previous_network: a network of one that never ran an application is left for the token's, without asking.
         zone: failure and latency zone.
         host: the machine, where agents die together; found out unless given. Copies of one thing go to different ones.
         cores: processor cores that this node may count as its own; 0: all of the machine.
@@ -75,7 +75,7 @@ class AgentSettings:
         checkpoint_interval: seconds from one epoch of an exactly-once application to the next, where this agent coordinates it.
         fragments: data and parity fragments of a state beyond 1 MiB, as `4+2`: any 4 of the 6 rebuild it. A smaller one is copied
             to one node more than there are parity fragments.
-        path_patience: seconds for which no path between two hosts of an application may work before it fails, or recovers.
+        path_timeout: seconds for which no path between two hosts of an application may work before it fails, or recovers.
         relay: whether this agent leads circuits for nodes that cannot reach each other directly.
         relay_bytes_per_second: how much of each circuit in each direction; 0: as fast as it goes.
         quota_applications: that one submitter may have running in the network, as this agent sees it; 0: any number. In a file
@@ -101,7 +101,7 @@ class AgentSettings:
     metrics_hosts: str = ""
     join: str = ""
     new_network: bool = False
-    leave_old: bool = False
+    leave_previous_network: bool = False
     zone: str = ""
     host: str = ""
     cores: int = 0

@@ -131,7 +131,7 @@ VERBS: Final[dict[str, VerbRule]] = {
 
 READERS_OF_LOGS: Final[frozenset[str]] = frozenset(("admin", "agent", "submitter", "reader"))
 
-REFUSALS: Final = ("verb", "role", "scope", "owner", "order", "quota")
+REFUSALS: Final = ("verb", "role", "scope", "owner", "command", "quota")
 """Why somebody may not, fit for a metric's label."""
 
 

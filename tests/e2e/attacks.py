@@ -412,8 +412,8 @@ REFUSED_FOR: dict[Attack, tuple[str, ...]] = {
     stops_out_of_scope: ("scope",),
     submits_out_of_scope: ("scope",),
     looks_out_of_scope: ("scope",),
-    submits_unsigned: ("order",),
-    submits_with_anothers_signature: ("order",),
-    replaces_the_code: ("order",),
-    ends_a_node_unsigned: ("order",),
+    submits_unsigned: ("command",),
+    submits_with_anothers_signature: ("command",),
+    replaces_the_code: ("command",),
+    ends_a_node_unsigned: ("command",),
 }

@@ -36,7 +36,7 @@ def what_comes_of_it(role: str, scope: str, command: Command, *, is_signed: bool
         return False, "role"
     if scope and getattr(command, "name", "") != "x1":
         return False, "scope"
-    return (True, "") if is_signed else (False, "order")
+    return (True, "") if is_signed else (False, "command")
 
 
 def orders(count: int) -> list[tuple[Command, bool]]:
@@ -94,13 +94,13 @@ def mixed(made: Mesh, count: int) -> None:
     assert given.total() == count
     code, body, _ = audit(made)
     assert code == 0
-    rows = [row for row in body["rows"] if row["whence"].startswith("127.0.0.1:")]  # type: ignore[attr-defined]
-    fields = ("node", "key", "what", "application", "allowed", "reason")
+    rows = [row for row in body["rows"] if row["origin"].startswith("127.0.0.1:")]  # type: ignore[attr-defined]
+    fields = ("node", "key", "action", "application", "allowed", "reason")
     found = Counter(tuple(row[field] for field in fields) for row in rows)
     assert found == given
     assert body["silent_nodes"] == []
     assert not any(node["faults"] for node in body["nodes"])  # type: ignore[attr-defined]
-    assert all(row["at_ms"] and row["who"].startswith(("admin ", "submitter ", "reader ")) for row in rows)
+    assert all(row["at_ms"] and row["requester"].startswith(("admin ", "submitter ", "reader ")) for row in rows)
 
 
 def test_every_order_is_found_and_an_altered_line_is_told() -> None:
@@ -108,7 +108,7 @@ def test_every_order_is_found_and_an_altered_line_is_told() -> None:
         mixed(made, 100)
         code, body, _ = audit(made, "--app", "x1", "--since", "1h", "--who", "submitter")
         assert code == 0
-        assert {(row["application"], row["who"].split()[0]) for row in body["rows"]} == {("x1", "submitter")}  # type: ignore[attr-defined]
+        assert {(row["application"], row["requester"].split()[0]) for row in body["rows"]} == {("x1", "submitter")}  # type: ignore[attr-defined]
         assert cli("audit", "--since", "1s", "--app", "none", "--agent", str(made.agents[0].state_dir)).stdout == (
             "Nobody wanted anything of that kind.\n"
         )
@@ -145,6 +145,6 @@ def test_only_admins_look_and_looking_is_no_order() -> None:
         assert told.returncode == 1
         assert "Traceback" not in told.stderr
         rows = audit(made)[1]["rows"]
-        said = [(row["what"], row["allowed"], row["reason"]) for row in rows]  # type: ignore[attr-defined]
+        said = [(row["action"], row["allowed"], row["reason"]) for row in rows]  # type: ignore[attr-defined]
         assert said == [("create token", True, ""), ("create token", True, ""), ("audit", False, "role")]
         assert token.read_text() not in json.dumps(rows)

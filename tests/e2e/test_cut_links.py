@@ -183,7 +183,7 @@ def test_others_lead_round_a_cut(expected: tuple[Path, str], monkeypatch: pytest
 
 
 def test_what_never_heals_ends_with_the_reason(expected: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGILEDART_AGENT__PATH_PATIENCE", "3")
+    monkeypatch.setenv("AGILEDART_AGENT__PATH_TIMEOUT", "3")
     with detours() as ways, mesh(3) as ring:
         job = Job(ring, expected[0], "never", "at-most-once")
         job.until_rows_come()

@@ -97,7 +97,7 @@ def test_a_network_of_one_gives_way_to_a_token(tmp_path: Path) -> None:
         refused = agent("--state-dir", str(tmp_path / "old"), "--listen", "127.0.0.1:0", "--join", made.token)
         assert refused.returncode == 1
         assert "where nothing ever ran" in refused.stderr
-        with running(tmp_path / "old", "--metrics", "", "--join", made.token, "--leave-old") as log:
+        with running(tmp_path / "old", "--metrics", "", "--join", made.token, "--leave-previous-network") as log:
             wait_for(lambda: "joined the ring of 2" in log.read_text(), 10, "it says so")
 
 

@@ -257,7 +257,7 @@ def test_two_agents_and_every_mistake_with_them(terminal: Terminal) -> None:
     types("agiledart token create --output node.token", "Wrote node.token; only you can read it", "--join @node.token")
     types("stat -c %a node.token", "600")
     join = "agiledart agent --listen 127.0.0.1:0 --state-dir two --join @node.token"
-    types(join, "where nothing ever ran", "--leave-old", code=1)
+    types(join, "where nothing ever ran", "--leave-previous-network", code=1)
     second = terminal.leaves_running(join, r"Leave it for the token's\?")
     second.type("y")
     second.wait_for(re.compile(r"joined the ring of 2.*\n"), SECONDS)

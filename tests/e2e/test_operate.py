@@ -166,7 +166,7 @@ def test_logs_are_one_object_a_line_and_a_quiet_node_adds_none(running: tuple[Me
         assert "started" in [event["event"] for event in events]
         new = [json.loads(line) for line in text[sizes[agent.name] :].decode().splitlines()]
         # A loaded machine may well be late, and then it is right to say so.
-        assert [event for event in new if event["event"] not in ("node.late", "node.doubted")] == []
+        assert [event for event in new if event["event"] not in ("node.timer_late", "node.suspected")] == []
 
 
 def test_a_failure_of_user_code_ends_a_tap_and_is_one_warning(running: tuple[Mesh, Path]) -> None:

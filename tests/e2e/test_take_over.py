@@ -49,9 +49,9 @@ def test_a_host_of_state_is_killed_for_good(ring: Mesh, expected: tuple[Path, st
     epoch = job.status()["epoch"]["committed"]
     told = ring.agents[0].ask(Checkpoints("host", take=True))
     assert told["epoch"]["committed"] > epoch
-    kept = [one for one in told["elements"] if one["stage"] == "sums" and one["epoch"] == told["epoch"]["committed"]]
+    kept = [one for one in told["snapshots"] if one["stage"] == "sums" and one["epoch"] == told["epoch"]["committed"]]
     assert len(kept) == 6
-    assert all(one["needs"] and one["node"] not in one["holders"] for one in kept)
+    assert all(one["fragments_needed"] and one["node"] not in one["replica_nodes"] for one in kept)
     victim = in_between(job)[0]
     pull_the_plug(victim)
     check(job, expected[1])
@@ -119,7 +119,7 @@ def test_a_large_state_is_cut_into_fragments_and_rebuilt(ring: Mesh, expected: t
 def _rests_on_one(job: Job) -> bool:
     """Whether the committed epoch needs a whole element and a smaller one; so the next one will be a third."""
     told = job.ring.living()[0].ask(Checkpoints(job.name))
-    kept = sorted((one["epoch"], one["bytes"]) for one in told["elements"] if one["stage"] == "sums")
+    kept = sorted((one["epoch"], one["bytes"]) for one in told["snapshots"] if one["stage"] == "sums")
     return len(kept) == 2 and kept[1][1] < kept[0][1] / 4
 
 
@@ -129,7 +129,7 @@ def rebuilt_at(agent: AgentProcess) -> int:
     with urllib.request.urlopen(f"http://{where}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     return sum(
-        int(float(line.split()[1])) for line in lines if line.startswith("agiledart_recovery_rebuilt_elements_total")
+        int(float(line.split()[1])) for line in lines if line.startswith("agiledart_recovery_rebuilt_snapshots_total")
     )
 
 

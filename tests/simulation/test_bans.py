@@ -122,7 +122,7 @@ def test_only_an_admin_bans_and_never_himself() -> None:
         answer = mesh.outcome("a1", SetBan(target.hex(), until), signed_command, holder)
         assert isinstance(answer, RefusedRequest)
         assert why in answer.text
-        assert answer.reason == "order"
+        assert answer.reason == "command"
     answer = mesh.outcome("a1", SetBan(THIEF.hex(), until), mesh.signed_command(public_of("friend"), until))
     assert isinstance(answer, RefusedRequest)
     assert "for something else" in answer.text

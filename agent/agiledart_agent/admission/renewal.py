@@ -86,7 +86,7 @@ class MembershipRenewer:
             if why and left < WARN_SECONDS:
                 days = max(0.0, left) / 86_400
                 text = f"this node's membership ends in {days:.1f} days and could not be renewed: {why}"
-                self._log.warning("membership.ends", text, days=round(days, 2))
+                self._log.warning("membership.expiring", text, days=round(days, 2))
             left, life = self._left()
             await asyncio.sleep(min(TRY_SECONDS, max(MIN_TRY_SECONDS, life / PART / 10)))
 

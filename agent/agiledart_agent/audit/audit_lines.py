@@ -23,7 +23,7 @@ def audit_line_of(command: Command, principal: Principal, requester: str, origin
         at_ms=0,
         requester=requester,
         key=principal.key.hex(),
-        what=VERB_BY_COMMAND[type(command)],
+        action=VERB_BY_COMMAND[type(command)],
         application=_application(command)[:MAX_WORDS],
         details=_details(command),
         origin=origin,

@@ -43,13 +43,13 @@ class _RateLimit:
     """How many more lines a key may have."""
 
     def __init__(self, now: float) -> None:
-        self.left, self.at, self.left_out = float(REFUSED_AT_ONCE), now, 0
+        self.left, self.at, self.suppressed = float(REFUSED_AT_ONCE), now, 0
 
     def allows(self, now: float) -> bool:
         self.left = min(REFUSED_AT_ONCE, self.left + (now - self.at) * REFUSED_PER_SECOND)
         self.at = now
         if self.left < 1:
-            self.left_out += 1
+            self.suppressed += 1
             return False
         self.left -= 1
         return True
@@ -95,20 +95,20 @@ class AuditTrail:
 
     def note(self, line: AuditLine) -> None:
         """Keep a line under the next number, at this time. A full disk loses it; that is said and counted."""
-        left_out = 0
+        suppressed = 0
         if not line.allowed:
             ration = self._rate_limit(line.key)
             if not ration.allows(time.monotonic()):
                 return
-            left_out, ration.left_out = ration.left_out, 0
+            suppressed, ration.suppressed = ration.suppressed, 0
         at_ms = int(time.time() * 1_000)
-        kept = msgspec.structs.replace(line, number=self._number + 1, at_ms=at_ms, left_out=left_out)
+        kept = msgspec.structs.replace(line, number=self._number + 1, at_ms=at_ms, suppressed=suppressed)
         try:
             self._chains[ALLOWED if line.allowed else REFUSED].append(msgspec.json.encode(kept), kept.number)
         except OSError as error:
             self._lost += 1
             if self._lost == 1:
-                self._log.warning("audit.lost", f"a line of the audit was lost: {error.strerror or error}")
+                self._log.warning("audit.line_lost", f"a line of the audit was lost: {error.strerror or error}")
             return
         self._number = kept.number
         if not self._is_syncing:
@@ -131,7 +131,7 @@ class AuditTrail:
             for work in [chain.syncing() for chain in self._chains.values()]:
                 await asyncio.to_thread(work.run)
         except OSError as error:
-            self._log.warning("audit.sync", f"the audit did not reach the disk: {error.strerror or error}")
+            self._log.warning("audit.sync_failed", f"the audit did not reach the disk: {error.strerror or error}")
 
     # ---- reading
 

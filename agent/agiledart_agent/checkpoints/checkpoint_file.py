@@ -49,7 +49,7 @@ class ArchivedSnapshot(msgspec.Struct, frozen=True, omit_defaults=False):
     """
 
     stage: int
-    generation: int
+    generation: int = msgspec.field(name="term")
     index: int
     role: str
     digest: bytes
@@ -75,14 +75,14 @@ class CheckpointManifest(msgspec.Struct, frozen=True):
     name: str
     application: str
     version: int
-    attempt: int
+    attempt: int = msgspec.field(name="life")
     epoch: int
     taken_ms: int
     owner: bytes
     shared: list[bytes]
     specification: bytes
     plan: bytes
-    snapshots: list[ArchivedSnapshot]
+    snapshots: list[ArchivedSnapshot] = msgspec.field(name="elements")
 
 
 class CheckpointFileWriter:

@@ -181,7 +181,7 @@ class UserService:
             self._refuse(request, str(error))
             return
         except RemoteProtocolError as error:
-            self._refuse(request, why_refused(VERB_BY_COMMAND[type(command)], error), reason="order")
+            self._refuse(request, why_refused(VERB_BY_COMMAND[type(command)], error), reason="command")
             return
         match command:
             case CreateToken():

@@ -54,18 +54,28 @@ def log_event_of(observation: Observation) -> Event:
             return "info", "peer.joined", f"{name} joined the ring next to this node", {"peer": joiner.node.hex}
         case SelfRefuted(refutations):
             text = "others held this node for dead; it or its links are too slow"
-            return "warning", "node.doubted", text, {"times": refutations}
+            return "warning", "node.suspected", text, {"times": refutations}
         case NodeWasLate(late_ns):
             seconds = round(late_ns / 1e9, 3)
             level = "warning" if late_ns >= LATE_NS else "debug"
-            return level, "node.late", f"this node was {seconds} s late: overloaded, or asleep", {"seconds": seconds}
+            return (
+                level,
+                "node.timer_late",
+                f"this node was {seconds} s late: overloaded, or asleep",
+                {"seconds": seconds},
+            )
         case RecordConflictMerged(version):
             text = "two versions of a record were merged: the ring was in two parts"
             return "warning", "record.merged", text, {"version": version}
         case PeerSuspected(peer):
             return "debug", "peer.suspected", f"{peer.name or peer.node.short} does not answer", {"peer": peer.node.hex}
         case SuspicionRefuted(peer):
-            return "debug", "peer.alive", f"{peer.name or peer.node.short} answers again", {"peer": peer.node.hex}
+            return (
+                "debug",
+                "peer.suspicion_refuted",
+                f"{peer.name or peer.node.short} answers again",
+                {"peer": peer.node.hex},
+            )
         case PeerDeclaredFailed(peer, reason):  # the effect that follows is logged as peer.failed
             text = f"{peer.name or peer.node.short} is held for dead ({reason})"
             return "debug", "peer.declared_failed", text, {"peer": peer.node.hex, "reason": reason}
@@ -80,7 +90,7 @@ def log_event_of(observation: Observation) -> Event:
             return "debug", "peer.not_admitted", text, {"peer": joiner.node.hex}
         case SuccessorReplaced(successor):
             text = f"the gap left by the dead is closed up to {successor.name or successor.node.short}"
-            return "debug", "ring.gap_closed", text, {"peer": successor.node.hex}
+            return "debug", "ring.range_closed", text, {"peer": successor.node.hex}
         case RingLeft():
             return "debug", "ring.left", "out of the ring", {}
         case MessageDropped(reason):
@@ -106,7 +116,7 @@ def _of_node(observation: Observation) -> Event:
             return "info", "scheduler.lost", text, {"application": application, "peer": scheduler.node.hex}
         case ApplicationWaits(application, reason, waiting):
             text = f"{application} waits: {reason}"
-            return "warning", "application.waits", text, {"application": application, "waiting": waiting}
+            return "warning", "application.pending", text, {"application": application, "waiting": waiting}
         case SchedulerLookedUp(application, how, hops, elections):
             fields = {"application": application, "how": how, "hops": hops, "elections": elections}
             return "debug", "scheduler.found", f"a scheduler was found by {how}", fields
@@ -119,20 +129,25 @@ def _of_recovery(observation: Observation) -> Event:
     fields: dict[str, object]
     match observation:
         case AttemptBegan(run, attempt, reason, text):
-            fields = {"application": run.app, "life": attempt, "reason": reason}
+            fields = {"application": run.app, "attempt": attempt, "reason": reason}
             if attempt == 1:
-                return "debug", "recovery.first_life", f"{run.app} begins", fields
-            return "warning", "recovery.began", f"{run.app} is brought back, life {attempt}: {text}", fields
+                return "debug", "recovery.first_attempt", f"{run.app} begins", fields
+            return "warning", "recovery.restarted", f"{run.app} is brought back, life {attempt}: {text}", fields
         case RunRecovered(run, attempt, cause, took):
             seconds = {phase: round(ns / 1e9, 3) for phase, ns in took.items()}
             text = f"{run.app} has recovered in {sum(seconds.values()):.1f} s: an epoch of life {attempt} is committed"
-            return "info", "recovery.ended", text, {"application": run.app, "life": attempt, "cause": cause, **seconds}
+            return (
+                "info",
+                "recovery.completed",
+                text,
+                {"application": run.app, "attempt": attempt, "cause": cause, **seconds},
+            )
         case RunWaits(run, attempt, missing, reason):
             names = ", ".join(peer.name or peer.node.short for peer in missing)
-            fields = {"application": run.app, "life": attempt, "nodes": [peer.node.hex for peer in missing]}
+            fields = {"application": run.app, "attempt": attempt, "nodes": [peer.node.hex for peer in missing]}
             return (
                 "warning",
-                "recovery.waits",
+                "recovery.waiting",
                 f"{run.app} waits for {names}" + (f": {reason}" if reason else ""),
                 fields,
             )
@@ -140,19 +155,23 @@ def _of_recovery(observation: Observation) -> Event:
             text = (
                 f"the state of {instance} of {run.app} has fewer holders than it should: {survives} of them may be lost"
             )
-            fields = {"application": run.app, "party": str(instance), "survives": survives}
+            fields = {"application": run.app, "instance": str(instance), "tolerated_losses": survives}
             return "debug", "recovery.degraded", text, fields
         case QuorumRecovered(run, quorum_generation, epoch, voters, without):
             names = ", ".join(node.short for node in without)
             text = f"{run.app} goes on from epoch {epoch} without {names}, at an admin's word: generation {quorum_generation}"
-            fields = {"application": run.app, "generation": quorum_generation, "voters": [node.hex for node in voters]}
-            return "warning", "recovery.regained", text, fields
+            fields = {
+                "application": run.app,
+                "quorum_generation": quorum_generation,
+                "voters": [node.hex for node in voters],
+            }
+            return "warning", "recovery.quorum_restored", text, fields
         case VoterExcluded(run, reported_by):
             text = (
                 f"{run.app} goes on without this node's vote: an admin gave it up for lost; {reported_by.short} says so"
             )
-            return "warning", "recovery.left", text, {"application": run.app, "peer": reported_by.hex}
+            return "warning", "recovery.voter_removed", text, {"application": run.app, "peer": reported_by.hex}
         case VoterReplaced(run, gone, new):
             text = f"{new.short} votes in the register of {run.app} in place of {gone.short}"
             return "info", "recovery.voter_replaced", text, {"application": run.app, "peer": new.hex}
-    return "debug", "observed", f"{type(observation).__name__} {observation}", {}
+    return "debug", "observation", f"{type(observation).__name__} {observation}", {}

@@ -358,7 +358,7 @@ class ExecutorService:
             self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
             return
         for text in wrong:
-            self._log.warning("sink.not_committed", text, application=effect.application, version=effect.version)
+            self._log.warning("sink.commit_failed", text, application=effect.application, version=effect.version)
         self._feed(Completed(effect.request, None))
 
     def _prepared(self, application: str, version: int, told: AcknowledgeCheckpoint | DeclineCheckpoint) -> None:
@@ -400,9 +400,11 @@ class ExecutorService:
         where = f"instance {name.index} of stage {name.stage} of {application}"
         if reason:
             text = f"{where} cannot be saved, so nothing is committed until it can be: {reason}"
-            self._log.warning("instance.unsaved", text, application=application, version=version)
+            self._log.warning("instance.snapshot_failed", text, application=application, version=version)
         else:
-            self._log.info("instance.saved", f"{where} can be saved again", application=application, version=version)
+            self._log.info(
+                "instance.snapshot_recovered", f"{where} can be saved again", application=application, version=version
+            )
 
     def _stop_instances(self, pool: ExecutorPool, effect: StopInstances) -> None:
         stopped = (effect.application, effect.version)

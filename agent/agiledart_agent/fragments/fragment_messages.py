@@ -133,7 +133,7 @@ class FragmentRefused(Message, frozen=True, gc=False, tag=7):
     text: Annotated[str, msgspec.Meta(max_length=400)]
 
 
-REASONS = ("form", "not a host", "old life", "unknown run", "full", "disk", "hash", "missing", "busy")
+REASONS = ("form", "not a host", "old attempt", "unknown run", "full", "disk", "hash", "missing", "busy")
 """Why a holder refuses."""
 
 FragmentRequest = PutFragment | PutBytes | GetFragment | GetSnapshot

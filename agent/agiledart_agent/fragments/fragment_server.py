@@ -157,7 +157,7 @@ class FragmentServer:
         caller.link.send(FrameKind.CONTROL, ANSWERS.encode(answer))
 
     def _refuse(self, caller: _ClientLink, request: int, reason: str, text: str) -> None:
-        if reason in ("form", "not a host", "old life"):
+        if reason in ("form", "not a host", "old attempt"):
             self._count_refused(f"fragment: {reason}", caller.link.remote)
         self._answer(caller, FragmentRefused(request, reason, text[:400]))
 

@@ -43,7 +43,7 @@ def success_by_path(reports: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     for report in reports:
         for route in routes_of(dict(report)):
             for rate in _in_use(route):
-                found.setdefault(RELAYED if route.by else DIRECT, []).append(rate)
+                found.setdefault(RELAYED if route.relay else DIRECT, []).append(rate)
     return {path: sum(rates) / len(rates) for path, rates in found.items()}
 
 

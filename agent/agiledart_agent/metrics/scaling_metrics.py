@@ -71,7 +71,7 @@ METRICS: tuple[MetricDeclaration, ...] = (
         "Changes of stages that are over, told by the agent that coordinates the application; kind is scale, move or drain, reason "
         "user or the policy, state done, let-go (nothing has changed) or rolled-back (rows since the last epoch came again).",
         ("kind", "reason", "state"), _changes, ChangeFinalised),
-    MetricDeclaration("agiledart_scaling_change_gap_seconds", "gauge",
+    MetricDeclaration("agiledart_scaling_changeover_pause_seconds", "gauge",
         "For how long rows of some key group stood still in the last change of an application: from what an instance of the term "
         "before took last to what one of the new term took first, as the sender saw it.", ("app",),
         lambda scrape: samples_of(scrape.changes.changeover_pauses), ChangeMeasured),

@@ -66,7 +66,7 @@ class RejoinMonitor:
             return False
         was_alone, self.alone = bool(self.alone), _list_text(addresses)
         if not was_alone:
-            self._log.warning("ring.alone", f"  {self.alone}", addresses=len(addresses))
+            self._log.warning("ring.isolated", f"  {self.alone}", addresses=len(addresses))
         seen: dict[NodeId, Peer] = {}
         for peer in await asyncio.gather(*(self._greet(address) for address in addresses)):
             if isinstance(peer, Peer):
@@ -81,7 +81,7 @@ class RejoinMonitor:
 
     def _found(self) -> None:
         if self.alone:
-            self._log.info("ring.found", f"  no longer alone: {len(self._known())} other nodes are reached")
+            self._log.info("ring.reconnected", f"  no longer alone: {len(self._known())} other nodes are reached")
         self.alone = ""
         for node in self._checked_at:
             self._feed(UnwatchPeer(node))

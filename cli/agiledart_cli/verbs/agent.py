@@ -18,7 +18,10 @@ from agiledart_cli.output import output_option, print_json
     help="Found a network although this node was in one that it no longer knows.",
 )
 @click.option(
-    "--leave-old", is_flag=True, default=None, help="With --join: leave a network of one that never ran an application."
+    "--leave-previous-network",
+    is_flag=True,
+    default=None,
+    help="With --join: leave a network of one that never ran an application.",
 )
 @click.option("--name", help="What people call this node. Default: the host's name.")
 @click.option("--listen", metavar="HOST:PORT", help="Where links are taken; port 0 is any free one.")

@@ -27,7 +27,7 @@ from agiledart_kernel.text import harmless_document
 from agiledart_node.records.application import SPECIFICATION_CODEC
 from agiledart_node.wire.commands import WAITING_FOR_CAPACITY, RequestedParallelism, Status, Stop, Submit
 
-NEVER_MAY = ("verb", "role", "scope", "owner", "order")
+NEVER_MAY = ("verb", "role", "scope", "owner", "command")
 """Why who asks may not, also when what runs has ended."""
 
 POLL_SECONDS = 0.3

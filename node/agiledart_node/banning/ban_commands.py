@@ -28,7 +28,7 @@ class BanCommands:
         try:
             self.spreading.give(signed)
         except Refused as error:
-            raise NotAllowed("order", _why(error)) from None
+            raise NotAllowed("command", _why(error)) from None
         target = bytes.fromhex(command.target)
         self._context.reply(
             request, BansResponse([self._row(ban) for ban in self.spreading.known.all() if ban.target == target])

@@ -220,7 +220,7 @@ class CommandVerifier:
                 self._verified, raw, terms, key=principal.key, wall_ms=self._context.common_ms, waited_ms=waited_ms
             )
         except RemoteProtocolError as error:
-            raise NotAllowed("order", why_refused(VERB_BY_COMMAND[type(command)], error)) from None
+            raise NotAllowed("command", why_refused(VERB_BY_COMMAND[type(command)], error)) from None
         return principal_of(verified), verified.signer_label
 
     def _verified(self, raw: bytes) -> VerifiedCommand:
@@ -361,7 +361,7 @@ class CommandVerifier:
             return
         if _parsed_command(raw).wall_ms <= self._begun_ms(last):
             text = f"This order to submit {last.name} was carried out before, or a later one was. Submit again."
-            raise NotAllowed("order", text)
+            raise NotAllowed("command", text)
 
     def check_stop(self, raw: bytes, principal: Principal, record: ApplicationRecord) -> None:
         """Raise NotAllowed when who gave the order may not stop this, or meant a version before it."""
@@ -369,7 +369,7 @@ class CommandVerifier:
             return
         check(principal, "stop", record.name, record)
         if _parsed_command(raw).wall_ms < self._begun_ms(record):
-            raise NotAllowed("order", f"{record.name} was submitted again after this order to stop it.")
+            raise NotAllowed("command", f"{record.name} was submitted again after this order to stop it.")
 
     def _begun_ms(self, record: ApplicationRecord) -> int:
         """When the order was given that began this version; -1: it holds none that its giver has signed."""

@@ -1,9 +1,10 @@
-"""Requests to the coordinator of a run: other numbers, other places, a node left. One change of a run at a time.
+"""Requests to change a run's stages, at its coordinator: another number of instances, other hosts, a node drained.
 
-Whoever wants something (a user's verb, a policy, a re-placement) asks with wishes; all wishes of one request take place in one
-barrier, or none does. The register decides what becomes of it, so the answer only says that it is under way; `settled` waits.
+A run has one change at a time. The requester (a user's command, a policy, a re-placement) sends change requests; all of them take
+effect in one barrier, or none does. The register decides the outcome, so the answer only says that the change has started;
+`finalised` waits for the outcome.
 
-    room is asked for → the plan is made of the newest value → recovery is asked (`lives/changing.py`)
+    ask nodes for capacity → make the plan from the newest value → request the change from recovery
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +33,7 @@ from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import ChangeOutcome, Plan, RegisterValue, StageChange
 
 MAX_ASKED: Final = 32
-"""Nodes that are asked for room, hosts of the run before all."""
+"""Nodes that are asked for capacity; the hosts of the run come first."""
 
 
 _POLL_INTERVAL: Final = Duration(100 * MILLISECOND)
@@ -41,14 +42,14 @@ Loads = Callable[[list[Peer], int], Awaitable[dict[NodeId, tuple[Peer, NodeLoad]
 
 
 class NotCoordinated(CommandRefused):
-    """Another node coordinates the run, or nobody does now."""
+    """Refusal because another node coordinates the run, or no node does now."""
 
 
 class ChangeRequests:
-    """What is wanted of runs that this node coordinates.
+    """Requests to change runs that this node coordinates.
 
     Args:
-        loads: asks nodes how much they run; the silent ones are missing.
+        loads: asks nodes for their load; nodes that do not answer are missing from the result.
     """
 
     def __init__(
@@ -63,18 +64,18 @@ class ChangeRequests:
         self._verifier, self._loads = verifier, loads
         self._once = IdempotentReplies(context)
 
-    # ---- for whoever is at the coordinator's node
+    # ---- for callers on the coordinator's node
 
     async def request(self, run: RunId, wishes: Sequence[ChangeRequest], reason: str) -> tuple[StageChange, ...]:
-        """Have stages changed, all in one barrier. What is under way then; empty: all is so already.
+        """Start changes of stages, all in one barrier. Return the changes that have started; empty: nothing is to change.
 
         Args:
-            reason: who wants it, or why, as `explain scaling` shows it.
+            reason: requester or cause of the change, as `explain scaling` shows it.
 
         Raises:
             NotCoordinated: this node does not coordinate the run.
-            TopologyError: a stage or a number that there is not.
-            CommandRefused: another change is under way, no room, or whatever else stands in its way.
+            TopologyError: there is no such stage, or it cannot have that number.
+            CommandRefused: another change is under way, a node lacks capacity, or something else prevents it.
         """
         value = self._coordinator_of(run).value
         capacities = await self._capacities(value, wishes)
@@ -83,26 +84,26 @@ class ChangeRequests:
         plan = plan_for(value, wishes, capacities, reason)
         if plan is None:
             return ()
-        why = self._recovery_service.change(run, plan)
-        if why:
-            raise CommandRefused(f"{run.app} can't be changed now: {why}. Try again when that is over.")
+        refusal = self._recovery_service.change(run, plan)
+        if refusal:
+            raise CommandRefused(f"{run.app} can't be changed now: {refusal}. Try again when that is over.")
         return plan.changes
 
     async def finalised(self, run: RunId, changes: Sequence[StageChange]) -> tuple[StageChange, ...]:
-        """The same changes when it is decided what became of them.
+        """Return the same changes once their outcome is decided.
 
         Raises:
-            NotCoordinated: another node coordinates the run now; that one knows.
+            NotCoordinated: another node coordinates the run now, and knows the outcome.
         """
         names = [change.name for change in changes]
         while True:
-            found = [one for one in self._coordinator_of(run).value.changes if one.name in names]
-            if len(found) == len(names) and all(one.fate is not ChangeOutcome.RUNNING for one in found):
-                return tuple(found)
+            current = [change for change in self._coordinator_of(run).value.changes if change.name in names]
+            if len(current) == len(names) and all(change.fate is not ChangeOutcome.RUNNING for change in current):
+                return tuple(current)
             await self._context.requests.pause(_POLL_INTERVAL)
 
     def running_changes(self, run: RunId) -> tuple[StageChange, ...]:
-        """What changes now; empty: nothing, or this node does not coordinate the run."""
+        """Return the changes under way; empty when there are none, or this node does not coordinate the run."""
         coordinator = self._recovery_service.machine.coordinators.get(run)
         if coordinator is None or not coordinator.is_coordinating or coordinator.proposer.value is None:
             return ()
@@ -119,22 +120,22 @@ class ChangeRequests:
         if changes:
             coordinator = self._coordinator_of(run)
             names = {str(stage.index): stage.name for stage in stage_plan_of(coordinator.value).stages}
-            what = " and ".join(f"{one.kind} of {names.get(one.stage, one.stage)}" for one in changes)
+            description = " and ".join(f"{change.kind} of {names.get(change.stage, change.stage)}" for change in changes)
             by = f" ({changes[0].reason})" if changes[0].reason else ""
             age = coordinator.commit_protocol.generation_change.age_ns
             since = f" since {age / SECOND:.0f} s" if age else ""
             raise CommandRefused(
-                f"{run.app} changes now: {what}{by} is under way{since}. Try again when it is done; look at"
+                f"{run.app} changes now: {description}{by} is under way{since}. Try again when it is done; see"
                 f" agiledart explain scaling {run.app}."
             )
 
     async def _capacities(self, value: RegisterValue, wishes: Sequence[ChangeRequest]) -> list[NodeCapacity]:
-        """Nodes with what room they have: hosts first, then the nearest; those that are wished for among them."""
+        """Return nodes with their free capacity: hosts first, then the nearest, always including the requested ones."""
         known = {peer.node: peer for peer in self._context.known()}
         asked = {node: known.get(node, peer) for node, peer in value.plan.hosts.items()}
-        for wish in wishes:
-            if wish.node in known:
-                asked[wish.node] = known[wish.node]
+        for request in wishes:
+            if request.node in known:
+                asked[request.node] = known[request.node]
         for peer in self._context.nearest_of(self._context.known()):
             if len(asked) < MAX_ASKED:
                 asked.setdefault(peer.node, peer)
@@ -149,10 +150,10 @@ class ChangeRequests:
             for peer, load in (loads[node] for node in asked if node in loads)
         ]
 
-    # ---- for other nodes
+    # ---- requests of other nodes
 
     async def asked(self, sender: Peer, message: RequestChange) -> None:
-        """A user's wish, brought by the agent that was asked."""
+        """Carry out a user's change request that the user's agent forwards."""
         if self._once.is_new(sender, message.request):
             await self._once.send_reply(sender, message.request, self._answer(message))
 
@@ -161,8 +162,8 @@ class ChangeRequests:
         try:
             self._coordinator_of(run)
             by = await self._requester(message)
-            wish = self._wish(message.command)
-            changes = await self.request(run, [wish], f"asked by {by}" if by else "asked by a user")
+            request = self._wish(message.command)
+            changes = await self.request(run, [request], f"requested by {by}" if by else "requested by a user")
         except NotCoordinated as refusal:
             return ChangeAccepted(number, (), refusal.text, is_not_coordinator=True)
         except CommandRefused as refusal:
@@ -180,50 +181,50 @@ class ChangeRequests:
         return ChangeRequest(MOVE, command.stage, node=node)
 
     async def _requester(self, message: RequestChange) -> str:
-        """Who gave the order, for people. Raises NotAllowed: the agent that brings it is not believed."""
+        """Return the name of the user who gave the command. Raises NotAllowed: the forwarding agent could not prove it."""
         command = message.command
         principal, by = self._verifier.given(message.signed_command, command, Principal(), message.submitter)
         _, record = await self._records.application(message.application)
         if self._verifier.requires_signatures:
             check(principal, VERB_BY_COMMAND[type(command)], message.application, record)
         if command.name != message.application:
-            raise NotAllowed("order", f"The order is for {command.name}, not for {message.application}.")
+            raise NotAllowed("command", f"The signed command is for {command.name}, not for {message.application}.")
         return by
 
 
 def plan_for(
     value: RegisterValue, wishes: Sequence[ChangeRequest], capacities: Sequence[NodeCapacity], reason: str
 ) -> Plan | None:
-    """The plan in which all wishes are fulfilled, in one barrier; None when they are.
+    """Return the plan that fulfils all requests in one barrier; None when they are fulfilled already.
 
     Raises:
-        TopologyError, CommandRefused: as of `change_plans`.
+        TopologyError, CommandRefused: as the functions of `change_plans`.
     """
-    now = value
+    current = value
     changes: list[StageChange] = []
-    left = list(capacities)
-    for wish in wishes:
-        plan = _one(now, wish, left, reason)
+    remaining = list(capacities)
+    for request in wishes:
+        plan = _one(current, request, remaining, reason)
         if plan is not None:
-            left = [_with_plan(each, now.plan, plan) for each in left]
+            remaining = [_with_plan(capacity, current.plan, plan) for capacity in remaining]
             changes += plan.changes
-            now = msgspec.structs.replace(now, plan=plan)
-    return msgspec.structs.replace(now.plan, changes=tuple(changes)) if changes else None
+            current = msgspec.structs.replace(current, plan=plan)
+    return msgspec.structs.replace(current.plan, changes=tuple(changes)) if changes else None
 
 
-def _with_plan(capacities: NodeCapacity, before: Plan, after: Plan) -> NodeCapacity:
-    """The room of a node when a plan follows another one."""
-    node = capacities.peer.node
-    free = 0 if capacities.is_closed else max(0, capacities.free + len(before.at(node)) - len(after.at(node)))
-    return NodeCapacity(capacities.peer, free, capacities.is_closed, capacities.executors)
+def _with_plan(capacity: NodeCapacity, before: Plan, after: Plan) -> NodeCapacity:
+    """Return the free capacity of a node after a plan replaces another one."""
+    node = capacity.peer.node
+    free = 0 if capacity.is_closed else max(0, capacity.free + len(before.at(node)) - len(after.at(node)))
+    return NodeCapacity(capacity.peer, free, capacity.is_closed, capacity.executors)
 
 
 def _one(value: RegisterValue, wish: ChangeRequest, capacities: Sequence[NodeCapacity], reason: str) -> Plan | None:
     if wish.kind == SCALE:
         return scaled(value, wish.stage, wish.number, capacities, reason)
-    there = next((each for each in capacities if each.peer.node == wish.node), None)
+    target = next((capacity for capacity in capacities if capacity.peer.node == wish.node), None)
     if wish.kind == MOVE:
-        if there is None:
+        if target is None:
             raise CommandRefused(f"Node {wish.node.short} does not answer. Look at agiledart nodes.")
-        return moved(value, wish.stage, there, reason)
+        return moved(value, wish.stage, target, reason)
     return drained(value, wish.node, capacities, reason)

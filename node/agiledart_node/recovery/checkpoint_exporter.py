@@ -1,12 +1,15 @@
-"""A run's state as a file that outlives it: made where the run is coordinated, and kept there and on others that take part in it.
+"""Export of a run's state as a file that outlives the run: its coordinator makes it, and other nodes of the run keep copies.
 
-    stop with a checkpoint:  held (nothing more is read behind an epoch) → gathered → copied → the register says that it has ended
-    export of what runs:     gathered
+    stop with a checkpoint:   held (nothing is read behind an epoch) → gathered → copied → the register says that the run has
+        ended
+    export of a running run:  gathered
 
-The awkward case: somebody dies meanwhile, and the run goes back to its last epoch. Then what was gathered counts only if the
-register still is at that epoch in that life when its end is written; else all of it is done again. Where it comes to nothing the
-run goes on. An end that was proposed may be chosen whenever voters are back, also by who coordinates next: from then on what was
-gathered is given up only where the register is seen to have gone on, and else stays, with the outcome unknown.
+The awkward case: a node dies meanwhile, and the run rolls back to its last epoch. Then the gathered file counts only if the
+register
+is still at that epoch in that attempt when the end is written; otherwise the export starts over. When it fails the run goes on.
+
+An end that was proposed may be chosen whenever voters are back, also under another coordinator. From then on the file is dropped
+only if the register is seen to have gone on; otherwise it stays, and the outcome is unknown.
 """
 
 from collections.abc import Sequence
@@ -47,23 +50,23 @@ from agiledart_recovery.wire.names import CheckpointId, RunId
 from agiledart_recovery.wire.register_value import RegisterValue, RunState
 
 COPIES: Final = 3
-"""Nodes that keep a checkpoint, the one that made it among them."""
+"""Number of nodes that keep a checkpoint, including the one that made it."""
 
 TRIES: Final = 3
-"""So often a run is held again when it has gone back to its last epoch meanwhile."""
+"""How often a run is held again after it has rolled back to its last epoch meanwhile."""
 
 
 HELD_NS: Final = 150 * SECOND
-"""For an epoch to be committed behind which nothing is read: longer than one may take, with a recovery before it."""
+"""Timeout for the commit of an epoch behind which nothing is read; it allows for a recovery before that epoch."""
 
 END_NS: Final = 60 * SECOND
-"""For the register to take the end."""
+"""Timeout for the register to accept the end."""
 
 RESEND_INTERVALS: Final = 20
-"""Intervals after which a node that copies is asked again: it answers when it is done."""
+"""Resend intervals before a node that copies is asked again; it answers when it is done."""
 
 SLOWEST_NS_PER_BYTE: Final = 1_000
-"""A byte on its way: one that moves less than 1 MB/s is given up."""
+"""Time allowed for each byte; a transfer slower than 1 MB/s is given up."""
 
 MIN_TIMEOUT_NS: Final = 30 * SECOND
 
@@ -71,15 +74,15 @@ _POLL_INTERVAL: Final = Duration(100 * MILLISECOND)
 
 
 class CoordinatedElsewhere(CommandRefused):
-    """Another node coordinates the run, or nobody does now."""
+    """Refusal because another node coordinates the run, or no node does now."""
 
 
 class OutcomeUnknown(OperationFailed):
-    """The end of a run was proposed to its register, which may take it yet."""
+    """Failure after the end of a run was proposed: its register may still accept it."""
 
 
 class CheckpointExporter:
-    """Checkpoints of runs that this node coordinates; copies of others'."""
+    """Checkpoints of runs that this node coordinates, and copies of other nodes' checkpoints."""
 
     def __init__(
         self, context: NodeContext, records: Records, recovery_service: RecoveryService, verifier: CommandVerifier
@@ -93,14 +96,13 @@ class CheckpointExporter:
         self._once = IdempotentReplies(context)
         self._copying: dict[bytes, None] = {}
         self._stopping: dict[RunId, None] = {}
-        self._proposed: dict[
-            RunId, tuple[int, CheckpointId]
-        ] = {}  # ends of which nobody has said yet what became of them
+        # ends that were proposed and whose outcome is not known yet
+        self._proposed: dict[RunId, tuple[int, CheckpointId]] = {}
 
-    # ---- asked for by an agent for its user
+    # ---- requests of agents for their users
 
     async def asked(self, sender: Peer, message: RequestCheckpoint) -> None:
-        """An agent brings its user's wish; it is answered when it is fulfilled."""
+        """Carry out the request that an agent brings for its user, and answer when it is done."""
         if self._once.is_new(sender, message.request):
             while len(self._proposed) >= MAX_REMEMBERED:
                 del self._proposed[next(iter(self._proposed))]
@@ -112,9 +114,9 @@ class CheckpointExporter:
             self._coordinator_of(run)
             record, by = await self._requester(message)
             if isinstance(message.command, Stop):
-                kept, nodes = await self._stop_with_checkpoint(run, record, message.command.checkpoint, by)
+                checkpoint, nodes = await self._stop_with_checkpoint(run, record, message.command.checkpoint, by)
             else:
-                kept, nodes = await self._gather(run, self._coordinator_of(run).value, record, ""), (self._context.me,)
+                checkpoint, nodes = await self._gather(run, self._coordinator_of(run).value, record, ""), (self._context.me,)
         except CoordinatedElsewhere as refusal:
             return CheckpointReply(number, refusal=refusal.text, is_not_coordinator=True)
         except CommandRefused as refusal:
@@ -123,21 +125,21 @@ class CheckpointExporter:
             return CheckpointReply(number, refusal=refusal.text, exit_code=refusal.exit_code)
         except OperationFailed as failure:
             return CheckpointReply(number, refusal=f"No checkpoint of {run.app} was made: {failure}.")
-        return CheckpointReply(number, kept, tuple(nodes))
+        return CheckpointReply(number, checkpoint, tuple(nodes))
 
     async def _requester(self, message: RequestCheckpoint) -> tuple[ApplicationRecord, str]:
-        """The record, and who gave the order, for people. Raises CommandRefused."""
+        """Return the record, and the name of the user who gave the command. Raises CommandRefused."""
         command = message.command
         principal, by = self._verifier.given(message.signed_command, command, Principal(), message.submitter)
         _, record = await self._records.application(message.application)
         if record is None or record.version != message.version:
-            raise CommandRefused(f"{message.application} v{message.version} is not the one that runs.")
+            raise CommandRefused(f"{message.application} v{message.version} is not the version that runs. Try again.")
         if self._verifier.requires_signatures and isinstance(command, Stop):
             self._verifier.check_stop(message.signed_command, principal, record)
         elif self._verifier.requires_signatures:
             check(principal, VERB_BY_COMMAND[type(command)], message.application, record)
         if command.name != message.application:
-            raise NotAllowed("order", f"The order is for {command.name}, not for {message.application}.")
+            raise NotAllowed("command", f"The signed command is for {command.name}, not for {message.application}.")
         return record, by
 
     def _coordinator_of(self, run: RunId) -> Coordinator:
@@ -146,7 +148,7 @@ class CheckpointExporter:
             raise CoordinatedElsewhere(f"{run.app} is not coordinated by {self._context.me.name}.")
         return coordinator
 
-    # ---- ending with the state kept
+    # ---- stop with a checkpoint
 
     async def _stop_with_checkpoint(
         self, run: RunId, record: ApplicationRecord, name: str, by: str
@@ -162,100 +164,106 @@ class CheckpointExporter:
         finally:
             del self._stopping[run]
         raise CommandRefused(
-            f"{run.app} went back to its last epoch {TRIES} times meanwhile, so it was not stopped."
+            f"{run.app} rolled back to its last epoch {TRIES} times meanwhile, so it was not stopped."
             f" Look at agiledart status {run.app}."
         )
 
     async def _try_to_stop(
         self, run: RunId, record: ApplicationRecord, name: str, by: str
     ) -> tuple[CheckpointInfo, Sequence[Peer]] | None:
-        """None: it has gone back to its last epoch meanwhile. Raises CommandRefused; the run goes on then."""
+        """Return the checkpoint and its nodes; None when the run rolled back to its last epoch meanwhile.
+
+        Raises:
+            CommandRefused: it could not be kept; the run goes on.
+        """
         value = await self._await_held_epoch(run)
         at, nodes = value.committed, [self._context.me]
-        kept: CheckpointInfo | None = None
+        checkpoint: CheckpointInfo | None = None
         try:
-            kept = await self._gather(run, value, record, name)
-            nodes += await self._copy_to_others(value, kept)
-            who = f"stopped by {by}" if by else "stopped by a user"
-            is_ended = await self._end_run(run, value, f"{who}; its state is kept as checkpoint {name}")
+            checkpoint = await self._gather(run, value, record, name)
+            nodes += await self._copy_to_others(value, checkpoint)
+            requester = f"stopped by {by}" if by else "stopped by a user"
+            is_ended = await self._end_run(run, value, f"{requester}; its state is kept as checkpoint {name}")
         except OutcomeUnknown:
             raise CommandRefused(_unknown(run.app, name)) from None
         except CoordinatedElsewhere:
-            await self._abort_checkpoint(kept, nodes)
+            await self._abort_checkpoint(checkpoint, nodes)
             raise
         except OperationFailed as failure:
-            await self._abort_checkpoint(kept, nodes)
-            self._release(run, "it was to be stopped with a checkpoint, which could not be kept")
+            await self._abort_checkpoint(checkpoint, nodes)
+            self._release(run, "its stop with a checkpoint failed, because the checkpoint could not be kept")
             raise CommandRefused(f"{run.app} was not stopped, and goes on from epoch {at.epoch}: {failure}.") from None
         if not is_ended:
-            await self._abort_checkpoint(kept, nodes)
+            await self._abort_checkpoint(checkpoint, nodes)
             return None
-        return kept, nodes
+        return checkpoint, nodes
 
     async def _await_held_epoch(self, run: RunId) -> RegisterValue:
-        """The value of the register that has an epoch behind which nothing was read."""
+        """Return the register's value once it has an epoch behind which no source has read."""
         context = self._context
-        until, why = context.now + HELD_NS, ""
+        until, refusal = context.now + HELD_NS, ""
         while context.now < until:
             coordinator = self._coordinator_of(run)
             value = coordinator.value
             if value.state is not RunState.RUNNING:
-                ended = "come to its end" if value.state is RunState.FINISHED else "failed"
-                raise CommandRefused(f"{run.app} has {ended} by itself meanwhile: there is no state to keep.")
+                ended = "finished" if value.state is RunState.FINISHED else "failed"
+                raise CommandRefused(f"{run.app} has {ended} by itself meanwhile, so there is no state to keep.")
             if coordinator.commit_protocol.held is not None and coordinator.commit_protocol.held == value.committed:
                 return value
-            why = self._recovery_service.flush_request(self._recovery_service.machine.request_hold(run))
+            refusal = self._recovery_service.flush_request(self._recovery_service.machine.request_hold(run))
             await context.requests.pause(_POLL_INTERVAL)
-        self._release(run, "it was to be stopped with a checkpoint, and no epoch was committed")
+        self._release(run, "its stop with a checkpoint failed, because no epoch was committed")
         raise CommandRefused(
-            f"No epoch of {run.app} was committed within {HELD_NS // SECOND} s{': ' + why if why else ''}, so it was not stopped."
+            f"No epoch of {run.app} was committed within {HELD_NS // SECOND} s{': ' + refusal if refusal else ''}, so it was not stopped."
             f" Look at agiledart status {run.app}."
         )
 
     async def _end_run(self, run: RunId, before: RegisterValue, reason: str) -> bool:
-        """Whether the register says that the run has ended there; it does not where it has gone on.
+        """Return whether the register says that the run has ended at this epoch; False when the run has gone on.
 
         Raises:
-            NotHere: another coordinates it, and no end was proposed.
-            OutcomeUnknown: one was, and nobody says what became of it.
-            OperationFailed: none could be proposed.
+            CoordinatedElsewhere: another node coordinates the run, and no end was proposed.
+            OutcomeUnknown: an end was proposed, and its outcome is unknown.
+            OperationFailed: no end could be proposed.
         """
         context, machine = self._context, self._recovery_service.machine
-        until, mark = context.now + END_NS, (before.attempt, before.committed)
+        until, expected = context.now + END_NS, (before.attempt, before.committed)
         while context.now < until:
             value = self._newest(run, before)
-            if value.state is not RunState.RUNNING or (value.attempt, value.committed) != mark:
+            if value.state is not RunState.RUNNING or (value.attempt, value.committed) != expected:
                 self._proposed.pop(run, None)
                 return value.state is not RunState.RUNNING and value.committed == before.committed
-            if self._proposed.get(run) != mark:
+            if self._proposed.get(run) != expected:
                 self._coordinator_of(run)
             if not self._recovery_service.flush_request(machine.request_end_held(run, before.committed, reason)):
-                self._proposed[run] = mark
+                self._proposed[run] = expected
             await context.requests.pause(_POLL_INTERVAL)
-        if self._proposed.get(run) == mark:
+        if self._proposed.get(run) == expected:
             raise OutcomeUnknown(f"whether {run.app} has ended")
         raise OperationFailed("the register did not take its end")
 
     def _newest(self, run: RunId, before: RegisterValue) -> RegisterValue:
-        """The newest value that is known here to be in the register: read or written by this node, or told to it as a host."""
+        """Return the newest register value known here: read or written by this node, or received by it as a host."""
         coordinator = self._recovery_service.machine.coordinators.get(run)
         part = self._recovery_service.machine.participants.get(run)
         known_values = (
             coordinator.proposer.value if coordinator is not None else None,
             part.value if part is not None else None,
         )
-        return max((before, *(one for one in known_values if one is not None)), key=_age)
+        return max((before, *(value for value in known_values if value is not None)), key=_age)
 
     def _release(self, run: RunId, reason: str) -> None:
         self._recovery_service.machine.request_release(run, reason)
         self._recovery_service.flush_request("")
 
-    # ---- one file
+    # ---- the checkpoint file
 
     async def _gather(self, run: RunId, value: RegisterValue, record: ApplicationRecord, name: str) -> CheckpointInfo:
-        """Raises OperationFailed: somebody did not give what it saved, or there is no room."""
+        """Gather the snapshots of the committed epoch into one file. Raises OperationFailed: a host did not send its snapshots,
+        or the disk is full.
+        """
         if not value.committed.epoch:
-            raise CommandRefused(f"No epoch of {run.app} is committed yet. Try again in some seconds.")
+            raise CommandRefused(f"No epoch of {run.app} is committed yet. Try again in a few seconds.")
         snapshots = snapshots_to_gather(value)
         about = CheckpointInfo(
             name,
@@ -270,8 +278,8 @@ class CheckpointExporter:
         )
         number = self._context.requests.number()
         plan = value.plan.body or record.plan
-        signed_command = GatherCheckpoint(number, about, record.specification, plan, snapshots)
-        return await self._driven(number, signed_command, sum(snapshot.most for snapshot in snapshots))
+        gather = GatherCheckpoint(number, about, record.specification, plan, snapshots)
+        return await self._driven(number, gather, sum(snapshot.most for snapshot in snapshots))
 
     async def _driven(
         self, number: int, signed_command: GatherCheckpoint | FetchCheckpoint, size: int
@@ -283,19 +291,22 @@ class CheckpointExporter:
         raise OperationFailed(answer.reason if isinstance(answer, Failed) else "it took too long")
 
     async def _copy_to_others(self, value: RegisterValue, kept: CheckpointInfo) -> list[Peer]:
-        """Others that keep it, too: voters and hosts, which may know the state in any case, on machines of their own."""
+        """Have other nodes copy the checkpoint, and return those that did.
+
+        Voters and hosts are asked, because they may know the state in any case; nodes on other machines are preferred.
+        """
         context = self._context
         known = {peer.node: peer for peer in context.known()}
         others = [voter.peer for voter in value.voters] + list(value.plan.hosts.values())
-        there = {peer.node: known.get(peer.node, peer) for peer in others if not context.requests.is_gone(peer)}
-        there.pop(context.me.node, None)
-        apart = [peer for peer in there.values() if host_of(peer) != host_of(context.me)] or list(there.values())
-        took: list[Peer] = []
+        reachable = {peer.node: known.get(peer.node, peer) for peer in others if not context.requests.is_gone(peer)}
+        reachable.pop(context.me.node, None)
+        candidates = [peer for peer in reachable.values() if host_of(peer) != host_of(context.me)] or list(reachable.values())
+        copy_holders: list[Peer] = []
         refusals: list[str] = []
-        for peer in apart:
-            if len(took) >= COPIES - 1:
+        for peer in candidates:
+            if len(copy_holders) >= COPIES - 1:
                 break
-            if host_of(peer) != host_of(context.me) and any(host_of(peer) == host_of(one) for one in took):
+            if host_of(peer) != host_of(context.me) and any(host_of(peer) == host_of(copy_holder) for copy_holder in copy_holders):
                 continue
             context.emit(AllowCheckpointFetch(kept.digest, peer.node))
             number = context.requests.number()
@@ -303,16 +314,16 @@ class CheckpointExporter:
             timeout_ns = Duration(MIN_TIMEOUT_NS + SLOWEST_NS_PER_BYTE * kept.size)
             answer = (await context.requests.answers({number: question}, timeout_ns)).get(number)
             if isinstance(answer, CopyReply) and not answer.refusal:
-                took.append(peer)
+                copy_holders.append(peer)
             else:
-                why = answer.refusal if isinstance(answer, CopyReply) else "no answer"
-                refusals.append(f"{peer.name or peer.node.short}: {why}")
-        if refusals and not took:
+                refusal = answer.refusal if isinstance(answer, CopyReply) else "no answer"
+                refusals.append(f"{peer.name or peer.node.short}: {refusal}")
+        if refusals and not copy_holders:
             raise OperationFailed(f"no other node keeps a copy of it ({'; '.join(refusals)})")
-        return took
+        return copy_holders
 
     async def _abort_checkpoint(self, kept: CheckpointInfo | None, nodes: Sequence[Peer]) -> None:
-        """It does not count: a run that goes on has gone on from there."""
+        """Withdraw a checkpoint everywhere, because the run has gone on from it."""
         if kept is None:
             return
         context = self._context
@@ -326,40 +337,41 @@ class CheckpointExporter:
             Duration(context.config.ask_timeout_ns),
         )
 
-    # ---- the node that keeps a copy
+    # ---- on the node that keeps a copy
 
     async def copy(self, sender: Peer, message: RequestCopy) -> None:
-        """Who coordinates a run that this node takes part in wants a checkpoint of it to be kept here, or no more.
+        """Keep or withdraw a copy of a checkpoint for the coordinator of a run that this node takes part in.
 
-        Only voters of that run are heard, and only a checkpoint of that run goes: others bring a user's order (`RequestRemoval`).
+        Only voters of that run may ask, and they may withdraw only its own checkpoint. A user's command comes as
+        `RequestRemoval`.
         """
-        kept, context = message.checkpoint, self._context
+        checkpoint, context = message.checkpoint, self._context
         refusal = ""
-        if kept.digest in self._copying:
-            return  # it is answered when it is here
-        if not self._may_coordinate(sender, kept.run):
+        if checkpoint.digest in self._copying:
+            return  # the copy that is under way will answer when it is complete
+        if not self._may_coordinate(sender, checkpoint.run):
             context.drop("copy of a checkpoint")
-            why = f"{context.me.name} knows of no {kept.run.app} that {sender.name or sender.node.short} coordinates"
-            context.send(sender, CopyReply(message.request, why[:4_096]))
+            refusal = f"{context.me.name} knows of no {checkpoint.run.app} that {sender.name or sender.node.short} coordinates"
+            context.send(sender, CopyReply(message.request, refusal[:4_096]))
             return
-        self._copying[kept.digest] = None
+        self._copying[checkpoint.digest] = None
         try:
             if message.is_withdrawn:
                 number = context.requests.number()
                 await context.ask_driver(
-                    number, DropCheckpoint(number, kept.name, kept.digest, kept.run), MIN_TIMEOUT_NS
+                    number, DropCheckpoint(number, checkpoint.name, checkpoint.digest, checkpoint.run), MIN_TIMEOUT_NS
                 )
             else:
                 number = context.requests.number()
-                await self._driven(number, FetchCheckpoint(number, sender, kept), kept.size)
+                await self._driven(number, FetchCheckpoint(number, sender, checkpoint), checkpoint.size)
         except OperationFailed as failure:
             refusal = str(failure)
         finally:
-            del self._copying[kept.digest]
+            del self._copying[checkpoint.digest]
         context.send(sender, CopyReply(message.request, refusal[:4_096]))
 
     def _may_coordinate(self, sender: Peer, run: RunId) -> bool:
-        """Whether a node votes on a run, as far as this one knows from hosting something of it or voting on it."""
+        """Return whether a node votes on a run, as far as this node knows as a host or voter of the run."""
         machine = self._recovery_service.machine
         part, voter_slot = machine.participants.get(run), machine.voter_slots.get(run)
         known = part.value if part is not None else None, voter_slot.value if voter_slot is not None else None
@@ -373,24 +385,25 @@ def _age(value: RegisterValue) -> tuple[int, CheckpointId, bool]:
 def _unknown(application: str, name: str) -> str:
     return (
         f"Whether {application} was stopped is not known: too few voters of its register answered within {END_NS // SECOND} s."
-        f" Its state is kept as checkpoint {name}, which counts if it was. Look at agiledart status {application}: where it has"
-        f" ended, all is well; where it goes on, agiledart checkpoint remove {name}. What is kept: agiledart checkpoint list {name}"
+        f" Its state is kept as checkpoint {name}, which is valid only if it was stopped. Look at agiledart status {application}."
+        f" If it has ended, nothing is to do; if it still runs, remove the checkpoint: agiledart checkpoint remove {name}."
+        f" To see its files: agiledart checkpoint list {name}"
     )
 
 
 def snapshots_to_gather(value: RegisterValue) -> tuple[SnapshotLocation, ...]:
-    """Where the elements of the committed epoch lie: each host has on its disk what its instances saved."""
-    assigned = {each.instance: each for each in value.plan.assignments}
-    found: list[SnapshotLocation] = []
+    """Return the locations of the committed epoch's snapshots: each host has on its disk what its instances saved."""
+    assigned = {assignment.instance: assignment for assignment in value.plan.assignments}
+    locations: list[SnapshotLocation] = []
     for saved in value.saved:
-        each = assigned.get(saved.instance)
-        if each is None:
+        assignment = assigned.get(saved.instance)
+        if assignment is None:
             raise OperationFailed(f"the state of {saved.instance} is on its way to another node; try again")
         stage, index = copy_of(saved.instance)
-        found += (
+        locations += (
             SnapshotLocation(
-                each.host, stage, saved.instance.generation, index, each.role.value, snapshot.digest, snapshot.length
+                assignment.host, stage, saved.instance.generation, index, assignment.role.value, snapshot.digest, snapshot.length
             )
             for snapshot in saved.chain
         )
-    return tuple(found)
+    return tuple(locations)

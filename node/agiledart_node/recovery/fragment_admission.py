@@ -1,8 +1,11 @@
-"""A holder's side: whose fragments are kept here, and when they go.
+"""A replica node's side: which fragments it stores for other nodes.
 
-A fragment is taken from a node that hosts the run: as the register says, where this node votes or hosts, else as the application's
-record on the ring says. The record follows the register, so a host that has just taken something over may have to wait a little.
-To fetch a fragment one must name the hash of its element, which only those know who know the register; what is fetched is sealed.
+A node stores fragments of hosts of the run. Where it votes on the run or hosts a part, the register names the hosts; otherwise
+the
+application's record on the ring does. The record follows the register, so a host that has just taken over may have to wait a
+little.
+To fetch a fragment a node must name the hash of its snapshot, which only nodes that know the register know; fragments are
+encrypted.
 """
 
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
@@ -15,25 +18,25 @@ from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import RegisterValue
 
 KNOWN_NS = 5 * SECOND
-"""How long a record's word about hosts is believed."""
+"""How long hosts named by a record are trusted without reading it again."""
 
 TRIES = 4
 PAUSE_NS = 400 * MILLISECOND
-"""Looks at a record that does not name the sender yet, and the time between two of them."""
+"""Number of reads of a record that does not name the sender yet, and the pause between two reads."""
 
 
 class FragmentAdmission:
-    """Decides about fragments that peers bring."""
+    """Decides about fragments that peers offer."""
 
     def __init__(self, context: NodeContext, records: Records, machine: RecoveryMachine) -> None:
         self._context, self._records, self._machine = context, records, machine
         self._hosts: dict[RunId, tuple[Instant, dict[NodeId, None]]] = {}
 
     def offered(self, event: FragmentOffered) -> None:
-        """A peer wants a fragment to be kept here."""
+        """Accept or refuse a fragment that a peer offers."""
         refusal = self._machine.fragment_store.refusal(event.key, event.attempt)
         if refusal:
-            kind = "old life" if "life" in refusal else "full"
+            kind = "old attempt" if "life" in refusal or "attempt" in refusal else "full"
             self._context.emit(FragmentDecision(event.request, kind, refusal))
         elif self._knows(event.key.run, event.sender.node):
             self._context.emit(FragmentDecision(event.request))
@@ -55,8 +58,8 @@ class FragmentAdmission:
 
     async def _look(self, event: FragmentOffered) -> None:
         run, refusal = event.key.run, ("unknown run", f"nothing is known of {event.key.run.app} here")
-        for attempt in range(TRIES):
-            if attempt:
+        for try_number in range(TRIES):
+            if try_number:
                 await self._context.requests.pause(Duration(PAUSE_NS))
             try:
                 _, record = await self._records.application(run.app)
@@ -65,7 +68,7 @@ class FragmentAdmission:
             if record is None or record.version != run.version or record.is_final:
                 continue
             if event.attempt < record.attempt:
-                refusal = ("old life", f"life {event.attempt} is over, {record.attempt} counts")
+                refusal = ("old attempt", f"life {event.attempt} is over, {record.attempt} counts")
                 break
             hosts = {peer.node: None for peer in record.hosts()}
             if len(self._hosts) >= self._context.config.max_hosted:

@@ -207,7 +207,7 @@ class QuorumRecovery:
         try:
             by = self._admin(message.command, message.signed_command) or message.submitter
             if message.command.name != run.app or message.command.check:
-                raise NotAllowed("order", f"The order is for something else than to recover {run.app}.")
+                raise NotAllowed("command", f"The order is for something else than to recover {run.app}.")
             value = await self._recover_register(run, message, by)
         except CommandRefused as refusal:
             if isinstance(refusal, NotAllowed):

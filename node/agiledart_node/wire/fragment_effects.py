@@ -98,5 +98,5 @@ class FragmentStored(Event, frozen=True, gc=False):
     owner: Peer
 
 
-REFUSALS = ("not a host", "old life", "full", "unknown run")
+REFUSALS = ("not a host", "old attempt", "full", "unknown run")
 """Why a node keeps no fragment for somebody; fit for a metric's label."""

@@ -1,22 +1,22 @@
-"""Who says what counts: the voter of a run that holds the highest ballot.
+"""Coordinator of a run: the voter that holds the highest ballot decides which attempt and which epoch are current.
 
-| phase | who moves it |
+| phase | trigger |
 |---|---|
-| FOLLOWING | another voter leads. Nothing heard for `silence` → READING |
-| READING | the register is read: finished or failed → CLOSING; life 0 → a life is begun; else → RESETTING |
-| RESETTING | RESET goes to all hosts. All answer → RUNNING. One was ended since, or the time is over → a life is begun |
-| RUNNING | epochs, see `committing`. A host lost, a change late, NEED_LIFE → a life is begun |
-| WAITING | the next life could not run: a pinned host, or all room, is missing. Somebody comes back → RESETTING |
-| CLOSING | COMMITTED goes out until everybody has it |
+| FOLLOWING | another voter leads. Nothing received for `silence` → READING |
+| READING | reads the register: finished or failed → CLOSING; attempt 0 → a new attempt; else → RESETTING |
+| RESETTING | RESET goes to all hosts. All answer → RUNNING. A host was ended since, or timeout → a new attempt |
+| RUNNING | epochs, see `commit_protocol`. A host lost, a change late, NEW_ATTEMPT_NEEDED → a new attempt |
+| WAITING | no next attempt possible: a pinned host, or all capacity, is missing. A node comes back → RESETTING |
+| CLOSING | COMMITTED goes out until all nodes have it |
 | any | a higher ballot is seen → FOLLOWING |
 
-While a run is WAITING its life stays, so that what the other side of a partition does keeps its worth.
-"A life is begun": a plan for ℓ + 1 is made, ACCEPTed, and only then acted upon → RESETTING.
+While a run is WAITING its attempt stays, so that work on the other side of a partition keeps its worth.
+"A new attempt": the coordinator makes a plan for ℓ + 1, has it ACCEPTed, and only then acts upon it → RESETTING.
 
-The awkward cases. (1) Taking over: what was prepared is asked for by RESET of the *same* life, which hosts that are in it answer
-with what they have; so there is one way in, and a coordinator that was only slow costs nothing. (2) Two at once: each acts on a
-value that it has read or written under its ballot; the one that was overtaken finds out at its next ACCEPT, which is the only
-thing that commits.
+The awkward cases. (1) Take-over: a new coordinator asks what is prepared by a RESET of the *same* attempt. Hosts that are in it
+answer with what they have. So there is one way in, and a change of coordinator that was only slow costs nothing. (2) Two
+coordinators at once: each acts on a value that it has read or written under its ballot. The one that was overtaken learns it at its
+next ACCEPT, and only an ACCEPT commits.
 """
 
 from enum import Enum
@@ -50,7 +50,7 @@ from agiledart_recovery.wire.register_value import Plan, RegisterValue, RunState
 
 
 class Phase(Enum):
-    """See the module."""
+    """Phase of a coordinator; the module's head has the table."""
 
     FOLLOWING = "following"
     READING = "reading"
@@ -61,12 +61,12 @@ class Phase(Enum):
 
 
 class Coordinator:
-    """The part of a voter that coordinates, or would if nobody else did.
+    """Role of a voter that coordinates, or would if no other voter did.
 
     Attributes:
         progress: how far a recovery is, for people.
-        leader: who said last that it coordinates.
-        lacks_voters: the voters that answer are no majority, so nothing of the run counts.
+        leader: the voter that announced last that it coordinates.
+        lacks_voters: the voters that answer are no majority, so nothing can be committed.
     """
 
     def __init__(self, context: RecoveryContext, voter_slot: VoterSlot) -> None:
@@ -113,27 +113,27 @@ class Coordinator:
 
     @property
     def leads(self) -> bool:
-        """Whether it believes that it holds the highest ballot."""
+        """Return whether this coordinator believes that it holds the highest ballot."""
         return self.phase is not Phase.FOLLOWING
 
     @property
     def is_coordinating(self) -> bool:
-        """Whether it leads a run that goes on."""
+        """Return whether this coordinator leads a run that has not ended."""
         return self.leads and self.phase is not Phase.CLOSING
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended and everybody whom it concerns knows."""
+        """Return whether the run has ended and all its nodes know."""
         return self._is_over
 
     def found(self, value: RegisterValue) -> None:
-        """A run is to be: write its first value, if nobody has written one."""
+        """Start a run: write its first value, if no voter has written one."""
         self._bootstrap_value = value
         if self.phase is Phase.FOLLOWING:
             self._take_over()
 
     def recover_quorum(self, value: RegisterValue, below: Ballot) -> None:
-        """The majority of its voters is gone for ever: go on from this value, with the voters that it names."""
+        """Continue from this value with the voters that it names, after the majority of the old ones was lost for ever."""
         self.configurations.on_quorum_recovered(value)
         self.commit_protocol.generation_change.forget()
         self.proposer.release()
@@ -142,7 +142,7 @@ class Coordinator:
         self.proposer.recover_quorum(value, below)
 
     def _yield_to_configuration(self, sender: Peer, ballot: Ballot, signed_command: bytes) -> None:
-        """Of a run that goes on in a later era, without this voter."""
+        """Stop coordinating a run that continues in a later configuration without this voter."""
         if self.configurations.is_later(sender, ballot, signed_command, self._known()):
             self.proposer.release()
             self.commit_protocol.generation_change.forget()
@@ -159,7 +159,7 @@ class Coordinator:
         self._context.set_timer((self.run, "tick"), self._context.config.tick_ns)
 
     def _known(self) -> RegisterValue | None:
-        """Whom to ask: what was acknowledged, or what this node's own seat accepted, whichever may be newer."""
+        """Return the newest known value: the acknowledged one, or the one that this node's own voter slot accepted."""
         newer = self.proposer.value if self.proposer.stamp > self._voter_slot.accepted else self._voter_slot.value
         return newer or self._bootstrap_value
 
@@ -174,7 +174,7 @@ class Coordinator:
             self.proposer.begin(known)
 
     def on_leader_announced(self, sender: Peer, message: wire.LeaderAnnounced) -> None:
-        """Another voter says that it coordinates."""
+        """Follow another voter that announces that it coordinates."""
         if message.ballot.node != sender.node or self.configurations.refuse_superseded(sender, message.ballot):
             return
         if not self.configurations.is_proven(
@@ -189,14 +189,14 @@ class Coordinator:
         self._yield_to_configuration(sender, message.ballot, message.signed_command)
 
     def outcome(self, outcome: RegisterOutcome | None) -> None:
-        """Something became of what the proposer asked."""
+        """React to an outcome of the proposer."""
         if outcome is RegisterOutcome.OVERTAKEN:
             self._context.observe(CoordinationLost(self.run, self.proposer.ballot))
             self.commit_protocol.generation_change.forget()
             self.phase, self._last_heard_at, self._need = Phase.FOLLOWING, self._context.now, ""
             self.progress = RecoveryProgress()
         elif outcome is RegisterOutcome.READ and not self._is_voter(self.value.voters):
-            # Its seat was given to another node while it was away: it has read that, and leaves the run alone.
+            # This voter's slot was given to another node while it was away. It has read that, and leaves the run alone.
             self.proposer.release()
             self.phase, self._last_heard_at = Phase.FOLLOWING, self._context.now
         elif outcome is RegisterOutcome.READ:
@@ -211,7 +211,7 @@ class Coordinator:
             self._before = self.value
             if self._is_voter((*self.value.voters, *self.value.old_voters)):
                 self._act_on_written()
-            else:  # it has given its seat away: hosts take nothing from it any more
+            else:  # it has given its voter slot away: hosts accept nothing from it any more
                 self.proposer.release()
                 self.commit_protocol.generation_change.forget()
                 self.phase, self._last_heard_at, self._need, self.progress = (
@@ -224,7 +224,7 @@ class Coordinator:
     # ---- time
 
     def on_tick(self) -> None:
-        """Repeat what was not answered, and look at what is late. Where a run is over and all know it, it is silent."""
+        """Repeat unanswered messages and check deadlines; stay silent once a run is over and all nodes know it."""
         if self._is_over and (
             self.phase is Phase.FOLLOWING or self.voter_replacement.all_answered_since(self._over_since)
         ):
@@ -259,7 +259,7 @@ class Coordinator:
                 self._is_over, self._over_since = True, self._context.now
 
     def _watch_leader(self) -> None:
-        """Take over from a coordinator of whom nothing has been heard for too long."""
+        """Take over from a coordinator that has been silent for too long."""
         known = self._known()
         if (
             known is None
@@ -272,9 +272,9 @@ class Coordinator:
             self._take_over()
 
     def _silence_timeout(self, known: RegisterValue) -> int:
-        """How long to hear nothing before this voter prepares: the nearest to the key that lives goes first.
+        """Return how long a leader may be silent before this voter prepares; the live voter nearest to the key goes first.
 
-        From a coordinator that is known to be dead, or to have given its seat away, nothing more is to be heard.
+        A coordinator that is dead, or has given its voter slot away, will send nothing more, so the wait is shorter then.
         """
         living = [voter for voter in known.voters if voter.peer.node not in self._context.lost]
         leader = self.leader
@@ -283,7 +283,7 @@ class Coordinator:
         return silence + self._context.config.silence_ns * rank(living, self.run, self._context.me.node) // 2
 
     def _announce_leader(self) -> None:
-        """Tell the other voters that somebody coordinates."""
+        """Announce to the other voters that this node coordinates."""
         if self.proposer.phase in (Hold.LEADING, Hold.WRITING):
             leading = wire.LeaderAnnounced(self.run, self.proposer.ballot, self._is_over, self.value.signed_command)
             for voter in (*self.value.voters, *self.value.old_voters):
@@ -293,19 +293,19 @@ class Coordinator:
             self.configurations.notify_returned(leading)
 
     def on_leader_acknowledged(self, sender: Peer, message: wire.LeaderAcknowledged) -> None:
-        """A voter has heard that this one coordinates, or one that the run was made to go on without has."""
+        """Note that a voter, or an excluded voter, has received the announcement."""
         self.configurations.on_acknowledged(sender)
         self.voter_replacement.answered(sender, message.voter_slot)
 
     def _look_for_voters(self) -> None:
-        """Without a majority of its voters nothing of a run counts: say so, and who is missing."""
+        """Record which voters are missing when those that answer are no majority. Without a majority nothing can be committed."""
         now, limit = self._context.now, 2 * self._context.config.silence_ns
         if self.proposer.phase in (Hold.LEADING, Hold.WRITING):
             missing = self.voter_replacement.missing(self.value, Instant(now - limit))
         else:
             missing = self.proposer.silent() if now - self._last_heard_at > limit else ()
         if missing and self.phase is not Phase.CLOSING:
-            self.progress.enter("waiting", now, "the voters of its register that answer are no majority")
+            self.progress.enter("waiting", now, "no majority of the register's voters answers; bring one of them back")
             self.progress.waits_for = missing
         elif self.lacks_voters and self.phase is Phase.RUNNING:
             self.progress.enter("replay", now)
@@ -320,12 +320,12 @@ class Coordinator:
             node for node in self.value.plan.hosts if not self._context.can_reach(node) and node not in self._answered
         ]
         if lost:
-            self._begin_attempt("a host was lost while a life was entered", "lost")
+            self._begin_attempt("a host was lost while the attempt was being entered", "lost")
         elif self._context.now >= self._deadline:
             for node in self.value.plan.hosts:
                 if node not in self._answered and node not in self._refused:
                     self.next_attempt.on_silent(node)
-            self._begin_attempt("hosts did not enter the life in time", "late")
+            self._begin_attempt("hosts did not enter the attempt in time", "late")
         else:
             self._send_resets()
 
@@ -343,7 +343,7 @@ class Coordinator:
         self._write_pending_changes()
 
     def _write_pending_changes(self) -> None:
-        """What became of a change, or that one is under way, is in the register before anything depends on it."""
+        """Write the pending or finished change to the register before anything depends on it."""
         with_pending_changes = self.commit_protocol.generation_change.with_pending_changes(self.value)
         if with_pending_changes != self.value and self.proposer.phase is Hold.LEADING:
             self.proposer.write(with_pending_changes)
@@ -355,14 +355,14 @@ class Coordinator:
         if self.value.state is not RunState.RUNNING:
             self._close()
         elif self.value.attempt == 0:
-            self._begin_attempt("first life", "first")
+            self._begin_attempt("first attempt", "first")
         elif self.value.is_first_of_configuration:
-            self._begin_attempt(self.value.reason or "the majority of its voters was lost", "regained")
+            self._begin_attempt(self.value.reason or "the majority of its voters was lost", "quorum_recovered")
         else:
             self._reset(self._context.config.gather_ns)
 
     def _act_on_written(self) -> None:
-        """The register has what was wanted. Whatever it says now, it says to everybody."""
+        """Act on a value that the register has accepted; from now on it is true for all nodes."""
         value = self.value
         if value.state is not RunState.RUNNING:
             self._close()
@@ -378,7 +378,7 @@ class Coordinator:
             self.commit_protocol.send_committed(value)
 
     def _has_recovered(self) -> None:
-        """An epoch of this life is committed: nothing that was lost is left to be done."""
+        """Report the end of a recovery: an epoch of this attempt is committed."""
         reason = self.progress.reason
         took = self.progress.end(self._context.now)
         if took:
@@ -391,7 +391,7 @@ class Coordinator:
         self.commit_protocol.send_committed(self.value)
 
     def resend_committed(self, to: Peer) -> None:
-        """The end of the run, to a host that said that it knows: it may have been restarted since."""
+        """Send the end of the run again to a host that says it knows; it may have been restarted since."""
         if self.phase is Phase.CLOSING:
             self._context.send(to, wire.Committed(self.run, self.value.attempt, self.value))
 
@@ -409,14 +409,16 @@ class Coordinator:
         self._send_resets()
 
     def _send_resets(self) -> None:
-        """RESET to all hosts; parts of sinks that have moved on must hear of it, too, but nobody waits for them."""
+        """Send RESET to all hosts. Nodes that only hold old parts of sinks receive it too, but the coordinator does not wait
+        for them.
+        """
         message = wire.Reset(self.run, self.proposer.ballot, self.value)
         for node, peer in (self._evacuated | self.value.nodes).items():
             if node not in self._answered and node not in self._refused:
                 self._context.send(peer, message)
 
     def on_reset_ok(self, sender: Peer, message: wire.ResetOk) -> None:
-        """A host is in the life."""
+        """Note that a host is in the attempt."""
         if self.proposer.value is None or message.attempt != self.value.attempt:
             return
         self.commit_protocol.answered(sender, message)
@@ -426,7 +428,7 @@ class Coordinator:
             self._look_at_answers()
 
     def on_reset_refused(self, sender: Peer, message: wire.ResetRefused) -> None:
-        """A host cannot enter the life, or has entered a later one."""
+        """Note that a host cannot enter the attempt, or has entered a later one."""
         if self.proposer.phase is not Hold.LEADING:
             return
         if self.phase is not Phase.RESETTING and not (self.phase is Phase.WAITING and message.lacks):
@@ -437,7 +439,7 @@ class Coordinator:
             if self.configurations.is_proven(sender, first, message.signed_command):
                 self._yield_to_configuration(sender, first, message.signed_command)
         elif message.attempt > self.value.attempt:
-            # Somebody has begun a later life: the register knows more than this coordinator.
+            # Another coordinator has begun a later attempt: the register knows more than this one.
             self.proposer.release()
             self._take_over()
         elif message.attempt == self.value.attempt and (planned := self.value.plan.hosts.get(sender.node)) is not None:
@@ -449,7 +451,7 @@ class Coordinator:
             self._look_at_answers()
 
     def on_entering(self, sender: Peer, message: wire.AttemptProgress) -> None:
-        """A host is on its way into the life: who gets farther has more time."""
+        """Note a host's progress in entering the attempt; a host that gets farther has more time."""
         is_asked = self.phase is Phase.RESETTING and sender.node in self.value.plan.hosts
         if is_asked and message.attempt == self.value.attempt and self.progress.answered(sender.node, message):
             self._deadline = self._context.now + self._context.config.reset_timeout_ns
@@ -458,17 +460,19 @@ class Coordinator:
 
     def _look_at_answers(self) -> None:
         hosts, refusal = self.value.plan.hosts, self.next_attempt.refusal
-        if self.next_attempt.lacking:  # the others wait for who lacks it
+        if self.next_attempt.lacking:  # the others wait for the host that lacks state
             self._wait_for(self.next_attempt.replica_nodes, refusal, self._context.config.state_timeout_ns)
-            self.progress.reason = refusal  # rather than what the recovery began with: here somebody can do something
+            self.progress.reason = (
+                refusal  # rather than what the recovery began with: this reason says what people can do
+            )
         elif all(node in self._answered or node in self._refused for node in hosts):
             if any(node in self._refused for node in hosts):
-                self._begin_attempt(refusal or "a host was ended and came back", "broken" if refusal else "restarted")
+                self._begin_attempt(refusal or "a host was ended and restarted", "broken" if refusal else "restarted")
             else:
                 self._start()
 
     def _wait_for(self, missing: tuple[NodeId, ...], reason: str, span_ns: int) -> None:
-        """The life stays, until somebody is back or this time is over."""
+        """Keep the attempt until a missing node is back, or the time span (nanoseconds) is over."""
         if missing != self.progress.waits_for:
             peers = tuple(self._context.peer(Peer(node)) for node in missing)
             self._context.observe(RunWaits(self.run, self.value.attempt, peers, reason))
@@ -477,9 +481,9 @@ class Coordinator:
         self.phase, self._retry_at = Phase.WAITING, self._context.now + span_ns
 
     def _try_again(self) -> None:
-        """Something may have changed for a run that waits."""
+        """Try again for a run that waits; something may have changed."""
         if self.next_attempt.retry_lacking():
-            self._begin_attempt(self.next_attempt.refusal or "its state may be there again")
+            self._begin_attempt(self.next_attempt.refusal or "its state may be available again")
         else:
             self._reset()
 
@@ -492,7 +496,7 @@ class Coordinator:
         self.commit_protocol.started(self.value)
 
     def _begin_attempt(self, reason: str, kind: str = "broken") -> None:
-        """Make a plan for the next life and write it; nobody acts on it before the register has it."""
+        """Plan the next attempt and write it; no node acts on it before the register has it."""
         context, value, restart_backoff = self._context, self.value, self.next_attempt.restart_backoff
         if value.attempt and self.progress.phase != "waiting":
             self.progress.enter("plan", context.now, reason)
@@ -521,51 +525,53 @@ class Coordinator:
     # ---- what hosts say
 
     def is_voter(self, node: NodeId) -> bool:
-        """Whether it was asked for its vote, or the run was made to go on without it."""
+        """Return whether a node was asked for its vote, or was excluded from the voters."""
         return self.proposer.has_asked(node) or (self.proposer.value is not None and node in self.value.left)
 
     def is_host(self, node: NodeId) -> bool:
-        """Whether it has anything to say of this run."""
+        """Return whether a node hosts a part of this run."""
         return node in self.value.nodes or node in self._evacuated or self.commit_protocol.concerns(node)
 
     def on_prepared(self, sender: Peer, message: wire.Prepared) -> None:
-        """A party's part of an epoch is safe."""
+        """Take an instance's answer for an epoch, and commit when the epoch is complete."""
         if self.phase is Phase.RUNNING and self.commit_protocol.prepared(sender, message):
             self._commit()
 
     def on_synced(self, sender: Peer, message: wire.Synced) -> None:
-        """A host's logs are on its disk."""
+        """Note that a host's logs are on its disk."""
         if self.phase is Phase.RUNNING and self.commit_protocol.synced(sender, message):
             self._commit()
 
     def _commit(self) -> None:
-        """The one place where an epoch is committed: the register is still in this life, below this epoch, and this is its
-        holder."""
+        """Write the value that commits an epoch. This is the one place where an epoch is committed.
+
+        The register is still in this attempt, below this epoch, and this node holds the ballot.
+        """
         if self.proposer.phase is Hold.LEADING:
             value = self.commit_protocol.next_value(self.value)
             if value is not None:
                 self.proposer.write(value)
 
     def on_new_attempt_needed(self, sender: Peer, message: wire.NewAttemptNeeded) -> None:
-        """A host says that this life cannot go on."""
+        """Begin a new attempt because a host says that this one cannot continue."""
         if self.phase is Phase.RUNNING and message.attempt == self.value.attempt and sender.node in self.value.nodes:
-            self._need = message.reason or "a host asks for it"
+            self._need = message.reason or "a host requested a new attempt"
             self._begin_attempt(self._need)
 
     def on_remade(self, sender: Peer, message: wire.FragmentsReplaced) -> None:
-        """Fragments of what a host saved have other holders: the register names them, which the host is told when it does."""
+        """Write new replica nodes of a host's fragments into the register, which then notifies the host."""
         value = self.value if self.proposer.value is not None else None
         if value is None or self.phase is not Phase.RUNNING or message.attempt != value.attempt:
             return
-        mine = {each.instance: None for each in value.plan.at(sender.node)}
-        after = value.with_replica_nodes(one for one in message.made if one.instance in mine)
+        mine = {assignment.instance: None for assignment in value.plan.at(sender.node)}
+        after = value.with_replica_nodes(replaced for replaced in message.made if replaced.instance in mine)
         if after == value:
             self._context.send(sender, wire.Committed(self.run, value.attempt, value))
-        elif self.proposer.phase is Hold.LEADING:  # else it is said again
+        elif self.proposer.phase is Hold.LEADING:  # else the host repeats it
             self.proposer.write(after)
 
     def on_host_lost(self, node: NodeId) -> None:
-        """Nobody waits for a host that is dead, whether it leads, the run flows or a life is being entered."""
+        """React to the loss of a host at once, whether it leads, the run flows or an attempt is being entered."""
         if self.phase is Phase.FOLLOWING and self.leader is not None and self.leader.node == node:
             self._watch_leader()
         if not self.leads or self.proposer.phase is not Hold.LEADING or node not in self.value.plan.hosts:
@@ -576,7 +582,7 @@ class Coordinator:
             self._begin_attempt("a host was lost while a life was entered", "lost")
 
     def on_host_back(self, peer: Peer) -> None:
-        """Somebody can be reached again."""
+        """Note that a node is reachable again."""
         if self.leads and self.proposer.value is not None:
             self.configurations.is_back(peer, self.value)
         self.next_attempt.on_node_back()
@@ -584,7 +590,7 @@ class Coordinator:
             self._try_again()
 
     def on_change(self, plan: Plan) -> str:
-        """Stages are to take new terms. Returns why not; empty: it is under way."""
+        """Start a change of stages to new generations. Return why not; empty: it is under way."""
         if self.voter_replacement.is_leaving or self.phase is not Phase.RUNNING or self.proposer.phase is Hold.IDLE:
             return self._why_not_now()
         if self.commit_protocol.is_held:
@@ -594,31 +600,31 @@ class Coordinator:
         return why
 
     def on_generation_ready(self, sender: Peer, message: wire.GenerationReady) -> None:
-        """A host is ready for a change, or can't be."""
+        """Note that a host is ready for a change, or cannot be."""
         self.commit_protocol.generation_change.on_ready(sender, message)
         self._hasten()
 
     def on_committed_ok(self, sender: Peer, message: wire.CommittedOk) -> None:
-        """What an epoch says is carried out there."""
+        """Note that a host has carried out a commit."""
         self.commit_protocol.on_committed_ok(sender, message)
         self._hasten()
 
     def _hasten(self) -> None:
-        """A change that waits for nobody any more does not wait for a tick: what comes until then is what stands still."""
+        """Begin the epoch of a change without waiting for a tick once no host is missing. Input accumulates until then."""
         leads = self.phase is Phase.RUNNING and self.proposer.phase is Hold.LEADING
         if leads and self.commit_protocol.carries_next(self.value):
             self._tick_running()
 
     def on_evacuation(self, host: Peer) -> str:
-        """A host wants to run nothing of it any more: the next life is without it. Returns why not; empty: so it is."""
+        """Plan the next attempt without a host that is to be drained. Return why not; empty: it has started, or is done."""
         if not self.value.plan.at(host.node):
             if (
                 self.is_coordinating and self.proposer.phase is Hold.LEADING
-            ):  # it may not have heard of the life without it
+            ):  # the host may not know of the attempt without it
                 self._context.send(host, wire.Reset(self.run, self.proposer.ballot, self.value))
             return ""
         if self.phase is not Phase.RUNNING or self.proposer.phase is not Hold.LEADING or self._need:
-            return "the application is being brought back" if self.is_coordinating else "another node coordinates it"
+            return "the application is being restarted" if self.is_coordinating else "another node coordinates it"
         if self.commit_protocol.is_held:
             return "the application is being stopped"
         if not any(
@@ -632,7 +638,10 @@ class Coordinator:
         return ""
 
     def on_voter_evacuation(self, host: Peer) -> tuple[str, bool]:
-        """A voter is about to leave. Why nobody takes its seat, and whether somebody has it, and the register says so."""
+        """Replace a voter that is about to leave.
+
+        Returns why no node can take its slot (empty: one does), and whether the register already names the replacement.
+        """
         value = self.value
         if all(voter.peer.node != host.node for voter in (*value.voters, *value.old_voters)):
             return "", True
@@ -642,10 +651,10 @@ class Coordinator:
 
     def _why_not_now(self) -> str:
         is_mine = self.is_coordinating and not self.voter_replacement.is_leaving
-        return "the application is being brought back" if is_mine else "another node coordinates it"
+        return "the application is being restarted" if is_mine else "another node coordinates it"
 
     def on_hold(self) -> str:
-        """Nothing more is to be read behind the next epoch. Returns why not; empty: it is under way, see `committing.held`."""
+        """Stop reading behind the next epoch. Return why not; empty: it is under way, see `CommitProtocol.held`."""
         if self.voter_replacement.is_leaving or self.phase is not Phase.RUNNING or self.proposer.phase is Hold.IDLE:
             return self._why_not_now()
         if not self.commit_protocol.is_held and self.commit_protocol.generation_change.plan.changes:
@@ -654,28 +663,28 @@ class Coordinator:
         return ""
 
     def on_end_held(self, at: CheckpointId, reason: str) -> str:
-        """Write that the run has ended at the epoch behind which nothing was read. Returns why not; empty: it is being written."""
+        """Write that the run has ended at the epoch behind which sources read nothing. Return why not; empty: it is being written."""
         if self.phase is not Phase.RUNNING or self.proposer.phase is not Hold.LEADING or self._need:
-            return "the application is being brought back" if self.is_coordinating else "another node coordinates it"
+            return "the application is being restarted" if self.is_coordinating else "another node coordinates it"
         if self.commit_protocol.held != at or self.value.committed != at:
-            return "it has gone on meanwhile"
+            return "it has committed more meanwhile"
         finished = msgspec.structs.replace(self.value, state=RunState.FINISHED, reason=reason[:400], old_voters=())
         self.proposer.write(finished)
         return ""
 
     def on_release(self, reason: str) -> None:
-        """It was held, and is to go on: sources read on from the committed epoch, in the next life."""
+        """Continue a run that was held: sources read on from the committed epoch in the next attempt."""
         if self.phase is Phase.RUNNING and self.commit_protocol.is_held:
             self._need = reason
             self._begin_attempt(reason)
 
     def violations(self) -> list[str]:
-        """What must never be so."""
-        found = []
+        """Return violated invariants, for checkers."""
+        violations = []
         if self.phase in (Phase.RUNNING, Phase.RESETTING) and self.commit_protocol.attempt > self.value.attempt:
-            found.append(
-                f"{self.run.app}: coordinates life {self.commit_protocol.attempt} above the register's {self.value.attempt}"
+            violations.append(
+                f"{self.run.app}: coordinates attempt {self.commit_protocol.attempt} above the register's {self.value.attempt}"
             )
         if self.phase is Phase.FOLLOWING and self.proposer.phase is not Hold.IDLE:
-            found.append(f"{self.run.app}: follows and holds a ballot")
-        return found
+            violations.append(f"{self.run.app}: follows and holds a ballot")
+        return violations

@@ -29,7 +29,7 @@ class CoordinationLost(Observation, frozen=True, gc=False):
 
 
 class AttemptBegan(Observation, frozen=True, gc=False):
-    """A roll-back to the committed epoch. `reason`: first, lost, restarted, late, broken, drained or regained; `text`: in words."""
+    """A roll-back to the committed epoch. `reason`: first, lost, restarted, late, broken, drained or quorum_recovered; `text`: in words."""
 
     run: RunId
     attempt: int

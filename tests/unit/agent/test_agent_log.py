@@ -147,7 +147,7 @@ def test_every_observation_has_an_event_of_its_own() -> None:
     defined = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Observation)}
     assert {type(one) for one in ONE_OF_EACH} == defined - {Observation}
     names = [log_event_of(one)[1] for one in ONE_OF_EACH]
-    assert "observed" not in names
+    assert "observation" not in names
     assert len(set(names)) == len(names)
 
 
@@ -159,7 +159,7 @@ def test_observations_are_one_object_a_line() -> None:
     events = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert len(events) == len(ONE_OF_EACH)
     assert all({"time", "level", "event", "node", "text"} <= set(event) for event in events)
-    assert [e["level"] for e in events if e["event"] in ("node.late", "node.doubted")] == ["warning", "warning"]
+    assert [e["level"] for e in events if e["event"] in ("node.timer_late", "node.suspected")] == ["warning", "warning"]
 
 
 def test_the_same_trouble_is_said_once_a_minute_and_what_explains_it_only_when_asked(

@@ -164,7 +164,7 @@ def test_lines_are_found_by_who_what_and_when(tmp_path: Path) -> None:
     book.note(noted(Stop("mill"), "owner"))
     book.note(noted(Stop("taxi"), "role", other))
     found = ask(book, answers)
-    assert [(line.number, line.what, line.application, line.allowed, line.reason) for line in found.lines] == [
+    assert [(line.number, line.action, line.application, line.allowed, line.reason) for line in found.lines] == [
         (1, "stop", "taxi", True, ""),
         (2, "stop", "mill", False, "owner"),
         (3, "stop", "taxi", False, "role"),
@@ -211,7 +211,7 @@ def test_refused_attempts_push_out_nothing_and_are_rationed_by_key(
     lines = ask(book, answers, limit=10_000).lines
     assert lines[0].application == "mine"
     assert len(lines) == 1 + REFUSED_AT_ONCE + 2
-    assert (lines[-1].left_out, lines[-2].left_out) == (300, 0)
+    assert (lines[-1].suppressed, lines[-2].suppressed) == (300, 0)
     assert (tmp_path / "audit" / f"{REFUSED}.log").exists()
 
 

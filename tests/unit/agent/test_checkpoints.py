@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from pathlib import Path
@@ -145,6 +146,18 @@ def test_a_file_that_is_not_what_was_written_is_refused(tmp_path: Path, where: s
         path.write_bytes(raw)
         with pytest.raises(InvalidCheckpointFile, match=r"no checkpoint|damaged|not whole|do not"):
             verify(path)
+
+    play(work())
+
+
+def test_the_manifest_keeps_the_names_of_format_1(tmp_path: Path) -> None:
+    async def work() -> None:
+        site = Site(tmp_path)
+        await site.gathered(site.saved(0, 0))
+        raw = (tmp_path / "pi0" / "checkpoints" / "pause.checkpoint").read_bytes()
+        manifest = json.loads(raw[raw.index(b'{"format":1') : raw.rindex(b"}") + 1])
+        assert {"life", "elements"} <= set(manifest)
+        assert set(manifest["elements"][0]) == {"stage", "term", "index", "role", "digest", "offset", "length"}
 
     play(work())
 

@@ -283,7 +283,7 @@ def test_a_fragment_goes_to_its_holder_and_comes_back(tmp_path: Path) -> None:
     run(work())
 
 
-@pytest.mark.parametrize("reason", ["not a host", "old life"])
+@pytest.mark.parametrize("reason", ["not a host", "old attempt"])
 def test_who_hosts_nothing_of_the_run_and_who_is_late_is_refused_and_counted(tmp_path: Path, reason: str) -> None:
     async def work() -> None:
         bench, fragments = Bench(tmp_path, (reason, "in words")), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)

@@ -119,15 +119,15 @@ def test_each_observation_is_counted_or_left_out_on_purpose() -> None:
 
 def route(by: str, direct: int, relayed: int, **moves: int) -> dict[str, Any]:
     """What an executor tells of one way."""
-    circuit = {"by": by, "in_use": True, "cost_ms": 5.0, "round_trip_ms": 9.5, "success": 0.5, "answers": 7,
+    circuit = {"relay": by, "in_use": True, "cost_ms": 5.0, "round_trip_ms": 9.5, "success": 0.5, "answers": 7,
                "bytes_per_second": 12, "late": False}  # fmt: skip
-    return {"edge": 0, "target": 0, "to": "a6", "paths": "auto", "by": by, "since_ms": 1, "state": "works", "circuits": [circuit],
+    return {"edge": 0, "target": 0, "to": "a6", "paths": "auto", "relay": by, "since_ms": 1, "state": "works", "circuits": [circuit],
             "changes": [{"at_ms": 1, "from": "", "to": "a2", "reason": "slow"}], "moves": moves,
             "frames": {"direct": direct, "relayed": relayed}}  # fmt: skip
 
 
 def test_ways_are_counted_by_kind_and_reasons_that_nobody_knows_are_others(world: World) -> None:
-    world.report("taxi", source(10), routes=[route("a2", 5, 7, slow=1), {**route("", 1, 1), "by": 7}, "nonsense"])
+    world.report("taxi", source(10), routes=[route("a2", 5, 7, slow=1), {**route("", 1, 1), "relay": 7}, "nonsense"])
     assert world.value("agiledart_path_frames_total", app="taxi", path="direct") == 5
     assert world.value("agiledart_path_frames_total", app="taxi", path="relayed") == 7
     assert world.value("agiledart_link_success_ratio", app="taxi", path="relayed") == 0.5
@@ -142,8 +142,8 @@ def test_frames_that_went_or_came_twice_are_counted_beyond_the_end_of_their_run(
     world.report("taxi", sink(1), frames_doubled=3)
     world.metrics.applications.ended("taxi", 1)
     world.report("taxi", source(10), version=2, frames_resent=1)
-    assert world.value("agiledart_channel_frames_resent_total", app="taxi") == 8
-    assert world.value("agiledart_channel_frames_doubled_total", app="taxi") == 5
+    assert world.value("agiledart_channel_resent_frames_total", app="taxi") == 8
+    assert world.value("agiledart_channel_duplicate_frames_total", app="taxi") == 5
 
 
 def test_both_formats_are_read_by_their_parsers(world: World) -> None:
@@ -207,8 +207,8 @@ def test_an_application(world: World) -> None:
     world.report("taxi", source(10, 2, {"fields": 1, "time": 3}), busy_ns=1_500_000_000, waiting_rows=4)
     world.report("taxi", sink(0.5, 20, 300), blocked=True, unsaved="no space left on device")
     assert world.value("agiledart_application_records_total", app="taxi", operator="trips") == 10
-    assert world.value("agiledart_application_unsaved_instances", operator="trips") == 0
-    assert world.value("agiledart_application_unsaved_instances", operator="report") == 1
+    assert world.value("agiledart_application_snapshot_failed_instances", operator="trips") == 0
+    assert world.value("agiledart_application_snapshot_failed_instances", operator="report") == 1
     assert world.value("agiledart_application_late_records_total", app="taxi") == 2
     assert world.value("agiledart_application_malformed_records_total", reason="time") == 3
     assert world.value("agiledart_application_dropped_records_total", operator="trips", reason="malformed") == 4

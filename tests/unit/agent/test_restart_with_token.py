@@ -30,8 +30,10 @@ def founder(tmp_path: Path) -> Identity:
     return identity
 
 
-def start(identity: Identity, join: str, *, leave_old: bool = False) -> list[str]:
-    settings = AgentSettings(state_dir=identity.directory, name="x", join=join, leave_old=leave_old)
+def start(identity: Identity, join: str, *, leave_previous_network: bool = False) -> list[str]:
+    settings = AgentSettings(
+        state_dir=identity.directory, name="x", join=join, leave_previous_network=leave_previous_network
+    )
     return _network(settings, identity, AgentLog(stream=io.StringIO()), [])[0]
 
 
@@ -66,10 +68,10 @@ def test_a_network_that_nobody_misses_gives_way_to_a_token(founder: Identity, tm
     other.keep_network()
     other.close()
     again = Identity.load_or_create(tmp_path / "other")
-    with pytest.raises(OperationFailed, match=r"where nothing ever ran.*--leave-old"):
+    with pytest.raises(OperationFailed, match=r"where nothing ever ran.*--leave-previous-network"):
         start(again, token(founder, made=NOW, lasts=3600))
     assert again.authority is not None
-    assert start(again, token(founder, made=NOW, lasts=3600), leave_old=True) == ["127.0.0.1:1"]
+    assert start(again, token(founder, made=NOW, lasts=3600), leave_previous_network=True) == ["127.0.0.1:1"]
     again.close()
     assert Identity.read(tmp_path / "other").is_untouched, "a join that fails afterwards leaves everything as it was"
     again.keep_network()
@@ -85,7 +87,11 @@ def test_a_network_where_something_ran_does_not(founder: Identity, tmp_path: Pat
     other.touch_network()
     other.close()
     with pytest.raises(OperationFailed, match="belongs to network"):
-        start(Identity.load_or_create(tmp_path / "other"), token(founder, made=NOW, lasts=3600), leave_old=True)
+        start(
+            Identity.load_or_create(tmp_path / "other"),
+            token(founder, made=NOW, lasts=3600),
+            leave_previous_network=True,
+        )
 
 
 def test_nothing_is_kept_before_the_start_has_worked(founder: Identity, tmp_path: Path) -> None:
