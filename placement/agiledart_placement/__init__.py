@@ -1,5 +1,5 @@
-"""Placement: which node runs which instance of a stage.
+"""Placement: choose the node for each instance of a stage.
 
-Pure decisions and nothing else: a `PlacementRequest` goes in, a `Placement` comes out. Strategies are chosen by name
-(`agiledart_placement.strategy.strategy_named`). May import the kernel only; knows neither messages nor time.
+The package only decides: a `PlacementRequest` goes in, a `Placement` comes out. Strategies are chosen by name
+(`agiledart_placement.strategy.strategy_named`). It may import the kernel only; it knows neither messages nor time.
 """

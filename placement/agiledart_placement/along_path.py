@@ -1,12 +1,16 @@
-"""The default: stages on the nodes that the JOIN messages passed, overflow to their leaf sets.
+"""Default placement: stages on the nodes that the JOIN messages passed; overflow goes to the leaf sets of these nodes.
 
 Source: [AgileDART] §IV-A; spec of the dataflow graph, section 4 rules 1 to 4 and 7.
 
-Departs: the spec leaves a sink that is a pure actuator out of the hosts; nodes do not say that they are one, so the last
-node of a path is a host like the others. When rules must be relaxed for want of room, host and overflow candidates are
-ranked together by operator count; the spec would fill the host to the brim first, which is what the balance rule was
-meant to prevent. When source and sink are one node, the first instances of the steps between them stay there, unless it is
-busy with other applications: rows that leave a node to come back to it cross two links for nothing.
+Departs: the spec excludes a sink that is a pure actuator from the hosts. Nodes do not report whether they are
+actuators, so
+the last node of a path is a host like the others. When capacity is short and rules must be relaxed, this strategy ranks
+host
+and overflow candidates together by operator count. The spec would fill the host completely first, which the balance
+rule was
+meant to prevent. When source and sink are one node, the first instances of the steps between them stay there, unless
+the node
+is busy with other applications: rows that leave a node and come back cross two links for nothing.
 """
 
 from agiledart_kernel.node_id import NodeId
@@ -15,17 +19,18 @@ from agiledart_placement.request import Obstacle, Placement, PlacementRequest, S
 
 
 def host_list(path: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-    """H: nodes of a path that may host operators. Source nodes host only sources, unless there is nobody else."""
+    """Return H: the nodes of a path that may host operators. A source node hosts only sources, unless it is the
+    whole path."""
     return path[1:] or path[:1]
 
 
 def host_index(position: int, operators: int, hosts: int) -> int:
-    """⌊j·|H|/q⌋: contiguous, monotone, near the source first, so that reducing operators sit early (rule 1)."""
+    """Return ⌊j·|H|/q⌋: contiguous, monotone, near the source first, so that reducing operators run early (rule 1)."""
     return position * hosts // operators
 
 
 def junction_of(path: tuple[NodeId, ...], others: list[tuple[NodeId, ...]]) -> int:
-    """Index in `path` from which all of these other paths have joined it; 0 when there are none."""
+    """Return the index in `path` from which all of these other paths have joined it; 0 when there are none."""
     first = 0
     for other in others:
         met = next((i for i, node in enumerate(path) if node in other), len(path) - 1)
@@ -34,15 +39,16 @@ def junction_of(path: tuple[NodeId, ...], others: list[tuple[NodeId, ...]]) -> i
 
 
 class AlongPath:
-    """Places stages along recorded paths."""
+    """Placement strategy that assigns stages to the nodes of recorded paths."""
 
     keeps_balance = True
 
     def place(self, request: PlacementRequest) -> Placement:
-        """A place for every instance; see `PlacementStrategy.place`."""
+        """Return a node for every instance; see `PlacementStrategy.place`."""
         ledger = Ledger(request)
         ledger.put_pinned()
         reach = _Reachability(request)
+        # Per sink, the path with the most stages goes first: stages that paths share follow the longest one.
         for path in sorted(request.paths, key=lambda path: (path[-1], -len(reach.between(path)), path[0])):
             stages = [stage for stage in reach.between(path) if (stage.stage, 0) not in ledger.nodes]
             self._place_path(request, ledger, reach, path, stages)
@@ -73,32 +79,36 @@ class AlongPath:
     ) -> None:
         for index in range(stage.parallelism):
             if index:
-                why: Obstacle | None = Obstacle.COPIES
+                obstacle: Obstacle | None = Obstacle.COPIES
             else:
-                why = ledger.obstacle_at_home(host, stage) if is_home else ledger.obstacle(host, stage, STRICT)
-            node = host if why is None else self._overflow(request, ledger, stage, index, host)
-            if why is not None and node != host:
-                ledger.away[stage.stage, index] = host, why
+                obstacle = ledger.obstacle_at_home(host, stage) if is_home else ledger.obstacle(host, stage, STRICT)
+            node = host if obstacle is None else self._overflow(request, ledger, stage, index, host)
+            if obstacle is not None and node != host:
+                ledger.away[stage.stage, index] = host, obstacle
             ledger.put(stage, index, node)
 
     def _overflow(
         self, request: PlacementRequest, ledger: Ledger, stage: StageDemand, index: int, host: NodeId
     ) -> NodeId:
-        """Rule 3: instead of the host the least loaded of its leaf set, then of its neighbourhood set; else with fewer rules."""
+        """Return another node for an instance that its host does not take (rule 3).
+
+        Candidates are ranked by load: the leaf set of the host first, then its neighbourhood set, then both and the
+        host with fewer rules.
+        """
         state = request.hosts.get(host)
         leaves, neighbours = (state.candidates, state.neighbours) if state is not None else ((), ())
-        everybody = (host, *leaves, *neighbours)
-        pools = ((STRICT, leaves), (STRICT, neighbours), (SHARED, everybody), (UNBALANCED, everybody))
+        all_candidates = (host, *leaves, *neighbours)
+        pools = ((STRICT, leaves), (STRICT, neighbours), (SHARED, all_candidates), (UNBALANCED, all_candidates))
         for level, pool in pools:
-            with_room = [node for node in pool if ledger.has_capacity(node, stage, level)]
-            if with_room:
+            with_capacity = [node for node in pool if ledger.has_capacity(node, stage, level)]
+            if with_capacity:
                 ledger.relax(level)
-                return min(with_room, key=ledger.operators)  # equal counts: the nearer one, which comes first
+                return min(with_capacity, key=ledger.operators)  # equal counts: the nearer one, which comes first
         raise no_capacity(stage, index, request)
 
 
 class _Reachability:
-    """Which stages lie between which sources and sinks."""
+    """Index of the stages that lie between given sources and sinks."""
 
     def __init__(self, request: PlacementRequest) -> None:
         self._stages = request.stages
@@ -115,7 +125,8 @@ class _Reachability:
         self._above: dict[NodeId, frozenset[int]] = {}
 
     def between(self, path: tuple[NodeId, ...]) -> list[StageDemand]:
-        """Free stages between the sources of the first node and the sinks of the last, in topological order."""
+        """Return the free stages between the sources of the first node and the sinks of the last, in topological
+        order."""
         source, sink = path[0], path[-1]
         if sink not in self._above:
             sinks = [stage for stage in self._pinned.get(sink, []) if not self._down[stage]]
@@ -125,7 +136,7 @@ class _Reachability:
         return [s for s in self._stages if s.pinned is None and s.stage in below and s.stage in above]
 
     def feeds(self, source: NodeId, stage: int) -> bool:
-        """Whether records of sources on this node reach the stage."""
+        """Return whether records of sources on this node reach the stage."""
         return stage in self._sources_below(source)
 
     def _sources_below(self, node: NodeId) -> frozenset[int]:
@@ -139,8 +150,8 @@ def _closure(links: dict[int, list[int]], start: list[int]) -> frozenset[int]:
     seen = set(start)
     queue = list(start)
     while queue:
-        for other in links[queue.pop()]:
-            if other not in seen:
-                seen.add(other)
-                queue.append(other)
+        for neighbour in links[queue.pop()]:
+            if neighbour not in seen:
+                seen.add(neighbour)
+                queue.append(neighbour)
     return frozenset(seen)

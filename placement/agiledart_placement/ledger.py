@@ -1,21 +1,21 @@
-"""What nodes hold while a placement is being made."""
+"""Counts of the instances that each node holds while a placement is computed."""
 
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.node_id import NodeId
 from agiledart_placement.request import Obstacle, Placement, PlacementRequest, StageDemand
 
 STRICT, SHARED, UNBALANCED = range(3)
-"""Levels of relaxation: all rules; several instances of one application on a node; more than the balance rule
-allows."""
+"""Levels of relaxation: all rules apply; several instances of one application may share a node; a node may exceed
+the balance rule."""
 
 RELAXED_RULES = ("", "same application", "balance")
 
 
 class NoCapacity(OperationFailed):
-    """No node has room for an instance now.
+    """Error: no node can take an instance now.
 
     Attributes:
-        could_fit: whether the instances asked for would fit if nothing else ran on the nodes.
+        could_fit: whether the requested instances would fit if nothing else ran on the nodes.
     """
 
     def __init__(self, text: str, *, could_fit: bool) -> None:
@@ -24,7 +24,7 @@ class NoCapacity(OperationFailed):
 
 
 class Ledger:
-    """Counts instances per node, those of this placement included, and judges who is full."""
+    """Count of instances per node, including those of this placement; it decides which nodes are full."""
 
     __slots__ = ("_held", "_request", "_taken", "away", "nodes", "relaxed")
 
@@ -37,7 +37,7 @@ class Ledger:
         self.away: dict[tuple[int, int], tuple[NodeId, Obstacle]] = {}
 
     def put_pinned(self) -> None:
-        """Give all pinned stages their nodes. A source or sink counts for balance, not for the same-application
+        """Assign the nodes of all pinned stages. A source or sink counts for balance, not for the same-application
         rule."""
         for stage in self._request.stages:
             if stage.pinned is not None:
@@ -46,21 +46,21 @@ class Ledger:
                     self._held[stage.pinned] = self.operators(stage.pinned) + 1
 
     def put(self, stage: StageDemand, index: int, node: NodeId) -> None:
-        """Give one instance its node."""
+        """Assign a node to one instance."""
         self.nodes[stage.stage, index] = node
         self._held[node] = self.operators(node) + 1
         self._taken[node] = True
 
     def operators(self, node: NodeId) -> int:
-        """Instances that the node holds now."""
+        """Return the number of instances that the node holds now."""
         return self._held.get(node, 0)
 
     def has_capacity(self, node: NodeId, stage: StageDemand, level: int) -> bool:
-        """Whether the node may take one more instance at this level of relaxation."""
+        """Return whether the node may take one more instance at this level of relaxation."""
         return self.obstacle(node, stage, level) is None
 
     def obstacle(self, node: NodeId, stage: StageDemand, level: int) -> Obstacle | None:
-        """Why the node may not take one more instance at this level of relaxation; None: it may."""
+        """Return why the node may not take one more instance at this level of relaxation; None: it may."""
         if hard := self._hard_obstacle(node, stage):
             return hard
         if level < UNBALANCED and self._held[node] >= self._request.max_ops_balanced:
@@ -68,14 +68,17 @@ class Ledger:
         return Obstacle.SHARED if level < SHARED and self._taken[node] else None
 
     def obstacle_at_home(self, node: NodeId, stage: StageDemand) -> Obstacle | None:
-        """Why a node that has the source and the sink of a stage does not take it, too: only others count for balance."""
+        """Return why a node with both the source and the sink of a stage does not take it.
+
+        Only instances of other applications count for balance here.
+        """
         if hard := self._hard_obstacle(node, stage):
             return hard
         is_busy = self._request.hosts[node].operators >= self._request.max_ops_balanced
         return Obstacle.BALANCE if is_busy else None
 
     def _hard_obstacle(self, node: NodeId, stage: StageDemand) -> Obstacle | None:
-        """One that no relaxation helps against."""
+        """Return the obstacle that no relaxation removes; None: there is none."""
         state = self._request.hosts.get(node)
         if state is None:
             return Obstacle.UNKNOWN
@@ -88,25 +91,25 @@ class Ledger:
         return Obstacle.TAG if any(tag not in state.offers for tag in stage.needs) else None
 
     def relax(self, level: int) -> None:
-        """Note that a rule was given up."""
+        """Record that a rule was relaxed."""
         self.relaxed = max(self.relaxed, level)
 
     def placement(self) -> Placement:
-        """All that was put."""
+        """Return the placement of all instances assigned so far."""
         return Placement(
             dict(sorted(self.nodes.items())), RELAXED_RULES[1 : self.relaxed + 1], dict(sorted(self.away.items()))
         )
 
 
 def no_capacity(stage: StageDemand, index: int, request: PlacementRequest) -> NoCapacity:
-    """What a user reads when an instance finds no place."""
+    """Return the error that a user reads when no node can take an instance."""
     able = [state for state in request.hosts.values() if not state.is_draining and state.unfit is None]
     capacity, held = sum(state.capacity for state in able), sum(state.operators for state in able)
     needs = f" with {', '.join(stage.needs)}" if stage.needs else ""
-    wanted = sum(each.parallelism for each in request.stages)
+    requested = sum(demand.parallelism for demand in request.stages)
     return NoCapacity(
-        f"no node{needs} has room for instance {index} of {stage.name}: {len(request.hosts)} nodes asked, "
-        f"{held} of {capacity} places taken. Start more agents, give one more room "
-        "(agiledart agent --capacity), stop something, or lower the parallelism.",
-        could_fit=wanted <= capacity,
+        f"no node{needs} has capacity for instance {index} of {stage.name}: {len(request.hosts)} nodes asked, "
+        f"{held} of {capacity} instance places taken. Start more agents, raise the capacity of one "
+        "(agiledart agent --capacity), stop an application, or lower the parallelism.",
+        could_fit=requested <= capacity,
     )

@@ -1,4 +1,4 @@
-"""What needs a place, and what is known about the nodes that could give one."""
+"""Input and result of a placement: the stages that need nodes, the state of the nodes, the assignment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,30 +8,30 @@ from agiledart_kernel.node_id import NodeId
 
 
 class Obstacle(Enum):
-    """Why a node does not take an instance."""
+    """Reason why a node does not take an instance."""
 
     UNKNOWN = "unknown"
-    """Nothing is known of it, or it did not answer."""
+    """No report about the node is known, or it did not answer."""
     LEAVING = "leaving"
     FULL = "full"
-    """It holds as many as it has room for."""
+    """The node holds as many instances as its capacity allows."""
     TAG = "tag"
-    """It lacks something that the stage needs."""
+    """The node lacks a resource tag that the stage needs."""
     BALANCE = "balance"
-    """It holds as many as one node should, while others have room."""
+    """The node holds its balanced share of instances, while other nodes have capacity."""
     SHARED = "shared"
-    """It runs another step of the application."""
+    """The node runs another step of the application."""
     CLOCK = "clock"
-    """Its clock is so wrong that others would not believe what it signs."""
+    """The node's clock differs so much that other nodes would reject its signatures."""
     VERSION = "version"
-    """It runs another version of AgileDart, which does not know this specification."""
+    """The node runs another version of AgileDart, which does not know this specification."""
     COPIES = "copies"
-    """It is for the first instance; the others go to nodes of their own."""
+    """The node takes the first instance of the stage; the other instances go to other nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageDemand:
-    """One stage that needs places.
+    """Stage that needs nodes.
 
     Args:
         stage: its number in the plan.
@@ -50,18 +50,18 @@ class StageDemand:
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """What a node said of itself.
+    """State that a node reported about itself.
 
     Args:
-        node: which one.
+        node: id of the node.
         operators: instances that it runs, of all applications.
-        capacity: instances that it takes at the most.
+        capacity: most instances that it takes.
         has_application: it already runs an instance of the application to be placed.
         is_draining: it is about to leave and takes nothing.
-        unfit: why it can take nothing of this application, if so.
+        unfit: reason why it can take no instance of this application; None: it can.
         offers: resource tags that it has.
-        candidates: where its overflow goes: its leaf set, cheapest first (the order is the cost).
-        neighbours: where it goes when they are all full: its neighbourhood set, cheapest first.
+        candidates: overflow targets: its leaf set, cheapest first (the order is the cost).
+        neighbours: overflow targets when all candidates are full: its neighbourhood set, cheapest first.
     """
 
     node: NodeId
@@ -77,13 +77,13 @@ class HostState:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """Everything that a strategy may look at.
+    """All facts that a strategy may use.
 
     Args:
         stages: in topological order, numbered as in the plan.
         edges: (upstream stage, downstream stage).
         paths: recorded routes, source node first and sink node last; a path of length 1: source and sink are one node.
-        hosts: what is known of nodes on the paths and of their candidates; a node that is missing is not used.
+        hosts: state of the nodes on the paths and of their candidates; a node that is missing is not used.
         max_ops_balanced: operator instances of all applications above which a node counts as full.
     """
 
@@ -96,12 +96,13 @@ class PlacementRequest:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where everything runs.
+    """Assignment of all instances to nodes.
 
     Args:
         nodes: (stage, index) → node, every instance of every stage.
-        relaxed: rules that had to be given up, in the words of the spec: `same application`, `balance`.
-        away: (stage, index) → the node where it would have run, and why it does not; only where there is such a node.
+        relaxed: rules that were relaxed, in the words of the spec: `same application`, `balance`.
+        away: (stage, index) → the node where the instance would have run, and the obstacle there; only instances that
+            were moved.
     """
 
     nodes: Mapping[tuple[int, int], NodeId]
@@ -109,5 +110,5 @@ class Placement:
     away: Mapping[tuple[int, int], tuple[NodeId, Obstacle]] = field(default_factory=dict)
 
     def hosts_of(self, stage: int) -> tuple[NodeId, ...]:
-        """Nodes of a stage in the order of its instances."""
+        """Return the nodes of a stage in the order of its instances."""
         return tuple(node for (of, _), node in sorted(self.nodes.items()) if of == stage)

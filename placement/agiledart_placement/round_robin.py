@@ -1,4 +1,4 @@
-"""The baseline: free instances go round the nodes in the order of their ids, whatever the paths.
+"""Baseline placement: assign free instances to the nodes in turn, in the order of node ids; paths are ignored.
 
 Source: spec of placement, the default scheduler of Storm that the papers compare with.
 """
@@ -8,18 +8,19 @@ from agiledart_placement.request import Placement, PlacementRequest
 
 
 class RoundRobin:
-    """Places instances on all nodes in turn."""
+    """Placement strategy that assigns instances to all nodes in turn."""
 
     keeps_balance = False
 
     def place(self, request: PlacementRequest) -> Placement:
-        """A place for every instance; see `PlacementStrategy.place`."""
+        """Return a node for every instance; see `PlacementStrategy.place`."""
         ledger = Ledger(request)
         ledger.put_pinned()
         nodes = sorted(request.hosts)
         turn = 0
         for stage in request.stages:
             for index in range(stage.parallelism if stage.pinned is None else 0):
+                # Full nodes are skipped; `turn` moves past the node that was chosen.
                 for step in range(len(nodes)):
                     node = nodes[(turn + step) % len(nodes)]
                     if ledger.has_capacity(node, stage, UNBALANCED):

@@ -1,4 +1,4 @@
-"""The contract of a placement strategy, and the strategies by name."""
+"""Contract of a placement strategy, and the table of strategies by name."""
 
 from typing import Protocol
 
@@ -9,23 +9,24 @@ from agiledart_placement.round_robin import RoundRobin
 
 
 class PlacementStrategy(Protocol):
-    """Decides where instances run. Total and deterministic: the same request gives the same placement.
+    """Rule that chooses a node for each instance. Total and deterministic: the same request gives the same placement.
 
-    Every instance gets exactly one node; pinned stages get theirs; no node gets more than its capacity (pinned
-    instances excepted, which have no other place), none that drains or lacks what a stage needs gets anything.
+    Every instance gets exactly one node, and pinned stages get theirs. No node gets more instances than its capacity,
+    except
+    pinned instances, which have no alternative. A node that drains or lacks a tag that the stage needs gets none.
 
     Attributes:
-        keeps_balance: it gives no node more than `max_ops_balanced`, unless it says so in `relaxed`; a node that holds more by
-            the time it is asked is then to refuse.
+        keeps_balance: the strategy gives no node more than `max_ops_balanced`, unless it says so in `relaxed`. A node
+            that holds more when the deployment arrives must then refuse it.
     """
 
     keeps_balance: bool
 
     def place(self, request: PlacementRequest) -> Placement:
-        """A place for every instance.
+        """Return a node for every instance.
 
         Raises:
-            OperationFailed: there is no room; the message names the stage.
+            OperationFailed: the nodes lack capacity; the message names the stage.
         """
         ...
 
@@ -37,8 +38,10 @@ STRATEGIES: tuple[str, ...] = tuple(_STRATEGIES)
 
 
 def strategy_named(name: str) -> PlacementStrategy:
-    """The strategy of this name. Raises ConfigurationError for an unknown one."""
+    """Return the strategy with this name. Raises ConfigurationError for an unknown name."""
     try:
         return _STRATEGIES[name]()
     except KeyError:
-        raise ConfigurationError(f"placement = {name!r}: no such strategy; there are {', '.join(STRATEGIES)}") from None
+        raise ConfigurationError(
+            f"placement = {name!r}: unknown strategy; use one of {', '.join(STRATEGIES)}"
+        ) from None

@@ -1,17 +1,21 @@
-"""Who decides on an application: once per interval, for all stages at once, and never while one of them changes.
+"""Scaling controller of an application: decides once per interval for all stages, never while one of them changes.
 
-| state | what moves it |
+| state | transition |
 |---|---|
-| WATCHING | an interval ends → all stages are decided in one pass; what shall be done is one request → ASKING |
-| ASKING | taken → CHANGING; no room → asked again with half of what was to come, down to one more; refused → WATCHING |
-| CHANGING | settled, whatever became of it → RESTING |
-| RESTING | the interval that was under way then ends; it counts for nothing → WATCHING |
+| WATCHING | an interval ends → all stages are decided in one pass; all their changes are one request → ASKING |
+| ASKING | accepted → CHANGING; no capacity → requested again with half of the new instances, down to one; refused →
+WATCHING |
+| CHANGING | finalised, with whatever outcome → RESTING |
+| RESTING | the current interval ends; it does not count → WATCHING |
 
-What was refused, let go or rolled back is not asked again at once: after one interval, then two, four, and at most twelve, so that
-a full ring is not asked without end. Meanwhile the policies go on watching, and what they want is told with what stands in its way.
-What others do (a user's change, a recovery) is told with the interval, and rests in the same way.
+A request that was refused, dropped or rolled back is not repeated at once: the controller waits one interval, then two,
+four, and at
+most twelve, so that a full ring is not asked endlessly. Meanwhile the policies go on watching, and their proposals are
+shown with the
+obstacle. Changes that others start (a user's change, a recovery) come with the interval, and the controller rests in
+the same way.
 
-Sans-IO: whoever drives it measures, asks the run's coordinator, and tells what became of it.
+Sans-IO: the driver measures, asks the run's coordinator, and reports the outcome.
 
 Source: scaling specification §7.2, rule 6, and §7.3.
 """
@@ -23,14 +27,14 @@ from enum import Enum
 from agiledart_scaling.one_pass import Ask, ChangeKind, Proposal, StageMemory, StageState, propose
 
 LONGEST_WAIT = 12
-"""Intervals between two requests for what was refused."""
+"""Longest wait, in intervals, between two requests after a refusal."""
 
 ACTIONS = (ChangeKind.GROW, ChangeKind.SHRINK, ChangeKind.REBALANCE, ChangeKind.STRAGGLER, ChangeKind.MOVE)
-"""Kinds that are a change of the run; the others leave it as it is."""
+"""Kinds that change the run; the others leave it as it is."""
 
 
 class ControllerState(Enum):
-    """See the module."""
+    """State of the controller; the module documentation has the transitions."""
 
     WATCHING = "watching"
     ASKING = "asking"
@@ -40,12 +44,12 @@ class ControllerState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What is known when an interval has ended.
+    """Facts that are known when an interval has ended.
 
     Attributes:
-        stages: that have limits, in topological order.
-        instances: of every stage of the application.
-        under_way: what of the run changes, or is brought back, just now; empty: nothing.
+        stages: those with limits, in topological order.
+        instances: number of instances of every stage of the application.
+        running_change: the change or restart of the run under way now, in words; empty: none.
         quota: instances that the application may have; None: any number.
     """
 
@@ -57,11 +61,11 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class StageStatus:
-    """How it stands with one stage, for people.
+    """Status of one stage, for people.
 
     Attributes:
         proposal: of the last interval that counted.
-        waits_for: what stands in the way of it; empty: nothing.
+        waits_for: the obstacle to it; empty: none.
     """
 
     proposal: Proposal
@@ -70,12 +74,12 @@ class StageStatus:
 
 @dataclass(slots=True)
 class Controller:
-    """Of one application.
+    """State machine that scales one application.
 
     Attributes:
         ask: its policy.
-        step: see the module.
-        standings: of its stages with limits.
+        step: its state, see the module.
+        statuses: of its stages with limits, by name.
     """
 
     ask: Ask
@@ -89,7 +93,7 @@ class Controller:
     _next_wait: int = 1
 
     def ended(self, interval: Interval) -> tuple[Proposal, ...]:
-        """What is to be requested, all of it in one barrier; empty: nothing."""
+        """Handle the end of an interval. Returns the changes to request, all of them in one barrier; empty: none."""
         if self.step in (ControllerState.ASKING, ControllerState.CHANGING):
             return ()
         if interval.running_change:
@@ -101,26 +105,30 @@ class Controller:
             self._set_obstacle_of_all("the interval after a change does not count")
             return ()
         proposals = propose(interval.stages, self._memories, self.ask, dict(interval.instances), interval.quota)
-        self._memories = {one.stage: one.memory for one in proposals}
-        wanted = tuple(one for one in proposals if one.kind in ACTIONS)
+        self._memories = {proposal.stage: proposal.memory for proposal in proposals}
+        actions = tuple(proposal for proposal in proposals if proposal.kind in ACTIONS)
+        # Policies are asked during a wait, too: their memories stay current and users see the proposals.
         self._wait = max(0, self._wait - 1)
-        hindered = self._waits_for if wanted and self._wait else ""
-        self.statuses = {one.stage: StageStatus(one, hindered if one in wanted else "") for one in proposals}
-        if not wanted or self._wait:
+        obstacle = self._waits_for if actions and self._wait else ""
+        self.statuses = {
+            proposal.stage: StageStatus(proposal, obstacle if proposal in actions else "") for proposal in proposals
+        }
+        if not actions or self._wait:
             return ()
-        self.step, self._requested, self._before = ControllerState.ASKING, wanted, interval.instances
-        return wanted
+        self.step, self._requested, self._before = ControllerState.ASKING, actions, interval.instances
+        return actions
 
     def taken(self) -> None:
-        """What was requested is under way."""
+        """Handle the acceptance of the request: its changes are under way."""
         self.step = ControllerState.CHANGING
         self._set_obstacle_of_requested("")
 
     def refused(self, why: str, *, for_capacity: bool = False) -> tuple[Proposal, ...]:
-        """What was requested is not done. Returns what is to be requested instead; empty: nothing, and it waits.
+        """Handle the refusal of the request. Returns a smaller request instead; empty: none, and the controller waits.
 
         Args:
-            for_room: fewer instances might have found room.
+            why: reason of the refusal, for people.
+            for_capacity: fewer instances might have found a node.
         """
         fewer = self._halved() if for_capacity else ()
         if fewer:
@@ -132,7 +140,7 @@ class Controller:
         return ()
 
     def finalised(self, why: str = "") -> None:
-        """The change is over; `why` it was let go or rolled back, empty when it was done."""
+        """Handle the end of the change; `why` it was dropped or rolled back, empty when it was done."""
         self.step = ControllerState.RESTING
         if why:
             self._set_obstacle_of_requested(why)
@@ -141,15 +149,15 @@ class Controller:
             self._wait, self._next_wait, self._waits_for = 0, 1, ""
 
     def _halved(self) -> tuple[Proposal, ...]:
-        """The same with half of the instances that were to come; those that bring none of their own stay."""
+        """Return the request with half of the new instances; proposals that add none stay as they are."""
         halved = []
-        for one in self._requested:
-            more = one.instances - self._before[one.stage]
-            if one.kind is not ChangeKind.GROW:
-                halved.append(one)
+        for proposal in self._requested:
+            more = proposal.instances - self._before[proposal.stage]
+            if proposal.kind is not ChangeKind.GROW:
+                halved.append(proposal)
             elif more > 1:
-                halved.append(replace(one, instances=self._before[one.stage] + more // 2))
-        growing = sum(one.instances for one in self._requested if one.kind is ChangeKind.GROW)
+                halved.append(replace(proposal, instances=self._before[proposal.stage] + more // 2))
+        growing = sum(proposal.instances for proposal in self._requested if proposal.kind is ChangeKind.GROW)
         return tuple(halved) if growing and halved != list(self._requested) else ()
 
     def _hold_back(self, why: str) -> None:
@@ -157,10 +165,10 @@ class Controller:
         self._next_wait = min(2 * self._next_wait, LONGEST_WAIT)
 
     def _set_obstacle_of_requested(self, why: str) -> None:
-        ordered = {one.stage for one in self._requested}
+        requested = {proposal.stage for proposal in self._requested}
         self.statuses |= {
-            name: replace(standing, waits_for=why) for name, standing in self.statuses.items() if name in ordered
+            name: replace(status, waits_for=why) for name, status in self.statuses.items() if name in requested
         }
 
     def _set_obstacle_of_all(self, why: str) -> None:
-        self.statuses = {name: replace(standing, waits_for=why) for name, standing in self.statuses.items()}
+        self.statuses = {name: replace(status, waits_for=why) for name, status in self.statuses.items()}

@@ -1,22 +1,24 @@
-"""What is asked of each stage: rates and backlogs carried down from the sources, whatever the stages between them can do.
+"""Demand of each stage: rates and backlogs carried down from the sources, independent of the capacity of stages
+between.
 
-Under back-pressure the rate that arrives equals what is served, and a starving stage would look healthy. So the rate is
-taken where nothing throttles it, at the sources, and multiplied by what each edge made of a row when it could be seen.
+Under back-pressure the arriving rate equals the served rate, and a starving stage would look healthy. So the rate is
+taken at the
+sources, where nothing throttles it, and multiplied by the selectivity of each edge, measured when rows flowed.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 LEAST_INTERVALS = 3
-"""A selectivity is that of at least so many intervals: a window's output comes in lumps."""
+"""Fewest intervals that a selectivity covers: a window's output comes in lumps."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeFlow:
-    """What one interval carried.
+    """Rows that an edge carried in one interval.
 
     Attributes:
-        rows: a stage's rows in.
+        rows: rows that the source stage took in.
         sent: rows sent on one of its edges.
     """
 
@@ -26,7 +28,7 @@ class EdgeFlow:
 
 @dataclass(frozen=True, slots=True)
 class DemandEdge:
-    """From one stage to another; `flows` are the last intervals of it, oldest first."""
+    """Edge from one stage to another; `flows` are its last intervals, oldest first."""
 
     source: str
     target: str
@@ -34,14 +36,14 @@ class DemandEdge:
 
     @property
     def selectivity(self) -> float | None:
-        """Rows sent for each row in, over the intervals that are kept; None before enough of them brought a row."""
+        """Rows sent for each row in, over the stored intervals; None before enough of them brought a row."""
         rows = sum(flow.rows for flow in self.flows)
         return sum(flow.sent for flow in self.flows) / rows if rows and len(self.flows) >= LEAST_INTERVALS else None
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What is asked of a stage in each second of an interval.
+    """Rows that a stage must process in each second of an interval.
 
     Attributes:
         offered: rows/s.
@@ -53,7 +55,7 @@ class Demand:
 
     @property
     def is_nothing(self) -> bool:
-        """No row comes, and none waits."""
+        """True when no row comes and none waits."""
         return not any(self.offered) and not any(self.backlog)
 
 
@@ -63,12 +65,12 @@ def carried(
     sources: Mapping[str, Demand | None],
     waiting: Mapping[str, Sequence[float]],
 ) -> dict[str, Demand | None]:
-    """The demand of each stage; None where it is not known, which what comes behind it shares.
+    """Return the demand of each stage; None where it is unknown, as it is then for all stages downstream.
 
     Args:
         stages: names in topological order, sources among them.
         edges: between them; an edge without selectivity makes its target unknown.
-        sources: what came to each source (read, spooled, shed, waiting more), and what waits there.
+        sources: rows that came to each source (read, spooled, shed, waiting more), and the rows that wait there.
         waiting: rows in each stage's own inboxes and channels at the end of each second.
     """
     demands: dict[str, Demand | None] = {}
@@ -77,19 +79,19 @@ def carried(
             demands[stage] = sources[stage]
             continue
         offered, backlog = [], [list(waiting[stage])]
-        known = True
+        is_known = True
         for edge in edges:
             if edge.target != stage:
                 continue
-            before, selectivity = demands[edge.source], edge.selectivity
-            if before is not None and before.is_nothing:
-                selectivity = 0.0  # whatever it makes of a row, there is none
-            if before is None or selectivity is None:
-                known = False
+            upstream, selectivity = demands[edge.source], edge.selectivity
+            if upstream is not None and upstream.is_nothing:
+                selectivity = 0.0  # the edge carries nothing, whatever its selectivity
+            if upstream is None or selectivity is None:
+                is_known = False
                 break
-            offered.append([rate * selectivity for rate in before.offered])
-            backlog.append([rows * selectivity for rows in before.backlog])
-        demands[stage] = Demand(_sums(offered), _sums(backlog)) if known and offered else None
+            offered.append([rate * selectivity for rate in upstream.offered])
+            backlog.append([rows * selectivity for rows in upstream.backlog])
+        demands[stage] = Demand(_sums(offered), _sums(backlog)) if is_known and offered else None
     return demands
 
 

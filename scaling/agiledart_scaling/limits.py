@@ -1,11 +1,11 @@
-"""Between which numbers of instances a stage may scale."""
+"""Limits of the number of instances of a stage."""
 
 from dataclasses import dataclass
 
 from agiledart_kernel.errors import ConfigurationError
 
 MOST_INSTANCES = 128
-"""As many as there are key groups: an instance more would own none."""
+"""Most instances of a stage: the number of key groups, since one more instance would own none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,10 @@ class Limits:
     def __post_init__(self) -> None:
         if not 1 <= self.low <= self.high <= MOST_INSTANCES:
             raise ConfigurationError(
-                f"limits {self.low}..{self.high}: the lower one is at least 1 and at most the higher one, "
+                f"invalid limits {self.low}..{self.high}: the lower one must be 1 or more and at most the higher one, "
                 f"the higher one at most {MOST_INSTANCES} (there are {MOST_INSTANCES} key groups)."
             )
 
     def clamp(self, instances: int) -> int:
-        """The nearest number within."""
+        """Return the number within the limits that is nearest."""
         return max(self.low, min(self.high, instances))

@@ -1,8 +1,9 @@
-"""One decision for all stages of an application, in one pass.
+"""Decision for all stages of an application in one pass.
 
-The demand of a stage is carried from the sources, so it does not depend on what another stage does, and all of them can
-be decided at once. The kinds of change are asked in this order: a slow instance, uneven keys, then the number; a full
-link overrides more instances.
+The demand of a stage is carried from the sources, so it does not depend on other stages' capacity, and all stages can
+be
+decided at once. The kinds of change are tried in this order: a slow instance, uneven keys, then the number; a full link
+overrides more instances.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from agiledart_scaling.scaling_policy import ScalingDecision
 
 
 class ChangeKind(Enum):
-    """What shall be done with a stage."""
+    """Kind of change of a stage."""
 
     NOTHING = "nothing"
     STRAGGLER = "switch a slow instance over"
@@ -32,21 +33,22 @@ class ChangeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StageState:
-    """What is known of one stage when its interval ends.
+    """Facts about one stage when its interval ends.
 
     Attributes:
         stage: its name.
         limits: of its instances.
         measures: of the interval; None: it does not count, for the reason in `void`.
-        void: why there are no measures.
-        measured: true rates before what is missing was filled in, by instance.
-        owners: instance of each key group; empty: rows take turns.
-        groups: load of each key group; empty: not known.
-        moves_groups: whether somebody would move single key groups; else uneven keys are met with more instances.
-        link: of its node and links.
-        has_free_cores: on the nodes that host it.
-        has_state: whether it keeps any.
-        is_held: it keeps its number until a user lets it go; the policy is told of the interval, and its wish is only shown.
+        void: reason why there are no measures.
+        measured: true rates by instance, before missing ones were filled in.
+        owners: instance of each key group; empty: rows go to instances in turn.
+        groups: load of each key group; empty: unknown.
+        moves_groups: whether single key groups can be moved; if not, uneven keys are met with more instances.
+        link: load of its node and links.
+        has_free_cores: whether the nodes that host it have free cores.
+        has_state: whether it has state.
+        keeps_number: it keeps its number until a user releases it; the policy sees the interval, and its decision is
+            only shown.
     """
 
     stage: str
@@ -65,12 +67,12 @@ class StageState:
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
-    """What is kept of a stage from one interval to the next.
+    """Memory of a stage from one interval to the next.
 
     Attributes:
-        policy: of its policy.
-        slow: intervals in a row that each instance was slow.
-        bound: intervals in a row that it was bandwidth-bound.
+        policy: memory of its policy.
+        slow: successive intervals in which each instance was slow.
+        bound: successive intervals in which the stage was bandwidth-bound.
     """
 
     policy: object = None
@@ -80,17 +82,17 @@ class StageMemory:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What shall be done with one stage.
+    """Proposed change of one stage.
 
     Attributes:
         stage: its name.
         kind: of the change.
-        instances: that it shall have.
-        why: for people.
+        instances: number that it gets.
+        why: reason, for people.
         terms: figures of the decision.
-        slow_instance: that is switched over.
+        slow_instance: the instance to move.
         moves: of key groups.
-        wanted: what the policy asks for, where quota or hand allow less.
+        wanted: number that the policy asks for, where the quota or the user's hold allows less.
         memory: for the next interval.
     """
 
@@ -106,10 +108,10 @@ class Proposal:
 
 
 Ask = Callable[[StageMeasures, Limits, object], ScalingDecision]
-"""A policy's decision: `policy.decide`, or `asking.ask` with all but these bound."""
+"""Decision function of a policy: `policy.decide`, or `ask_policy.ask` with all other arguments bound."""
 
 BUSY_SHARE = 0.8
-"""An instance that has one key group alone may be this busy with it."""
+"""Busy share up to which one instance may process a single key group."""
 
 
 def propose(
@@ -119,29 +121,33 @@ def propose(
     instances: dict[str, int],
     quota: int | None,
 ) -> tuple[Proposal, ...]:
-    """One proposal for each stage.
+    """Return one proposal for each stage.
 
     Args:
-        stages: that may change, in topological order.
-        memories: from the pass before, by stage; missing: none.
+        stages: those that may change, in topological order.
+        memories: from the previous pass, by stage; missing: none.
         ask: the policy.
-        instances: of every stage of the application now.
-        quota: of the application; None: none.
+        instances: number of instances of every stage of the application now.
+        quota: instances that the application may have; None: any number.
     """
-    wishes = [_propose_one(one, memories.get(one.stage, StageMemory()), ask, instances[one.stage]) for one in stages]
-    decided = {wish.stage for wish in wishes}
+    proposals = [
+        _propose_one(state, memories.get(state.stage, StageMemory()), ask, instances[state.stage]) for state in stages
+    ]
+    decided = {proposal.stage for proposal in proposals}
     others = sum(number for stage, number in instances.items() if stage not in decided)
-    growths = [Growth(wish.stage, instances[wish.stage], wish.instances) for wish in wishes]
+    growths = [Growth(proposal.stage, instances[proposal.stage], proposal.instances) for proposal in proposals]
     allowed = within_quota(growths, others, quota)
-    return tuple(_held_to(wish, allowed[wish.stage], instances[wish.stage], quota) for wish in wishes)
+    return tuple(
+        _held_to(proposal, allowed[proposal.stage], instances[proposal.stage], quota) for proposal in proposals
+    )
 
 
-def _held_to(wish: Proposal, allowed: int, now: int, quota: int | None) -> Proposal:
-    if allowed >= wish.instances:
-        return wish
-    why = f"{wish.why}; {wish.instances} wanted, the application's quota of {quota} instances leaves {allowed}"
-    kind = wish.kind if allowed != now else ChangeKind.NOTHING
-    return replace(wish, kind=kind, instances=allowed, why=why)
+def _held_to(proposal: Proposal, allowed: int, now: int, quota: int | None) -> Proposal:
+    if allowed >= proposal.instances:
+        return proposal
+    why = f"{proposal.why}; {proposal.instances} wanted, the application's quota of {quota} instances leaves {allowed}"
+    kind = proposal.kind if allowed != now else ChangeKind.NOTHING
+    return replace(proposal, kind=kind, instances=allowed, why=why)
 
 
 def _propose_one(state: StageState, memory: StageMemory, ask: Ask, now: int) -> Proposal:
@@ -150,43 +156,50 @@ def _propose_one(state: StageState, memory: StageMemory, ask: Ask, now: int) -> 
         return Proposal(state.stage, ChangeKind.NOTHING, now, state.void, wanted=now, memory=memory)
     decision = ask(measures, state.limits, memory.policy)
     is_bound = is_bandwidth_bound(state.link, has_free_cores=state.has_free_cores)
-    kept = StageMemory(
+    new_memory = StageMemory(
         decision.memory, slow_intervals(state.measured, memory.slow), memory.bound + 1 if is_bound else 0
     )
-    calm = Proposal(
-        state.stage, ChangeKind.NOTHING, now, decision.why, dict(decision.terms), wanted=decision.wanted, memory=kept
+    unchanged = Proposal(
+        state.stage,
+        ChangeKind.NOTHING,
+        now,
+        decision.why,
+        dict(decision.terms),
+        wanted=decision.wanted,
+        memory=new_memory,
     )
     if state.keeps_number:
-        return replace(calm, why=f"held at {now}; {decision.why}")
-    return _kind_of(state, measures, calm, now)
+        return replace(unchanged, why=f"held at {now}; {decision.why}")
+    return _kind_of(state, measures, unchanged, now)
 
 
-def _kind_of(state: StageState, measures: StageMeasures, calm: Proposal, now: int) -> Proposal:
-    kept, wanted = calm.memory, calm.wanted
-    slow = straggler(state.measured, kept.slow)
+def _kind_of(state: StageState, measures: StageMeasures, unchanged: Proposal, now: int) -> Proposal:
+    memory, wanted = unchanged.memory, unchanged.wanted
+    slow = straggler(state.measured, memory.slow)
     if slow is not None:
-        rest = replace(kept, slow=())
-        why = f"instance {slow} does {state.measured[slow]:.0f} rows/s, far below its siblings"
-        return replace(calm, kind=ChangeKind.STRAGGLER, why=why, slow_instance=slow, memory=rest)
+        next_memory = replace(memory, slow=())
+        why = f"instance {slow} processes {state.measured[slow]:.0f} rows/s, far below its siblings"
+        return replace(unchanged, kind=ChangeKind.STRAGGLER, why=why, slow_instance=slow, memory=next_memory)
     if state.groups and is_uneven(measures.capacity, measures.balanced_capacity):
         hot = hot_group(state.groups, measures.mean_rate, BUSY_SHARE)
         if hot is not None:
-            return replace(calm, why=hot_text(state.groups, hot))
+            return replace(unchanged, why=hot_text(state.groups, hot))
         moves = balancing_moves(state.owners, state.groups, measures.rates) if state.moves_groups else ()
         if moves:
-            why = f"uneven keys: full at {measures.capacity / measures.balanced_capacity:.0%} of what all could do"
-            return replace(calm, kind=ChangeKind.REBALANCE, why=why, moves=moves)
-    if kept.bound and wanted > now:
-        return _for_links(state, calm, wanted)
+            share = measures.capacity / measures.balanced_capacity
+            why = f"uneven keys: the stage is full at {share:.0%} of its instances' capacity"
+            return replace(unchanged, kind=ChangeKind.REBALANCE, why=why, moves=moves)
+    if memory.bound and wanted > now:
+        return _for_links(state, unchanged, wanted)
     if wanted != now:
-        return replace(calm, kind=ChangeKind.GROW if wanted > now else ChangeKind.SHRINK, instances=wanted)
-    return calm
+        return replace(unchanged, kind=ChangeKind.GROW if wanted > now else ChangeKind.SHRINK, instances=wanted)
+    return unchanged
 
 
-def _for_links(state: StageState, calm: Proposal, wanted: int) -> Proposal:
-    bound = calm.memory.bound
+def _for_links(state: StageState, unchanged: Proposal, wanted: int) -> Proposal:
+    bound = unchanged.memory.bound
     remedy = choose_remedy(bound, has_state=state.has_state)
     why = f"a link is full (for {bound} of {SHORT_TERM_INTERVALS} intervals): {remedy.value}"
     if remedy is Remedy.OUT:
-        return replace(calm, kind=ChangeKind.GROW, instances=wanted, why=why)
-    return replace(calm, kind=ChangeKind.MOVE if remedy is Remedy.MIGRATE else ChangeKind.NEW_PATH, why=why)
+        return replace(unchanged, kind=ChangeKind.GROW, instances=wanted, why=why)
+    return replace(unchanged, kind=ChangeKind.MOVE if remedy is Remedy.MIGRATE else ChangeKind.NEW_PATH, why=why)

@@ -1,4 +1,4 @@
-"""Scaling policies by name: those that are shipped, and those that packages of users bring."""
+"""Scaling policies by name: the shipped ones, and those of users' packages."""
 
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -11,7 +11,7 @@ from agiledart_scaling.policies.secant import Secant
 from agiledart_scaling.scaling_policy import ScalingPolicy
 
 GROUP = "agiledart.scaling"
-"""Entry points of this group are callables without arguments that return a policy."""
+"""Group of entry points; each is a callable without arguments that returns a policy."""
 
 _POLICIES: dict[str, Callable[[], ScalingPolicy]] = {
     "secant": Secant,
@@ -25,10 +25,10 @@ POLICIES: tuple[str, ...] = tuple(_POLICIES)
 
 
 def policy_named(name: str) -> ScalingPolicy:
-    """A policy of this name; no package replaces a shipped one. Drivers call it, once: it looks into installed packages.
+    """Return a new policy with this name; no package replaces a shipped one. Slow: it searches installed packages.
 
     Raises:
-        ConfigurationError: there is none of this name, or it cannot be loaded.
+        ConfigurationError: no policy has this name, or it cannot be loaded.
     """
     if name in _POLICIES:
         return _POLICIES[name]()
@@ -37,9 +37,7 @@ def policy_named(name: str) -> ScalingPolicy:
         known = sorted({*POLICIES, *points})
         close = get_close_matches(name, known, 1)
         meant = f" Did you mean {close[0]}?" if close else ""
-        raise ConfigurationError(
-            f"scaling policy {name!r}: there is none of this name; there are {', '.join(known)}.{meant}"
-        )
+        raise ConfigurationError(f"unknown scaling policy {name!r}; use one of {', '.join(known)}.{meant}")
     try:
         policy: ScalingPolicy = points[name].load()()
     except Exception as error:
@@ -54,5 +52,5 @@ def policy_named(name: str) -> ScalingPolicy:
 
 
 def is_shipped(name: str) -> bool:
-    """Whether a policy is ours, and may be trusted to answer in time."""
+    """Return whether the policy is shipped with AgileDart, and may be trusted to answer in time."""
     return name in _POLICIES

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 
 NEARLY_SAME = 1e-9
-"""Scores that differ by less say nothing of a slope."""
+"""Scores that differ by less give no slope."""
 
 NOTHING = 1e-6
-"""Rows, or rows/s, that are none: what smoothing leaves of a backlog that has gone."""
+"""Rows, or rows/s, that count as none: smoothing leaves such a rest of a backlog that has gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredTrial:
-    """A number of instances, and the score that it had.
+    """Number of instances with the score that was measured for it.
 
     Attributes:
         instances: x; 0 has score 0 without being tried.
@@ -23,12 +23,12 @@ class ScoredTrial:
 
 
 ORIGIN = ScoredTrial(0.0, 0.0)
-"""Known without measuring: nothing is done by no instance."""
+"""Trial that is known without measuring: no instance does no work."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecantStep:
-    """A proposal, not yet rounded or limited, and the rule that made it."""
+    """Proposed number of instances, neither rounded nor limited, with the rule that gave it."""
 
     instances: float
     rule: str
@@ -37,9 +37,10 @@ class SecantStep:
 def paper_score(
     instances: float, rate: float, backlog_each: float, arriving: float, waiting: float, weight: float = 0.5
 ) -> float | None:
-    """The paper's score f: 1 is just enough, less is too few instances.
+    """Return the paper's score f: 1 is just enough, a lower score means too few instances.
 
-    A term whose measure is 0 is void and drops out; the other one then weighs all. None: both are void, the stage is idle.
+    A term whose measure is 0 is void and drops out; the other one then has the whole weight. None: both are void, the
+    stage is idle.
 
     Args:
         instances: x.
@@ -61,13 +62,15 @@ def paper_score(
 
 
 def need_score(capacity: float, offered: float, backlog: float, drain_s: float, busy_share: float) -> float | None:
-    """Share of the rows due within `drain_s` that can be done at a busy share; 1 is just enough. None: nothing is due.
+    """Return the share of the rows due within `drain_s` that the stage can process at a busy share; 1 is just enough.
+
+    None: no rows are due.
 
     Args:
         capacity: C, rows/s of all instances.
         offered: R, rows/s.
         backlog: Q, rows.
-        drain_s: T, seconds in which the backlog shall be gone.
+        drain_s: T, seconds within which the backlog must be gone.
         busy_share: ρ, 0 … 1.
 
     Departs: [AgileDART] IV-C takes a weighted mean of two scores, in which the smaller need hides the larger one: while
@@ -78,10 +81,11 @@ def need_score(capacity: float, offered: float, backlog: float, drain_s: float, 
 
 
 def secant_step(now: ScoredTrial, before: ScoredTrial, target: float = 1.0) -> SecantStep:
-    """Where the line through two trials has the target.
+    """Return the number of instances at which the line through two trials reaches the target.
 
-    Two trials that say nothing of the slope (one number, one score, or a score that falls as instances are added) leave the line
-    from the origin, which is the proportional rule; a score of 0 leaves one instance more.
+    Two trials may give no slope: the same number, the same score, or a score that falls as instances are added. Then
+    the line
+    from the origin counts, which is the proportional rule; a score of 0 gives one instance more.
 
     Source: [AgileDART] IV-C, the secant method.
     """

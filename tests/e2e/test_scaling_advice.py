@@ -57,12 +57,12 @@ def test_a_slow_step_is_told_how_many_instances_would_do(tmp_path: Path) -> None
         assert sent.returncode == 0, sent.stderr
         stage: dict[str, Any] = {}
         deadline = time.monotonic() + 120
-        while stage.get("f") is None and time.monotonic() < deadline:
+        while stage.get("health_score") is None and time.monotonic() < deadline:
             told = cli("explain", "scaling", "slow", "crawl", "-o", "json", *at)
             assert told.returncode == 0, told.stderr
             (stage,) = json.loads(told.stdout)["stages"]
         assert stage["limits"] == [1, 8]
-        assert stage["f"] < 0.8, "333 rows a second are offered, 100 at most can be done"
+        assert stage["health_score"] < 0.8, "333 rows a second are offered, 100 at most can be done"
         assert stage["needed"] > 1
         assert 0 < stage["measures"]["capacity"] <= 100.5
         assert stage["measures"]["offered"] > stage["measures"]["capacity"]
@@ -123,4 +123,4 @@ def test_a_hot_key_is_named_with_its_share_of_the_rows(tmp_path: Path) -> None:
         stage = wait_for(named, 120, "a key group is named")
         assert 0.7 < stage["hot_share"] < 0.95, "four of five rows have its key, and some others its group"
         assert stage["why"].startswith(f"key group {stage['hot_group']} alone has ")
-        assert stage["why"].endswith("more than an instance can do: more do not help")
+        assert stage["why"].endswith("more than one instance can process; more instances do not help")

@@ -1,4 +1,4 @@
-"""Which kind of change helps, one file each: a slow instance, uneven keys, thin links, room, quota.
+"""Kinds of change, one file each: a slow instance, uneven keys, full links, candidate nodes, quota.
 
-Pure; `one_pass` asks them in order.
+The modules are pure; `one_pass` tries the kinds in order.
 """

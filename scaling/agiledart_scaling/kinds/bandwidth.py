@@ -1,4 +1,4 @@
-"""A link that is full: more instances behind it would wait for it, too."""
+"""Detection of a full link: more instances behind it would wait for it, too."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,11 +7,12 @@ FULL_LINK = 0.8
 FULL_NODE = 0.8
 LEAST_DELIVERED = 0.95
 SHORT_TERM_INTERVALS = 3
-"""Utilisation of a link, and of cores, that is full; share of offered rows that must arrive; intervals that are short-term."""
+"""Utilisation of a link, and of cores, that counts as full; share of offered rows that must arrive; intervals that
+count as short-term."""
 
 
 class Remedy(Enum):
-    """What helps against a full link."""
+    """Change that relieves a full link."""
 
     NEW_PATH = "another path of the shuffle"
     OUT = "instances behind another link"
@@ -20,12 +21,12 @@ class Remedy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
-    """What is known of a stage's node and links.
+    """Load of a stage's node and links.
 
     Attributes:
         busiest_link: largest utilisation of its links in and out, 0 … 1.
         busy_cores: utilisation of the node's cores, 0 … 1.
-        delivered: share of what it wanted to send that was taken.
+        delivered: share of the rows it tried to send that receivers took.
     """
 
     busiest_link: float = 0.0
@@ -34,13 +35,16 @@ class LinkLoad:
 
 
 def is_bandwidth_bound(load: LinkLoad, *, has_free_cores: bool = False) -> bool:
-    """Whether links hold the stage up. Where the cores are full as well they are used up first, and then it is the links."""
-    holds_up = load.busiest_link >= FULL_LINK or load.delivered < LEAST_DELIVERED
-    return holds_up and (load.busy_cores < FULL_NODE or not has_free_cores)
+    """Return whether links limit the stage.
+
+    Where the cores are full as well, free cores are used first; only then the links count as the limit.
+    """
+    is_limited = load.busiest_link >= FULL_LINK or load.delivered < LEAST_DELIVERED
+    return is_limited and (load.busy_cores < FULL_NODE or not has_free_cores)
 
 
 def choose_remedy(intervals: int, *, has_state: bool) -> Remedy:
-    """What to do for a stage that has been bandwidth-bound for so many intervals.
+    """Return the remedy for a stage that has been bandwidth-bound for this many intervals.
 
     Source: [AgileDART] IV-C, table of the kinds of scaling: stateless operators are scaled out, stateful ones migrate
     with their state.

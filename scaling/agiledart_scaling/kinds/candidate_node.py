@@ -1,23 +1,23 @@
-"""Where instances come and go: on nodes that host the stage first, then on others; back in the opposite order."""
+"""Choice of nodes for new instances: hosting nodes first, then others; instances end in the opposite order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 FULL_NODE = 0.8
-"""A node whose cores are this busy takes no instance more."""
+"""Utilisation of cores at which a node takes no more instances."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateNode:
-    """A node that may host instances.
+    """Node that may host instances.
 
     Attributes:
         node: its name.
-        cores: it has.
-        busy_cores: share of them that is busy, 0 … 1.
-        room: instances that it takes by memory and by its limits.
+        cores: number of its cores.
+        busy_cores: share of its cores that is busy, 0 … 1.
+        free_instances: instances that it takes by memory and by its limits.
         hosts: instances of the stage that it runs now.
-        cost: of reaching it, for the order among those that do not host the stage.
+        cost: of reaching it; orders the nodes that do not host the stage.
     """
 
     node: str
@@ -30,7 +30,7 @@ class CandidateNode:
 
 @dataclass(frozen=True, slots=True)
 class InstanceStart:
-    """Instances that shall start on a node; `is_out`: it did not host the stage before."""
+    """Number of instances to start on a node; `is_out`: the node did not host the stage before."""
 
     node: str
     instances: int
@@ -38,31 +38,42 @@ class InstanceStart:
 
 
 def places_for(more: int, nodes: Sequence[CandidateNode]) -> tuple[InstanceStart, ...]:
-    """Where so many instances can start, at most; fewer in sum: there is no room for the others.
+    """Return the nodes on which up to `more` instances can start; a smaller sum means that capacity is short.
 
-    A node takes one for each free core, and not more than its room. Up before out: hosting nodes with the most free cores
-    first, then the others by cost.
+    A node takes one instance for each free core, and not more than `free_instances`. Scaling up goes before scaling
+    out: hosting
+    nodes with the most free cores first, then the others by cost.
 
     Source: [AgileDART] IV-C: scaling up adds instances inside a node, scaling out starts them on another one.
     """
-    order = sorted(
-        nodes, key=lambda one: (one.hosts == 0, one.cost if not one.hosts else 0.0, one.busy_cores, one.node)
+    ranked = sorted(
+        nodes,
+        key=lambda candidate: (
+            candidate.hosts == 0,
+            candidate.cost if not candidate.hosts else 0.0,
+            candidate.busy_cores,
+            candidate.node,
+        ),
     )
-    arrivals: list[InstanceStart] = []
-    for one in order:
-        free = int(one.cores * (1.0 - one.busy_cores) + 1e-9) if one.busy_cores < FULL_NODE else 0
-        taken = min(more, max(free, int(one.busy_cores < FULL_NODE)), one.free_instances)
+    starts: list[InstanceStart] = []
+    for candidate in ranked:
+        free_cores = (
+            int(candidate.cores * (1.0 - candidate.busy_cores) + 1e-9) if candidate.busy_cores < FULL_NODE else 0
+        )
+        taken = min(more, max(free_cores, int(candidate.busy_cores < FULL_NODE)), candidate.free_instances)
         if taken > 0:
-            arrivals.append(InstanceStart(one.node, taken, one.hosts == 0))
+            starts.append(InstanceStart(candidate.node, taken, candidate.hosts == 0))
             more -= taken
-    return tuple(arrivals)
+    return tuple(starts)
 
 
 def leaving(fewer: int, places: Sequence[str], home: str) -> tuple[int, ...]:
-    """Indices of the instances that end, highest first: those of nodes far from home, the last started first; the others after.
+    """Return the indices of the instances that end, highest first.
+
+    Instances on nodes other than `home` end first, the last started of them first; then those at home.
 
     Args:
-        fewer: how many; at least one instance stays.
+        fewer: number of instances to end; at least one instance stays.
         places: node of each instance, by index.
         home: node that keeps its instances longest.
     """

@@ -1,4 +1,4 @@
-"""How many instances an application may have on a node and in all, when several stages want more at once."""
+"""Split of an application's instance quota when several stages request more instances at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A stage's wish: instances that it has, and that it wants."""
+    """Request of one stage: its instances now, and the number that it wants."""
 
     stage: str
     instances: int
@@ -14,26 +14,27 @@ class Growth:
 
 
 def within_quota(growths: Sequence[Growth], others: int, most: int | None) -> dict[str, int]:
-    """What each stage may have.
+    """Return the number of instances that each stage may have.
 
-    Stages that shrink do so, and what they give counts for the others. Those that grow get one instance each in turn,
-    in the order given (topological: what is upstream decides how much comes), until the quota is used up.
+    Stages that shrink do so, and the instances they release count for the others. Growing stages get one instance each
+    in turn,
+    in the order given (topological: upstream stages decide how many rows come), until the quota is used up.
 
     Args:
         growths: of all stages that are decided on.
-        others: instances that are not decided on now.
+        others: instances of stages that are not decided on now.
         most: the quota; None: there is none.
     """
-    allowed = {one.stage: min(one.instances, one.wanted) for one in growths}
-    room = None if most is None else most - others - sum(allowed.values())
-    while room is None or room > 0:
-        asking = [one for one in growths if allowed[one.stage] < one.wanted]
-        if not asking:
+    allowed = {growth.stage: min(growth.instances, growth.wanted) for growth in growths}
+    remaining = None if most is None else most - others - sum(allowed.values())
+    while remaining is None or remaining > 0:
+        unsatisfied = [growth for growth in growths if allowed[growth.stage] < growth.wanted]
+        if not unsatisfied:
             break
-        if room is None:
-            allowed.update({one.stage: one.wanted for one in asking})
+        if remaining is None:
+            allowed.update({growth.stage: growth.wanted for growth in unsatisfied})
             break
-        for one in asking[:room]:
-            allowed[one.stage] += 1
-        room -= min(room, len(asking))
+        for growth in unsatisfied[:remaining]:
+            allowed[growth.stage] += 1
+        remaining -= min(remaining, len(unsatisfied))
     return allowed

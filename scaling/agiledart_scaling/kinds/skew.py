@@ -1,19 +1,20 @@
-"""Keys that are unevenly spread: groups move from the fullest instance to the emptiest, or one key group is too hot for any."""
+"""Skewed keys: move key groups from the fullest instance to the emptiest, or detect a group too hot for one
+instance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 UNEVEN = 0.8
-"""Keys are uneven where the first instance is full at less than this share of what all could do."""
+"""Keys are uneven when the first instance is full at less than this share of the capacity of all instances."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLoad:
-    """One key group.
+    """Load of one key group.
 
     Attributes:
         rate: rows/s, from a sample.
-        state_bytes: of its state, an estimate.
+        state_bytes: size of its state, an estimate.
     """
 
     rate: float
@@ -22,7 +23,7 @@ class GroupLoad:
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
-    """A key group gets another owner within the stage."""
+    """Move of a key group to another owner within the stage."""
 
     group: int
     source: int
@@ -30,12 +31,15 @@ class GroupMove:
 
 
 def is_uneven(capacity: float, balanced_capacity: float) -> bool:
-    """Whether the spread of keys costs more than a few instances would."""
+    """Return whether the skew of the keys costs more capacity than a few instances would."""
     return capacity < UNEVEN * balanced_capacity
 
 
 def hot_group(groups: Sequence[GroupLoad], rate: float, busy_share: float) -> int | None:
-    """The hottest group, if one instance cannot keep up with it alone: more instances do not help. None: there is none."""
+    """Return the hottest group if one instance cannot keep up with it alone; None: there is none.
+
+    More instances do not help such a group.
+    """
     if not groups:
         return None
     hottest = max(range(len(groups)), key=lambda group: (groups[group].rate, -group))
@@ -43,28 +47,32 @@ def hot_group(groups: Sequence[GroupLoad], rate: float, busy_share: float) -> in
 
 
 def hot_text(groups: Sequence[GroupLoad], hot: int) -> str:
-    """What is to be said of the hottest group, for people."""
-    return f"key group {hot} alone has {share_of(groups, hot):.0%} of the rows, more than an instance can do: more do not help"
+    """Return the sentence about the hottest group that people read."""
+    return (
+        f"key group {hot} alone has {share_of(groups, hot):.0%} of the rows, more than one instance can process; "
+        "more instances do not help"
+    )
 
 
 def share_of(groups: Sequence[GroupLoad], group: int) -> float:
-    """Of the stage's rows."""
-    return groups[group].rate / sum(one.rate for one in groups)
+    """Return the group's share of the stage's rows."""
+    return groups[group].rate / sum(load.rate for load in groups)
 
 
 def balancing_moves(
     owners: Sequence[int], groups: Sequence[GroupLoad], rates: Sequence[float], most: int = 16
 ) -> tuple[GroupMove, ...]:
-    """Moves that even out the busy shares of the instances, each from the fullest to the emptiest at its time.
+    """Return moves that even out the busy shares of the instances, each from the then fullest to the then emptiest.
 
-    Among groups whose move makes the fuller one of the two less full, the one with the least state per row moved goes
-    first: what it costs is state, what it brings is rows.
+    A group qualifies if the target would then be less full than the source was. Of these, the group with the least
+    state per row
+    moves first: state is the cost of a move, rows are its gain.
 
     Args:
         owners: index of the instance of each group.
         groups: their loads, as many.
-        rates: true rate of each instance, all above 0.
-        most: moves at one time.
+        rates: true rate of each instance in rows/s, all above 0.
+        most: highest number of moves at one time.
     """
     table = list(owners)
     busy = [0.0] * len(rates)
@@ -85,7 +93,7 @@ def balancing_moves(
         ]
         if not useful:
             break
-        group = min(useful, key=lambda one: (groups[one].state_bytes / groups[one].rate, -groups[one].rate, one))
+        group = min(useful, key=lambda g: (groups[g].state_bytes / groups[g].rate, -groups[g].rate, g))
         busy[source] -= groups[group].rate / rates[source]
         busy[target] += groups[group].rate / rates[target]
         table[group] = target

@@ -1,19 +1,21 @@
-"""An instance that is far slower than its siblings: more instances would wait for it, so it is switched over to another place."""
+"""Detection of stragglers: an instance far slower than its siblings is moved, because more instances would wait for
+it."""
 
 from collections.abc import Sequence
 from statistics import median
 
 SLOW_SHARE = 0.5
 SLOW_INTERVALS = 3
-"""Slower than this share of its siblings' median, for so many intervals: shorter ones may be garbage collected or a busy disk."""
+"""An instance is slow below this share of its siblings' median; it is a straggler after this many intervals. Shorter
+spells may be garbage collection or a busy disk."""
 
 
 def slow_intervals(rates: Sequence[float | None], before: Sequence[int]) -> tuple[int, ...]:
-    """For how many intervals in a row each instance has been slow.
+    """Return for each instance the number of successive intervals in which it was slow.
 
     Args:
-        rates: measured true rates; one that is void, or has no measured sibling, is not slow.
-        before: the same of the interval before; when their number changed, those that stay keep their index.
+        rates: measured true rates; an instance without a rate, or without a measured sibling, is not slow.
+        before: result of the previous interval; when the number of instances changed, those that stay keep their index.
     """
     counts = (*before, *(0 for _ in rates))[: len(rates)]
     result = []
@@ -25,6 +27,8 @@ def slow_intervals(rates: Sequence[float | None], before: Sequence[int]) -> tupl
 
 
 def straggler(rates: Sequence[float | None], slow: Sequence[int]) -> int | None:
-    """Index of the slowest instance that has been slow for long enough; None: there is none."""
-    found = [(rate, index) for index, rate in enumerate(rates) if rate is not None and slow[index] >= SLOW_INTERVALS]
-    return min(found)[1] if found else None
+    """Return the index of the slowest instance that has been slow long enough; None: there is none."""
+    candidates = [
+        (rate, index) for index, rate in enumerate(rates) if rate is not None and slow[index] >= SLOW_INTERVALS
+    ]
+    return min(candidates)[1] if candidates else None

@@ -1,4 +1,4 @@
-"""DS2 as a second opinion: demand over the true rate of one instance, on the same measures."""
+"""Policy DS2 as a second opinion: demand divided by the true rate of one instance, on the same measures."""
 
 import math
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from agiledart_scaling.score import NOTHING
 
 @dataclass(frozen=True, slots=True)
 class Ds2Settings:
-    """What can be turned.
+    """Settings of the policy.
 
     Attributes:
-        busy_share: ρ, the share of its time that an instance shall work.
+        busy_share: ρ, the planned busy share of an instance's time.
         boundary: no change while the busy share is within this distance from it.
-        catch_up_s: seconds in which a backlog shall be gone; None: backlogs count for nothing, as in the paper.
+        catch_up_s: seconds within which a backlog must be gone; None: backlogs count for nothing, as in the paper.
         window: intervals over which the rate is averaged.
         stabilise: intervals between two changes.
     """
@@ -30,16 +30,16 @@ class Ds2Settings:
 
     def __post_init__(self) -> None:
         if not 0 < self.busy_share <= 1 or self.boundary < 0 or min(self.window, self.stabilise) < 1:
-            raise ConfigurationError("ds2: 0 < busy_share ≤ 1, boundary ≥ 0, window and stabilise ≥ 1 are needed.")
+            raise ConfigurationError("ds2: set 0 < busy_share ≤ 1, boundary ≥ 0, window ≥ 1 and stabilise ≥ 1.")
 
 
 FLINK_SETTINGS = Ds2Settings(busy_share=0.7, boundary=0.3, catch_up_s=30.0, window=3, stabilise=3)
-"""Options of the autoscaler of Flink's operator for Kubernetes."""
+"""Settings of the autoscaler of Flink's operator for Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ds2Memory:
-    """Rates of the last intervals, and how many passed since the last change."""
+    """Rates of the last intervals, and the number of intervals since the last change."""
 
     rates: tuple[float, ...] = ()
     since: int = 0
@@ -47,7 +47,7 @@ class Ds2Memory:
 
 @dataclass(frozen=True, slots=True)
 class Ds2:
-    """`ds2`, and `ds2-flink` with other settings.
+    """The policy `ds2`, and `ds2-flink` with other settings.
 
     Source: [Kalavri et al. 2018] §3, equation 7 for one operator.
     """
@@ -55,7 +55,7 @@ class Ds2:
     settings: Ds2Settings = Ds2Settings()
 
     def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> ScalingDecision:
-        """See `ScalingPolicy`."""
+        """Return the decision; see `ScalingPolicy`."""
         s, x, rate = self.settings, measures.instances, measures.mean_rate
         known = memory if isinstance(memory, Ds2Memory) else Ds2Memory(since=s.stabilise)
         rates, since = (*known.rates, measures.offered_mean)[-s.window :], known.since + 1

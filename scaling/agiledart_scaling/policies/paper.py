@@ -1,6 +1,6 @@
-"""The paper's policy as it is written, for comparison, with the floor that keeps a stage from starving as an option.
+"""The paper's policy as written, for comparison, with an optional floor that keeps a stage from starving.
 
-The score is a weighted mean, measured rates and backlogs are means, and there is no patience upwards.
+The score is a weighted mean, measured rates and backlogs are means, and the policy grows without waiting.
 """
 
 import math
@@ -14,7 +14,8 @@ from agiledart_scaling.scaling_policy import ScalingDecision
 from agiledart_scaling.score import ORIGIN, ScoredTrial, paper_score, secant_step
 
 FLOORS = ("drain", "rate", "none")
-"""`drain`: enough to work off arriving rows and the backlog in time; `rate`: the arriving rows; `none`: the paper."""
+"""`drain`: enough to clear arriving rows and the backlog in time; `rate`: enough for the arriving rows; `none`: the
+paper."""
 
 LEAST_BACKLOG_S = 0.1
 """A backlog shorter than this time's arriving rows counts for nothing in the floor `drain`."""
@@ -22,20 +23,20 @@ LEAST_BACKLOG_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class PaperSettings:
-    """What can be turned.
+    """Settings of the policy.
 
     Attributes:
         weight: α, of the rates in the score.
         target: of the score; below 1 trades health for throughput.
-        drain_s: T, seconds in which the floor `drain` wants the backlog gone.
-        backlog_each: q, rows that one instance may hold; None: what it does in `drain_s`.
+        drain_s: T, seconds within which the floor `drain` plans to clear the backlog.
+        backlog_each: q, rows that one instance may hold; None: the rows that it processes in `drain_s`.
         busy_share: ρ, that the floor plans with.
         dead_band: no action within this distance from the target.
         max_factor: κ, from x/κ - 1 to κ·x + 1 in one step.
         smoothing: λ, weight of the newest rate and backlog; 1: none.
-        down_patience: intervals that must ask for fewer.
+        down_intervals: successive intervals that must ask for fewer instances.
         cooldown: intervals after a change without shrinking.
-        new_phase: a rate or backlog that moves by more than this share forgets the trial before.
+        new_phase: when a rate or backlog moves by more than this share, the previous trial is dropped.
         floor: one of `FLOORS`.
     """
 
@@ -54,22 +55,24 @@ class PaperSettings:
 
     def __post_init__(self) -> None:
         if self.floor not in FLOORS:
-            raise ConfigurationError(f"paper: floor = {self.floor!r}: there are {', '.join(FLOORS)}.")
+            raise ConfigurationError(f"paper: floor = {self.floor!r}: use one of {', '.join(FLOORS)}.")
         if self.drain_s <= 0 or not 0 < self.busy_share <= 1 or not 0 < self.smoothing <= 1 or self.max_factor < 1:
-            raise ConfigurationError("paper: drain_s > 0, 0 < busy_share, smoothing ≤ 1 and max_factor ≥ 1 are needed.")
+            raise ConfigurationError(
+                "paper: set drain_s > 0, 0 < busy_share ≤ 1, 0 < smoothing ≤ 1 and max_factor ≥ 1."
+            )
         if not 0 <= self.weight <= 1 or self.target <= 0:
-            raise ConfigurationError("paper: 0 ≤ weight ≤ 1 and target > 0 are needed.")
+            raise ConfigurationError("paper: set 0 ≤ weight ≤ 1 and target > 0.")
 
 
 @dataclass(frozen=True, slots=True)
 class PaperMemory:
-    """What the policy knows of a stage from before.
+    """Knowledge of the policy about a stage from earlier intervals.
 
     Attributes:
         arriving, waiting: R and Q, smoothed; None before the first interval.
         before: the trial before this one, of this phase.
         last: the last trial.
-        longs: intervals in a row that asked for fewer.
+        longs: successive intervals that asked for fewer.
         since: intervals since the number changed.
     """
 
@@ -83,16 +86,17 @@ class PaperMemory:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """`paper`.
+    """The policy `paper`.
 
-    Source: [AgileDART] IV-C. The pair of trials begins anew with the origin when rate or backlog moved: over a phase's change
-    the older score was measured under other rates, and a line through both means nothing.
+    Source: [AgileDART] IV-C. When rate or backlog moved, the pair of trials begins again with the origin: the older
+    score was
+    measured under other rates, and a line through both means nothing.
     """
 
     settings: PaperSettings = PaperSettings()
 
     def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> ScalingDecision:
-        """See `ScalingPolicy`."""
+        """Return the decision; see `ScalingPolicy`."""
         s, x = self.settings, measures.instances
         known = memory if isinstance(memory, PaperMemory) else PaperMemory(since=s.cooldown)
         arriving = self._smooth(measures.offered_mean, known.arriving)
@@ -101,8 +105,8 @@ class Paper:
             abs(new - old) > s.new_phase * old for new, old in ((arriving, known.arriving), (waiting, known.waiting))
         )
         rate = measures.mean_rate
-        each = rate * s.drain_s if s.backlog_each is None else s.backlog_each
-        f = paper_score(x, rate, each, arriving, waiting, s.weight)
+        backlog_each = rate * s.drain_s if s.backlog_each is None else s.backlog_each
+        f = paper_score(x, rate, backlog_each, arriving, waiting, s.weight)
         changed = known.last is not None and known.last.instances != x
         known = replace(known, arriving=arriving, waiting=waiting, since=0 if changed else known.since + 1)
         terms = {"offered": arriving, "backlog": waiting, "capacity": rate * x}
@@ -126,7 +130,7 @@ class Paper:
         return self._decide(x, wanted, why, terms, known)
 
     def _decide(self, x: int, wanted: int, why: str, terms: dict[str, float], known: PaperMemory) -> ScalingDecision:
-        """More at once, fewer with patience."""
+        """Return more instances at once, fewer only after enough intervals asked for them."""
         s = self.settings
         if wanted >= x:
             return ScalingDecision(wanted, why, terms, replace(known, longs=0))
@@ -142,7 +146,7 @@ class Paper:
         return new if old is None else share * new + (1 - share) * old
 
     def _floor(self, arriving: float, waiting: float, rate: float) -> int:
-        """Least number that keeps up.
+        """Return the least number of instances that keeps up.
 
         Departs: [AgileDART] IV-C has none; while the backlog is small its score asks for less capacity than arrives.
         """
@@ -155,12 +159,14 @@ class Paper:
 
 
 def least_with_score(gain: float, target: float = 1.0) -> int:
-    """Least number of instances whose score is at least the target, when each adds `gain` to it: the optimum of a phase."""
+    """Return the least number of instances whose score reaches the target, when each adds `gain`: the optimum of a
+    phase."""
     return max(1, math.ceil(target / gain - 1e-9))
 
 
 def trials_of_phase(gain: float, starts: Sequence[int], most: int = 20) -> list[int]:
-    """Numbers that are tried in a phase of constant rate and backlog, up to the optimum: first the starts, then secant steps.
+    """Return the numbers tried in a phase of constant rate and backlog, up to the optimum: first the starts, then
+    secant steps.
 
     Source: [AgileDART] appendix D, figure 22.
     """

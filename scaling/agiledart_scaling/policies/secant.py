@@ -1,8 +1,9 @@
-"""The default policy: the paper's secant step on a score that adds the needs, with measures that bursts do not move.
+"""Default policy: the paper's secant step on a score that adds the needs, with measures that bursts do not move.
 
-Order of a decision: what the stage can do, what is due, the proposal, then whether it is acted on. Upwards a stage that
-was short in every second waits for nothing; downwards it waits a minute, and stays above what the busiest of these
-intervals needed.
+Order of a decision: the capacity of the stage, the rows that are due, the proposal, then whether to act on it. A stage
+that
+was short in every second grows at once. A stage shrinks only after a minute, and stays above the need of the busiest of
+these intervals.
 """
 
 import math
@@ -18,19 +19,20 @@ from agiledart_scaling.score import ORIGIN, ScoredTrial, need_score, secant_step
 
 @dataclass(frozen=True, slots=True)
 class SecantSettings:
-    """What can be turned.
+    """Settings of the policy.
 
     Attributes:
-        drain_s: T, seconds in which a standing backlog shall be gone; smaller: more instances for the same backlog.
-        busy_share: ρ, the share of its time that an instance shall work; smaller: more room for bursts.
+        drain_s: T, seconds within which a lasting backlog must be gone; smaller: more instances for the same backlog.
+        busy_share: ρ, the planned busy share of an instance's time; smaller: more reserve for bursts.
         dead_band: no shrinking while f is at most 1 + this; growing at once only below 1 - this.
         max_factor: κ, at most κ·x + 1 instances in one step.
-        burst_s: a backlog that today's instances work off in this time while the rate fits is left alone.
-        up_patience: intervals that ask for more before it is believed, unless every second of one did.
-        down_patience: intervals that ask for fewer.
+        burst_s: a backlog is ignored if the present instances clear it in this time while their capacity exceeds the
+            rate.
+        up_intervals: successive intervals that must ask for more instances, unless every second of one did.
+        down_intervals: successive intervals that must ask for fewer.
         down_margin: after shrinking, the busiest of these intervals must fit in ρ times this.
-        new_phase: a change of what is due by more than this share forgets the trials before.
-        uses_secant: else the proportional rule alone.
+        new_phase: when the due rate changes by more than this share, earlier trials are dropped.
+        uses_secant: False: the proportional rule alone.
     """
 
     drain_s: float = 5.0
@@ -47,23 +49,23 @@ class SecantSettings:
     def __post_init__(self) -> None:
         if self.drain_s <= 0 or not 0 < self.busy_share <= 1 or not 0 < self.down_margin <= 1 or self.max_factor < 1:
             raise ConfigurationError(
-                "secant: drain_s > 0, 0 < busy_share, down_margin ≤ 1 and max_factor ≥ 1 are needed."
+                "secant: set drain_s > 0, 0 < busy_share ≤ 1, 0 < down_margin ≤ 1 and max_factor ≥ 1."
             )
         if min(self.up_intervals, self.down_intervals) < 1:
-            raise ConfigurationError("secant: a patience is at least 1 interval.")
+            raise ConfigurationError("secant: set up_intervals and down_intervals to 1 or more.")
 
 
 @dataclass(frozen=True, slots=True)
 class SecantMemory:
-    """What the policy knows of a stage from before.
+    """Knowledge of the policy about a stage from earlier intervals.
 
     Attributes:
         seconds: offered rates of each of the last intervals by second, sorted; as many as `down_intervals`.
-        instances: that it had in the last interval.
+        instances: number of instances in the last interval.
         rate: capacity for each instance, smoothed while their number stays.
         points: (x, C) of this phase, the last two with different x.
-        due: rows/s that the phase began with.
-        shorts, longs: intervals in a row that asked for more, for fewer.
+        due: rows/s with which the phase began.
+        shorts, longs: successive intervals that asked for more, for fewer.
     """
 
     seconds: tuple[tuple[float, ...], ...] = ()
@@ -77,16 +79,16 @@ class SecantMemory:
 
 @dataclass(frozen=True, slots=True)
 class Secant:
-    """`secant`.
+    """The policy `secant`.
 
     Source: [AgileDART] IV-C for the step.
-    Departs: score, measures and patience are this project's; why, is told in decision 0020.
+    Departs: score, measures and the waiting intervals are this project's; decision 0020 gives the reasons.
     """
 
     settings: SecantSettings = SecantSettings()
 
     def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> ScalingDecision:
-        """See `ScalingPolicy`."""
+        """Return the decision; see `ScalingPolicy`."""
         s = self.settings
         known = memory if isinstance(memory, SecantMemory) else SecantMemory()
         known = self._learn(measures, known)
@@ -94,6 +96,7 @@ class Secant:
         if x != limits.clamp(x):
             return ScalingDecision(limits.clamp(x), f"outside its limits {limits.low}..{limits.high}", {}, known)
         usable = capacity * s.busy_share
+        # A stage short in every second counts by this interval alone; otherwise the last two smooth bursts out.
         is_short_throughout = min(measures.offered) > usable
         seconds = known.seconds[-1] if is_short_throughout else sorted(sum(known.seconds[-2:], ()))
         offered, backlog = seconds[len(seconds) // 2], min(measures.backlog)
@@ -104,9 +107,11 @@ class Secant:
             terms["needed"] = limits.low
             return self._shrink(x, limits.low, limits, known, terms, "idle: no row comes, none waits")
         terms["f"] = f
+        # A large change of the due rate begins a new phase: a line through trials of two phases means nothing.
         if known.due is None or abs(due - known.due) > s.new_phase * known.due:
             known = replace(known, points=(), due=due)
         before = next((ScoredTrial(px, f / capacity * pc) for px, pc in reversed(known.points) if px != x), ORIGIN)
+        # Keep the last point with another x only: the secant needs two different numbers of instances.
         others = tuple(point for point in known.points if point[0] != x)
         points = (*others[-1:], (x, capacity))
         step = secant_step(ScoredTrial(x, f), before if s.uses_secant else ORIGIN)
@@ -122,6 +127,7 @@ class Secant:
                 return ScalingDecision(x, f"f {f:.2f}{bound or ': enough'}", terms, known)
             return self._shrink(x, wanted, limits, known, terms, why)
         known = replace(known, points=points, longs=0)
+        # The rate fits, so the backlog is a burst that the present instances will clear.
         if offered <= usable and backlog <= s.burst_s * (capacity - offered):
             gone = backlog / (capacity - offered) if capacity > offered else 0.0
             return ScalingDecision(x, f"a burst: {backlog:.0f} rows wait, gone in {gone:.0f} s", terms, known)
@@ -131,7 +137,10 @@ class Secant:
         return ScalingDecision(wanted, why, terms, replace(known, shorts=0))
 
     def _learn(self, measures: StageMeasures, known: SecantMemory) -> SecantMemory:
-        """This interval's rates; what an instance can do bends with x (cores are shared), so it is smoothed while x stays."""
+        """Return the memory with this interval's rates.
+
+        The capacity of an instance depends on x because cores are shared, so it is smoothed only while x stays.
+        """
         seconds = (*known.seconds, tuple(sorted(measures.offered)))[-self.settings.down_intervals :]
         rate = measures.capacity / measures.instances
         if known.instances == measures.instances and known.rate:
@@ -141,7 +150,8 @@ class Secant:
     def _shrink(
         self, x: int, wanted: int, limits: Limits, known: SecantMemory, terms: dict[str, float], why: str
     ) -> ScalingDecision:
-        """Fewer, when it was too much for long enough; not fewer than the busiest of these intervals needs."""
+        """Decide on fewer instances after enough intervals asked for them; never below the need of the busiest of
+        these intervals."""
         s = self.settings
         busiest = max(_median(seconds) for seconds in known.seconds)
         needed = math.ceil(busiest / (known.rate * s.busy_share * s.down_margin) - 1e-9)
@@ -161,5 +171,5 @@ class Secant:
 
 
 def _median(sorted_rates: Sequence[float]) -> float:
-    """The upper one of an even number."""
+    """Return the median of sorted rates, the upper one of an even number."""
     return sorted_rates[len(sorted_rates) // 2]

@@ -8,7 +8,7 @@ from agiledart_kernel.errors import TopologyError
 
 
 @pytest.mark.parametrize(
-    ("word", "is_saved", "repeats"),
+    ("word", "is_saved", "duplicates"),
     [("exactly-once", True, False), ("at-least-once", True, True), ("at-most-once", False, False)],
 )
 def test_a_word_stands_for_what_is_saved_and_what_is_shown_again(word: str, is_saved: bool, duplicates: bool) -> None:

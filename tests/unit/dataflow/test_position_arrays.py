@@ -60,7 +60,7 @@ def test_records_of_a_source(times: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("positions", "mark", "what"),
+    ("positions", "watermark", "what"),
     [
         ([(1, 1, 0, 1), (1, 1, 0, 1)], (9,), "out of order"),
         ([(1, 1, 0, 1), (3, 1, 0, 2)], (2,), "out of order"),

@@ -88,13 +88,13 @@ def flowing(work: dict[str, Any], offered: float = 300, **source: Any) -> Report
 def test_a_stage_that_keeps_up() -> None:
     rows = asked_of((1, 8), flowing(report(1500, busy=0.5, edge=1)))
     work = rows["work"]
-    assert work.f == pytest.approx(0.8 * 600 / 300)
-    assert (work.needed, work.wanted, work.void) == (1, 1, "")
+    assert work.health_score == pytest.approx(0.8 * 600 / 300)
+    assert (work.needed, work.wanted, work.unknown_reason) == (1, 1, "")
     figures = work.measures
     assert (figures.offered, figures.backlog, figures.true_rate, figures.capacity) == (300, 0, 600, 600)
     assert (figures.busy, figures.blocked, figures.selectivity) == (0.5, 0.0, 1.0)
     assert rows["rows"].why == "it runs once"
-    assert rows["best"].f == pytest.approx(0.8 * 3000 / 300, abs=1e-3)
+    assert rows["best"].health_score == pytest.approx(0.8 * 3000 / 300, abs=1e-3)
 
 
 def test_demand_is_that_of_the_source_where_less_arrives() -> None:
@@ -103,7 +103,7 @@ def test_demand_is_that_of_the_source_where_less_arrives() -> None:
     work = asked_of((1, 8), reports)["work"]
     assert work.measures.offered == 300
     assert work.measures.backlog == 3000
-    assert work.f == pytest.approx(0.8 * 100 / (300 + 3000 / 5), abs=1e-3)
+    assert work.health_score == pytest.approx(0.8 * 100 / (300 + 3000 / 5), abs=1e-3)
     assert (work.needed, work.wanted) == (5, 5), (
         "at most four times and one at a time, and it was short in every second"
     )
@@ -114,8 +114,8 @@ def test_instances_that_share_an_executor_do_not_look_as_if_they_had_time() -> N
     half = report(500, busy=0.5, waiting=900, edge=1)
     work = asked_of((2, 8), flowing(half) | {(1, 1): half})["work"]
     assert (work.measures.true_rate, work.measures.capacity) == (100, 200)
-    assert work.f is not None
-    assert work.f < 0.5
+    assert work.health_score is not None
+    assert work.health_score < 0.5
 
 
 def test_a_source_without_a_pace_that_is_held_up_gives_what_it_could_read() -> None:
@@ -143,7 +143,7 @@ def test_a_hot_key_is_named_and_more_instances_do_not_help() -> None:
 
     row, state = counts(hot, cool)
     assert (row.hot_group, row.hot_share) == (7, 0.75)
-    assert row.why == "key group 7 alone has 75% of the rows, more than an instance can do: more do not help"
+    assert row.why == "key group 7 alone has 75% of the rows, more than one instance can process; more instances do not help"
     (proposal,) = propose([state], {}, Secant().decide, {"counts": 2}, None)
     assert (proposal.kind, proposal.instances, proposal.why) == (ChangeKind.NOTHING, 2, row.why)
 
@@ -163,16 +163,16 @@ def test_what_is_not_measured_says_so_and_what_depends_on_it(missing: int) -> No
     reports[missing, 0].pop("measures")
     rows = asked_of((1, 8), reports)
     names = ["rows", "work"]
-    assert rows[names[missing]].void.startswith("an instance has run for less than 5 s")
-    assert rows["counts"].void.startswith(("what is asked of work", "what work makes"))
-    assert rows["best"].void == "what is asked of counts is not known"
+    assert rows[names[missing]].unknown_reason.startswith("an instance has run for less than 5 s")
+    assert rows["counts"].unknown_reason.startswith(("what is asked of work", "what work makes"))
+    assert rows["best"].unknown_reason == "what is asked of counts is not known"
     assert rows["best"].needed is None
 
 
 def test_too_few_rows_say_nothing() -> None:
     work = asked_of((1, 8), flowing(report(10, edge=1)))["work"]
-    assert work.void.startswith("not measured")
-    assert (work.f, work.wanted) == (None, None)
+    assert work.unknown_reason.startswith("not measured")
+    assert (work.health_score, work.wanted) == (None, None)
 
 
 def test_a_source_that_has_ended_leaves_a_known_demand() -> None:
@@ -180,7 +180,7 @@ def test_a_source_that_has_ended_leaves_a_known_demand() -> None:
     reports = flowing(report(500, busy=1.0, waiting=4000, edge=1))
     reports[0, 0] = report(0, edge=0, paced=True)
     work = asked_of((1, 8), reports)["work"]
-    assert (work.measures.offered, work.measures.backlog, work.void) == (0, 4000, "")
+    assert (work.measures.offered, work.measures.backlog, work.unknown_reason) == (0, 4000, "")
 
 
 def test_the_words_for_what_stands_in_the_way() -> None:

@@ -160,7 +160,7 @@ def test_a_policy_that_raises_or_answers_nonsense_is_named_and_nothing_is_done()
 
         assert one.ended(world.interval(240)) == ()
         assert "policy p" in one.statuses["a"].proposal.why
-        assert "left alone" in one.statuses["a"].proposal.why
+        assert "stays as it is" in one.statuses["a"].proposal.why
 
 
 def test_a_burst_is_left_alone() -> None:

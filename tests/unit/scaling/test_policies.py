@@ -185,17 +185,17 @@ def test_a_sound_answer_is_taken() -> None:
     ("answer", "words"),
     [
         (ZeroDivisionError("oh"), "raised ZeroDivisionError: oh"),
-        (None, "answered a NoneType instead of a Decision"),
-        (7, "answered a int"),
-        (ScalingDecision(2.5, "half"), "'2.5' instances, which is no whole number"),  # type: ignore[arg-type]
-        (ScalingDecision(True, "yes"), "no whole number"),
-        (ScalingDecision(9, "many"), "wants 9 instances, outside of the limits 1..8"),
-        (ScalingDecision(0, "none"), "outside of the limits"),
-        (ScalingDecision(2, "x" * 201), "a reason that is no text of at most 200"),
-        (ScalingDecision(2, None), "a reason that is no text"),  # type: ignore[arg-type]
+        (None, "returned NoneType instead of ScalingDecision"),
+        (7, "returned int instead of"),
+        (ScalingDecision(2.5, "half"), "'2.5' instances, which is not an integer"),  # type: ignore[arg-type]
+        (ScalingDecision(True, "yes"), "not an integer"),
+        (ScalingDecision(9, "many"), "returned 9 instances, outside the limits 1..8"),
+        (ScalingDecision(0, "none"), "outside the limits"),
+        (ScalingDecision(2, "x" * 201), "a reason that is not a text of at most 200"),
+        (ScalingDecision(2, None), "a reason that is not a text"),  # type: ignore[arg-type]
         (ScalingDecision(2, "", {"f": float("nan")}), "'f' that is not finite"),
-        (ScalingDecision(2, "", {"f": "1"}), "'f' that is no number"),  # type: ignore[dict-item]
-        (ScalingDecision(2, "", [("f", 1)]), "no mapping"),  # type: ignore[arg-type]
+        (ScalingDecision(2, "", {"f": "1"}), "'f' that is not a number"),  # type: ignore[dict-item]
+        (ScalingDecision(2, "", [("f", 1)]), "not a mapping"),  # type: ignore[arg-type]
     ],
 )
 def test_a_policy_that_answers_nonsense_is_named_and_the_stage_left_alone(answer: object, words: str) -> None:
@@ -204,7 +204,7 @@ def test_a_policy_that_answers_nonsense_is_named_and_the_stage_left_alone(answer
     assert made.memory == "kept"
     assert made.why.startswith("policy mine ")
     assert words in made.why
-    assert made.why.endswith("the stage is left alone")
+    assert made.why.endswith("the stage stays as it is")
 
 
 def test_a_policy_that_is_late_is_named_too() -> None:
