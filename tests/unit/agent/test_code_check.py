@@ -11,11 +11,11 @@ from agiledart_executor.wire.agent_messages import CodeCheckRequest
 
 ANSWERS = """#!{python}
 import os, sys, msgspec
-from agiledart_executor.wire.agent_messages import CheckFound
+from agiledart_executor.wire.agent_messages import CodeCheckResult
 sys.stdin.buffer.read()
 os.write(2, b"heard")
 with os.fdopen(int(sys.argv[-1]), "wb") as out:
-    out.write(msgspec.msgpack.encode(CheckFound({text})))
+    out.write(msgspec.msgpack.encode(CodeCheckResult({text})))
 """
 
 

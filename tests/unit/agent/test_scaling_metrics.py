@@ -43,5 +43,5 @@ def test_names_of_others_do_not_grow_without_bound() -> None:
 
 def test_every_metric_has_the_prefix_of_the_house() -> None:
     assert [one.name.removeprefix("agiledart_scaling_") for one in METRICS] == [
-        "score", "instances", "changes_total", "change_gap_seconds", "moved_bytes_total",
+        "score", "instances", "changes_total", "changeover_pause_seconds", "moved_bytes_total",
     ]  # fmt: skip

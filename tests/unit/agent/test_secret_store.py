@@ -94,7 +94,7 @@ def test_connectors_find_it_before_files_and_no_text_shows_it(tmp_path: Path, mo
     (tmp_path / "db").write_text("file:text")
     (tmp_path / "db").chmod(0o600)
     given = ProvisionedSecrets({"db": TEXT, "pin": "12"})
-    monkeypatch.setattr(credentials, "_entrusted", given)
+    monkeypatch.setattr(credentials, "_provisioned_secrets", given)
     found = credentials.credentials("db")
     assert found is not None
     assert (found.user, found.password) == ("plant", "s3cret/Wörd")
