@@ -1,5 +1,6 @@
-"""What becomes of applications when their hosts die: the recovery machine, joined with hosting, records and the ring.
+"""Recovery of applications whose hosts die: the recovery state machine, connected with hosting, records and the ring.
 
-`founding` gives a run its register, `bringing_back` carries out a new life on one host, `recovering` is the machine's driver inside
-the node. It imports hosting and below.
+`register_bootstrap` gives a run its register, `attempt_entry` and `hosted_run` enter a new attempt on one host,
+`recovery_service` is
+the machine's driver inside the node. The package imports hosting and packages below it.
 """

@@ -1,6 +1,7 @@
-"""A life is entered on this node: code, room, state, and then what `bringing_back` does.
+"""Entry of an attempt on this node: code, capacity, state, then the restart of `hosted_run`.
 
-Where something is missing the life is refused, in words; a life that is lived without this node ends what ran of the run here.
+When something is missing this node refuses the attempt and says why. An attempt without this node closes what ran of the run
+here.
 """
 
 from collections.abc import Callable, Container
@@ -29,31 +30,31 @@ from agiledart_recovery.wire.register_value import InstanceSnapshot, Plan, Regis
 
 
 class RunHost(Protocol):
-    """Where runs of this node are kept, and who carries out what the machine says about them."""
+    """Runs of this node, and the driver that carries out the machine's effects."""
 
     machine: RecoveryMachine
     runs: dict[Key, HostedRun]
     closed: Callable[[HostedApplication, str, str], None]
 
     def step(self, event: Event) -> None:
-        """An event for the machine."""
+        """Pass an event to the machine."""
         ...
 
     def flush(self) -> None:
-        """Carry out what a call to the machine has begun."""
+        """Carry out the effects that a call to the machine has produced."""
         ...
 
     def value(self, run: RunId) -> RegisterValue | None:
-        """What a host knows of the register."""
+        """Return the register's value as this node knows it as a host."""
         ...
 
     def keep(self, key: Key, name: str, content: bytes) -> None:
-        """Keep a file without waiting."""
+        """Write a file without waiting for it."""
         ...
 
 
 class AttemptEntry:
-    """Brings lives in at this node."""
+    """Enters attempts on this node."""
 
     def __init__(
         self,
@@ -67,10 +68,10 @@ class AttemptEntry:
         self._state_fetcher, self._change_finaliser = state_fetcher, change_finaliser
 
     async def enter(self, effect: asked.EnterAttempt) -> None:
-        """Enter a life, or say why not."""
+        """Enter an attempt, or report why this node cannot."""
         key = (effect.run.app, effect.run.version)
         hosted, value = self._hosting.table.get(key), self._run_host.value(effect.run)
-        assert value is not None, "a life is entered by its value"
+        assert value is not None, "a node enters an attempt only with its register value"
         if not effect.assignments:
             self._close_local(effect, hosted)
             return
@@ -78,7 +79,7 @@ class AttemptEntry:
             run = await self.obtain_run(effect.run, effect.attempt, effect.plan)
             hosted = self._hosting.adopt(run.part)
             hosted.has_register = True
-            mine = [copy_of(one.instance) for one in effect.assignments]
+            mine = [copy_of(assignment.instance) for assignment in effect.assignments]
             if effect.attempt == 1 and run.attempt == 0 and all(copy in hosted.instances for copy in mine):
                 run.attempt = 1
                 self._run_host.step(Completed(effect.request, None))
@@ -90,27 +91,26 @@ class AttemptEntry:
                 await self._state_fetcher.ensure_local(effect.run, saved, value)
             part = self._run_host.machine.participants.get(effect.run)
             if part is None or part.attempt != effect.attempt:
-                return  # it is over, or a later life has begun meanwhile
+                return  # the run is over, or a later attempt has begun meanwhile
             self._check_open(hosted)
             self._run_host.machine.report_entering(effect.run, effect.attempt, "restore")
             self._run_host.flush()
             hosted.begin_again(dict.fromkeys(mine, 0), run.base + effect.attempt)
-            lived = await restart(self._context, run, effect, value.committed.epoch, value.origin)
+            restarted = await restart(self._context, run, effect, value.committed.epoch, value.origin)
         except OperationFailed as error:
             part = self._run_host.machine.participants.get(effect.run)
             if isinstance(error, StateUnavailable) and part is not None:
                 part.lacks(effect.attempt, error.replica_nodes)
             self._run_host.step(Failed(effect.request, str(error)))
             if value.is_brought and DOES_NOT_FIT in str(error) and hosted is not None:
-                self._run_host.closed(
-                    hosted, RunState.FAILED.value, str(error)
-                )  # it would not fit the next time either
+                # A state that does not fit this topology will not fit in the next attempt either.
+                self._run_host.closed(hosted, RunState.FAILED.value, str(error))
             return
-        self._hosting.moved(hosted, msgspec.structs.replace(lived, bundle=b""))
+        self._hosting.moved(hosted, msgspec.structs.replace(restarted, bundle=b""))
         self._run_host.step(Completed(effect.request, None))
 
     async def obtain_run(self, run: RunId, attempt: int, plan: Plan) -> HostedRun:
-        """The code of a run, from this node's disk or another host's. Raises OperationFailed."""
+        """Return the run with its code, from this node's disk or another host. Raises OperationFailed."""
         key = (run.app, run.version)
         if key not in self._run_host.runs:
             part = await fetch_bundle(self._context, run, attempt, plan, self._hosting.objection_to_part)
@@ -126,42 +126,44 @@ class AttemptEntry:
         report_progress: ReportProgress,
         origin: Peer | None,
     ) -> list[InstanceSnapshot]:
-        """What an old instance saved is to lie here; the elements that did not. Raises OperationFailed.
+        """Fetch the snapshots of an old instance to this disk; return those that were missing. Raises OperationFailed.
 
         Args:
-            known: digests of elements that are here; told: of bytes that have come; origin: who has saved it.
+            known: digests of snapshots that are here.
+            report_progress: receives the number of bytes that have come.
+            origin: the node that has saved them.
         """
         value = self._run_host.value(run)
-        assert value is not None, "who takes over is in the life"
+        assert value is not None, "a node that takes over is in the attempt"
         return await self._state_fetcher.ensure_local(run, saved, value, known, report_progress, origin)
 
     def check_free_capacity(self, key: Key, more: int) -> None:
-        """Raises OperationFailed where so many more instances have no room."""
+        """Raise OperationFailed when this node has no capacity for so many more instances."""
         hosted = self._hosting.table.get(key)
         held, context = self._hosting.operators, self._context
         if more > 0 and (context.no_work_reason or held + more > context.config.capacity):
-            why = context.no_work_reason or f"has room for {context.config.capacity} instances and runs {held}"
-            raise OperationFailed(f"{context.me.name} {why}")
+            reason = context.no_work_reason or f"has room for {context.config.capacity} instances and runs {held}"
+            raise OperationFailed(f"{context.me.name} {reason}")
         if more > 0 and hosted is not None:
             self._check_open(hosted)
 
     def _check_open(self, hosted: HostedApplication) -> None:
-        """Raises OperationFailed where a run is being ended: nothing is started of it that nobody would stop."""
+        """Raise OperationFailed when a run is being closed, because nothing would stop what is started then."""
         if hosted.is_closing:
-            raise OperationFailed(f"{hosted.part.application} is being ended on {self._context.me.name}")
+            raise OperationFailed(f"{hosted.part.application} is being stopped on {self._context.me.name}")
 
     def _check_capacity(self, hosted: HostedApplication, count: int) -> None:
         context = self._context
         held = self._hosting.operators - hosted.reserved
         if count > hosted.reserved and (context.no_work_reason or held + count > context.config.capacity):
-            why = context.no_work_reason or f"has room for {context.config.capacity} instances and runs {held}"
-            raise OperationFailed(f"{context.me.name} {why}")
+            reason = context.no_work_reason or f"has room for {context.config.capacity} instances and runs {held}"
+            raise OperationFailed(f"{context.me.name} {reason}")
 
     def _close_local(self, effect: asked.EnterAttempt, hosted: HostedApplication | None) -> None:
-        """The life is lived without this node."""
+        """Close the run's local instances, because the attempt runs without this node."""
         if hosted is not None and hosted.instances:
             hosted.has_moved = True
-            self._hosting.close(hosted, f"its instances run on other nodes since life {effect.attempt}")
+            self._hosting.close(hosted, f"its instances run on other nodes since attempt {effect.attempt}")
         elif hosted is not None:
             self._change_finaliser.left(hosted)
         self._run_host.step(Completed(effect.request, None))

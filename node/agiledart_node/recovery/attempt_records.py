@@ -1,4 +1,4 @@
-"""What the record of an application says of its lives and voters: written by who notes its end, and by who coordinates it."""
+"""Attempts and voters in application records; written by the end recorder and by the coordinator of a run."""
 
 from collections.abc import Awaitable, Callable
 
@@ -16,14 +16,14 @@ from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import FIRST_RESTARTED_ATTEMPT, Plan, RegisterValue
 
 MAX_GUARDS = 16
-"""Nodes that a record names beside the hosts; those that vote no longer go first."""
+"""Nodes that a record names beside the hosts; those that no longer vote are dropped first."""
 
 
 class AttemptRecords:
-    """Keeps records of runs that are hosted here.
+    """Updates the records of runs that this node hosts.
 
     Attributes:
-        drain: has the sources of a run end, by its record: a wish that the life before had not fulfilled.
+        drain: ends the sources of a run as its record requires, when an earlier attempt did not complete that.
     """
 
     def __init__(self, context: NodeContext, records: Records, run_host: RunHost) -> None:
@@ -32,20 +32,21 @@ class AttemptRecords:
         self.drain: Callable[[Key, ApplicationRecord], Awaitable[None]]
 
     def record_read(self, hosted: HostedApplication, record: ApplicationRecord) -> None:
-        """The record of an application that is hosted here was read: keep it for the day when the ring has forgotten it."""
+        """Store the record of a hosted application on the disk, for the case that the ring loses it."""
         run = self._run_host.runs.get(hosted.key)
         if run is not None and not run.record and record.state == RUNNING:
             run.record = RECORD_CODEC.encode(record)
             self._run_host.keep(hosted.key, "record", run.record)
 
     def record_attempt(self, hosted: HostedApplication, attempt: int) -> None:
-        """Whoever notes the end of an application keeps its record, and notes in it that it was brought back."""
+        """Write a new attempt into the application's record, if this node is the application's end recorder."""
         if hosted.part.coordinator.node == self._context.me.node:
             self._context.requests.begin(self._record_attempt(hosted, attempt))
 
     def restore_record(self, key: Key, plan: Plan) -> None:
-        """A life is being entered. Where the ring has forgotten the application, as after a power cut, it hears of it before
-        that is done: people are to see what it waits for.
+        """Write the record again when the ring has lost it, for example in a power cut.
+
+        The end recorder does so before it has entered the attempt, so that people see what the application waits for.
         """
         run = self._run_host.runs.get(key)
         if (
@@ -58,28 +59,28 @@ class AttemptRecords:
     async def _restore_record(self, key: Key, run: HostedRun) -> None:
         known = RECORD_CODEC.decode(run.record)
         try:
-            revision, found = await self._records.application(key[0], run.part)
-            if found is None and await self._records.create(revision, known):
+            revision, current = await self._records.application(key[0], run.part)
+            if current is None and await self._records.create(revision, known):
                 await self._records.add_name(known.name)
         except OperationFailed:
-            return  # who has entered the life looks again
+            return  # `record_attempt` tries again once the attempt has been entered
 
     async def _record_attempt(self, hosted: HostedApplication, attempt: int) -> None:
         run = self._run_host.runs.get(hosted.key)
         part, value = hosted.part, self._run_host.value(RunId(*hosted.key))
         note = value.reason if value is not None and value.attempt == attempt else ""
         begins = value is not None and value.is_brought and attempt == FIRST_RESTARTED_ATTEMPT
-        what = "its state is there" if begins else "brought back"
+        what = "its state is restored" if begins else "restarted"
         try:
-            revision, found = await self._records.application(part.application, part)
-            if found is None and run is not None and run.record:
+            revision, current = await self._records.application(part.application, part)
+            if current is None and run is not None and run.record:
                 known = RECORD_CODEC.decode(run.record)
                 await self._records.create(revision, record_of_attempt(known, part, attempt, self._context.wall_ms))
                 await self._records.add_name(known.name)
-            elif found is not None:
-                self.record_read(hosted, found)
+            elif current is not None:
+                self.record_read(hosted, current)
         except OperationFailed:
-            return  # the next life, or the patrol, finds the ring again
+            return  # the next attempt, or the next patrol, tries again
         if attempt == 1:
             return
         record = await self._records.change(
@@ -95,11 +96,11 @@ class AttemptRecords:
             await self.drain(hosted.key, record)
 
     def forget(self, run: RunId) -> None:
-        """Nothing of a run is known here any more."""
+        """Forget a run that is over here."""
         self._voters.pop(run, None)
 
     def record_voters(self, run: RunId, value: RegisterValue) -> None:
-        """Who coordinates a run has the record name its voters: whoever leads is found, and all hear of the end."""
+        """Write the voters of a run into its record, so that its leader can be found and all voters learn of its end."""
         voters = tuple(voter.peer for voter in value.voters)
         if value.attempt and self._voters.get(run) != voters:
             self._voters[run] = voters
@@ -110,7 +111,7 @@ class AttemptRecords:
 
 
 def with_guards(record: ApplicationRecord, voters: tuple[Peer, ...]) -> ApplicationRecord | None:
-    """The record that names these voters as hosts or guards; None where it does."""
+    """Return the record with these voters as hosts or guards; None when it names them already."""
     known = {peer.node: peer for peer in (*record.guards, *record.hosts())}
     new = [peer for peer in voters if peer.node not in known]
     if record.state != RUNNING or not new:
@@ -118,5 +119,5 @@ def with_guards(record: ApplicationRecord, voters: tuple[Peer, ...]) -> Applicat
     votes = {peer.node for peer in voters}
     stay = [peer for peer in record.guards if peer.node in votes]
     others = [peer for peer in record.guards if peer.node not in votes]
-    room = max(0, MAX_GUARDS - len(stay) - len(new))
-    return msgspec.structs.replace(record, guards=(*others[len(others) - min(room, len(others)) :], *stay, *new))
+    places = max(0, MAX_GUARDS - len(stay) - len(new))
+    return msgspec.structs.replace(record, guards=(*others[len(others) - min(places, len(others)) :], *stay, *new))

@@ -1,4 +1,4 @@
-"""The code of a run, for a node that takes something over: another host of the life gives it, to nobody else."""
+"""Transfer of a run's code to a node that takes something over; a host of the attempt gives it, to other hosts only."""
 
 from collections.abc import Callable
 
@@ -20,17 +20,17 @@ from agiledart_recovery.wire.register_value import Plan, RegisterValue
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
 
 RESEND_INTERVALS = 5
-"""Resend intervals before the code is asked for again: it may have megabytes."""
+"""Resend intervals before the code is requested again, because it may have megabytes."""
 
 
 async def fetch_bundle(
     context: NodeContext, run: RunId, attempt: int, plan: Plan, objection: Callable[[DeploymentPart], str]
 ) -> DeploymentPart:
-    """The part of another host, without its instances.
+    """Return the part of another host, without its instances.
 
     Args:
-        plan: of the life; its hosts have the code.
-        objection: why a part does not follow from its user's order; empty: it does.
+        plan: plan of the attempt, whose hosts have the code.
+        objection: returns why a part does not follow from its user's command; empty: it does.
 
     Raises:
         OperationFailed: no other host gives it.
@@ -50,7 +50,7 @@ async def fetch_bundle(
                 continue
             if is_sound(part) and part.bundle and (part.application, part.version) == (run.app, run.version):
                 if objection(part):
-                    context.drop("order: refused")
+                    context.drop("command: refused")
                     continue
                 return msgspec.structs.replace(part, instances=(), addresses=(), most=0)
     raise OperationFailed(f"no other host gave {context.me.name} the code of {run.app}")
@@ -59,8 +59,9 @@ async def fetch_bundle(
 def bundle_answer(
     run: HostedRun | None, value: RegisterValue | None, pending: Plan | None, sender: Peer, message: RequestPart
 ) -> PartReply | None:
-    """The answer to a host of the life, or of a plan that is made ready in it; None, which is no answer, to everybody else, and
-    while this node is not that far.
+    """Return the answer to a host of the attempt, or of a plan that is made ready in it.
+
+    None, which means no answer, to every other node, and while this node has not entered that attempt.
     """
     if run is None or value is None or value.attempt < message.attempt:
         return None

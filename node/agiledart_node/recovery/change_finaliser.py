@@ -1,6 +1,7 @@
-"""A change is committed: what this node runs of the run now, where the rest of it runs, and what its record says.
+"""Finalisation of a committed change: what this node runs of the run now, where the rest runs, and what the record says.
 
-A node that is left with nothing lets the run go at the next commit, not at once: instances elsewhere may still wait for the last
+A node that is left without instances closes the run at the next commit, not at once: instances elsewhere may still wait for the
+last
 acknowledgements of those that have left here.
 """
 
@@ -26,32 +27,38 @@ _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 
 def follows(part: DeploymentPart, plan: Plan) -> bool:
-    """Whether a part is of this plan, as far as stages, numbers and tables go."""
+    """Return whether a part belongs to this plan, as far as stages, numbers and tables are concerned."""
     return not plan.body or part.plan == plan.body
 
 
 def part_under(part: DeploymentPart, plan: Plan, me: NodeId, slots: dict[tuple[int, int], int]) -> DeploymentPart:
-    """The part of a node under a plan in the register.
+    """Return the part of a node under a plan in the register.
 
     Args:
-        slots: executors of the copies that it has.
+        slots: executors of the instances that the node has.
     """
     nodes: dict[NodeId, Peer] = {peer.node: peer for peer in part.nodes}
     nodes.update(plan.hosts)
     position = {node: number for number, node in enumerate(nodes)}
-    mine = tuple(PlacedInstance(*copy, slots.get(copy, 0)) for copy in (copy_of(one.instance) for one in plan.at(me)))
+    mine = tuple(
+        PlacedInstance(*copy, slots.get(copy, 0))
+        for copy in (copy_of(assignment.instance) for assignment in plan.at(me))
+    )
     return msgspec.structs.replace(
         part,
         plan=plan.body or part.plan,
         nodes=tuple(nodes.values()),
-        assignment=tuple(InstancePlace(*copy_of(one.instance), position[one.host.node]) for one in plan.assignments),
+        assignment=tuple(
+            InstancePlace(*copy_of(assignment.instance), position[assignment.host.node])
+            for assignment in plan.assignments
+        ),
         instances=mine,
         executors=max([part.executors, *(placed.executor + 1 for placed in mine)]),
     )
 
 
 def in_plan(record: ApplicationRecord, part: DeploymentPart, text: str, wall_ms: int) -> ApplicationRecord:
-    """The record of an application whose stages have changed."""
+    """Return the record of an application whose stages have changed."""
     return msgspec.structs.replace(
         record,
         nodes=part.nodes,
@@ -63,11 +70,11 @@ def in_plan(record: ApplicationRecord, part: DeploymentPart, text: str, wall_ms:
 
 
 class ChangeFinaliser:
-    """What there is of runs at this node, when they change.
+    """Runs that this node hosts, when their stages change.
 
     Args:
-        runs: that this node hosts, with their code.
-        keep: puts the part of a run on the disk.
+        runs: runs that this node hosts, with their code.
+        keep: writes the part of a run to the disk.
     """
 
     def __init__(
@@ -82,10 +89,11 @@ class ChangeFinaliser:
         self._emptied: dict[Key, int] = {}
 
     def adopt(self, part: DeploymentPart, plan: Plan) -> HostedApplication:
-        """Take a run up here under the plan that holds, or find it.
+        """Return the hosted run, after adding it under the current plan if it is missing.
 
-        A guard has a run under the plan with which it was deployed, and who has left it under the one of then: nobody tells them of
-        changes. What comes here for the next plan would be settled by the next commit as by a change in which nothing is here.
+        A guard knows a run under the plan of its deployment, and a former host under the plan of its departure: they receive no
+        changes.
+        Without this step the next commit would finalise instances that wait here for the next plan, as if they were not in it.
         """
         hosted = self._hosting.adopt(part)
         hosted.has_register = True
@@ -95,24 +103,24 @@ class ChangeFinaliser:
         return hosted
 
     def hosted(self, key: Key) -> HostedApplication | None:
-        """One that is taken up."""
+        """Return a run that this node hosts; None when it does not."""
         return self._hosting.table.get(key)
 
     def empty(self, hosted: HostedApplication) -> None:
-        """Let one go that has nothing here."""
+        """Close a run that has no instances here."""
         hosted.has_moved = True
         self._hosting.close(hosted, "its instances run on other nodes")
 
     def left(self, hosted: HostedApplication) -> None:
-        """A life is lived without this node: what a change has left here empty goes."""
+        """Close a run that a change has left empty here, once an attempt runs without this node."""
         if self._emptied.pop(hosted.key, None) is not None and not hosted.instances:
             self.empty(hosted)
 
     def committed(self, key: Key, value: RegisterValue, slots: dict[tuple[int, int], int]) -> None:
-        """An epoch is committed; when it carried a change, things are as the change says.
+        """Finalise a change when the committed epoch carries one.
 
         Args:
-            slots: executors of copies that waited here.
+            slots: executors of instances that waited here.
         """
         run, hosted = self._runs.get(key), self._hosting.table.get(key)
         if run is None or hosted is None or hosted.is_closing:
@@ -127,6 +135,7 @@ class ChangeFinaliser:
     def _follow(
         self, run: HostedRun, hosted: HostedApplication, value: RegisterValue, slots: dict[tuple[int, int], int]
     ) -> None:
+        """Apply a committed plan: update the hosted instances, the part on the disk, and the record."""
         me = self._context.me.node
         part = part_under(hosted.part, value.plan, me, hosted.instances | slots)
         hosted.instances = {placed.copy: placed.executor for placed in part.instances}
@@ -136,8 +145,8 @@ class ChangeFinaliser:
                 del table[copy]
         self._hosting.moved(hosted, part)
         self._hosting.on_capacity_changed()
-        kept = part_under(run.part, value.plan, me, hosted.instances)
-        run.part = msgspec.structs.replace(kept, bundle=run.part.bundle)
+        stored = part_under(run.part, value.plan, me, hosted.instances)
+        run.part = msgspec.structs.replace(stored, bundle=run.part.bundle)
         self._keep(hosted.key, run.part)
         self._emptied.pop(hosted.key, None)
         if not hosted.instances:
@@ -147,11 +156,11 @@ class ChangeFinaliser:
 
     async def _note(self, hosted: HostedApplication, part: DeploymentPart, value: RegisterValue) -> None:
         names = {str(stage.index): stage.name for stage in _PLAN.decode(part.plan).stages}
-        told = [
-            f"{one.kind} of {names.get(one.stage, one.stage)}: {one.before} to {one.after}"
-            for one in value.plan.changes
+        descriptions = [
+            f"{change.kind} of {names.get(change.stage, change.stage)}: {change.before} to {change.after}"
+            for change in value.plan.changes
         ]
-        text = "; ".join(told) or "changed"
+        text = "; ".join(descriptions) or "changed"
         await self._records.change(
             *hosted.key,
             lambda record: (

@@ -1,10 +1,12 @@
-"""Plans that a change leads to: a stage in another number of instances, in another place, or away from a node. Pure functions.
+"""Plans that a change leads to: a stage with another number of instances, in another place, or away from a node.
 
-A change gives all instances of a stage a new term (recovery's `lives/changing.py` carries it out); what keeps its place is moved by
-reference. Few groups change their owner, by the stage's own table. A new instance goes to a node that has the stage already and has
-room, since nothing crosses the network between them; else to the first other one with room, the nearest of those that are offered.
+The functions are pure. A change gives all instances of a stage a new generation (`generation_change` of the recovery package
+carries it out). An instance that keeps its place takes over its state by reference. By the stage's own table few key groups
+change
+their owner. A new instance goes to a node that already runs the stage and has capacity, because then nothing crosses the network.
+Otherwise it goes to the nearest other node with capacity.
 
-What a user got wrong is a `TopologyError` or `CommandRefused` that says what to do instead.
+A user's mistake raises `TopologyError` or `CommandRefused`, whose text says what to do instead.
 """
 
 from collections import Counter
@@ -26,13 +28,17 @@ _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 
 class InsufficientNodeCapacity(CommandRefused):
-    """Fewer instances might have found room."""
+    """Refusal of a change for lack of capacity; fewer instances might have found some."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """A node that could take instances, and how many; `is_closed`: it was told to take none. `executors`: to which a run may grow
-    there; 0: nobody knows.
+    """A node that could take instances, and how many.
+
+    Attributes:
+        free: number of instances that it can still take.
+        is_closed: whether it is drained, or is leaving, and so accepts no instances.
+        executors: number of executors to which a run may grow there; 0: unknown.
     """
 
     peer: Peer
@@ -42,15 +48,15 @@ class NodeCapacity:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Return the node's name for people."""
         return self.peer.name or self.peer.node.short
 
 
 def stage_plan_of(value: RegisterValue) -> StagePlan:
-    """Stages, numbers and owners as the register has them.
+    """Return stages, numbers and owners of key groups as the register has them.
 
     Raises:
-        CommandRefused: the run was founded by a version that did not keep them.
+        CommandRefused: the run's register was bootstrapped by a version that did not store them.
     """
     if not value.plan.body:
         raise CommandRefused(
@@ -62,43 +68,46 @@ def stage_plan_of(value: RegisterValue) -> StagePlan:
 def scaled(
     value: RegisterValue, name: str, number: int, capacities: Sequence[NodeCapacity], reason: str
 ) -> Plan | None:
-    """The plan in which a stage has so many instances; None when it has them.
+    """Return the plan in which a stage has the given number of instances; None when it has them already.
 
     Args:
-        name: of the stage, or of a step of it.
-        room: nodes that have room, nearest first, hosts of the stage among them.
+        name: name of the stage, or of one of its steps.
+        capacities: nodes with capacity, nearest first, with the hosts of the stage among them.
 
     Raises:
-        TopologyError: no such stage, or a number that it can't have.
-        CommandRefused: no room.
+        TopologyError: there is no such stage, or it cannot have that number.
+        CommandRefused: no node has capacity.
     """
     plan = stage_plan_of(value)
     stage = plan.stage_named(name)
     after = plan.with_instances({name: number})
     if number == stage.parallelism:
         return None
-    before = [each.host for each in value.plan.stage(str(stage.index))]
+    before = [host_of_instance.host for host_of_instance in value.plan.stage(str(stage.index))]
     hosts = before[:number]
-    free = {each.peer.node: each.free for each in capacities}
+    free = {host_of_instance.peer.node: host_of_instance.free for host_of_instance in capacities}
     while len(hosts) < number:
         hosts.append(_place(stage, hosts, capacities, free))
     return _with(value, after, {stage.index: hosts}, "scale", reason)
 
 
 def _place(stage: Stage, hosts: Sequence[Peer], capacities: Sequence[NodeCapacity], free: dict[NodeId, int]) -> Peer:
-    """Where one more instance goes: to a host of the stage while it may have an executor of its own there, then to another node
-    with one, then to where the fewest share one.
+    """Return the node for one more instance, and take it from the free capacity.
+
+    First comes a host of the stage where the instance may have an executor of its own, then another node with one. Failing both,
+    it goes
+    where the fewest instances share an executor.
     """
     here = Counter(peer.node for peer in hosts)
 
     def shared(one: NodeCapacity) -> float:
-        """How many would share an executor, beyond one."""
+        """Return how many instances would share an executor, beyond one."""
         return max(0.0, (here[one.peer.node] + 1) / one.executors - 1) if one.executors else 0.0
 
-    for each in sorted(capacities, key=lambda one: (shared(one), not here[one.peer.node])):
-        if free[each.peer.node] > 0:
-            free[each.peer.node] -= 1
-            return each.peer
+    for capacity in sorted(capacities, key=lambda one: (shared(one), not here[one.peer.node])):
+        if free[capacity.peer.node] > 0:
+            free[capacity.peer.node] -= 1
+            return capacity.peer
     raise InsufficientNodeCapacity(
         f"No node has room for one more instance of {stage.name}: {_names(capacities) or 'none is known'}."
         " Start another agent, or stop something."
@@ -106,29 +115,33 @@ def _place(stage: Stage, hosts: Sequence[Peer], capacities: Sequence[NodeCapacit
 
 
 def moved(value: RegisterValue, name: str, to: NodeCapacity, reason: str) -> Plan | None:
-    """The plan in which a stage, or the instance `STAGE.N`, runs on a node; None when it does.
+    """Return the plan in which a stage, or the instance `STAGE.N`, runs on a node; None when it does already.
 
     Raises:
-        TopologyError: no such stage.
-        CommandRefused: no such instance; it is pinned, or a source or a sink; the node has no room.
+        TopologyError: there is no such stage.
+        CommandRefused: there is no such instance; it is pinned, or a source or sink; or the node has no capacity.
     """
     plan = stage_plan_of(value)
     stage, index = _named(plan, name)
     _refuse_pinned(stage)
-    before = [each.host for each in value.plan.stage(str(stage.index))]
+    before = [assignment.host for assignment in value.plan.stage(str(stage.index))]
     hosts = [to.peer if index in (None, number) else host for number, host in enumerate(before)]
     coming = sum(host.node != now.node for host, now in zip(hosts, before, strict=True))
     if not coming:
         return None
     if to.is_closed:
-        raise CommandRefused(f"{to.name} is drained, or leaves the ring: it takes nothing. Look at agiledart nodes.")
+        raise CommandRefused(
+            f"{to.name} is drained or is leaving the ring, so it accepts no instances. See agiledart nodes."
+        )
     if coming > to.free:
-        raise CommandRefused(f"{to.name} has room for {to.free} more instances, and {name} has {coming} to move.")
+        raise CommandRefused(
+            f"{to.name} has room for {to.free} more instances, but {coming} of {name} would move there."
+        )
     return _with(value, plan, {stage.index: hosts}, "move", reason)
 
 
 def _named(plan: StagePlan, name: str) -> tuple[Stage, int | None]:
-    """A stage, and the number of an instance when the name ends in one."""
+    """Return a stage, and the number of an instance when the name ends in one."""
     base, dot, number = name.rpartition(".")
     if not dot or not number.isdecimal():
         return plan.stage_named(name), None
@@ -142,40 +155,42 @@ def _named(plan: StagePlan, name: str) -> tuple[Stage, int | None]:
 
 def _refuse_pinned(stage: Stage) -> None:
     if stage.kind != "operator":
-        raise CommandRefused(f"{stage.name} is a {stage.kind}: it stays on the node where its data are.")
+        raise CommandRefused(f"{stage.name} is a {stage.kind}: it stays on the node that has its data.")
     if stage.at:
-        raise CommandRefused(f"{stage.name} is pinned to {stage.at} by its topology. Submit it again without at=.")
+        raise CommandRefused(
+            f"{stage.name} is pinned to {stage.at} by its topology. To move it, submit it again without at=."
+        )
 
 
 def immovable_stages(value: RegisterValue, node: NodeId) -> list[str]:
-    """Stages with an instance on a node that can't leave it: sources, sinks, and what the topology pins there."""
+    """Return the names of stages with an instance that must stay on a node: sources, sinks, and pinned stages."""
     plan = stage_plan_of(value)
-    on = {int(each.instance.stage) for each in value.plan.at(node)}
+    on = {int(assignment.instance.stage) for assignment in value.plan.at(node)}
     return [stage.name for stage in plan.stages if stage.index in on and (stage.kind != "operator" or stage.at)]
 
 
 def drained(value: RegisterValue, node: NodeId, capacities: Sequence[NodeCapacity], reason: str) -> Plan | None:
-    """The plan without the instances on a node that may move, all in one barrier; None when there are none.
+    """Return the plan without the instances on a node that may move, all in one barrier; None when there are none.
 
-    Whole instances go to the node with the most room.
+    Whole instances go to the node with the most free capacity.
 
     Raises:
-        CommandRefused: there is no room.
+        CommandRefused: no other node has capacity.
     """
     plan = stage_plan_of(value)
-    left = [each for each in capacities if each.peer.node != node]
-    free = {each.peer.node: each.free for each in left}
+    others = [assignment for assignment in capacities if assignment.peer.node != node]
+    free = {assignment.peer.node: assignment.free for assignment in others}
     places: dict[int, list[Peer]] = {}
     for stage in plan.stages:
-        hosts = [each.host for each in value.plan.stage(str(stage.index))]
+        hosts = [assignment.host for assignment in value.plan.stage(str(stage.index))]
         if stage.kind != "operator" or stage.at or all(host.node != node for host in hosts):
             continue
         for number, host in enumerate(hosts):
             if host.node == node:
-                best = max(left, key=lambda one: free[one.peer.node], default=None)
+                best = max(others, key=lambda capacity: free[capacity.peer.node], default=None)
                 if best is None or free[best.peer.node] <= 0:
                     raise InsufficientNodeCapacity(
-                        f"No other node has room for {stage.name} of {value.run.app}: {_names(left) or 'there is none'}."
+                        f"No other node has room for {stage.name} of {value.run.app}: {_names(others) or 'no other node is known'}."
                         " Start another agent, or stop something."
                     )
                 free[best.peer.node] -= 1
@@ -185,13 +200,13 @@ def drained(value: RegisterValue, node: NodeId, capacities: Sequence[NodeCapacit
 
 
 def _names(capacities: Sequence[NodeCapacity]) -> str:
-    return ", ".join(f"{each.name} has room for {each.free}" for each in capacities)
+    return ", ".join(f"{capacity.name} has room for {capacity.free}" for capacity in capacities)
 
 
 def _with(value: RegisterValue, plan: StagePlan, places: Mapping[int, Sequence[Peer]], kind: str, reason: str) -> Plan:
-    """The register's plan with these stages in a new term, in these places."""
+    """Return the register's plan with these stages in a new generation, on these hosts."""
     before = stage_plan_of(value)
-    stages, changes, made = list(plan.stages), [], list(value.plan.assignments)
+    stages, changes, assignments = list(plan.stages), [], list(value.plan.assignments)
     for index, hosts in places.items():
         name = str(index)
         generation = next_generation(value, name)
@@ -201,30 +216,30 @@ def _with(value: RegisterValue, plan: StagePlan, places: Mapping[int, Sequence[P
         changes.append(
             StageChange(name, generation, known, len(hosts), kind, reason, moved_groups=groups, moved_bytes=size)
         )
-        at = next(place for place, each in enumerate(made) if each.instance.stage == name)
-        if_lost = made[at].if_lost
-        made = [each for each in made if each.instance.stage != name]
-        made[at:at] = [
+        at = next(place for place, assignment in enumerate(assignments) if assignment.instance.stage == name)
+        if_lost = assignments[at].if_lost
+        assignments = [assignment for assignment in assignments if assignment.instance.stage != name]
+        assignments[at:at] = [
             Assignment(InstanceId(name, generation, number), InstanceRole.STAGE, host, if_lost=if_lost)
             for number, host in enumerate(hosts)
         ]
     body = encode(msgspec.structs.replace(plan, stages=tuple(stages)))
-    return msgspec.structs.replace(value.plan, assignments=tuple(made), body=body, changes=tuple(changes))
+    return msgspec.structs.replace(value.plan, assignments=tuple(assignments), body=body, changes=tuple(changes))
 
 
 def _moving(value: RegisterValue, before: Stage, after: Stage, hosts: Sequence[Peer]) -> tuple[int, int]:
-    """(key groups that go to another node, bytes of their state as it was saved last)."""
+    """Return (number of key groups that move to another node, bytes of their state as last saved)."""
     old = value.plan.stage(str(before.index))
     length = {
-        each.instance.index: sum(
-            snapshot.length for saved in value.saved_for(each.instance) for snapshot in saved.chain
+        assignment.instance.index: sum(
+            snapshot.length for saved in value.saved_for(assignment.instance) for snapshot in saved.chain
         )
-        for each in old
+        for assignment in old
     }
     owners, owned = before.owners or bytes(1), after.owners or bytes(1)
     groups = size = 0
-    for was, now in zip(owners, owned, strict=True):
-        if old[was].host.node != hosts[now].node:
+    for old_owner, new_owner in zip(owners, owned, strict=True):
+        if old[old_owner].host.node != hosts[new_owner].node:
             groups += 1
-            size += length[was] // max(1, owners.count(was))
+            size += length[old_owner] // max(1, owners.count(old_owner))
     return groups, size

@@ -120,7 +120,9 @@ class ChangeRequests:
         if changes:
             coordinator = self._coordinator_of(run)
             names = {str(stage.index): stage.name for stage in stage_plan_of(coordinator.value).stages}
-            description = " and ".join(f"{change.kind} of {names.get(change.stage, change.stage)}" for change in changes)
+            description = " and ".join(
+                f"{change.kind} of {names.get(change.stage, change.stage)}" for change in changes
+            )
             by = f" ({changes[0].reason})" if changes[0].reason else ""
             age = coordinator.commit_protocol.generation_change.age_ns
             since = f" since {age / SECOND:.0f} s" if age else ""
@@ -168,7 +170,7 @@ class ChangeRequests:
             return ChangeAccepted(number, (), refusal.text, is_not_coordinator=True)
         except CommandRefused as refusal:
             if isinstance(refusal, NotAllowed):
-                self._context.drop(f"order: {refusal.reason}")
+                self._context.drop(f"command: {refusal.reason}")
             return ChangeAccepted(number, (), refusal.text, refusal.exit_code)
         except TopologyError as error:
             return ChangeAccepted(number, (), str(error), 2)

@@ -116,12 +116,15 @@ class CheckpointExporter:
             if isinstance(message.command, Stop):
                 checkpoint, nodes = await self._stop_with_checkpoint(run, record, message.command.checkpoint, by)
             else:
-                checkpoint, nodes = await self._gather(run, self._coordinator_of(run).value, record, ""), (self._context.me,)
+                checkpoint, nodes = (
+                    await self._gather(run, self._coordinator_of(run).value, record, ""),
+                    (self._context.me,),
+                )
         except CoordinatedElsewhere as refusal:
             return CheckpointReply(number, refusal=refusal.text, is_not_coordinator=True)
         except CommandRefused as refusal:
             if isinstance(refusal, NotAllowed):
-                self._context.drop(f"order: {refusal.reason}")
+                self._context.drop(f"command: {refusal.reason}")
             return CheckpointReply(number, refusal=refusal.text, exit_code=refusal.exit_code)
         except OperationFailed as failure:
             return CheckpointReply(number, refusal=f"No checkpoint of {run.app} was made: {failure}.")
@@ -214,8 +217,8 @@ class CheckpointExporter:
             await context.requests.pause(_POLL_INTERVAL)
         self._release(run, "its stop with a checkpoint failed, because no epoch was committed")
         raise CommandRefused(
-            f"No epoch of {run.app} was committed within {HELD_NS // SECOND} s{': ' + refusal if refusal else ''}, so it was not stopped."
-            f" Look at agiledart status {run.app}."
+            f"No epoch of {run.app} was committed within {HELD_NS // SECOND} s{': ' + refusal if refusal else ''},"
+            f" so it was not stopped. Look at agiledart status {run.app}."
         )
 
     async def _end_run(self, run: RunId, before: RegisterValue, reason: str) -> bool:
@@ -259,8 +262,10 @@ class CheckpointExporter:
     # ---- the checkpoint file
 
     async def _gather(self, run: RunId, value: RegisterValue, record: ApplicationRecord, name: str) -> CheckpointInfo:
-        """Gather the snapshots of the committed epoch into one file. Raises OperationFailed: a host did not send its snapshots,
-        or the disk is full.
+        """Gather the snapshots of the committed epoch into one file.
+
+        Raises:
+            OperationFailed: a host did not send its snapshots, or the disk is full.
         """
         if not value.committed.epoch:
             raise CommandRefused(f"No epoch of {run.app} is committed yet. Try again in a few seconds.")
@@ -300,13 +305,17 @@ class CheckpointExporter:
         others = [voter.peer for voter in value.voters] + list(value.plan.hosts.values())
         reachable = {peer.node: known.get(peer.node, peer) for peer in others if not context.requests.is_gone(peer)}
         reachable.pop(context.me.node, None)
-        candidates = [peer for peer in reachable.values() if host_of(peer) != host_of(context.me)] or list(reachable.values())
+        candidates = [peer for peer in reachable.values() if host_of(peer) != host_of(context.me)] or list(
+            reachable.values()
+        )
         copy_holders: list[Peer] = []
         refusals: list[str] = []
         for peer in candidates:
             if len(copy_holders) >= COPIES - 1:
                 break
-            if host_of(peer) != host_of(context.me) and any(host_of(peer) == host_of(copy_holder) for copy_holder in copy_holders):
+            if host_of(peer) != host_of(context.me) and any(
+                host_of(peer) == host_of(copy_holder) for copy_holder in copy_holders
+            ):
                 continue
             context.emit(AllowCheckpointFetch(kept.digest, peer.node))
             number = context.requests.number()
@@ -402,7 +411,13 @@ def snapshots_to_gather(value: RegisterValue) -> tuple[SnapshotLocation, ...]:
         stage, index = copy_of(saved.instance)
         locations += (
             SnapshotLocation(
-                assignment.host, stage, saved.instance.generation, index, assignment.role.value, snapshot.digest, snapshot.length
+                assignment.host,
+                stage,
+                saved.instance.generation,
+                index,
+                assignment.role.value,
+                snapshot.digest,
+                snapshot.length,
             )
             for snapshot in saved.chain
         )

@@ -1,8 +1,10 @@
-"""What a node still has of runs that ended, or went on elsewhere, while it was away or only held fragments: let go by the record.
+"""Garbage collection of what a node still has of runs that ended, or moved elsewhere, while it was away or only held fragments.
 
-Whoever hosts a part is told by the register. This is for all others: a host that comes back after its instances were taken over, a
-voter that gave its seat away, a holder that missed the last word. A record decides nothing about a run; here it only frees a disk.
-Records are in memory, so after a power cut of the whole network there is none of a run that had ended: its register says so then.
+The register informs the hosts of a run. This is for all other nodes: a host that restarts after its instances were taken over, a
+voter that gave up its voter slot, a replica node that missed the last message. They read the application's record, which decides
+nothing about a run; here it only frees a disk. Records are in memory, so after a power cut of the whole network there is none of
+a
+run that had ended; the register says so then.
 """
 
 from typing import Protocol
@@ -17,34 +19,34 @@ from agiledart_recovery.recovery_machine import RecoveryMachine
 from agiledart_recovery.wire.names import RunId
 
 MAX_AT_ONCE = 16
-"""Records read in one patrol: the others wait for the next."""
+"""Records read in one patrol; the others wait for the next one."""
 
 
 class CollectableRuns(Protocol):
-    """Who has runs."""
+    """Runs of this node, as the garbage collector sees them."""
 
     machine: RecoveryMachine
     runs_on_disk: dict[Key, None]
 
     def hosted_runs(self) -> dict[Key, int]:
-        """Runs of which this node has the code, and the life that it was in last."""
+        """Return the runs whose code this node has, each with the attempt that it was in last."""
         ...
 
     def forget_run(self, key: Key) -> bool:
-        """A run is over."""
+        """Delete everything of a run that is over."""
         ...
 
     def emitted(self, key: Key) -> tuple[bytes, ...]:
-        """Elements of its sinks here."""
+        """Return the digests of snapshots of a run's sinks on this node."""
         ...
 
     def release_run(self, key: Key) -> None:
-        """A run goes on without this node."""
+        """Delete the part of a run that goes on without this node."""
         ...
 
 
 class GarbageCollector:
-    """Looks at the records of runs that this node does not run a part of."""
+    """Checks the records of runs of which this node runs no part."""
 
     def __init__(
         self, context: NodeContext, records: Records, hosting: ApplicationHost, collectable: CollectableRuns
@@ -54,7 +56,7 @@ class GarbageCollector:
         self._seen: dict[Key, None] = {}
 
     def patrol(self) -> None:
-        """Look at some of them."""
+        """Check some of these runs, each once per round."""
         machine = self._collectable.machine
         runs = (*machine.voter_slots, *machine.participants, *machine.fragment_store.runs)
         known: dict[Key, None] = dict.fromkeys((run.app, run.version) for run in runs)
@@ -78,13 +80,13 @@ class GarbageCollector:
             del self._at_work[key]
         hosted = self._collectable.hosted_runs()
         if key in self._hosting.table or hosted.get(key) != before:
-            return  # it was entered again meanwhile
+            return  # this node has entered an attempt of the run meanwhile
         if record is None:
             if self._collectable.machine.is_over(RunId(*key)):
                 self._forget(key, "")
         elif record.version > key[1] or (record.version == key[1] and record.is_final):
-            is_it = record.version == key[1] and record.state != FINISHED
-            self._forget(key, (record.reason or record.state) if is_it else "")
+            is_failure = record.version == key[1] and record.state != FINISHED
+            self._forget(key, (record.reason or record.state) if is_failure else "")
         elif before is not None and record.attempt > before and not record.instances_on(self._context.me.node):
             self._collectable.release_run(key)
 

@@ -1,7 +1,9 @@
-"""A new life on one host: what ran is ended, executors start anew, instances are restored, linked, and wait for the word to read.
+"""A new attempt on one host: stop what ran, start executors anew, restore and link instances, wait for the start of the sources.
 
-Each host starts its instances by itself and tells all other hosts where they listen; who has heard of all that its own instances
-send to links them. So no host waits for an order of hosts, and a life is entered in the time of the slowest.
+Each host starts its instances by itself and announces their addresses to all other hosts. Once it knows the addresses of all
+instances that its own instances send to, it links them. So no host waits for an order of hosts, and the slowest host determines
+how
+long it takes to enter an attempt.
 """
 
 from dataclasses import dataclass, field
@@ -35,19 +37,20 @@ from agiledart_recovery.wire.register_value import InstanceRole, Plan
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 MAX_ATTEMPTS_AHEAD = 4
-"""Lives of which addresses are remembered before this host has entered them."""
+"""Attempts whose addresses are remembered before this host has entered them."""
 
 
 @dataclass(slots=True)
 class HostedRun:
-    """What a host knows of a run that survives it.
+    """What a host knows of a run that is recovered when hosts die.
 
     Attributes:
-        part: as it was deployed first, with the code and with all instances of this node.
-        base: the life that stands in frames is this one and the register's.
-        life: the register's, that was entered here last.
-        record: the application's, as it was seen last; the ring forgets it when all nodes lose power.
-        heard: life → where instances listen; `wanted`: what is waited for, and the number under which.
+        part: as first deployed, with the code and all instances of this node.
+        base: added to the register's attempt to get the attempt that stands in frames.
+        attempt: the register's attempt that this host entered last.
+        record: the application's record, as last seen; the ring loses it when all nodes lose power.
+        known_addresses: attempt → addresses of instances.
+        awaited: attempt, instances whose addresses this host needs, and the number of the pending request.
     """
 
     part: DeploymentPart
@@ -58,17 +61,17 @@ class HostedRun:
     awaited: tuple[int, frozenset[tuple[int, int]], int] | None = None
 
     def note(self, attempt: int, addresses: tuple[InstanceAddress, ...]) -> bool:
-        """Somebody listens. Whether nobody has to say it again: it is kept, or of a life that is over here."""
+        """Note where instances listen. Return whether the sender can stop repeating it: it is kept, or of an earlier attempt."""
         if attempt < self.attempt:
             return True
         if attempt not in self.known_addresses and len(self.known_addresses) >= MAX_ATTEMPTS_AHEAD:
             return False
         known = self.known_addresses.setdefault(attempt, {})
-        known.update({(one.stage, one.index): one.address for one in addresses})
+        known.update({(address.stage, address.index): address.address for address in addresses})
         return True
 
     def has_all(self) -> bool:
-        """Is everything known that is waited for?"""
+        """Return whether all awaited addresses are known."""
         if self.awaited is None:
             return False
         attempt, copies, _ = self.awaited
@@ -76,16 +79,17 @@ class HostedRun:
 
 
 def part_of_attempt(run: HostedRun, effect: EnterAttempt) -> DeploymentPart:
-    """The part of this node in a life, as its executors are told."""
+    """Return the part of this node in an attempt, for its executors."""
     nodes: dict[NodeId, Peer] = {peer.node: peer for peer in run.part.nodes}
     nodes.update(effect.plan.hosts)
     position = {node: number for number, node in enumerate(nodes)}
     assignment = tuple(
-        InstancePlace(*copy_of(one.instance), position[one.host.node]) for one in effect.plan.assignments
+        InstancePlace(*copy_of(assigned.instance), position[assigned.host.node]) for assigned in effect.plan.assignments
     )
     slots = {placed.copy: placed.executor for placed in run.part.instances}
     mine = tuple(
-        PlacedInstance(*copy_of(one.instance), slots.get(copy_of(one.instance), 0)) for one in effect.assignments
+        PlacedInstance(*copy_of(assigned.instance), slots.get(copy_of(assigned.instance), 0))
+        for assigned in effect.assignments
     )
     return msgspec.structs.replace(
         run.part,
@@ -101,7 +105,7 @@ def part_of_attempt(run: HostedRun, effect: EnterAttempt) -> DeploymentPart:
 
 
 def entries_of(record: ApplicationRecord, raw: bytes) -> tuple[StageEntry, ...]:
-    """The stages of a record with the numbers of a plan."""
+    """Return the stages of a record with the instance numbers of a plan."""
     try:
         numbers = [stage.parallelism for stage in _PLAN.decode(raw).stages]
     except RemoteProtocolError:
@@ -114,8 +118,8 @@ def entries_of(record: ApplicationRecord, raw: bytes) -> tuple[StageEntry, ...]:
 
 
 def end_recorder(plan: Plan) -> Peer | None:
-    """Who notes the application's end: the first host of a sink, which may have moved."""
-    return min((one.host for one in plan.of(InstanceRole.SINK)), key=lambda peer: peer.node, default=None)
+    """Return the node that writes the application's end into its record: the first host of a sink, which may have moved."""
+    return min((assignment.host for assignment in plan.of(InstanceRole.SINK)), key=lambda peer: peer.node, default=None)
 
 
 def record_of_attempt(
@@ -124,12 +128,13 @@ def record_of_attempt(
     attempt: int,
     wall_ms: int,
     note: str = "",
-    what: str = "brought back",
+    what: str = "restarted",
 ) -> ApplicationRecord:
-    """The record of an application that was brought back: where it runs now, what of it has moved, and what could not come back.
+    """Return the record of a restarted application: where it runs now, which stages have moved, and what was lost.
 
     Args:
-        what: has happened, if it is something else.
+        note: further text for the history.
+        what: what has happened, if not a restart.
     """
     after = msgspec.structs.replace(
         record,
@@ -143,12 +148,16 @@ def record_of_attempt(
     old, new = record.placement, after.placement
     moved = [f"{stage} on {', '.join(dict.fromkeys(nodes))}" for stage, nodes in new.items() if nodes != old.get(stage)]
     texts = "; ".join([*moved, *([note] if note else [])])
-    text = f"{what}, life {attempt}" + (f": {texts}" if texts else "")
+    text = f"{what}, attempt {attempt}" + (f": {texts}" if texts else "")
     return msgspec.structs.replace(after, history=kept_history(record.history, HistoryEntry(wall_ms, RUNNING, text)))
 
 
 def restore_from(effect: EnterAttempt, epoch: int, origin: str = "") -> RestoreFrom:
-    """Where the instances of this node go on. `origin`: of a run that begins with a checkpoint."""
+    """Return the snapshots from which this node's instances continue.
+
+    Args:
+        origin: origin of the initial checkpoint, if the run begins with one.
+    """
     chains = [(saved.instance, [snapshot.digest for snapshot in saved.chain]) for saved in effect.saved if saved.chain]
     snapshots = tuple(
         SnapshotChain(*copy_of(instance), digests[-1], tuple(digests[:-1])) for instance, digests in chains
@@ -162,10 +171,14 @@ def restore_from(effect: EnterAttempt, epoch: int, origin: str = "") -> RestoreF
 async def restart(
     context: NodeContext, run: HostedRun, effect: EnterAttempt, epoch: int, origin: str = ""
 ) -> DeploymentPart:
-    """Enter a life here; the part that runs then. `epoch`, `origin`: where it goes on.
+    """Enter an attempt on this host. Return the part that runs then.
+
+    Args:
+        epoch: the epoch from which the attempt continues.
+        origin: origin of the initial checkpoint, if the run begins with one.
 
     Raises:
-        OperationFailed: it could not be entered; in words.
+        OperationFailed: the attempt could not be entered; the text says why.
     """
     key = (effect.run.app, effect.run.version)
     run.attempt = effect.attempt
@@ -195,15 +208,15 @@ async def _await_addresses(
 ) -> None:
     number = context.requests.number()
     if run.awaited is not None:
-        context.requests.answered(run.awaited[2], False)  # an earlier life need not be entered any more
+        context.requests.answered(run.awaited[2], False)  # an earlier attempt need not be entered any more
     mine = run.awaited = (attempt, awaited, number)
     if not run.has_all():
         await context.requests.answers({number: None}, Duration(context.config.start_timeout_ns))
     if run.awaited is not mine:
-        raise OperationFailed("a later life has begun")
+        raise OperationFailed("a later attempt has begun")
     has_all, run.awaited = run.has_all(), None
     if not has_all:
-        raise OperationFailed("other hosts did not say where their instances listen")
+        raise OperationFailed("other hosts did not report the addresses of their instances in time")
 
 
 async def _announce_addresses(
@@ -222,7 +235,7 @@ async def _driven(context: NodeContext, number: int, effect: StartInstances | Li
         return answer.result
     if isinstance(answer, Failed):
         raise OperationFailed(answer.reason)
-    raise OperationFailed(f"{context.me.name} did not bring its instances back in time")
+    raise OperationFailed(f"{context.me.name} did not restart its instances in time")
 
 
 def _addresses(part: DeploymentPart, result: object) -> tuple[InstanceAddress, ...]:

@@ -1,15 +1,15 @@
-"""`RecoveryService`: the recovery machine inside a node.
+"""The recovery state machine's driver inside a node.
 
-Its events come from the ring, from executors and from the disk; its effects become files, orders to executors, and new lives of
-what is hosted here.
+`RecoveryService` turns events of the ring, the executors and the disk into events of the machine. It turns the machine's effects
+into files, effects for executors, and new attempts of the runs that this node hosts.
 
-| who says | what it becomes |
+| source | what it becomes |
 |---|---|
 | the overlay: a peer is gone, or known | `HostLost`, `HostBack` |
-| an executor: saved, crashed | `SnapshotTaken`, `PinnedInstancePrepared`, `AttemptBroken` |
+| an executor: an instance was saved, or crashed | `SnapshotTaken`, `PinnedInstancePrepared`, `AttemptBroken` |
 | the disk, at the start | `Booted` |
-| the machine: `EnterAttempt` | `fetching` of state, `lending` of code, `restart`; nothing for the first life, deployed in waves |
-| the machine: fragments | `fetching` brings them out and back, `shelving` judges those of others |
+| the machine: `EnterAttempt` | `AttemptEntry`: state, code, restart; nothing for the first attempt, which is deployed in waves |
+| the machine: fragments | `StateFetcher` sends and fetches them, `FragmentAdmission` checks those of other nodes |
 | the machine: an epoch | `EmitBarrier`, `CommitEpochRows`, `RetainSnapshots` |
 | the register: the end | `RunClosed` to the node that writes the application's record |
 """
@@ -99,7 +99,10 @@ from agiledart_recovery.wire.register_value import (
 )
 
 CONSEQUENCE_NS = Duration(1_600 * MILLISECOND)
-"""For a broken link to be explained by a dead host: a little more than the overlay needs to declare one dead whose links broke."""
+"""Wait before a broken link counts as a failure of its own, because a dead host may explain it.
+
+It is a little longer than the overlay needs to declare a host dead whose links broke.
+"""
 
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
 _VALUE: Codec[RegisterValue] = Codec(RegisterValue, limit=MAX_RECORD_BYTES)
@@ -108,18 +111,18 @@ _ATTEMPT: Codec[asked.AttemptFile] = Codec(asked.AttemptFile)
 
 
 class RecoveryService:
-    """What this node has to do with runs that survive their hosts.
+    """Recovery of the runs that this node hosts, coordinates or votes on.
 
     Attributes:
-        closed: told of a run that has ended in its register: (hosted, state, reason).
-        noting: what records say of lives.
-        ending: tells and hears of ends.
-        scaling_of: what the controller of a run says of its stages.
-        lying: runs of which something lay on the disk at the start, if only what could not be read.
+        closed: callback for a run that has ended in its register: (hosted, state, reason).
+        attempt_records: writes attempts and voters of runs into application records.
+        end_reporter: reports the ends of runs, and receives such reports.
+        scaling_of: returns what the autoscaler of a run shows about its stages.
+        runs_on_disk: runs that had files on the disk at the start, readable or not.
 
     Args:
-        secret: drawn by the driver; keys of runs that are founded here come from it.
-        is_ordered: judges an admin's order to go on without voters that are lost.
+        secret: drawn by the driver; the keys of runs whose registers this node bootstraps are derived from it.
+        is_command_authorised: checks an admin's command to continue without lost voters.
     """
 
     def __init__(
@@ -161,19 +164,22 @@ class RecoveryService:
         self.runs_on_disk: dict[Key, None] = {}
         hosting.on_part = self._take_part
 
-    # ---- founding
+    # ---- bootstrap of a register
 
-    async def found(
+    async def bootstrap(
         self,
         part: DeploymentPart,
         places: dict[tuple[int, int], Peer],
         guards: tuple[Peer, ...],
         initial_checkpoint: InitialCheckpoint | None = None,
     ) -> None:
-        """Give a run that was deployed its register; it enters its first life then. Raises CommandRefused.
+        """Create the register of a run that was just deployed; the run then enters its first attempt.
 
         Args:
-            brought: the checkpoint that it begins with.
+            initial_checkpoint: the checkpoint that the run begins with.
+
+        Raises:
+            CommandRefused: a voter does not answer.
         """
         run = RunId(part.application, part.version)
         plan = plan_of(part.plan, places)
@@ -183,7 +189,7 @@ class RecoveryService:
         )
 
     def make_voter(self, sender: Peer, message: CreateVoter) -> None:
-        """A scheduler wants a seat here."""
+        """Make a voter slot for a run at a scheduler's request, and answer once it is on the disk."""
         run = RunId(message.application, message.version)
         self.step(events.MakeVoterSlot(run))
         voter_slot = self.machine.voter_slots.get(run)
@@ -192,7 +198,7 @@ class RecoveryService:
             self.flush()
 
     def bootstrap_register(self, sender: Peer, message: BootstrapRegister) -> None:
-        """The seats are made: this node writes the first value."""
+        """Write the first value of a register; the scheduler asks for it when all voter slots are made."""
         try:
             value = _VALUE.decode(message.value)
         except RemoteProtocolError:
@@ -201,16 +207,18 @@ class RecoveryService:
         known = value.run in self.machine.voter_slots and not value.faults()
         if known:
             self.step(events.BootstrapRun(value))
-        self._context.send(sender, Acknowledged(message.request, "" if known else "no seat of this run is here"))
+        self._context.send(
+            sender, Acknowledged(message.request, "" if known else "this node has no voter slot of this run")
+        )
 
     def _take_part(self, hosted: HostedApplication, part: DeploymentPart) -> None:
-        """Instances were given to this node: remember them with the code, on the disk too."""
+        """Remember the instances that this node was given, together with the code, also on the disk."""
         if not part.by_epoch or not part.instances:
             return
         run = self.runs.get(hosted.key)
         earlier: tuple[PlacedInstance, ...] = ()
         if run is not None and run.part.attempt == part.attempt:
-            earlier = tuple(one for one in run.part.instances if one not in part.instances)
+            earlier = tuple(instance for instance in run.part.instances if instance not in part.instances)
         whole = msgspec.structs.replace(part, bundle=hosted.bundle, instances=(*earlier, *part.instances))
         self.runs[hosted.key] = HostedRun(whole, part.attempt - 1)
         self.keep(hosted.key, "part", encode(whole))
@@ -218,16 +226,19 @@ class RecoveryService:
     # ---- events
 
     def received(self, sender: Peer, message: RunMessage) -> None:
-        """A word of the register's protocol. Who leaves takes no seat: others are asked then."""
+        """Pass a message of the register's protocol to the machine.
+
+        A node that leaves the ring ignores requests for a voter slot: the coordinator asks other nodes then.
+        """
         if not (self._context.is_leaving and isinstance(message, RequestVoterSlot)):
             self.step(Received(sender, message))
 
     def timer_fired(self, name: Hashable) -> None:
-        """A timer of the machine."""
+        """Pass an expired timer of the machine on."""
         self.step(TimerFired(name))
 
     def found_on_disk(self, event: RunsFound) -> None:
-        """The process has started; this is what it left when it last ended."""
+        """Boot the machine from the files that the previous process of this node left."""
         self.runs_on_disk = dict.fromkeys(event.folders)
         voters: list[asked.VoterFile] = []
         attempts: list[asked.AttemptFile] = []
@@ -247,7 +258,7 @@ class RecoveryService:
         self.step(events.Booted(tuple(voters), tuple(attempts), event.fragments))
 
     def peers_changed(self) -> None:
-        """The overlay knows others than before."""
+        """Report peers that the overlay has newly discovered, or that have a new incarnation, to the machine."""
         for peer in self._context.overlay.known_peers():
             if self._known.get(peer.node) != peer.incarnation:
                 self._known[peer.node] = peer.incarnation
@@ -255,55 +266,58 @@ class RecoveryService:
         self._update_candidates()
 
     def peer_gone(self, peer: Peer) -> None:
-        """A peer is dead, cut off, or has left."""
+        """Report to the machine that a peer is dead, cut off, or has left."""
         self._known.pop(peer.node, None)
         self._update_candidates()
         self.step(events.HostLost(peer.node))
 
     def _update_candidates(self) -> None:
-        """Who could hold fragments or take something over: the nearest first."""
-        room = self._context.nearest_of(tuple(self._context.overlay.known_peers()))
-        self.step(events.CandidatesFound(tuple(peer for peer in room if self._context.overlay.is_alive(peer.node))))
+        """Give the machine the live peers, nearest first, that could hold fragments or take over instances."""
+        nearest = self._context.nearest_of(tuple(self._context.overlay.known_peers()))
+        self.step(events.CandidatesFound(tuple(peer for peer in nearest if self._context.overlay.is_alive(peer.node))))
 
     def offered(self, event: FragmentOffered) -> None:
-        """A peer wants a fragment to be kept here."""
+        """Decide whether this node stores a fragment that a peer offers."""
         self._fragment_admission.offered(event)
 
     def damaged(self, event: events.FragmentDamaged) -> None:
-        """A fragment that was kept here is not whole any more: whose it is makes it again."""
+        """Report a damaged fragment on this disk to the machine, so that its owner makes it again."""
         self.step(event)
 
     @property
     def lacking(self) -> int:
-        """Fragments of elements that were saved here, which nobody has."""
+        """Number of fragments of snapshots saved here that no replica node holds."""
         return self.machine.lacking
 
     def stored(self, event: FragmentStored) -> None:
-        """A fragment is on the disk."""
+        """Register a fragment that is now on the disk."""
         self.machine.fragment_store.put(event.key, event.owner.node)
 
     def prepared(self, event: InstancePrepared) -> None:
-        """A local instance is saved."""
+        """Report the saved snapshot of a local instance to the machine."""
         key = (event.application, event.version)
         run, hosted = self.runs.get(key), self._hosting.table.get(key)
         part = self.machine.participants.get(RunId(*key))
         if run is None or hosted is None or part is None or part.value is None:
             return
         instance = instance_id_of(event.stage, event.index, event.generation)
-        is_pinned = any(one.is_pinned for one in part.value.plan.assignments if one.instance == instance)
+        is_pinned = any(
+            assignment.is_pinned for assignment in part.value.plan.assignments if assignment.instance == instance
+        )
         after = part.generation_preparation.plan if event.after else None
         if event.after and (after is None or after.digest != event.after):
             self.step(
                 events.AttemptBroken(
-                    RunId(*key), part.attempt, f"{instance} passed a barrier with a plan that nobody knows here"
+                    RunId(*key), part.attempt, f"{instance} passed a barrier with a plan that this node does not know"
                 )
             )
             return
         checkpoint = CheckpointId(part.attempt, event.epoch)
         about = (RunId(*key), instance, checkpoint)
         changeover_pauses = tuple(
-            GenerationPause(str(stage), generation, gap) for stage, generation, gap in event.changeover_pauses
+            GenerationPause(str(stage), generation, pause) for stage, generation, pause in event.changeover_pauses
         )
+        # A snapshot that may be restored elsewhere is cut into fragments; that of a pinned instance stays on its host, without any.
         if not is_pinned:
             length = event.size + SEAL_BYTES
             snapped = events.SnapshotTaken(
@@ -335,11 +349,11 @@ class RecoveryService:
             )
 
     def broken(self, hosted: HostedApplication, event: InstanceFailed) -> None:
-        """A local instance cannot go on, through no fault of the user's code."""
+        """Report a local instance that failed, not because of the user's code."""
         run = RunId(*hosted.key)
         part = self.machine.participants.get(run)
         if part is None or not part.is_in_attempt:
-            return  # of what ends anyway
+            return  # the run is ending anyway
         broken = events.AttemptBroken(run, part.attempt, event.message)
         if event.is_consequence:
             self._context.requests.begin(self._broken_later(broken))
@@ -347,28 +361,30 @@ class RecoveryService:
             self.step(broken)
 
     async def _broken_later(self, broken: events.AttemptBroken) -> None:
-        """Who says that a link broke is often faster than who says that its other end is dead, and a plan with a dead host in it
-        would cost one life more.
+        """Report a broken link, but only after a pause.
+
+        The report of a broken link often arrives before the overlay's report that the host at its other end is dead.
+        A plan that still contains a dead host would cost one more attempt.
         """
         await self._context.requests.pause(CONSEQUENCE_NS)
         self.step(broken)
 
     def listening(self, sender: Peer, message: AttemptListening) -> None:
-        """Another host's instances listen."""
+        """Note where the instances of another host listen."""
         key = (message.application, message.version)
         run, part = self.runs.get(key), self.machine.participants.get(RunId(*key))
         if run is None or part is None or part.value is None:
-            return  # not so far yet: it is said again
+            return  # this node is not that far yet: the sender repeats the message
         if message.attempt > run.attempt and sender.node not in part.value.plan.hosts:
-            return  # this node has not heard of the plan in which the sender hosts something
+            return  # this node has not received the plan in which the sender hosts something
         if not run.note(message.attempt, message.addresses):
-            return  # it is said again when this node is so far
+            return  # the sender repeats the message until this node is that far
         if run.has_all() and run.awaited is not None:
             self._context.requests.answered(run.awaited[2], True)
         self._context.send(sender, Acknowledged(message.request))
 
     def ask_part(self, sender: Peer, message: RequestPart) -> None:
-        """A host of the life wants the code."""
+        """Send the run's code to another host of the attempt."""
         key = (message.application, message.version)
         part = self.machine.participants.get(RunId(*key))
         value, pending = (part.value, part.generation_preparation.plan) if part is not None else (None, None)
@@ -377,28 +393,28 @@ class RecoveryService:
             self._context.send(sender, answer)
 
     def change(self, run: RunId, plan: Plan) -> str:
-        """Stages of a run that this node coordinates are to take new terms. Why not; empty: it is under way."""
-        why = self.machine.request_change(run, plan)
+        """Start changing stages of a run that this node coordinates. Return why not; empty: the change has started."""
+        refusal = self.machine.request_change(run, plan)
         self.flush()
-        return why
+        return refusal
 
     def evacuate(self, run: RunId, host: Peer) -> str:
-        """The next life of a run that this node coordinates is to be without a host. Why not; empty: so it is."""
-        why = self.machine.request_evacuation(run, host)
+        """Exclude a host from the next attempt of a run that this node coordinates. Return why not; empty: it was accepted."""
+        refusal = self.machine.request_evacuation(run, host)
         self.flush()
-        return why
+        return refusal
 
     def flush_request(self, why: str) -> str:
-        """Carry out what a request to the machine has begun; says why it was not taken, as the machine did."""
+        """Carry out the effects of a request to the machine; return `why` unchanged: the machine's refusal, or empty."""
         self.flush()
         return why
 
     def generation_listening(self, sender: Peer, message: GenerationListening) -> None:
-        """Another host's new instances listen."""
+        """Note where another host's instances of a new generation listen."""
         self._stage_changes.listening(sender, message)
 
     def ask_recovery(self, sender: Peer, message: QueryRecovery) -> None:
-        """Somebody wants to know how it stands with a run."""
+        """Answer a node that asks for the recovery status of a run."""
         rows = as_plain(self.run_status((message.application, message.version)))
         run = RunId(message.application, message.version)
         coordinator = self.machine.coordinators.get(run)
@@ -412,12 +428,16 @@ class RecoveryService:
         self._context.send(sender, RecoveryStatus(message.request, *rows, changes, snapshots, self.scaling_of(run)))
 
     def changes_known(self, key: Key) -> list[ChangeRow]:
-        """Changes of a run that this node hosts, as the last epoch that it heard of has them."""
+        """Return the changes of a run that this node hosts, as of the last epoch that it received."""
         part = self.machine.participants.get(RunId(*key))
         return changes_in(part.value) if part is not None and part.value is not None else []
 
     def run_status(self, key: Key) -> StatusRows:
-        """How it stands with a run that this node coordinates, or knows to work on without who does."""
+        """Return the recovery and epoch rows of a run.
+
+        This node answers for runs that it coordinates, and for runs that it keeps working on while cut off from their
+        coordinator.
+        """
         run, now, known = RunId(*key), self._context.now, self._context.known()
         coordinator, part = self.machine.coordinators.get(run), self.machine.participants.get(run)
         recovery, epoch = run_status(coordinator, now, known, self.machine.name_of)
@@ -433,25 +453,25 @@ class RecoveryService:
         return cut_off, epoch or epoch_row_in_minority(value, since, now, known)
 
     def commit_ages(self, now: Instant) -> tuple[tuple[str, float], ...]:
-        """(application, seconds since its last commit) of runs that this node coordinates."""
-        led = [
-            (run.app, one.progress.committed_at)
-            for run, one in self.machine.coordinators.items()
-            if one.is_coordinating
+        """Return (application, seconds since its last commit) for each run that this node coordinates."""
+        commits = [
+            (run.app, coordinator.progress.committed_at)
+            for run, coordinator in self.machine.coordinators.items()
+            if coordinator.is_coordinating
         ]
-        return tuple((name, (now - at) / SECOND) for name, at in led if at is not None)
+        return tuple((name, (now - at) / SECOND) for name, at in commits if at is not None)
 
     def missing(self) -> tuple[tuple[str, int], ...]:
-        """(application, nodes for which it waits) of runs that this node coordinates."""
-        led = [one for one in self.machine.coordinators.values() if one.is_coordinating]
-        return tuple((one.run.app, len(one.progress.waits_for)) for one in led)
+        """Return (application, number of nodes that it waits for) for each run that this node coordinates."""
+        active = [coordinator for coordinator in self.machine.coordinators.values() if coordinator.is_coordinating]
+        return tuple((coordinator.run.app, len(coordinator.progress.waits_for)) for coordinator in active)
 
     def patrol(self) -> None:
-        """What is over elsewhere, or went elsewhere, ends here, too."""
+        """Delete what this node still has of runs that ended, or moved elsewhere, without its notice."""
         self._garbage_collector.patrol()
 
     def forget(self, hosted: HostedApplication) -> None:
-        """An application is over here."""
+        """Delete an application that is over here."""
         if hosted.has_moved:
             self.release_run(hosted.key)
             return
@@ -460,17 +480,17 @@ class RecoveryService:
             self._context.emit(ForgetRun(*hosted.key, emitted, self._hosting.why_closed(hosted)))
 
     def emitted(self, key: Key) -> tuple[bytes, ...]:
-        """Elements of the sinks here in the last committed epoch that this node knows of."""
+        """Return the digests of snapshots of local sinks in the last committed epoch that this node knows."""
         value = self.value(RunId(*key))
         return self._emitted_here(value) if value is not None else ()
 
     def hosted_runs(self) -> dict[Key, int]:
-        """Runs of which this node has the code, and the life that it was in last."""
+        """Return the runs whose code this node has, each with the attempt that it was in last."""
         attempts = {key: self.machine.participants.get(RunId(*key)) for key in self.runs}
         return {key: part.attempt if part is not None else 0 for key, part in attempts.items()}
 
     def forget_run(self, key: Key) -> bool:
-        """A run is over: nothing of it is known here any more. False when nothing was."""
+        """Delete everything that this node knows about a run that is over. Return False when there was nothing."""
         run = RunId(*key)
         self._watch(run, ())
         self.end_reporter.forget(run)
@@ -483,19 +503,22 @@ class RecoveryService:
         return known
 
     def release_run(self, key: Key) -> None:
-        """Everything that was hosted here runs elsewhere now. What this node votes, and the life that it has entered, stay."""
+        """Delete the part of a run whose local instances all run elsewhere now.
+
+        This node's votes, and the attempt that it has entered, stay.
+        """
         if self.runs.pop(key, None) is not None:
             self._context.emit(ForgetPart(*key))
 
     # ---- effects
 
     def step(self, event: Event) -> None:
-        """An event for the machine."""
+        """Pass an event to the machine and carry out the effects."""
         self._carry_out(self.machine.step(event, self._context.now))
         self._look_at_coordinators()
 
     def flush(self) -> None:
-        """Carry out what a call to the machine has begun."""
+        """Carry out the effects that a call to the machine has produced."""
         self._carry_out(self.machine.take_effects())
 
     def _report_preload_progress(self, run: RunId, digest: bytes, got: int, of: int) -> None:
@@ -503,7 +526,7 @@ class RecoveryService:
         self.flush()
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
-        for effect in tuple(effects):  # a step within this loop begins another list
+        for effect in tuple(effects):  # a copy: a step within this loop starts another list
             match effect:
                 case Send():
                     self._context.emit(effect)
@@ -549,19 +572,28 @@ class RecoveryService:
         self._context.requests.begin(self._driven(request, lambda number: KeepFile(number, *key, name, content)))
 
     async def _driven(self, request: int, effect: Callable[[int], Effect]) -> None:
-        """Have the driver do something that the machine asked for."""
+        """Have the driver carry out an effect of the machine, and report its outcome to the machine."""
         number = self._context.requests.number()
         answers = await self._context.ask_driver(number, effect(number), self._context.config.start_timeout_ns)
         answer = answers.get(number)
-        reason = answer.reason if isinstance(answer, Failed) else "" if answer is not None else "the disk is silent"
+        reason = (
+            answer.reason
+            if isinstance(answer, Failed)
+            else ""
+            if answer is not None
+            else "the disk did not answer in time"
+        )
         self.step(Failed(request, reason) if reason else Completed(request, None))
 
     def keep(self, key: Key, name: str, content: bytes) -> None:
-        """Keep a file without waiting: files are written in order, so what waits for a later one waits for it, too."""
+        """Write a file without waiting for it.
+
+        Files are written in order, so an effect that waits for a later file waits for this one, too.
+        """
         self._context.emit(KeepFile(self._context.requests.number(), *key, name, content))
 
     def value(self, run: RunId) -> RegisterValue | None:
-        """What this node knows of the register as a host."""
+        """Return the register's value as this node knows it as a host; None when it hosts nothing of the run."""
         part = self.machine.participants.get(run)
         return part.value if part is not None else None
 
@@ -572,8 +604,8 @@ class RecoveryService:
         run = self.runs.get(key)
         plan = effect.value.plan
         self._stage_changes.plan_committed(effect.run, plan)
-        # Who only waits for a plan to come knows the run under the one before (`ChangeFinaliser.adopt`). A coordinator that slept may
-        # still tell an epoch of an older one: by that nothing is to be settled there.
+        # A node that only waits for a pending plan knows the run under the plan before (`ChangeFinaliser.adopt`). A coordinator
+        # that was suspended may still report an epoch of an older plan: such a report must not finalise a change there.
         if plan.at(self._context.me.node) or not self._stage_changes.waits(effect.run):
             self._change_finaliser.committed(key, effect.value, self._stage_changes.slots_of(effect.run, plan))
         if run is not None:
@@ -590,16 +622,16 @@ class RecoveryService:
             self.step(Completed(effect.request, None))
 
     def _emitted_here(self, value: RegisterValue) -> tuple[bytes, ...]:
-        """Elements of the sinks here: they say up to where rows count."""
-        sinks = [each for each in value.plan.at(self._context.me.node) if each.role is InstanceRole.SINK]
-        instance_ids = {each.instance: None for each in sinks}
+        """Return the digests of snapshots of local sinks; they tell up to which position rows are committed."""
+        mine = value.plan.at(self._context.me.node)
+        instance_ids = {assignment.instance: None for assignment in mine if assignment.role is InstanceRole.SINK}
         chains = [saved.chain for saved in value.emitted if saved.instance in instance_ids]
         return tuple(chain[-1].digest for chain in chains if chain)
 
     # ---- ends
 
     def _watch(self, run: RunId, hosts: tuple[Peer, ...]) -> None:
-        """Have the overlay probe those of a run for whose death this node has to act."""
+        """Have the overlay probe the peers of a run on whose death this node must act."""
         before = self._watched.pop(run, ())
         if hosts:
             self._watched[run] = hosts
@@ -609,7 +641,7 @@ class RecoveryService:
             self._context.unwatch(peer)
 
     def _look_at_coordinators(self) -> None:
-        """Whoever coordinates a run watches its hosts, the other voters watch who does."""
+        """Watch the hosts of each run that this node coordinates; of other runs that it votes on, watch the coordinator."""
         for run, coordinator in self.machine.coordinators.items():
             value = coordinator.proposer.value if coordinator.leads else None
             leader = coordinator.leader if value is None and not coordinator.is_over else None

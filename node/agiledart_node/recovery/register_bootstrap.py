@@ -1,7 +1,8 @@
-"""A run gets its register: five voters on distinct hosts, or three, make seats, and one of them writes the first value.
+"""Bootstrap of a run's register: five voters on distinct hosts, or three, make voter slots; one of them writes the first value.
 
-Guards come first, because a voter should not die with a host; then hosts by the number of stages with state that they run, fewest
-first. Where fewer than three nodes are known one voter must do: a host, without which the run stands still anyway.
+Guards vote first, because a voter should not die with a host. Hosts follow, ordered by the number of their stages with state,
+fewest
+first. With fewer than three known nodes a single voter must do: a host without which the run stands still anyway.
 Source: recovery specification §10 (register).
 """
 
@@ -32,7 +33,7 @@ from agiledart_recovery.wire.register_value import (
 )
 
 FEW_VOTERS, VOTERS = 3, 5
-"""Of three one may be lost, of five two: as many as may be lost of the holders of a state."""
+"""Numbers of voters. Of three one may be lost, of five two: as many as replica nodes of a snapshot may be lost."""
 
 _ROLES = {"source": InstanceRole.SOURCE, "operator": InstanceRole.STAGE, "sink": InstanceRole.SINK}
 _IF_LOST = {FAIL: LossPolicy.FAIL, EMPTY: LossPolicy.EMPTY, PREVIOUS: LossPolicy.PREVIOUS}
@@ -40,23 +41,25 @@ _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 
 def instance_id_of(stage: int, index: int, generation: int = 1) -> InstanceId:
-    """An instance as recovery names it: stages by their number, which any name fits."""
+    """Return an instance's id in the recovery protocol, which names stages by their number, so any stage name fits."""
     return InstanceId(str(stage), generation, index)
 
 
 def copy_of(instance: InstanceId) -> tuple[int, int]:
-    """(stage, index) of a party."""
+    """Return (stage, index) of an instance."""
     return int(instance.stage), instance.index
 
 
 def plan_of(raw: bytes, places: dict[tuple[int, int], Peer]) -> Plan:
-    """The plan in the register's form.
+    """Return the plan in the register's form.
 
-    Sources and sinks are where their files are, so they wait for their host unless their topology lets them move. What is between
-    them may go to another one. The stages are in it as they were planned: a later plan has other numbers, places and owners
-    (`change_plans`).
-    Where rows carry positions and have several sources, a merge may have seen rows that lie behind a barrier: what such a source
-    has sent is forced to its disk before an epoch counts. Which sources have a log is not known here; one without has nothing to do
+    Sources and sinks run where their files are, so they wait for their host unless their topology lets them move. Other stages
+    may move.
+    The stages are stored as they were planned; a later plan has other numbers, places and owners (`change_plans`).
+
+    When rows carry positions and have several sources, a merge may have seen rows that lie behind a barrier. Such a source
+    therefore
+    forces what it has sent to its disk before an epoch counts. Which sources have a log is not known here; the others do nothing
     then.
     """
     stages = _PLAN.decode(raw)
@@ -78,7 +81,7 @@ def plan_of(raw: bytes, places: dict[tuple[int, int], Peer]) -> Plan:
 
 
 def choose_voters(raw: bytes, places: dict[tuple[int, int], Peer], guards: Iterable[Peer]) -> list[Peer]:
-    """Who votes, best first: an odd number of nodes on distinct hosts."""
+    """Return the voters, best first: an odd number of nodes on distinct hosts."""
     stages = _PLAN.decode(raw)
     burden: dict[NodeId, int] = {}
     for (stage, _), peer in sorted(places.items()):
@@ -89,16 +92,16 @@ def choose_voters(raw: bytes, places: dict[tuple[int, int], Peer], guards: Itera
     by_host: dict[str, Peer] = {}
     for peer in (*guards, *hosts):
         by_host.setdefault(peer.host or peer.node.hex, peer)
-    found = list(by_host.values())
-    if len(found) >= VOTERS:
-        return found[:VOTERS]
-    if len(found) < FEW_VOTERS:
-        found = list({peer.node: peer for peer in (*guards, *hosts)}.values())
-    return found[:FEW_VOTERS] if len(found) >= FEW_VOTERS else hosts[:1]
+    candidates = list(by_host.values())
+    if len(candidates) >= VOTERS:
+        return candidates[:VOTERS]
+    if len(candidates) < FEW_VOTERS:
+        candidates = list({peer.node: peer for peer in (*guards, *hosts)}.values())
+    return candidates[:FEW_VOTERS] if len(candidates) >= FEW_VOTERS else hosts[:1]
 
 
 def run_key(secret: bytes, run: RunId, number: int) -> bytes:
-    """The key under which the state of a run is sealed."""
+    """Return the key that encrypts a run's state."""
     return sha256(b"run key" + secret + encode(run) + number.to_bytes(16)).digest()
 
 
@@ -106,9 +109,9 @@ class InitialCheckpoint(NamedTuple):
     """A checkpoint with which a run begins.
 
     Args:
-        origin: how much of it is taken.
-        holder: where its file lies.
-        elements: of each stage of the new plan, by the numbers that instances had in the run that saved them.
+        origin: describes how much of it is restored.
+        replica_node: the node that has its file.
+        snapshots: snapshots for each stage of the new plan, by the instance numbers of the run that saved them.
     """
 
     origin: str
@@ -117,11 +120,11 @@ class InitialCheckpoint(NamedTuple):
 
     @property
     def saved(self) -> tuple[SavedState, ...]:
-        """In the register's form: no instance of a run has the term 0."""
+        """Return the snapshots in the register's form, under generation 0, which no instance of a run has."""
         chains: dict[InstanceId, list[InstanceSnapshot]] = {}
-        for one in self.snapshots:
-            snapshot = InstanceSnapshot(INITIAL_CHECKPOINT, one.digest, one.length, 1, (self.replica_node,))
-            chains.setdefault(instance_id_of(one.stage, one.index, 0), []).append(snapshot)
+        for imported in self.snapshots:
+            snapshot = InstanceSnapshot(INITIAL_CHECKPOINT, imported.digest, imported.length, 1, (self.replica_node,))
+            chains.setdefault(instance_id_of(imported.stage, imported.index, 0), []).append(snapshot)
         return tuple(SavedState(instance, tuple(chain)) for instance, chain in chains.items())
 
 
@@ -133,7 +136,7 @@ async def bootstrap_register(
     key: bytes,
     initial_checkpoint: InitialCheckpoint | None = None,
 ) -> None:
-    """Make the seats and have the first value written.
+    """Make the voter slots and have the first value written.
 
     Raises:
         CommandRefused: a voter does not answer.
@@ -144,7 +147,7 @@ async def bootstrap_register(
     )
     silent = [peer.name or peer.node.short for peer, answer in made if answer is None]
     if silent:
-        raise CommandRefused(f"{', '.join(silent)} did not make a seat in the register of {run.app}. Submit it again.")
+        raise CommandRefused(f"{', '.join(silent)} did not become a voter of {run.app}'s register. Submit it again.")
     voters = tuple(Voter(peer, answer.voter_slot) for peer, answer in made if answer is not None)
     saved, origin = (
         (initial_checkpoint.saved, initial_checkpoint.origin) if initial_checkpoint is not None else ((), "")
@@ -156,4 +159,4 @@ async def bootstrap_register(
     )
     if answer is None or answer.reason:
         name = candidates[0].name or candidates[0].node.short
-        raise CommandRefused(f"{name} did not found the register of {run.app}. Submit it again.")
+        raise CommandRefused(f"{name} did not create the register of {run.app}. Submit it again.")

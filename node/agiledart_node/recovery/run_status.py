@@ -1,4 +1,4 @@
-"""How it stands with a run that survives its hosts, for people: what its coordinator knows, under the names of `status`."""
+"""Recovery status of a run for people, from what its coordinator knows, as the rows of `status`."""
 
 from collections.abc import Callable, Iterable
 
@@ -25,11 +25,11 @@ StatusRows = tuple[RecoveryRow | None, EpochRow | None]
 def run_status(
     coordinator: Coordinator | None, now: Instant, known: Iterable[Peer], name_of: Callable[[NodeId], str]
 ) -> StatusRows:
-    """Of a run that this node coordinates; (None, None) of any other. Without a recovery under way its row is None.
+    """Return the rows of a run that this node coordinates, (None, None) of any other. Without a recovery its row is None.
 
     Args:
-        known: peers of which one knows on which host they are.
-        name_of: the name of a node, for people.
+        known: peers whose hosts are known.
+        name_of: returns the name of a node, for people.
     """
     value = coordinator.known if coordinator is not None and coordinator.leads else None
     if coordinator is None or value is None:
@@ -74,10 +74,12 @@ def minority_status(
     can_reach: Callable[[NodeId], bool],
     name_of: Callable[[NodeId], str],
 ) -> RecoveryRow | None:
-    """Of a run that works on without the majority of its voters, as a node on that side of a cut sees it; else None.
+    """Return the row of a run that works on without a majority of its voters, as a node in the minority partition sees it.
+
+    None when the run does not.
 
     Args:
-        since: when that node last heard of a commit.
+        since: when that node last learned of a commit.
     """
     if (
         value is None
@@ -90,7 +92,7 @@ def minority_status(
         attempt=value.attempt,
         from_epoch=value.committed.epoch,
         reason=f"{len(missing)} of {len(value.voters)} voters of its register are not reached, so nothing is committed; "
-        "it works on, and its rows come when they are reached again",
+        "it works on, and its rows are committed when enough voters are reached again",
         phase=MINORITY,
         waits_for=[name_of(node) for node in missing],
         seconds=round((now - since) / SECOND, 3) if since is not None else 0.0,
@@ -102,7 +104,7 @@ def minority_status(
 
 
 def epoch_row_in_minority(value: RegisterValue, since: Instant | None, now: Instant, known: Iterable[Peer]) -> EpochRow:
-    """What a node that coordinates nothing knows to be safe."""
+    """Return the epoch that a node knows to be committed while it coordinates nothing."""
     return EpochRow(
         committed=value.committed.epoch,
         attempt=value.attempt,
@@ -114,48 +116,50 @@ def epoch_row_in_minority(value: RegisterValue, since: Instant | None, now: Inst
 
 
 def _remedy(value: RegisterValue, missing: Iterable[NodeId], name_of: Callable[[NodeId], str]) -> str:
-    """What to do where the majority of a run's voters is gone for ever."""
+    """Return the command that helps when the majority of a run's voters is lost for good."""
     return f"agiledart checkpoint recover {value.run.app} " + " ".join(f"--without {name_of(node)}" for node in missing)
 
 
 def _distinct_name(node: NodeId, name: str, known: Iterable[Peer]) -> str:
-    """The name of who is waited for; with its id where another node of that name is there, for it has taken another key."""
-    return f"{name}-{node.short}" if any(one.name == name and one.node != node for one in known) else name
+    """Return the name of an awaited node; with its id when another node with a new key has taken that name."""
+    return f"{name}-{node.short}" if any(peer.name == name and peer.node != node for peer in known) else name
 
 
 def tolerated_losses(value: RegisterValue, known: Iterable[Peer]) -> int | None:
-    """How many machines may be lost at once, whichever they are, without a state being lost; None without state.
+    """Return how many machines may be lost at once, whichever they are, without losing state; None without state.
 
-    Each owner has its element whole. Holders on one machine are lost together, those on the owner's machine with the owner.
+    Each owner has its whole snapshot. Replica nodes on one machine are lost together; those on the owner's machine are lost with
+    it.
     """
     machines = {peer.node: host_of(peer) for peer in known}
-    found: list[int] = []
-    for mine in (each for each in value.plan.assignments if not each.is_pinned):
-        owner = host_of(mine.host)
-        for snapshot in (snapshot for saved in value.saved_for(mine.instance) for snapshot in saved.chain):
+    losses: list[int] = []
+    for owned in (assignment for assignment in value.plan.assignments if not assignment.is_pinned):
+        owner = host_of(owned.host)
+        for snapshot in (snapshot for saved in value.saved_for(owned.instance) for snapshot in saved.chain):
             replica_nodes = [
                 machines.get(replica_node, replica_node.hex) for replica_node in snapshot.replica_nodes if replica_node
             ]
             counts = sorted(
-                (replica_nodes.count(one) for one in dict.fromkeys(replica_nodes) if one != owner), reverse=True
+                (replica_nodes.count(machine) for machine in dict.fromkeys(replica_nodes) if machine != owner),
+                reverse=True,
             )
             left, lost = sum(counts), 0
             while lost < len(counts) and left - counts[lost] >= snapshot.m:
                 left -= counts[lost]
                 lost += 1
-            found.append(lost + 1 if left >= snapshot.m else 0)
-    return min(found) if found else None
+            losses.append(lost + 1 if left >= snapshot.m else 0)
+    return min(losses) if losses else None
 
 
 def changes_of(coordinator: Coordinator | None) -> list[ChangeRow]:
-    """Changes of a run that this node coordinates, oldest first; none of any other."""
+    """Return the changes of a run that this node coordinates, oldest first; none of any other."""
     if coordinator is None or not coordinator.leads or coordinator.proposer.value is None:
         return []
     return changes_in(coordinator.value)
 
 
 def changes_in(value: RegisterValue) -> list[ChangeRow]:
-    """Changes that a value of the register names, oldest first."""
+    """Return the changes that a value of the register names, oldest first."""
     names = {str(stage.index): stage.name for stage in _PLAN.decode(value.plan.body).stages} if value.plan.body else {}
     return [
         ChangeRow(
@@ -178,25 +182,25 @@ def changes_in(value: RegisterValue) -> list[ChangeRow]:
 
 
 def as_plain(rows: StatusRows) -> tuple[dict[str, object], dict[str, object]]:
-    """As they travel."""
+    """Return the rows as plain dicts, the form in which they are sent."""
     recovery, epoch = rows
     plain = {} if recovery is None else msgspec.to_builtins(recovery)
     return plain, {} if epoch is None else msgspec.to_builtins(epoch)
 
 
 def saved_snapshots(value: RegisterValue, name_of: Callable[[NodeId], str]) -> tuple[dict[str, object], ...]:
-    """What each instance saved that the committed epoch or the one before it needs; `stage` is a number of the plan."""
-    hosts = {each.instance: name_of(each.host.node) for each in value.plan.assignments}
+    """Return the snapshots that the committed epoch or the one before it needs, one row each; `stage` is a number of the plan."""
+    hosts = {assignment.instance: name_of(assignment.host.node) for assignment in value.plan.assignments}
     return tuple(
         {
             "stage": instance.stage,
             "index": instance.index,
             "node": hosts.get(instance, ""),
             "epoch": snapshot.checkpoint.epoch,
-            "life": snapshot.checkpoint.attempt,
+            "attempt": snapshot.checkpoint.attempt,
             "bytes": snapshot.length,
-            "needs": snapshot.m if any(snapshot.replica_nodes) else 0,
-            "holders": [name_of(replica_node) for replica_node in snapshot.replica_nodes if replica_node],
+            "fragments_needed": snapshot.m if any(snapshot.replica_nodes) else 0,
+            "replica_nodes": [name_of(replica_node) for replica_node in snapshot.replica_nodes if replica_node],
         }
         for (instance, _), snapshot in value.needed.items()
     )

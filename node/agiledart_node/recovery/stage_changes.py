@@ -1,13 +1,15 @@
-"""One host's part in a change: new instances are made ready, everybody is told the way to them, elements come, the rest is dropped.
+"""One host's part in a change of stages.
+
+It makes new instances ready, announces their addresses to all hosts, fetches snapshots, and drops what is no longer needed.
 
 | recovery asks | what is done here |
 |---|---|
-| `MakeGenerationReady` | room, code, `PrepareLocalGeneration`; where the new instances listen is told to all hosts; who has heard of all: `ConnectLocalGeneration` |
-| `PreloadFromDisk` | committed elements of old instances are fetched, then `PreloadFromDisk` to the executors |
-| `TakeOver` | the element of an old instance is fetched, then `HandOverState` to the executors |
-| `DiscardGeneration` | `DropLocalGeneration` to the executors, and what was ready here is forgotten |
+| `MakeGenerationReady` | capacity, code, `PrepareLocalGeneration`, announce addresses, await all, `ConnectLocalGeneration` |
+| `PreloadState` | fetch committed snapshots of old instances, then `PreloadFromDisk` to the executors |
+| `TakeOver` | fetch the snapshot of an old instance, then `HandOverState` to the executors |
+| `DiscardGeneration` | `DropLocalGeneration` to the executors; forget what was ready here |
 
-Each host starts its instances by itself and tells the others where they listen, as when a life is entered (`bringing_back`).
+Each host starts its instances by itself and announces where they listen, as when it enters an attempt (`hosted_run`).
 """
 
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
@@ -56,19 +58,21 @@ from agiledart_recovery.wire.register_value import InstanceSnapshot, Plan, Regis
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 LEAST_BUSY = 0.05
-"""How busy an instance counts as at the least: it may become so."""
+"""Share of time that an instance counts as busy at least, because an idle one may become busy."""
 
 MAX_PLANS = 8
-"""Plans of which addresses are remembered before this host was told of them."""
+"""Pending plans whose addresses this host remembers before the coordinator has sent it the plan."""
 
 
 @dataclass(slots=True)
 class PendingPlan:
-    """A plan that may come: where instances listen, as far as this host has heard, and what waits here for it.
+    """A plan that may be committed: the known addresses of its instances, and what waits for it on this host.
 
     Attributes:
-        added: copies that this host did not have before; `slots`: executors of those that wait.
-        known: elements that lie here of what is taken over; `brought`: those that were brought for it.
+        known_addresses: (stage, index) → address, as far as this host has received them; `awaited`: those that it needs.
+        number: the request that is resolved once all awaited addresses are known; 0: there is none.
+        added: instances that this host did not have before; `slots`: executors of the instances that wait.
+        known: digests of snapshots to take over that are on this disk; `fetched`: those that were fetched for this plan.
     """
 
     known_addresses: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -81,37 +85,37 @@ class PendingPlan:
 
     @property
     def has_all(self) -> bool:
-        """Is everything known that is waited for?"""
+        """Whether all awaited addresses are known."""
         return self.awaited <= self.known_addresses.keys()
 
 
 class HostedRunTable(Protocol):
-    """What there is of runs at this node."""
+    """Runs that this node hosts, as a change sees them."""
 
     def adopt(self, part: DeploymentPart, plan: Plan) -> HostedApplication:
-        """Take a run up here under the plan that holds, or find it."""
+        """Return the hosted run, after adding it under the current plan if it is missing."""
         ...
 
     def hosted(self, key: Key) -> HostedApplication | None:
-        """One that is taken up."""
+        """Return a run that this node hosts; None when it does not."""
         ...
 
     def empty(self, hosted: HostedApplication) -> None:
-        """Let one go that has nothing here."""
+        """Close a run that has no instances here."""
         ...
 
 
 class StageChanges:
-    """Changes of runs at this host.
+    """Changes of runs on this host.
 
     Args:
-        step: hands an outcome to the recovery machine.
-        known_run: the code of a run, of this node or borrowed from a host of this plan.
-        keeping: runs that are hosted here.
-        have: brings the elements of an old instance to this disk, but those that are known to be here, and tells how far it is;
-            those that were not here. Raises OperationFailed.
-        progress: told of what is to be built ahead: bytes that are here, of how many.
-        check_room: raises OperationFailed where so many more instances have no room.
+        step: passes an outcome to the recovery machine.
+        obtain_run: returns the code of a run, from this node or from another host of this plan.
+        ensure_local: fetches the snapshots of an old instance to this disk, except those known to be here, and reports its
+            progress; returns those that it fetched. Raises OperationFailed.
+        progress: receives the progress of a state preload: bytes that are here, and total bytes.
+        check_capacity: raises OperationFailed when this node has no capacity for so many more instances.
+        run_table: runs that are hosted here.
     """
 
     def __init__(
@@ -134,7 +138,7 @@ class StageChanges:
     def carry_out(
         self, effect: asked.MakeGenerationReady | asked.PreloadState | asked.TakeOver | asked.DiscardGeneration
     ) -> None:
-        """What the machine asks for."""
+        """Carry out an effect of the recovery machine."""
         if isinstance(effect, asked.MakeGenerationReady):
             self.make_ready(effect)
         elif isinstance(effect, asked.PreloadState):
@@ -147,7 +151,7 @@ class StageChanges:
     # ---- before the barrier
 
     def make_ready(self, effect: asked.MakeGenerationReady) -> None:
-        """A plan may come with a barrier."""
+        """Prepare for a plan that may come with a barrier."""
         self._context.requests.begin(self._answered(effect.request, self._make_generation_ready(effect)))
 
     async def _answered(self, request: int, work: Awaitable[None]) -> None:
@@ -165,15 +169,14 @@ class StageChanges:
         pending_plan = self._of(run, digest)
         known = await self._obtain_run(run, effect.attempt, effect.before)
         if self._pending_plans.get((run, digest)) is not pending_plan:
-            raise OperationFailed(
-                "it was let go"
-            )  # while the code came: nobody would let go once more of what is started now
+            # The plan was discarded while the code came. No second discard would stop what is started from here on.
+            raise OperationFailed("the change was dropped")
         hosted = self._run_table.adopt(known.part, effect.before)
         most = self._most_executors(known.part)
         part = part_of_generation(known, hosted.instances, effect, most, busy_of(hosted.reports))
         pending_plan.awaited = awaited_copies(after)
         pending_plan.slots = {placed.copy: placed.executor for placed in part.instances}
-        for placed in part.instances:  # from now on a crash of their executor is a crash of instances here
+        for placed in part.instances:  # from here on a crash of their executor is a crash of local instances
             pending_plan.added += () if placed.copy in hosted.instances else (placed.copy,)
             hosted.instances.setdefault(placed.copy, placed.executor)
         number = self._context.requests.number()
@@ -183,7 +186,7 @@ class StageChanges:
             InstanceAddress(*copy, str(address))
             for copy, address in sorted(result.items())
             if copy in pending_plan.slots
-            or copy[0] not in changing  # an instance of the term before listens under the same number
+            or copy[0] not in changing  # in a changing stage an instance of the previous generation has the same number
         )
         self._note(pending_plan, mine)
         hosts = effect.before.hosts | after.hosts
@@ -198,7 +201,9 @@ class StageChanges:
 
     def _leaving(self, effect: asked.MakeGenerationReady) -> list[object]:
         stages = [change.stage for change in effect.after.changes]
-        return [each for each in effect.before.at(self._context.me.node) if each.instance.stage in stages]
+        return [
+            assignment for assignment in effect.before.at(self._context.me.node) if assignment.instance.stage in stages
+        ]
 
     async def _driven(self, number: int, effect: Effect, timeout_ns: int = 0) -> dict[tuple[int, int], str]:
         answers = await self._context.ask_driver(number, effect, timeout_ns or self._context.config.start_timeout_ns)
@@ -216,7 +221,7 @@ class StageChanges:
                 {pending_plan.number: None}, Duration(self._context.config.start_timeout_ns)
             )
         if not pending_plan.has_all:
-            raise OperationFailed(f"{self._context.me.name} did not hear where new instances listen")
+            raise OperationFailed(f"{self._context.me.name} did not receive the addresses of all new instances in time")
 
     async def _announce_addresses(
         self, others: list[Peer], about: tuple[RunId, int, bytes], addresses: tuple[InstanceAddress, ...]
@@ -230,12 +235,12 @@ class StageChanges:
         )
 
     def listening(self, sender: Peer, message: GenerationListening) -> None:
-        """Another host's new instances listen."""
+        """Note where another host's instances of a new generation listen, and acknowledge it."""
         self._note(self._of(RunId(message.application, message.version), message.digest), message.addresses)
         self._context.send(sender, Acknowledged(message.request))
 
     def _note(self, pending_plan: PendingPlan, addresses: tuple[InstanceAddress, ...]) -> None:
-        pending_plan.known_addresses |= {(one.stage, one.index): one.address for one in addresses}
+        pending_plan.known_addresses |= {(address.stage, address.index): address.address for address in addresses}
         if pending_plan.has_all and pending_plan.number:
             self._context.requests.answered(pending_plan.number, True)
 
@@ -245,7 +250,7 @@ class StageChanges:
             self._drop_fetched(oldest[0], self._pending_plans.pop(oldest))
         return self._pending_plans.setdefault((run, digest), PendingPlan())
 
-    # ---- what is committed is built ahead
+    # ---- preload of committed state
 
     async def _preload_state(self, effect: asked.PreloadState) -> None:
         run, digest = effect.run, effect.after.digest
@@ -256,11 +261,14 @@ class StageChanges:
             self._progress(run, digest, got, of)
             if effect.before.is_at(saved.instance, self._context.me.node):
                 pending_plan.known |= {snapshot.digest: None for snapshot in saved.chain}
-            origin = next((each.host for each in effect.before.assignments if each.instance == saved.instance), None)
+            origin = next(
+                (assignment.host for assignment in effect.before.assignments if assignment.instance == saved.instance),
+                None,
+            )
             await self._bring(pending_plan, run, saved, partial(self._report_more, (run, digest), got, of), origin)
             if self._pending_plans.get((run, digest)) is not pending_plan:
                 self._drop_fetched(run, pending_plan)
-                raise OperationFailed("it was let go")
+                raise OperationFailed("the change was dropped")
             length = sum(snapshot.length for snapshot in saved.chain)
             timeout_ns = self._context.config.start_timeout_ns + length * self._context.config.recovery.slowest_ns
             *others, last = [snapshot.digest for snapshot in saved.chain]
@@ -287,36 +295,40 @@ class StageChanges:
         pending_plan.known = {snapshot.digest: None for snapshot in saved.chain} | pending_plan.known
 
     def _to_preload(self, effect: asked.PreloadState) -> list[SavedState]:
-        """What old instances saved of which something goes to new ones here."""
+        """Return the saved state of those old instances from which new local instances take key groups."""
         hosted = self._run_table.hosted((effect.run.app, effect.run.version))
         if hosted is None:
             return []
         before, after = _PLAN.decode(effect.before.body or hosted.part.plan), _PLAN.decode(effect.after.body)
         needed: dict[tuple[int, int], None] = {}
-        for each in effect.after.at(self._context.me.node):
-            stage, index = copy_of(each.instance)
+        for assignment in effect.after.at(self._context.me.node):
+            stage, index = copy_of(assignment.instance)
             old = predecessors_of(before.stages[stage], after.stages[stage], index)
-            needed |= {(stage, one): None for one in old}
+            needed |= {(stage, old_index): None for old_index in old}
         return [saved for saved in effect.saved if copy_of(saved.instance) in needed]
 
     def _drop_fetched(self, run: RunId, pending_plan: PendingPlan, keep: Container[bytes] = ()) -> None:
-        """Copies that nobody here will build from."""
+        """Drop fetched snapshots from which no local instance will be built."""
         gone = tuple(digest for digest in pending_plan.fetched if digest not in keep)
         pending_plan.fetched, pending_plan.known = {}, {}
         if gone:
             self._context.emit(DropSnapshots(run.app, run.version, gone))
 
     def entered(self, run: RunId, saved: Iterable[SavedState]) -> None:
-        """A life is entered with these elements: what was brought for plans that did not come goes."""
-        keep = {snapshot.digest: None for one in saved for snapshot in one.chain}
-        for (whose, _), pending_plan in self._pending_plans.items():
-            if whose == run:
+        """Drop the snapshots fetched for plans that were not committed, because an attempt begins with other ones.
+
+        Args:
+            saved: state with which the attempt begins; its snapshots stay.
+        """
+        keep = {snapshot.digest: None for state in saved for snapshot in state.chain}
+        for (plan_run, _), pending_plan in self._pending_plans.items():
+            if plan_run == run:
                 self._drop_fetched(run, pending_plan, keep)
 
     # ---- behind the barrier
 
     def take_over(self, effect: asked.TakeOver) -> None:
-        """An old instance has handed over."""
+        """Fetch the state of an old instance that has handed over, and give it to the executors."""
         self._context.requests.begin(self._answered(effect.request, self._taken_over(effect)))
 
     async def _taken_over(self, effect: asked.TakeOver) -> None:
@@ -327,7 +339,7 @@ class StageChanges:
         self._context.emit(HandOverState(*about, effect.digest, last, tuple(before)))
 
     def drop(self, effect: asked.DiscardGeneration) -> None:
-        """It will not come."""
+        """Discard a pending plan that will not be committed."""
         pending_plan = self._pending_plans.pop((effect.run, effect.digest), None)
         self._context.emit(DropLocalGeneration(effect.run.app, effect.run.version, effect.digest))
         if pending_plan is not None:
@@ -335,7 +347,7 @@ class StageChanges:
         self._empty_of(effect.run, pending_plan.added if pending_plan is not None else ())
 
     def _empty_of(self, run: RunId, added: tuple[tuple[int, int], ...]) -> None:
-        """Instances that waited here are gone; so is the run, when they were all that it had here."""
+        """Remove instances that waited for a discarded plan; close the run if it had no others here."""
         hosted = self._run_table.hosted((run.app, run.version))
         if hosted is not None:
             for copy in added:
@@ -344,26 +356,28 @@ class StageChanges:
                 self._run_table.empty(hosted)
 
     def waits(self, run: RunId) -> bool:
-        """Whether something waits here for a plan that may come."""
-        return any(whose == run and pending_plan.added for (whose, _), pending_plan in self._pending_plans.items())
+        """Return whether instances wait here for a pending plan of a run."""
+        return any(
+            plan_run == run and pending_plan.added for (plan_run, _), pending_plan in self._pending_plans.items()
+        )
 
     def plan_committed(self, run: RunId, plan: Plan) -> None:
-        """A plan is committed: what waited for it waits no more."""
+        """Note that a plan is committed, so its instances no longer wait."""
         if plan.changes and (pending_plan := self._pending_plans.get((run, plan.digest))) is not None:
             pending_plan.added = ()
 
     def slots_of(self, run: RunId, plan: Plan) -> dict[tuple[int, int], int]:
-        """Executors of the copies that waited here for a plan."""
+        """Return the executors of the instances that waited here for a plan."""
         pending_plan = self._pending_plans.get((run, plan.digest)) if plan.changes else None
         return {} if pending_plan is None else pending_plan.slots
 
     def _most_executors(self, part: DeploymentPart) -> int:
-        """Processes that a run may grow to here: as many as were asked for, and while there are cores and memory."""
+        """Return how many executor processes a run may grow to here: at least as many as its user requested."""
         return max(part.executors, self._context.config.max_executors)
 
 
 def barrier_of(effect: asked.EmitBarrier, value: RegisterValue | None) -> InjectBarriers:
-    """As executors are told; they were given no name for the plan with which the run began."""
+    """Return the barrier as executors know it. They have no name for the plan with which the run began, so that plan is empty."""
     is_first = value is not None and value.plan.digest == effect.before and not value.plan.changes
     after = effect.after.digest if effect.after is not None else b""
     before = b"" if is_first else effect.before
@@ -371,16 +385,18 @@ def barrier_of(effect: asked.EmitBarrier, value: RegisterValue | None) -> Inject
 
 
 def awaited_copies(after: Plan) -> frozenset[tuple[int, int]]:
-    """Copies of which one must know where they listen: those of stages that change, and of those that they send to."""
+    """Return the (stage, index) pairs whose addresses a host needs: of changing stages, and of the stages that these send to."""
     stages = {change.stage: None for change in after.changes}
     stages |= {target: None for source, target in after.edges if source in stages}
-    return frozenset(copy_of(each.instance) for each in after.assignments if each.instance.stage in stages)
+    return frozenset(
+        copy_of(assignment.instance) for assignment in after.assignments if assignment.instance.stage in stages
+    )
 
 
 def busy_of(reports: Mapping[tuple[int, int], Mapping[str, Any]]) -> dict[tuple[int, int], float]:
-    """Share of the last interval in which each copy was at work; of those that have told."""
-    report_progress = {copy: measures_of(report) for copy, report in reports.items()}
-    return {copy: one.busy_ns / one.span_ns for copy, one in report_progress.items() if one is not None}
+    """Return for each reporting instance the share of the last interval in which it was busy."""
+    measures = {copy: measures_of(report) for copy, report in reports.items()}
+    return {copy: measured.busy_ns / measured.span_ns for copy, measured in measures.items() if measured is not None}
 
 
 def part_of_generation(
@@ -390,29 +406,33 @@ def part_of_generation(
     most: int,
     busy: Mapping[tuple[int, int], float],
 ) -> DeploymentPart:
-    """The part of this node in a plan that may come, as its executors are told: `instances` are those of the new terms.
+    """Return this node's part under a pending plan, for its executors; `instances` holds those of the new generations.
 
-    One that has a place keeps it, another one goes to the executor that is least busy, also to one that is still to be started.
+    An instance that already has an executor keeps it. Another one goes to the least busy executor, which may have to be started.
 
     Args:
-        slots: executors of the copies that this node has; most: executors that there may be.
-        busy: how much of the time each of these copies works, as far as it is known.
+        slots: executors of the instances that this node has.
+        most: number of executors that there may be.
+        busy: share of time that each of these instances works, as far as it is known.
     """
     nodes: dict[NodeId, Peer] = {peer.node: peer for peer in run.part.nodes}
     nodes.update(effect.after.hosts)
     position = {node: number for number, node in enumerate(nodes)}
-    places = tuple(InstancePlace(*copy_of(one.instance), position[one.host.node]) for one in effect.after.assignments)
+    places = tuple(
+        InstancePlace(*copy_of(assignment.instance), position[assignment.host.node])
+        for assignment in effect.after.assignments
+    )
     changing = {int(change.stage): None for change in effect.after.changes}
     load = [0.0] * max(1, most, *(slot + 1 for slot in slots.values()))
-    new = [copy_of(one.instance) for one in effect.assignments]
+    new = [copy_of(assignment.instance) for assignment in effect.assignments]
     for copy, slot in slots.items():
         if copy[0] not in changing or copy in new:
             load[slot] += LEAST_BUSY + busy.get(copy, 0.0)
     mine = []
-    for one in effect.assignments:
-        copy = copy_of(one.instance)
+    for assignment in effect.assignments:
+        copy = copy_of(assignment.instance)
         slot = slots.get(copy, load.index(min(load)))
-        if copy not in slots:  # it will do about as much as those that have its work now
+        if copy not in slots:  # estimate its load by the mean of the instances that do its work now
             shares = [share for other, share in busy.items() if other[0] == copy[0]]
             load[slot] += LEAST_BUSY + (sum(shares) / len(shares) if shares else 0.0)
         mine.append(PlacedInstance(*copy, slot))

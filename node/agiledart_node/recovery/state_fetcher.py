@@ -1,6 +1,6 @@
-"""The state of an instance that another host had: found on this disk, or rebuilt from any m fragments of its neighbours.
+"""State of an instance that ran on another host: found on this disk, or rebuilt from any m fragments of its replica nodes.
 
-An element that lies here is taken only when it is whole; a damaged one is rebuilt like one that never was here.
+A snapshot on this disk is used only when it is intact; a damaged one is rebuilt like a missing one.
 """
 
 from collections.abc import Callable, Container
@@ -25,18 +25,22 @@ from agiledart_recovery.wire.register_value import InstanceRole, InstanceSnapsho
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 ReportProgress = Callable[[int, int], None]
-"""(bytes that are here, of how many)"""
+"""Callback of a transfer: (bytes that are here, total bytes)."""
 
 
 DIRECT_FETCH_BYTES = 32 << 20
-"""Larger elements are fetched from their holders, who are told how far that is: in one go nobody would hear for minutes."""
+"""Size up to which a snapshot is fetched whole from its host.
+
+Larger ones are fetched in stripes from their replica nodes, with reports of progress; a whole transfer would be silent for
+minutes.
+"""
 
 
 class StateUnavailable(OperationFailed):
-    """A state cannot be rebuilt of the fragments that there are.
+    """Failure to rebuild a state, because too few of its fragments can be read.
 
     Attributes:
-        holders: of all its fragments.
+        replica_nodes: nodes that hold its fragments.
     """
 
     def __init__(self, text: str, replica_nodes: tuple[NodeId, ...]) -> None:
@@ -45,10 +49,11 @@ class StateUnavailable(OperationFailed):
 
 
 class StateFetcher:
-    """Brings fragments to holders and back.
+    """Sends fragments to their replica nodes, and fetches them.
 
     Args:
-        step: hands an outcome to the recovery machine; `flush` carries out what it was asked outside of a step.
+        step: passes an outcome to the recovery machine.
+        flush: carries out effects that the machine has produced outside of a step.
     """
 
     def __init__(
@@ -60,26 +65,26 @@ class StateFetcher:
     # ---- one fragment
 
     def send(self, effect: asked.SendFragment, secret: bytes) -> None:
-        """Bring a fragment to its holder."""
+        """Send a fragment to its replica node."""
         self._context.requests.begin(self._send_fragment(effect, secret))
 
     async def _send_fragment(self, effect: asked.SendFragment, secret: bytes) -> None:
         replica_node, number = self._peer(effect.replica_node), self._context.requests.number()
         if replica_node is None:
-            self._step(Failed(effect.request, "nobody knows where it is"))
+            self._step(Failed(effect.request, "its address is not known"))
             return
         command = StoreFragment(number, replica_node, effect.key, effect.snapshot, secret, effect.attempt)
         answers = await self._context.ask_driver(number, command, self._timeout_ns(effect.snapshot))
         self._step(_outcome(effect.request, answers.get(number)))
 
     def fetch(self, effect: asked.FetchStripe) -> None:
-        """Fetch a fragment, or a stripe of it."""
+        """Fetch a fragment, or a stripe of one."""
         self._context.requests.begin(self._fetch_stripe(effect))
 
     async def _fetch_stripe(self, effect: asked.FetchStripe) -> None:
         replica_node, number = self._peer(effect.replica_node), self._context.requests.number()
         if replica_node is None:
-            outcome: Event = Failed(effect.request, "nobody knows where it is")
+            outcome: Event = Failed(effect.request, "its address is not known")
         else:
             command = FetchFragment(number, replica_node, effect.key, effect.snapshot, effect.offset, effect.length)
             answers = await self._context.ask_driver(number, command, self._timeout_ns(effect.snapshot))
@@ -97,10 +102,10 @@ class StateFetcher:
 
     def _peer(self, node: NodeId) -> Peer | None:
         if node == self._context.me.node:
-            return self._context.me  # who takes over may hold a fragment itself
+            return self._context.me  # the node that takes over may hold a fragment itself
         return next((peer for peer in self._context.overlay.known_peers() if peer.node == node), None)
 
-    # ---- one element
+    # ---- one snapshot
 
     async def ensure_local(
         self,
@@ -111,15 +116,15 @@ class StateFetcher:
         report_progress: ReportProgress | None = None,
         origin: Peer | None = None,
     ) -> list[InstanceSnapshot]:
-        """See to it that the elements of a party lie here; those that did not.
+        """Fetch the snapshots of an instance that are missing on this disk, and return them.
 
         Args:
-            known: digests of elements of which that was seen before.
-            told: of how much of one is here; None: the coordinator of the life.
-            origin: who has saved them, and is asked before their holders are.
+            known: digests of snapshots that were found here before.
+            report_progress: receives the progress of a snapshot; None: the coordinator of the attempt does.
+            origin: the node that has saved them; it is asked before their replica nodes.
 
         Raises:
-            StateLacking: too few of its fragments can be had; says of whom.
+            StateUnavailable: too few fragments of a snapshot can be read.
         """
         fetched: list[InstanceSnapshot] = []
         for snapshot in saved.chain:
@@ -127,8 +132,8 @@ class StateFetcher:
                 continue
             number = self._context.requests.number()
             find = FindSnapshot(number, run, snapshot.digest)
-            found = (await self._context.ask_driver(number, find, self._timeout_ns(snapshot))).get(number)
-            if isinstance(found, Completed) and found.result is True:
+            answer = (await self._context.ask_driver(number, find, self._timeout_ns(snapshot))).get(number)
+            if isinstance(answer, Completed) and answer.result is True:
                 continue
             if value.is_brought:
                 await self._fetch_initial_checkpoint(run, saved, snapshot)
@@ -140,7 +145,7 @@ class StateFetcher:
         return fetched
 
     async def _fetch_from_origin(self, origin: Peer, run: RunId, snapshot: InstanceSnapshot) -> bool:
-        """Fetch an element from who has saved it; is it here?"""
+        """Fetch a snapshot from the node that has saved it. Return whether it is here."""
         is_near = origin.node == self._context.me.node or self._context.requests.is_gone(origin)
         if is_near or (snapshot.length > DIRECT_FETCH_BYTES and snapshot.replica_nodes):
             return False
@@ -151,7 +156,7 @@ class StateFetcher:
         )
 
     async def _fetch_initial_checkpoint(self, run: RunId, saved: SavedState, snapshot: InstanceSnapshot) -> None:
-        """Fetch an element of a checkpoint from the agent that was asked to begin with it."""
+        """Fetch a snapshot of the initial checkpoint from the agent at which the run was submitted."""
         replica_node, number = (
             self._peer(snapshot.replica_nodes[0]) if snapshot.replica_nodes else None,
             self._context.requests.number(),
@@ -163,12 +168,12 @@ class StateFetcher:
             answer = (await self._context.ask_driver(number, command, self._timeout_ns(snapshot))).get(number)
             if isinstance(answer, Completed):
                 return
-            why = answer.reason if isinstance(answer, Failed) else "it took too long"
+            reason = answer.reason if isinstance(answer, Failed) else "it took too long"
         else:
-            why = "it cannot be reached"
-        names = ", ".join(self._machine.name_of(one) for one in snapshot.replica_nodes)
+            reason = "it cannot be reached"
+        names = ", ".join(self._machine.name_of(node) for node in snapshot.replica_nodes)
         raise StateUnavailable(
-            f"the checkpoint with which {saved.instance} begins lies on {names}: {why}", snapshot.replica_nodes
+            f"the checkpoint with which {saved.instance} begins is on {names}: {reason}", snapshot.replica_nodes
         )
 
     async def _rebuild(
@@ -180,7 +185,7 @@ class StateFetcher:
         report_progress: ReportProgress | None,
     ) -> None:
         if not any(snapshot.replica_nodes):
-            # Of what is bound to its node: nobody else can help, so it is this node that is waited for, as of another one a holder.
+            # The snapshot of a pinned instance has no fragments. Only this node has it, so the run waits for this node.
             raise StateUnavailable(_only_here(run, saved, snapshot, value, self._context.me), (self._context.me.node,))
         rebuild = self._machine.rebuild(run, saved.instance, snapshot)
         self._flush()
@@ -226,22 +231,23 @@ class StateFetcher:
             self._machine.name_of(replica_node) for replica_node in snapshot.replica_nodes if replica_node
         )
         where = ", ".join(replica_nodes)
-        return f"the state of {saved.instance} needs {snapshot.m} of its fragments, which lie on {where}: fewer could be had whole"
+        return f"the state of {saved.instance} needs {snapshot.m} of its fragments, stored on {where}, and fewer are readable"
 
 
 def _only_here(run: RunId, saved: SavedState, snapshot: InstanceSnapshot, value: RegisterValue, me: Peer) -> str:
-    """What is the matter with an element of which there is one copy, and what to do."""
-    roles = {each.instance: each.role for each in value.plan.assignments}
+    """Return an explanation for a damaged or missing snapshot that has no other copy, with the remedies."""
+    roles = {assignment.instance: assignment.role for assignment in value.plan.assignments}
     stages = _PLAN.decode(value.plan.body).stages if value.plan.body else ()
     stage_name = next((stage.name for stage in stages if str(stage.index) == saved.instance.stage), str(saved.instance))
     return (
-        f"what the {roles.get(saved.instance, InstanceRole.STAGE)} {stage_name} saved at epoch {snapshot.checkpoint.epoch} is damaged or gone on"
-        f" {me.name or me.node.short}, and lies nowhere else. Put back the file elements/{snapshot.digest.hex()[:16]}… of {run.app}"
-        f" there, or end it (agiledart stop {run.app} --now) and begin it anew"
+        f"what the {roles.get(saved.instance, InstanceRole.STAGE)} {stage_name} saved at epoch {snapshot.checkpoint.epoch} is"
+        f" damaged or gone on {me.name or me.node.short}, and lies nowhere else. Put back the file"
+        f" elements/{snapshot.digest.hex()[:16]}… of {run.app} there,"
+        f" or stop it (agiledart stop {run.app} --now) and submit it anew"
     )
 
 
 def _outcome(request: int, answer: Completed | Failed | None) -> Event:
     if isinstance(answer, Completed):
         return Completed(request, answer.result)
-    return Failed(request, answer.reason if isinstance(answer, Failed) else "the holder did not answer in time")
+    return Failed(request, answer.reason if isinstance(answer, Failed) else "the replica node did not answer in time")

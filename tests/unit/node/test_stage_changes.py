@@ -196,7 +196,7 @@ def test_the_barrier_names_both_plans_and_prepared_names_the_one_behind_it() -> 
     broken = InstancePrepared("app", 1, 1, 0, 1, b"hash", 10, after=b"another")
     bench.feed(broken)
     assert [each.reason for each in bench.said(wire.NewAttemptNeeded)] == [
-        "1.0/1 passed a barrier with a plan that nobody knows here"
+        "1.0/1 passed a barrier with a plan that this node does not know"
     ]
 
 
