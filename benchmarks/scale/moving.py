@@ -76,18 +76,18 @@ class Moving:
             over = wait_for(lambda: (told := self.status())["state"] in FINAL and told, 120, "it ends")
         finally:
             late.close()
-        gaps = [one["gap_ms"] for one in each if one["gap_ms"] is not None]
+        gaps = [one["pause_ms"] for one in each if one["pause_ms"] is not None]
         return {
             "keys": self.keys,
             "rows_a_second": self.rate,
             "calm_p99_ms": percentile(calm, 0.99),
             "moves": each,
-            "gap_ms_median": round(statistics.median(gaps), 1) if gaps else None,
-            "gap_ms_worst": max(gaps, default=None),
+            "pause_ms_median": round(statistics.median(gaps), 1) if gaps else None,
+            "pause_ms_worst": max(gaps, default=None),
             "within_a_second": sum(gap <= 1_000 for gap in gaps),
             "state": over["state"],
             "reason": over["reason"],
-            "brought_back": sum("brought back" in one["text"] for one in over["history"]),
+            "brought_back": sum("restarted, attempt" in one["text"] for one in over["history"]),
             "rows": (written := self.out.read_text()).count("\n"),
             "exact": self.expected.startswith(written) and written.endswith("\n"),
             "load": [round(one, 1) for one in os.getloadavg()],
@@ -104,7 +104,7 @@ class Moving:
         time.sleep(CALM_SECONDS)
         return {
             "to": to,
-            "gap_ms": change["gap_ms"],
+            "pause_ms": change["pause_ms"],
             "seconds": round(done - began, 2),
             "moved_bytes": change["moved_bytes"],
             "p99_ms_meanwhile": percentile(late.between(began, told), 0.99),
@@ -116,7 +116,7 @@ class Moving:
     def _last_change(self) -> dict[str, Any] | None:
         changes = self.agent.ask(ExplainScaling("heavy"))["changes"]
         last: dict[str, Any] | None = changes[-1] if changes else None
-        return last if last is not None and (last["gap_ms"] is not None or last["state"] != "done") else None
+        return last if last is not None and (last["pause_ms"] is not None or last["state"] != "done") else None
 
 
 def moving(keys: int, rate: int, moves: int) -> dict[str, Any]:

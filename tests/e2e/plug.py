@@ -138,7 +138,7 @@ def as_csv(rows: list[Any]) -> str:
 def check(job: Job, expected: str) -> None:
     told = job.until_over()
     assert (told["state"], told["reason"]) == ("finished", "")
-    assert any("brought back" in entry["text"] for entry in told["history"])
+    assert any("restarted, attempt" in entry["text"] for entry in told["history"])
     assert job.out.read_text() == expected
     assert as_csv(job.logged()) == expected
 

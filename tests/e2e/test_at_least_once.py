@@ -88,7 +88,7 @@ def test_a_host_of_state_is_killed_and_rows_come_again_at_most(ring: Mesh, expec
     pull_the_plug(ring.agent(victim))
     told = job.until_over()
     assert (told["state"], told["reason"], told["delivery"]) == ("finished", "", "at-least-once")
-    assert any("brought back, life 2" in entry["text"] for entry in told["history"])
+    assert any("restarted, attempt 2" in entry["text"] for entry in told["history"])
     seen = job.shown()
     summary = told["summary"]
     assert summary["results"] == dict.fromkeys(("report", "copy", "shown"), len(lines)), "the state is exact"
@@ -97,9 +97,9 @@ def test_a_host_of_state_is_killed_and_rows_come_again_at_most(ring: Mesh, expec
         counts = Counter(rows)
         assert set(counts) == set(lines), f"at {sink} each row is seen, and no other one"
         again[sink] = len(rows) - len(lines)
-        assert 0 <= again[sink] <= summary["repeated"][sink], (sink, again, summary["repeated"])
+        assert 0 <= again[sink] <= summary["duplicated"][sink], (sink, again, summary["duplicated"])
     assert any(again.values()), "the kill came when rows behind the last epoch had been seen"
-    assert told["repeated"] == sum(summary["repeated"].values())
+    assert told["duplicated"] == sum(summary["duplicated"].values())
     assert {attempt for attempt, _, _ in summary["duplicates_by_attempt"]} == {2}
     said = cli("status", job.name, "--agent", str(ring.agents[0].state_dir)).stdout
-    assert f"life 2: {summary['repeated']['report']:,} rows shown again at report" in said
+    assert f"life 2: {summary['duplicated']['report']:,} rows shown again at report" in said

@@ -26,5 +26,5 @@ def test_a_stage_changes_between_two_nodes(tmp_path: Path, monkeypatch: pytest.M
             assert told.returncode == 0, (words, told.stdout + told.stderr)
         over = job.until_over()
         assert (over["state"], over["reason"]) == ("finished", "")
-        assert not any("brought back" in entry["text"] for entry in over["history"]), "in one life"
+        assert not any("restarted, attempt" in entry["text"] for entry in over["history"]), "in one life"
         assert job.out.read_text() == expected

@@ -144,6 +144,6 @@ def test_joins_broadcast_state_and_rankings_change_and_the_result_is_the_same(ri
     assert (over["state"], over["reason"]) == ("finished", "")
     kept = ring.agents[0].ask(ExplainScaling("joins"))["changes"]
     assert {one["state"] for one in kept} == {"done"}, [one for one in kept if one["state"] != "done"]
-    assert not any("brought back" in entry["text"] for entry in over["history"]), "in one life"
+    assert not any("restarted, attempt" in entry["text"] for entry in over["history"]), "in one life"
     assert lines() == expected.count("\n")
     assert (tmp_path / "out.csv").read_text() == expected

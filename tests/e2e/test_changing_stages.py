@@ -58,9 +58,9 @@ def test_a_stage_grows_shrinks_and_moves_while_rows_flow(ring: Mesh, tmp_path: P
         (1, 3, "scale", "done"), (3, 2, "scale", "done"), (2, 2, "move", "done"), (2, 1, "scale", "done"),
     ]  # fmt: skip
     wait_for(
-        lambda: changes(ring, "elastic")[-1]["gap_ms"] is not None, 30, "the next epoch tells how long rows stood still"
+        lambda: changes(ring, "elastic")[-1]["pause_ms"] is not None, 30, "the next epoch tells how long rows stood still"
     )
-    gaps = [one["gap_ms"] for one in changes(ring, "elastic")]
+    gaps = [one["pause_ms"] for one in changes(ring, "elastic")]
     assert all(0 < gap < 1_000 * one["seconds"] for gap, one in zip(gaps, changes(ring, "elastic"), strict=True)), gaps
     for words, code, text in (
         (("scale", "elastic", "smus", "2"), 2, "Did you mean sums"),
@@ -73,12 +73,12 @@ def test_a_stage_grows_shrinks_and_moves_while_rows_flow(ring: Mesh, tmp_path: P
         (("move", "elastic", "readings", "a2"), 1, "stays on the node where its data are"),
     ):
         assert (code, text in (answer := told(ring, *words))[1]) == (answer[0], True), (words, answer)
-    assert ring.agents[0].ask(ExplainScaling("elastic", "sums"))["stages"][0]["is_held"], "until it is let"
+    assert ring.agents[0].ask(ExplainScaling("elastic", "sums"))["stages"][0]["keeps_number"], "until it is let"
     assert told(ring, "scale", "elastic", "sums", "auto")[0] == 0
-    assert not ring.agents[0].ask(ExplainScaling("elastic", "sums"))["stages"][0]["is_held"]
+    assert not ring.agents[0].ask(ExplainScaling("elastic", "sums"))["stages"][0]["keeps_number"]
     over = job.until_over()
     assert (over["state"], over["reason"]) == ("finished", "")
-    assert not any("brought back" in entry["text"] for entry in over["history"]), "in one life"
+    assert not any("restarted, attempt" in entry["text"] for entry in over["history"]), "in one life"
     assert job.out.read_text() == expected
     assert as_csv(job.logged()) == expected
     code, text = told(ring, "explain", "scaling", "elastic", "-o", "json")
@@ -87,7 +87,7 @@ def test_a_stage_grows_shrinks_and_moves_while_rows_flow(ring: Mesh, tmp_path: P
     assert [(one["from"], one["to"], one["state"]) for one in kept] == [
         (1, 3, "done"), (3, 2, "done"), (2, 2, "done"), (2, 1, "done"),
     ], "when it has ended, too"  # fmt: skip
-    assert all(one["gap_ms"] > 0 for one in kept)
+    assert all(one["pause_ms"] > 0 for one in kept)
     _, text = told(ring, "explain", "scaling", "elastic")
     assert "elastic is finished" in text
     assert "sums 1 → 3, scale" in text

@@ -114,7 +114,7 @@ class Running:
             raise AssertionError(f"{table.counts()} of {count:,}\n{self.status()}") from None
         told = json.loads(cli("status", "numbers", "--agent", self.state_dir, "-o", "json").stdout)
         assert told["state"] in ("running", "recovering"), told
-        assert any("brought back" in entry["text"] for entry in told["history"]), "nothing was killed in time"
+        assert any("restarted, attempt" in entry["text"] for entry in told["history"]), "nothing was killed in time"
         assert table.wrong() == 0
         cli("stop", "numbers", "--agent", self.state_dir)
         rows, different = table.counts()

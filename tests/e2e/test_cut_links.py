@@ -111,7 +111,7 @@ class Job:
         """It finishes in its first life, with the right rows."""
         told = dict(wait_for(lambda: (told := self.status())["state"] in FINAL and told, 120, f"{self.name} ends"))
         assert (told["state"], told["reason"]) == ("finished", "")
-        assert not any("brought back" in entry["text"] for entry in told["history"])
+        assert not any("restarted, attempt" in entry["text"] for entry in told["history"])
         assert self.out.read_text() == expected
 
 

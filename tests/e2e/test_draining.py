@@ -60,7 +60,7 @@ def test_a_node_is_emptied_while_rows_flow_takes_work_again_and_leaves(ring: Mes
     code, text = told(ring, "drain", "a2", "--stay", "-o", "json")
     assert code == 0, text
     body = msgspec.json.decode(text[text.index("{") : text.rindex("}") + 1])
-    assert (body["node"], body["state"], body["already"]) == ("a2", "drained", False)
+    assert (body["node"], body["state"], body["is_unchanged"]) == ("a2", "drained", False)
     left = {row["name"]: row["instances"] for row in body["applications"]}
     assert (sorted(left), left["roaming"]) == (["roaming", "steady"], 2)
     assert "roaming has left in" in text
@@ -81,7 +81,7 @@ def test_a_node_is_emptied_while_rows_flow_takes_work_again_and_leaves(ring: Mes
         assert (over["state"], over["reason"]) == ("finished", "")
         assert job.out.read_text() == expected
         assert as_csv(job.logged()) == expected
-    assert not any("brought back" in entry["text"] for entry in steady.status()["history"]), "in one life"
+    assert not any("restarted, attempt" in entry["text"] for entry in steady.status()["history"]), "in one life"
 
 
 @pytest.mark.soak

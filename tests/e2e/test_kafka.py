@@ -147,7 +147,7 @@ def test_each_message_is_in_the_file_once(ring: Mesh, tmp_path: Path, count: int
             wait_for(lambda: group_is_at(broker, "plant") == count, PATIENCE, "the group is told of the last epoch")
         except AssertionError:
             raise AssertionError(f"{len(lines()):,} of {count:,}: {json.dumps(status())[:3_000]}") from None
-        assert any("brought back" in entry["text"] for entry in status()["history"]), "nothing was killed in time"
+        assert any("restarted, attempt" in entry["text"] for entry in status()["history"]), "nothing was killed in time"
     wait_for(
         lambda: "not connected to 127.0.0.1" in json.dumps(status()["stages"][0]),
         60,

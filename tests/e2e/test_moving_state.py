@@ -98,7 +98,7 @@ def test_a_state_moves_to_another_agent_and_back(tmp_path: Path, monkeypatch: py
             changes = wait_for(
                 lambda number=number: (
                     len(known := told.ask(ExplainScaling("heavy"))["changes"]) == number
-                    and known[-1]["gap_ms"] is not None
+                    and known[-1]["pause_ms"] is not None
                     and known
                 ),
                 60,
@@ -108,5 +108,5 @@ def test_a_state_moves_to_another_agent_and_back(tmp_path: Path, monkeypatch: py
         stopped = cli("stop", "heavy", *at_a1, cwd=tmp_path)
         assert stopped.returncode == 0, stopped.stderr
         over = wait_for(lambda: (now := told.ask(Status("heavy")))["state"] == "stopped" and now, 60, "it ends")
-        assert not any("brought back" in entry["text"] for entry in over["history"]), "in one life"
+        assert not any("restarted, attempt" in entry["text"] for entry in over["history"]), "in one life"
         assert expected.startswith(out.read_text())

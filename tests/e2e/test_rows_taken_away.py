@@ -66,5 +66,5 @@ def test_rows_that_somebody_takes_away_come_back(ring: Mesh, tmp_path: Path) -> 
     status = wait_for(lambda: (told := ring.agents[0].ask(Status("plain")))["state"] in FINAL and told, 180, "it ends")
     assert (status["state"], status["reason"]) == ("finished", "")
     texts = [entry["text"] for entry in status["history"]]
-    assert any("brought back" in text for text in texts), texts
+    assert any("restarted, attempt" in text for text in texts), texts
     assert out.read_text() == lines

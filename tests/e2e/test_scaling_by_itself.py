@@ -89,7 +89,7 @@ def test_instances_come_with_the_rate_and_go_with_it(ring: Mesh, tmp_path: Path,
     assert (over["state"], over["reason"]) == ("finished", "")
     assert all(one["state"] in ("done", "running") for one in changes), changes
     assert all(one["reason"].startswith("secant: ") for one in changes)
-    assert not any("brought back" in entry["text"] for entry in over["history"]), "in one life"
+    assert not any("restarted, attempt" in entry["text"] for entry in over["history"]), "in one life"
     rows = job.out.read_text().splitlines(keepends=True)
     assert len(rows) == feeder.sent
     assert rows == expected[: len(rows)]

@@ -139,7 +139,7 @@ def test_who_comes_back_after_others_took_over_lets_go(ring: Mesh, expected: tup
     job.until_committed()
     victim = in_between(job)[0]
     pull_the_plug(victim)
-    wait_for(lambda: "brought back" in job.status()["history"][-1]["text"], 60, "it was taken over")
+    wait_for(lambda: "restarted, attempt" in job.status()["history"][-1]["text"], 60, "it was taken over")
     victim.start()
     part = victim.state_dir / "runs" / "back.1" / "part"
     assert part.exists()

@@ -50,7 +50,7 @@ class Plug:
             self.cost = {"killed": self.victim.name, "seconds_to_next_result": round(seconds, 3)}
         elif self.cost and not self._is_reported and response["state"] == "running":
             self._is_reported = True
-            brought = [entry["text"] for entry in response.get("history", []) if "brought back" in entry["text"]]
+            brought = [entry["text"] for entry in response.get("history", []) if "restarted, attempt" in entry["text"]]
             self.cost["history"] = brought
             print_message(
                 f"  {duration(self.cost['seconds_to_next_result'])} later the next result came.  {'; '.join(brought[-1:])}"

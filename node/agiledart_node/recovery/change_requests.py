@@ -165,7 +165,7 @@ class ChangeRequests:
             self._coordinator_of(run)
             by = await self._requester(message)
             request = self._wish(message.command)
-            changes = await self.request(run, [request], f"requested by {by}" if by else "requested by a user")
+            changes = await self.request(run, [request], f"asked by {by}" if by else "asked by a user")
         except NotCoordinated as refusal:
             return ChangeAccepted(number, (), refusal.text, is_not_coordinator=True)
         except CommandRefused as refusal:

@@ -228,10 +228,10 @@ def test_memory_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_was_killed_and_what_that_cost_is_told(result: DemoResult, capsys: pytest.CaptureFixture[str]) -> None:
     print_report(result)
     assert " was killed" not in capsys.readouterr().out
-    result.plug = {"killed": "a2", "seconds_to_next_result": 2.25, "history": ["brought back, life 2: count on a4"]}
+    result.plug = {"killed": "a2", "seconds_to_next_result": 2.25, "history": ["restarted, attempt 2: count on a4"]}
     assert result.document()["plug"]["killed"] == "a2"
     print_report(result)
-    assert "a2 was killed: 2.25 s to the next result; brought back, life 2: count on a4" in capsys.readouterr().out
+    assert "a2 was killed: 2.25 s to the next result; restarted, attempt 2: count on a4" in capsys.readouterr().out
 
 
 def test_a_plug_wants_somebody_who_can_be_killed_and_somebody_who_takes_over() -> None:
