@@ -2,14 +2,10 @@
 
 Source: [AgileDART] §IV-A; spec of the dataflow graph, section 4 rules 1 to 4 and 7.
 
-Departs: the spec excludes a sink that is a pure actuator from the hosts. Nodes do not report whether they are
-actuators, so
-the last node of a path is a host like the others. When capacity is short and rules must be relaxed, this strategy ranks
-host
-and overflow candidates together by operator count. The spec would fill the host completely first, which the balance
-rule was
-meant to prevent. When source and sink are one node, the first instances of the steps between them stay there, unless
-the node
+Departs: the spec excludes a sink that is a pure actuator from the hosts. Nodes do not report whether they are actuators, so
+the last node of a path is a host like the others. When capacity is short and rules must be relaxed, this strategy ranks host
+and overflow candidates together by operator count. The spec would fill the host completely first, which the balance rule was
+meant to prevent. When source and sink are one node, the first instances of the steps between them stay there, unless the node
 is busy with other applications: rows that leave a node and come back cross two links for nothing.
 """
 
@@ -19,8 +15,7 @@ from agiledart_placement.request import Obstacle, Placement, PlacementRequest, S
 
 
 def host_list(path: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-    """Return H: the nodes of a path that may host operators. A source node hosts only sources, unless it is the
-    whole path."""
+    """Return H: the nodes of a path that may host operators. A source node hosts only sources, unless it is the whole path."""
     return path[1:] or path[:1]
 
 
@@ -92,8 +87,8 @@ class AlongPath:
     ) -> NodeId:
         """Return another node for an instance that its host does not take (rule 3).
 
-        Candidates are ranked by load: the leaf set of the host first, then its neighbourhood set, then both and the
-        host with fewer rules.
+        Candidates are ranked by load: the leaf set of the host first, then its neighbourhood set, then both and the host with fewer
+        rules.
         """
         state = request.hosts.get(host)
         leaves, neighbours = (state.candidates, state.neighbours) if state is not None else ((), ())
@@ -125,8 +120,7 @@ class _Reachability:
         self._above: dict[NodeId, frozenset[int]] = {}
 
     def between(self, path: tuple[NodeId, ...]) -> list[StageDemand]:
-        """Return the free stages between the sources of the first node and the sinks of the last, in topological
-        order."""
+        """Return the free stages between the sources of the first node and the sinks of the last, in topological order."""
         source, sink = path[0], path[-1]
         if sink not in self._above:
             sinks = [stage for stage in self._pinned.get(sink, []) if not self._down[stage]]

@@ -5,8 +5,8 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_placement.request import Obstacle, Placement, PlacementRequest, StageDemand
 
 STRICT, SHARED, UNBALANCED = range(3)
-"""Levels of relaxation: all rules apply; several instances of one application may share a node; a node may exceed
-the balance rule."""
+"""Levels of relaxation: all rules apply; several instances of one application may share a node; a node may exceed the balance
+rule."""
 
 RELAXED_RULES = ("", "same application", "balance")
 
@@ -37,8 +37,7 @@ class Ledger:
         self.away: dict[tuple[int, int], tuple[NodeId, Obstacle]] = {}
 
     def put_pinned(self) -> None:
-        """Assign the nodes of all pinned stages. A source or sink counts for balance, not for the same-application
-        rule."""
+        """Assign the nodes of all pinned stages. A source or sink counts for balance, not for the same-application rule."""
         for stage in self._request.stages:
             if stage.pinned is not None:
                 for index in range(stage.parallelism):

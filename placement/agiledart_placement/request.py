@@ -101,8 +101,7 @@ class Placement:
     Args:
         nodes: (stage, index) → node, every instance of every stage.
         relaxed: rules that were relaxed, in the words of the spec: `same application`, `balance`.
-        away: (stage, index) → the node where the instance would have run, and the obstacle there; only instances that
-            were moved.
+        away: (stage, index) → the node where the instance would have run, and the obstacle there; only instances that were moved.
     """
 
     nodes: Mapping[tuple[int, int], NodeId]

@@ -11,13 +11,12 @@ from agiledart_placement.round_robin import RoundRobin
 class PlacementStrategy(Protocol):
     """Rule that chooses a node for each instance. Total and deterministic: the same request gives the same placement.
 
-    Every instance gets exactly one node, and pinned stages get theirs. No node gets more instances than its capacity,
-    except
+    Every instance gets exactly one node, and pinned stages get theirs. No node gets more instances than its capacity, except
     pinned instances, which have no alternative. A node that drains or lacks a tag that the stage needs gets none.
 
     Attributes:
-        keeps_balance: the strategy gives no node more than `max_ops_balanced`, unless it says so in `relaxed`. A node
-            that holds more when the deployment arrives must then refuse it.
+        keeps_balance: the strategy gives no node more than `max_ops_balanced`, unless it says so in `relaxed`. A node that holds
+            more when the deployment arrives must then refuse it.
     """
 
     keeps_balance: bool

@@ -26,8 +26,7 @@ def ask(
     memory: object,
     clock: Callable[[], int],
 ) -> ScalingDecision:
-    """Return the policy's decision; when it raises, is late or answers nonsense, the present number and the unchanged
-    memory.
+    """Return the policy's decision; when it raises, is late or answers nonsense, the present number and the unchanged memory.
 
     Args:
         name: of the policy, for the reason.

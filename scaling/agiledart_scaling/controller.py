@@ -3,17 +3,14 @@
 | state | transition |
 |---|---|
 | WATCHING | an interval ends → all stages are decided in one pass; all their changes are one request → ASKING |
-| ASKING | accepted → CHANGING; no capacity → requested again with half of the new instances, down to one; refused →
-WATCHING |
+| ASKING | accepted → CHANGING; no capacity → requested again with half of the new instances, down to one; refused → WATCHING |
 | CHANGING | finalised, with whatever outcome → RESTING |
 | RESTING | the current interval ends; it does not count → WATCHING |
 
-A request that was refused, dropped or rolled back is not repeated at once: the controller waits one interval, then two,
-four, and at
-most twelve, so that a full ring is not asked endlessly. Meanwhile the policies go on watching, and their proposals are
-shown with the
-obstacle. Changes that others start (a user's change, a recovery) come with the interval, and the controller rests in
-the same way.
+A request that was refused, dropped or rolled back is not repeated at once: the controller waits one interval, then two, four, and
+at most twelve, so that a full ring is not asked endlessly. Meanwhile the policies go on watching, and their proposals are shown
+with the obstacle. Changes that others start (a user's change, a recovery) come with the interval, and the controller rests in the
+same way.
 
 Sans-IO: the driver measures, asks the run's coordinator, and reports the outcome.
 

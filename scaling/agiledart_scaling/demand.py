@@ -1,8 +1,6 @@
-"""Demand of each stage: rates and backlogs carried down from the sources, independent of the capacity of stages
-between.
+"""Demand of each stage: rates and backlogs carried down from the sources, independent of the capacity of stages between.
 
-Under back-pressure the arriving rate equals the served rate, and a starving stage would look healthy. So the rate is
-taken at the
+Under back-pressure the arriving rate equals the served rate, and a starving stage would look healthy. So the rate is taken at the
 sources, where nothing throttles it, and multiplied by the selectivity of each edge, measured when rows flowed.
 """
 

@@ -20,8 +20,8 @@ class InstanceMeasures:
         busy_ns: time in its own work.
         blocked_ns: time in which an output was full.
         waiting: rows in its inbox and in the senders' channels towards it, at the end.
-        pressed_ns: time available while rows waited all the time: the interval without `blocked_ns`; 0: at some moment
-            no row waited.
+        pressed_ns: time available while rows waited all the time: the interval without `blocked_ns`; 0: at some moment no row
+            waited.
     """
 
     rows: int
@@ -35,8 +35,7 @@ class InstanceMeasures:
     def true_rate(self) -> float | None:
         """Rows per busy second; None where the instance did too little work to tell.
 
-        Departs: [Kalavri et al. 2018] §4.1 counts busy time only. Instances that share an executor or a core are busy a
-        part of
+        Departs: [Kalavri et al. 2018] §4.1 counts busy time only. Instances that share an executor or a core are busy a part of
         the time and can do no more: while rows wait all the time, all of it counts.
         """
         if self.rows < LEAST_ROWS or self.busy_ns < LEAST_BUSY_NS:
@@ -52,8 +51,7 @@ class StageMeasures:
         rates: true rate of each instance, rows/s; as many as there are instances, none of them void.
         shares: share of the stage's rows, by instance; sums to 1, or all 0 when no row came.
         offered: R in rows/s for each second of the interval, carried down from the sources, never the throttled rate.
-        backlog: Q in rows at the end of each second: rows that wait here, and its share of those that wait further
-            upstream.
+        backlog: Q in rows at the end of each second: rows that wait here, and its share of those that wait further upstream.
     """
 
     rates: tuple[float, ...]
@@ -93,8 +91,8 @@ def rates_of(
 ) -> tuple[float, ...] | None:
     """Return the true rate of each instance; None: no rate is known, and the stage must stay as it is.
 
-    An instance without a rate of its own gets the mean of its siblings, else the stage's last known rate, else its
-    operator's profile.
+    An instance without a rate of its own gets the mean of its siblings, else the stage's last known rate, else its operator's
+    profile.
     """
     measured = [instance.true_rate for instance in instances]
     known = [rate for rate in measured if rate is not None]

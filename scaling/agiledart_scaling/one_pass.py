@@ -1,7 +1,6 @@
 """Decision for all stages of an application in one pass.
 
-The demand of a stage is carried from the sources, so it does not depend on other stages' capacity, and all stages can
-be
+The demand of a stage is carried from the sources, so it does not depend on other stages' capacity, and all stages can be
 decided at once. The kinds of change are tried in this order: a slow instance, uneven keys, then the number; a full link
 overrides more instances.
 """
@@ -47,8 +46,7 @@ class StageState:
         link: load of its node and links.
         has_free_cores: whether the nodes that host it have free cores.
         has_state: whether it has state.
-        keeps_number: it keeps its number until a user releases it; the policy sees the interval, and its decision is
-            only shown.
+        keeps_number: it keeps its number until a user releases it; the policy sees the interval, and its decision is only shown.
     """
 
     stage: str

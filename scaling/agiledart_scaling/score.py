@@ -39,8 +39,8 @@ def paper_score(
 ) -> float | None:
     """Return the paper's score f: 1 is just enough, a lower score means too few instances.
 
-    A term whose measure is 0 is void and drops out; the other one then has the whole weight. None: both are void, the
-    stage is idle.
+    A term whose measure is 0 is void and drops out; the other one then has the whole weight. None: both are void, the stage is
+    idle.
 
     Args:
         instances: x.
@@ -83,8 +83,7 @@ def need_score(capacity: float, offered: float, backlog: float, drain_s: float, 
 def secant_step(now: ScoredTrial, before: ScoredTrial, target: float = 1.0) -> SecantStep:
     """Return the number of instances at which the line through two trials reaches the target.
 
-    Two trials may give no slope: the same number, the same score, or a score that falls as instances are added. Then
-    the line
+    Two trials may give no slope: the same number, the same score, or a score that falls as instances are added. Then the line
     from the origin counts, which is the proportional rule; a score of 0 gives one instance more.
 
     Source: [AgileDART] IV-C, the secant method.

@@ -1,4 +1,4 @@
-"""The one choice that all planners by link costs make: the link by which the rest of the way costs least."""
+"""Choice of a link that all planners by link costs share: the link with the least cost of the remaining path."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,10 +14,13 @@ def cheapest_link(
     beyond: Sequence[float] | Mapping[int, float],
     random: RandomStream,
 ) -> int | None:
-    """The link that leaves the journey's node with the least ω + J; None where no eligible one leads on.
+    """Return the link that leaves the journey's node with the least ω + J; None where no eligible one leads on.
 
     Args:
-        costs: ω of each link; beyond: J of each node that a link leads to.
+        graph: the known links.
+        journey: state of the packet.
+        costs: ω of each link.
+        beyond: J of each node that a link leads to.
         random: decides between links of equal cost.
 
     Source: [AgileDART] §V, Algorithm 1.
@@ -32,6 +35,7 @@ def cheapest_link(
         if cost < best:
             best, chosen, ties = cost, link, 1
         elif cost == best < UNREACHABLE:
+            # Reservoir sampling: each of the tied links is equally likely, whatever their number.
             ties += 1
             if random.index(ties) == 0:
                 chosen = link

@@ -1,7 +1,7 @@
-"""The planner as nodes run it: each knows its own links and what its neighbours have told, and nobody knows all.
+"""Planner as nodes run it: each node knows its own links and its neighbours' announcements, and no node knows all links.
 
-`PathPlanner` with an exchange before every packet is its ideal: there J is the shortest path over all links as they are now.
-Without loss, and told until nothing moves, this one gives the same J; told less often it costs what stale figures cost.
+`PathPlanner` with an exchange before every packet is its ideal: there J is the shortest path over all present links. Without loss,
+and with announcements until nothing moves, this planner gives the same J; with fewer announcements, stale costs cost detours.
 """
 
 from collections.abc import Iterable
@@ -15,12 +15,12 @@ from agiledart_shuffle.policy import Journey, LinkIndex
 
 
 class DistributedPlanner:
-    """A policy out of a link index, with one table of costs for each node.
+    """Path policy made of a link index, with one table of costs for each node.
 
     Attributes:
-        estimates: what each node has learnt of its own links.
+        estimates: record of each node's own links.
         tables: of each node.
-        announcements: how many were sent.
+        announcements: number of announcements sent.
     """
 
     def __init__(
@@ -35,11 +35,13 @@ class DistributedPlanner:
         change: float | None = CHANGE,
         loss: float = 0.0,
     ) -> None:
-        """Args:
-        random: decides between links of equal cost, and which announcements are lost.
-        exchange_every: packets from one round of announcements to the next; 0: acknowledgements alone carry costs to go.
-        change: share by which a cost must move to be told at once; None: nothing is told at once.
-        loss: share of announcements that are lost; acknowledgements come with what they acknowledge.
+        """Create the planner.
+
+        Args:
+            random: decides between links of equal cost, and which announcements are lost.
+            exchange_every: packets from one round of announcements to the next; 0: acknowledgements alone carry costs to go.
+            change: share by which a cost must move to be announced at once; None: none is announced at once.
+            loss: share of announcements that are lost; acknowledgements come with the packet that they acknowledge.
         """
         self.estimates = Estimates(graph.links, memory)
         self.costs = [1.0] * graph.links
@@ -60,11 +62,11 @@ class DistributedPlanner:
         return {heads[link]: self.costs[link] for link in self._graph.leaving[node]}
 
     def cost_to_go(self, node: int) -> float:
-        """J of a node as it sees it."""
+        """Return J of a node as the node itself sees it."""
         return 0.0 if node == self._sink else self.tables[node].to_go(self._sink, self._links(node))[0]
 
     def start_packet(self, slot: int) -> None:
-        """See `PathPolicy.start_packet`."""
+        """Begin a packet; see `PathPolicy.start_packet`."""
         if self._every and self._packets % self._every == 0:
             self._index.survey(self.estimates)
             self._index.refresh(self.costs, range(self._graph.links), self.estimates, slot)
@@ -72,15 +74,15 @@ class DistributedPlanner:
         self._packets += 1
 
     def exchange(self) -> None:
-        """Every node tells its neighbours, and who moved by that tells again, until nothing moves."""
+        """Announce the costs of every node to its neighbours, and again wherever a cost moves, until none does."""
         self._announce_from(range(self._graph.nodes), 0.0)
 
     def _announce_from(self, nodes: Iterable[int], change: float) -> None:
-        """These nodes tell who sends through them; who is moved by it tells at once, and so on."""
+        """Announce the costs of these nodes upstream; a node whose own costs move by that announces at once, too."""
         waiting = dict.fromkeys(nodes)
         left = (
             8 * self._graph.nodes * self._graph.nodes
-        )  # stale costs may count up slowly where nothing leads to the sink
+        )  # a bound: stale costs may count up slowly where no path leads to the sink
         while waiting and left:
             left -= 1
             node = next(iter(waiting))
@@ -99,7 +101,7 @@ class DistributedPlanner:
                     waiting[tail] = None
 
     def next_link(self, journey: Journey, slot: int) -> int | None:
-        """See `PathPolicy.next_link`."""
+        """Return the link to take; see `PathPolicy.next_link`."""
         graph, sink, table = self._graph, self._sink, self.tables[journey.node]
         leaving = graph.leaving[journey.node]
         self._index.refresh(self.costs, leaving, self.estimates, slot)
@@ -108,7 +110,10 @@ class DistributedPlanner:
         return cheapest_link(graph, journey, self.costs, beyond, self._random)
 
     def record(self, link: int, attempts: int, *, arrived: bool) -> None:
-        """See `PathPolicy.record`. What arrives is acknowledged with the cost to go of the node that it came to."""
+        """Record the outcome of a link; see `PathPolicy.record`.
+
+        The acknowledgement of a packet carries the cost to go of the node at which it arrived.
+        """
         self.estimates.record(link, attempts, arrived=arrived)
         tail, head = self._graph.tails[link], self._graph.heads[link]
         if arrived and head != self._sink:
@@ -117,5 +122,5 @@ class DistributedPlanner:
             self._announce_from((tail,), self._change)
 
     def end_packet(self) -> None:
-        """See `PathPolicy.end_packet`."""
+        """End the packet; see `PathPolicy.end_packet`."""
         self.estimates.end_packet()

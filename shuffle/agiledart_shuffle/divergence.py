@@ -1,23 +1,23 @@
-"""How far a link's true success rate may lie above the one observed: Bernoulli divergence and its upper inverse.
+"""Upper bound of a link's true success rate, given the observed one: Bernoulli divergence and its upper inverse.
 
-The inverse is found in y = -ln(1-u), where the divergence is convex and nearly linear: Newton's steps then come from one
+The inverse is computed in y = -ln(1-u), where the divergence is convex and nearly linear: Newton's steps then come from one
 side, and rates close to 1 keep all their digits.
 """
 
 import math
 
 COST_MAX = 1e9
-"""Slots that a link costs which has never let anything through: finite, so that sums stay comparable."""
+"""Cost in slots of a link that has never let anything through: finite, so that sums stay comparable."""
 
 _PRECISION = 1e-11
 _ITERATIONS = 60
 
 _TINY = 1e-13
-"""Nats below which the divergence is lost in rounding, and its parabola is as good as itself."""
+"""Nats below which the divergence is lost in rounding, and its parabola is as exact."""
 
 
 def divergence(rate: float, other: float) -> float:
-    """KL(rate, other) of two Bernoulli rates in nats; infinite where `other` excludes what `rate` allows.
+    """Return KL(rate, other) of two Bernoulli rates in nats; infinite where `other` excludes outcomes that `rate` allows.
 
     Source: [AgileDART] §V, Algorithm 1; [Garivier-Cappé 2011].
     """
@@ -34,7 +34,7 @@ def divergence(rate: float, other: float) -> float:
 
 
 def upper_rate(rate: float, nats: float) -> float:
-    """The largest rate u ≥ `rate` with KL(rate, u) ≤ `nats`.
+    """Return the largest rate u ≥ `rate` with KL(rate, u) ≤ `nats`.
 
     Source: [Garivier-Cappé 2011], the KL upper confidence bound.
 
@@ -50,9 +50,10 @@ def upper_rate(rate: float, nats: float) -> float:
 
 
 def upper_exponent(rate: float, nats: float, start: float = 0.0) -> float:
-    """-ln(1-u) for the u of `upper_rate`, by Newton's steps, halving the bracket whenever one leaves it.
+    """Return -ln(1-u) for the u of `upper_rate`, by Newton's steps; a step outside the bracket is replaced by halving it.
 
-    A short step leaves half the curvature, rate·(1-u)/u², times its square, over the slope: so it is known when to stop.
+    The error after a short step is half the curvature, rate·(1-u)/u², times the step squared, over the slope: this is the stop
+    rule.
 
     Args:
         rate: strictly between 0 and 1.
@@ -64,9 +65,7 @@ def upper_exponent(rate: float, nats: float, start: float = 0.0) -> float:
     if nats < _TINY:
         return low + math.sqrt(2.0 * nats * rate / rest)
     log_rate = math.log(rate)
-    high = ((nats - rate * log_rate) / rest + low) * (
-        1.0 + _PRECISION
-    )  # what rounding takes off must not shut the root out
+    high = ((nats - rate * log_rate) / rest + low) * (1.0 + _PRECISION)  # rounding must not exclude the root
     y = start if low < start < high else min(high, low + math.sqrt(2.0 * nats * rate / rest) + nats / rest)
     for _ in range(_ITERATIONS):
         u = -math.expm1(-y)
@@ -92,7 +91,7 @@ def upper_exponent(rate: float, nats: float, start: float = 0.0) -> float:
 
 
 def optimistic_cost(successes: float, attempts: float, nats: float) -> float:
-    """ω: the least mean delay of a link in slots that is still plausible; 1 for a link without attempts.
+    """Return ω: the least mean delay of a link in slots that is still plausible; 1 for a link without attempts.
 
     Args:
         successes, attempts: counts of the link, possibly discounted; 0 ≤ successes ≤ attempts.

@@ -1,4 +1,4 @@
-"""Draws from a Beta distribution out of uniform numbers alone, so that a seed means the same on every version of Python."""
+"""Draws from a Beta distribution made of uniform numbers alone, so that a seed gives the same on every Python version."""
 
 import math
 
@@ -9,7 +9,7 @@ _TINY = 5e-324
 
 
 def beta(stream: RandomStream, first: float, second: float) -> float:
-    """A number in [0, 1] from Beta(first, second); both parameters are positive.
+    """Return a number in [0, 1] from Beta(first, second); both parameters are positive.
 
     Source: [Cheng 1978], algorithms BB (both above 1) and BC.
     """
@@ -46,9 +46,9 @@ def _one_at_most_one(stream: RandomStream, first: float, second: float) -> float
     a, b = (first, second) if first > second else (second, first)
     total = a + b
     spread = 1.0 / b
-    gap = 1.0 + a - b
-    near = gap * (0.0138889 + 0.0416667 * b) / (a * spread - 0.777778)
-    far = 0.25 + (0.5 + 0.25 / gap) * b
+    difference = 1.0 + a - b
+    near = difference * (0.0138889 + 0.0416667 * b) / (a * spread - 0.777778)
+    far = 0.25 + (0.5 + 0.25 / difference) * b
     while True:
         x, y = draw() or _TINY, draw() or _TINY
         z = x * x * y

@@ -1,7 +1,7 @@
-"""What is known of each link: attempts, successes, and how both lose weight when links change.
+"""Record of each link: attempts and successes, and how both lose weight when links change.
 
-A record costs the same whatever the number of links. Forgetting does not touch the counts of idle links: one common scale
-shrinks, and the links that keep their weight are stretched by as much.
+An update costs the same whatever the number of links. Forgetting does not touch the counts of idle links: one common scale
+shrinks, and the counts of links that keep their weight are multiplied by the inverse.
 """
 
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from agiledart_kernel.errors import ConfigurationError
 
 _FOLD_BELOW = 1e-100
 _DROP = 2.0
-"""By how much a rate must fall to be worth finding."""
+"""Factor by which a rate must fall to be worth detecting."""
 
 _ATTEMPTS_LEAST = 20.0
-"""Discounted attempts from which a record says enough to be contradicted."""
+"""Discounted attempts from which a record can be contradicted."""
 
 _RATE_MOST = 0.99
-"""What is taken for the rate of a link that hardly ever failed: one failure is no proof of a change."""
+"""Highest rate assumed of a link that hardly ever failed: one failure is no proof of a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class EstimateMemory:
-    """How long outcomes count.
+    """Rule for how long outcomes count.
 
     Attributes:
-        keep: share of a link's evidence that a packet leaves of it, in (0, 1]; 1 forgets nothing.
-        forgets_used: whether the links that the packet used forget, too.
-        detection: nats by which the latest outcomes must speak for half the rate of the record before they replace it;
+        keep: share of a link's evidence that remains after a packet, in (0, 1]; 1 forgets nothing.
+        forgets_used: whether the links that the packet used lose evidence, too.
+        detection: log likelihood ratio in nats at which the latest outcomes, taken as half the recorded rate, replace the record;
             infinite: never.
 
-    Detection finds out what became worse three times faster than forgetting does, and costs little while nothing changes. Only
+    Detection finds a link that became worse three times faster than forgetting does, and costs little while nothing changes. Only
     forgetting makes a planner look again at links that it left long ago.
 
     Source: [Page 1954] for the detection: a sum of log likelihood ratios that is never below 0.
@@ -41,26 +41,26 @@ class EstimateMemory:
     detection: float = inf
 
     def __post_init__(self) -> None:
-        """Raises ConfigurationError for figures outside of their ranges."""
+        """Check the ranges. Raises ConfigurationError."""
         if not 0.0 < self.keep <= 1.0:
-            raise ConfigurationError(f"keep = {self.keep}: it must lie above 0 and be at most 1")
+            raise ConfigurationError(f"keep = {self.keep}: set a number above 0 and at most 1")
         if not self.detection > 0.0:
-            raise ConfigurationError(f"detection = {self.detection}: it must lie above 0")
+            raise ConfigurationError(f"detection = {self.detection}: set a number above 0")
 
     @property
     def horizon(self) -> float:
-        """The slot at which exploration stops to grow: what lies further back is forgotten."""
+        """The slot at which exploration stops growing: earlier outcomes are forgotten."""
         return inf if self.keep == 1.0 else 1.0 + 20.0 / (1.0 - self.keep)
 
 
 STATIONARY = EstimateMemory()
-"""Links stay as they are: what the paper assumes."""
+"""Memory for links that never change, as the paper assumes."""
 
 FORGETTING = EstimateMemory(keep=0.995, forgets_used=True)
-"""All links forget alike."""
+"""Memory with which all links forget alike."""
 
 CHANGING = EstimateMemory(keep=0.995, detection=8.0)
-"""Links in use are watched, idle ones forgotten."""
+"""Memory that watches the links in use for changes and forgets the idle ones."""
 
 
 class Estimates:
@@ -69,7 +69,7 @@ class Estimates:
     Attributes:
         successes, attempts: of each link, to be multiplied by `scale`; their ratio needs no scale.
         scale: weight that all counts have lost.
-        changes: how many times a link was found changed.
+        changes: number of detected changes of links.
     """
 
     __slots__ = (
@@ -96,11 +96,11 @@ class Estimates:
         self._used: dict[int, None] = {}
 
     def counts(self, link: int) -> tuple[float, float]:
-        """Successes and attempts of a link, by the weight that they have now."""
+        """Return successes and attempts of a link with their present weight."""
         return self.successes[link] * self.scale, self.attempts[link] * self.scale
 
     def record(self, link: int, attempts: int, *, arrived: bool) -> None:
-        """Some attempts on a link, all of them failed but the last one if something arrived."""
+        """Count attempts on a link; all failed, except the last one if `arrived`."""
         self.attempts[link] += attempts / self.scale
         if arrived:
             self.successes[link] += 1.0 / self.scale
@@ -110,27 +110,29 @@ class Estimates:
             self._detect(link, attempts, arrived)
 
     def begin_anew(self, link: int) -> None:
-        """Another link takes this one's number: nothing is known of it."""
+        """Clear the record of a link whose number another link takes."""
         self.successes[link] = self.attempts[link] = self._contradiction[link] = 0.0
         self._since_successes[link] = self._since_attempts[link] = 0
 
     def end_packet(self, packets: int = 1) -> None:
-        """Packets are through: evidence loses weight."""
+        """Discount the evidence after packets have ended."""
         keep = self.memory.keep**packets
         if keep == 1.0:
             return
         self.scale *= keep
+        # Links in use keep their weight: their counts grow by what the common scale has lost.
         for link in self._used:
             self.successes[link] /= keep
             self.attempts[link] /= keep
         self._used.clear()
+        # Before the scale underflows, it is multiplied into the counts.
         if self.scale < _FOLD_BELOW:
             self.successes = [count * self.scale for count in self.successes]
             self.attempts = [count * self.scale for count in self.attempts]
             self.scale = 1.0
 
     def _detect(self, link: int, attempts: int, arrived: bool) -> None:
-        """Add up how much likelier half the rate makes what comes; what came since the sum left 0 becomes the record.
+        """Add the log likelihood ratio of half the rate; past the threshold the outcomes since the sum left 0 become the record.
 
         Source: [Page 1954].
         """

@@ -1,4 +1,4 @@
-"""The links that a planner knows, and what it costs from each node to the destination."""
+"""Links that a planner knows, and the cost from each node to the destination."""
 
 import heapq
 import math
@@ -20,7 +20,7 @@ class LinkGraph:
     __slots__ = ("_into", "entering", "heads", "leaving", "nodes", "tails")
 
     def __init__(self, nodes: int, links: Iterable[tuple[int, int]]) -> None:
-        """Raises ConfigurationError for a link that leads from or to no node, or back to where it begins."""
+        """Build the graph. Raises ConfigurationError for a link from or to an unknown node, or back to its own start."""
         pairs = tuple(links)
         for tail, head in pairs:
             if not (0 <= tail < nodes and 0 <= head < nodes) or tail == head:
@@ -39,14 +39,14 @@ class LinkGraph:
 
     @property
     def links(self) -> int:
-        """How many links there are."""
+        """Number of links."""
         return len(self.tails)
 
     def cost_to_go(self, costs: Sequence[float], sink: int) -> list[float]:
-        """J: the least cost of a walk from each node to the sink; `UNREACHABLE` where there is none.
+        """Return J: the least cost of a walk from each node to the sink; `UNREACHABLE` where there is none.
 
-        All costs are positive, so the cheapest walk has no loop and J is the minimum over loop-free paths that the paper
-        asks for, without naming one of them: Dijkstra on the reversed links.
+        All costs are positive, so the cheapest walk has no loop, and J is the minimum over loop-free paths that the paper defines,
+        without listing them: Dijkstra on the reversed links.
 
         Source: [AgileDART] §V, Algorithm 1, J.
         """
@@ -66,14 +66,16 @@ class LinkGraph:
         return togo
 
     def hops_to_go(self, sink: int) -> list[float]:
-        """The least number of links from each node to the sink: a lower bound of J, since no link costs less than 1."""
+        """Return the least number of links from each node to the sink: a lower bound of J, since no link costs less than 1."""
         return self.cost_to_go([1.0] * self.links, sink)
 
     def cost_within(self, costs: Sequence[float], reach: Sequence[float], hops: int) -> list[float]:
-        """J of so many links ahead only: 0 beyond them, and at the sink.
+        """Return J of the next `hops` links only: 0 beyond them, and at the sink.
 
         Args:
+            costs: of each link, in slots.
             reach: `hops_to_go` of the sink.
+            hops: number of links ahead.
 
         Source: [AgileDART] §VII-F, figure 17c.
         """
@@ -89,7 +91,7 @@ class LinkGraph:
         return togo
 
     def cheapest_path(self, costs: Sequence[float], source: int, sink: int) -> list[int]:
-        """The links of one cheapest path; empty when source and sink are one. Raises ValueError when there is none."""
+        """Return the links of one cheapest path; empty when source and sink are one. Raises ValueError when there is none."""
         togo = self.cost_to_go(costs, sink)
         if togo[source] == UNREACHABLE:
             raise ValueError(f"no path leads from {source} to {sink}")

@@ -1,4 +1,4 @@
-"""Hop by hop along the cheapest way that is still plausible: the planner that all index policies share.
+"""Hop-by-hop planner that all index policies share: it follows the cheapest path that is still plausible.
 
 A packet's next link is the one with the least ω + J: its own cost as the index sees it now, and the cost to go beyond it as of
 the last exchange. With an exchange before every packet all nodes agree and J falls by at least 1 with each hop, so no path
@@ -13,11 +13,11 @@ from agiledart_shuffle.policy import Journey, LinkIndex
 
 
 class PathPlanner:
-    """A policy out of a link index.
+    """Path policy made of a link index.
 
     Attributes:
-        estimates: what it has learnt.
-        costs: of each link, when last looked at.
+        estimates: record of the links.
+        costs: of each link, in slots, as last refreshed.
         cost_to_go: J of each node, as of the last exchange.
 
     Source: [AgileDART] §V, Algorithm 1.
@@ -35,12 +35,14 @@ class PathPlanner:
         lookahead: int | None = None,
         looks_again: bool = False,
     ) -> None:
-        """Args:
-        random: decides between links of equal cost.
-        exchange_every: packets from one exchange of J to the next; in between each node refreshes its own links alone.
-        lookahead: links that J looks ahead; None: all the way to the sink.
-        looks_again: whether a node refreshes its own links at each decision also right after an exchange: for callers
-            that decide again after every failed attempt.
+        """Create the planner.
+
+        Args:
+            random: decides between links of equal cost.
+            exchange_every: packets from one exchange of J to the next; in between each node refreshes its own links alone.
+            lookahead: links that J looks ahead; None: all links to the sink.
+            looks_again: whether a node also refreshes its own links at each decision right after an exchange: for callers that decide
+                again after every failed attempt.
         """
         self.estimates = Estimates(graph.links, memory)
         self.costs = [1.0] * graph.links
@@ -53,7 +55,7 @@ class PathPlanner:
         self._is_stale = looks_again
 
     def start_packet(self, slot: int) -> None:
-        """See `PathPolicy.start_packet`."""
+        """Begin a packet; see `PathPolicy.start_packet`."""
         exchanges = self._packets % self._every == 0
         self._is_stale = self._looks_again or not exchanges
         self._packets += 1
@@ -66,16 +68,16 @@ class PathPlanner:
                 self.cost_to_go = self._graph.cost_within(self.costs, self._hops, self._lookahead)
 
     def next_link(self, journey: Journey, slot: int) -> int | None:
-        """See `PathPolicy.next_link`."""
+        """Return the link to take; see `PathPolicy.next_link`."""
         leaving = self._graph.leaving[journey.node]
         if self._is_stale:
             self._index.refresh(self.costs, leaving, self.estimates, slot)
         return cheapest_link(self._graph, journey, self.costs, self.cost_to_go, self._random)
 
     def record(self, link: int, attempts: int, *, arrived: bool) -> None:
-        """See `PathPolicy.record`."""
+        """Record the outcome of a link; see `PathPolicy.record`."""
         self.estimates.record(link, attempts, arrived=arrived)
 
     def end_packet(self) -> None:
-        """See `PathPolicy.end_packet`."""
+        """End the packet; see `PathPolicy.end_packet`."""
         self.estimates.end_packet()

@@ -1,7 +1,7 @@
-"""Which relays are asked for a circuit: those by which the target should be near, as far as they and we know. No I/O.
+"""Choice of relays to ask for a circuit: those through which the target should be nearest, by all claims and measures. No I/O.
 
-What a relay claims of its own way to the target only proposes: what is opened is then measured between the two ends, and whoever
-claimed less than half of what it turned out to be is believed less for a while. Source: the shuffle spec, section 12.
+A relay's claim about its own path to the target only proposes: an opened circuit is then measured between its two ends. A
+relay that claimed less than half of the measured delay is trusted less for a while. Source: the shuffle spec, section 12.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,53 +17,53 @@ from agiledart_shuffle.policy import Journey
 
 SLOT_NS: Final = 5 * MILLISECOND
 COST_MOST: Final = 1_000_000
-"""Slots that anybody may claim: above an hour."""
+"""Most slots that a relay may claim: above an hour."""
 
 UNKNOWN: Final = 20
-"""Slots that are taken for a way that nobody has measured."""
+"""Slots assumed for a path that no node has measured."""
 
 DOUBTED_NS: Final = 600 * SECOND
-"""For which a relay's claims count double each time that it claimed too little, up to 64 times."""
+"""Time for which a relay's claims count double after each claim that was too low, up to 64 times."""
 
 MAX_RELAYS: Final = 3
-"""Relays of one circuit."""
+"""Most relays of one circuit."""
 
 MAX_CLAIMS: Final = 512
-"""Relay and target whose claims are remembered; of more, the oldest go."""
+"""Most (relay, target) pairs whose claims are stored; beyond it the oldest are dropped."""
 
 
 def may_relay(me: NodeId, visited: tuple[NodeId, ...]) -> bool:
-    """May this relay be asked, when the asker and so many relays have been before? None twice, and not too many."""
+    """Return whether this relay may be asked after the asker and these relays: no node twice, and not too many."""
     return me not in visited and len(set(visited)) == len(visited) and len(visited) <= MAX_RELAYS
 
 
 class Proposals:
-    """What relays have claimed.
+    """Claims of relays about their paths.
 
     Args:
-        rtt_ns: to a peer, as measured; None: not measured.
-        random: decides between equals.
+        rtt_ns: round-trip time to a peer in nanoseconds, as measured; None: not measured.
+        random: decides between equal costs.
     """
 
     def __init__(self, rtt_ns: Callable[[NodeId], int | None], random: RandomStream) -> None:
         self._rtt_ns, self._random = rtt_ns, random
         self._claims: dict[tuple[NodeId, NodeId], int] = {}
-        self._doubts: dict[str, tuple[int, int]] = {}  # by name: how many times as dear, until when
+        self._doubts: dict[str, tuple[int, int]] = {}  # by name: factor of its claims, until which instant
 
     def cost_to(self, node: NodeId) -> int:
-        """Of the own link to a node, in slots."""
+        """Return the cost of the own link to a node, in slots."""
         rtt_ns = self._rtt_ns(node)
         return UNKNOWN if rtt_ns is None else min(COST_MOST, 1 + rtt_ns // SLOT_NS)
 
     def claimed(self, relay: NodeId, target: NodeId, cost: int) -> None:
-        """A relay says what its own way there costs."""
+        """Store a relay's claim about the cost of its own path to the target."""
         self._claims.pop((relay, target), None)
         self._claims[relay, target] = cost
         if len(self._claims) > MAX_CLAIMS:
             del self._claims[next(iter(self._claims))]
 
     def doubt(self, names: Iterable[str], now: int) -> None:
-        """Ways by these took more than twice what they claim."""
+        """Trust these relays less: a path through them took more than twice what they claim."""
         for name in names:
             times, until = self._doubts.pop(name, (1, 0))
             self._doubts[name] = (min(64, 2 * times if now < until else 2), now + DOUBTED_NS)
@@ -71,7 +71,7 @@ class Proposals:
                 del self._doubts[next(iter(self._doubts))]
 
     def ranked(self, relays: Iterable[Peer], target: NodeId, now: int, visited: tuple[NodeId, ...] = ()) -> list[Peer]:
-        """Those of the relays that have not been asked, the one by which the whole way should cost least first."""
+        """Return the relays that have not been asked, the one with the least cost of the whole path first."""
         peers = [peer for peer in relays if peer.node not in visited]
         graph = LinkGraph(len(peers) + 1, [(0, number + 1) for number in range(len(peers))])
         beyond = [0.0, *(self._claim(peer, target, now) for peer in peers)]

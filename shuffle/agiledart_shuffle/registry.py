@@ -17,18 +17,18 @@ from agiledart_shuffle.policies.thompson import ThompsonIndex
 from agiledart_shuffle.policy import LinkIndex, PathPolicy
 
 KL_EXPLORATION = 0.05
-"""C of `kl`: what did best on networks other than those that are reported."""
+"""C of `kl`: the best value on networks other than those that are reported."""
 
 LOOKAHEAD = "lookahead-"
 
 
 @dataclass(frozen=True, slots=True)
 class PathTask:
-    """What a policy is made for.
+    """Arguments that a policy is made from.
 
     Attributes:
-        graph, source, sink: which links there are, and the packets' way.
-        random: of everything that the policy draws.
+        graph, source, sink: the known links, and the ends of the packets' path.
+        random: stream of everything that the policy draws.
         memory: how long outcomes count, for the policies that learn by links.
         rates: the true success rate of each link, for `optimal` alone.
     """
@@ -50,7 +50,7 @@ def _planner(index: Callable[[RandomStream], LinkIndex]) -> Callable[[PathTask],
 
 def _optimal(task: PathTask) -> PathPolicy:
     if task.rates is None:
-        raise ConfigurationError("policy optimal: it must be told the success rates of all links")
+        raise ConfigurationError("policy optimal: pass the success rates of all links")
     return Optimal(task.graph, task.sink, task.rates)
 
 
@@ -70,7 +70,7 @@ POLICIES: tuple[str, ...] = tuple(_POLICIES)
 
 
 def policy_named(name: str, task: PathTask) -> PathPolicy:
-    """A new policy of this name. Raises ConfigurationError for an unknown one."""
+    """Return a new policy with this name. Raises ConfigurationError for an unknown name."""
     if name.startswith(LOOKAHEAD) and name[len(LOOKAHEAD) :].isdecimal():
         hops = int(name[len(LOOKAHEAD) :])
         return PathPlanner(task.graph, task.sink, KlIndex(1.0), task.random, memory=task.memory, lookahead=hops)
@@ -78,5 +78,5 @@ def policy_named(name: str, task: PathTask) -> PathPolicy:
         make = _POLICIES[name]
     except KeyError:
         known = ", ".join((*POLICIES, f"{LOOKAHEAD}H"))
-        raise ConfigurationError(f"paths = {name!r}: no such policy; there are {known}") from None
+        raise ConfigurationError(f"paths = {name!r}: unknown policy; use one of {known}") from None
     return make(task)

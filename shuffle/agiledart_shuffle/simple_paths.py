@@ -1,4 +1,4 @@
-"""Loop-free paths in random order, each drawn once, without listing them all."""
+"""Loop-free paths in random order, each drawn once, without a list of all of them."""
 
 import math
 
@@ -6,15 +6,15 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.graph import LinkGraph
 
 _TRIES = 200
-"""Draws that may bring known paths before a listing decides whether any other is left."""
+"""Draws that may repeat known paths before a search decides whether another path is left."""
 
 
 class SimplePaths:
-    """Paths from a source to a sink without a node twice.
+    """Generator of paths from a source to a sink that visit no node twice.
 
-    In a graph without cycles each is as likely as any other: paths from each node are counted. In one with cycles a path is a
-    walk that at each node takes any of the links from which the sink can be reached without a node twice. 350,000 paths are
-    common on networks of 144 nodes; a thousand packets see a thousand of them.
+    In a graph without cycles every path is equally likely: paths from each node are counted. In a graph with cycles a path is a
+    random walk: at each node it takes any link from which the sink can be reached without visiting a node twice. 350,000 paths
+    are common on networks of 144 nodes; a thousand packets see a thousand of them.
     """
 
     def __init__(self, graph: LinkGraph, source: int, sink: int, random: RandomStream) -> None:
@@ -24,7 +24,7 @@ class SimplePaths:
         self._is_exhausted = source == sink or graph.hops_to_go(sink)[source] == math.inf
 
     def draw(self) -> tuple[int, ...] | None:
-        """The links of a path not drawn before; None when there is none left."""
+        """Return the links of a path not drawn before; None when there is none left."""
         if self._is_exhausted:
             return None
         if self._counts is not None and len(self._seen) >= self._counts[self._source]:
@@ -50,7 +50,7 @@ class SimplePaths:
         return tuple(path)
 
     def _walk(self) -> tuple[int, ...]:
-        """Depth first, links in random order: a node that led nowhere once leads nowhere for the rest of this walk."""
+        """Return a random path, depth first: a node that was a dead end once counts as one for the rest of this walk."""
         graph, visited = self._graph, {self._source: None}
         path: list[int] = []
         choices = [self._shuffled(self._source)]
@@ -73,7 +73,7 @@ class SimplePaths:
         return links
 
     def _listed(self) -> tuple[int, ...] | None:
-        """A path not seen yet, by looking through them from the first on; with so few left there are few to look through."""
+        """Return a path not drawn yet, by a search from the first one on; so few are left that the search is short."""
         graph = self._graph
         stack: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = [(self._source, (), (self._source,))]
         while stack:
@@ -93,20 +93,20 @@ class SimplePaths:
 
 
 def _reaching(graph: LinkGraph, sink: int, without: dict[int, None]) -> dict[int, None]:
-    """Nodes from which the sink can be reached over none of these."""
-    found = {sink: None}
+    """Return the nodes from which the sink can be reached without any of `without`."""
+    reaching = {sink: None}
     queue = [sink]
     while queue:
         for link in graph.entering[queue.pop()]:
             tail = graph.tails[link]
-            if tail not in found and tail not in without:
-                found[tail] = None
+            if tail not in reaching and tail not in without:
+                reaching[tail] = None
                 queue.append(tail)
-    return found
+    return reaching
 
 
 def _path_counts(graph: LinkGraph, sink: int) -> list[int] | None:
-    """How many paths lead from each node to the sink; None for a graph with a cycle among the nodes that reach it."""
+    """Return the number of paths from each node to the sink; None if the nodes that reach it form a cycle."""
     reach = _reaching(graph, sink, {})
     waiting = [0] * graph.nodes
     for node in reach:

@@ -7,8 +7,8 @@ FULL_LINK = 0.8
 FULL_NODE = 0.8
 LEAST_DELIVERED = 0.95
 SHORT_TERM_INTERVALS = 3
-"""Utilisation of a link, and of cores, that counts as full; share of offered rows that must arrive; intervals that
-count as short-term."""
+"""Utilisation of a link, and of cores, that counts as full; share of offered rows that must arrive; intervals that count as
+short-term."""
 
 
 class Remedy(Enum):

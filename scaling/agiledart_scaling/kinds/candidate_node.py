@@ -40,8 +40,7 @@ class InstanceStart:
 def places_for(more: int, nodes: Sequence[CandidateNode]) -> tuple[InstanceStart, ...]:
     """Return the nodes on which up to `more` instances can start; a smaller sum means that capacity is short.
 
-    A node takes one instance for each free core, and not more than `free_instances`. Scaling up goes before scaling
-    out: hosting
+    A node takes one instance for each free core, and not more than `free_instances`. Scaling up goes before scaling out: hosting
     nodes with the most free cores first, then the others by cost.
 
     Source: [AgileDART] IV-C: scaling up adds instances inside a node, scaling out starts them on another one.

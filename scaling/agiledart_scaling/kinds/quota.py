@@ -16,8 +16,7 @@ class Growth:
 def within_quota(growths: Sequence[Growth], others: int, most: int | None) -> dict[str, int]:
     """Return the number of instances that each stage may have.
 
-    Stages that shrink do so, and the instances they release count for the others. Growing stages get one instance each
-    in turn,
+    Stages that shrink do so, and the instances they release count for the others. Growing stages get one instance each in turn,
     in the order given (topological: upstream stages decide how many rows come), until the quota is used up.
 
     Args:

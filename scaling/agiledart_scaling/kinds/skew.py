@@ -1,5 +1,4 @@
-"""Skewed keys: move key groups from the fullest instance to the emptiest, or detect a group too hot for one
-instance."""
+"""Skewed keys: move key groups from the fullest instance to the emptiest, or detect a group too hot for one instance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,8 +63,7 @@ def balancing_moves(
 ) -> tuple[GroupMove, ...]:
     """Return moves that even out the busy shares of the instances, each from the then fullest to the then emptiest.
 
-    A group qualifies if the target would then be less full than the source was. Of these, the group with the least
-    state per row
+    A group qualifies if the target would then be less full than the source was. Of these, the group with the least state per row
     moves first: state is the cost of a move, rows are its gain.
 
     Args:

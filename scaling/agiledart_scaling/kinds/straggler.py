@@ -1,13 +1,12 @@
-"""Detection of stragglers: an instance far slower than its siblings is moved, because more instances would wait for
-it."""
+"""Detection of stragglers: an instance far slower than its siblings is moved, because more instances would wait for it."""
 
 from collections.abc import Sequence
 from statistics import median
 
 SLOW_SHARE = 0.5
 SLOW_INTERVALS = 3
-"""An instance is slow below this share of its siblings' median; it is a straggler after this many intervals. Shorter
-spells may be garbage collection or a busy disk."""
+"""An instance is slow below this share of its siblings' median; it is a straggler after this many intervals. Shorter spells may
+be garbage collection or a busy disk."""
 
 
 def slow_intervals(rates: Sequence[float | None], before: Sequence[int]) -> tuple[int, ...]:

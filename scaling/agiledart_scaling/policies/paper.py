@@ -14,8 +14,7 @@ from agiledart_scaling.scaling_policy import ScalingDecision
 from agiledart_scaling.score import ORIGIN, ScoredTrial, paper_score, secant_step
 
 FLOORS = ("drain", "rate", "none")
-"""`drain`: enough to clear arriving rows and the backlog in time; `rate`: enough for the arriving rows; `none`: the
-paper."""
+"""`drain`: enough to clear arriving rows and the backlog in time; `rate`: enough for the arriving rows; `none`: the paper."""
 
 LEAST_BACKLOG_S = 0.1
 """A backlog shorter than this time's arriving rows counts for nothing in the floor `drain`."""
@@ -88,8 +87,7 @@ class PaperMemory:
 class Paper:
     """The policy `paper`.
 
-    Source: [AgileDART] IV-C. When rate or backlog moved, the pair of trials begins again with the origin: the older
-    score was
+    Source: [AgileDART] IV-C. When rate or backlog moved, the pair of trials begins again with the origin: the older score was
     measured under other rates, and a line through both means nothing.
     """
 
@@ -159,14 +157,12 @@ class Paper:
 
 
 def least_with_score(gain: float, target: float = 1.0) -> int:
-    """Return the least number of instances whose score reaches the target, when each adds `gain`: the optimum of a
-    phase."""
+    """Return the least number of instances whose score reaches the target, when each adds `gain`: the optimum of a phase."""
     return max(1, math.ceil(target / gain - 1e-9))
 
 
 def trials_of_phase(gain: float, starts: Sequence[int], most: int = 20) -> list[int]:
-    """Return the numbers tried in a phase of constant rate and backlog, up to the optimum: first the starts, then
-    secant steps.
+    """Return the numbers tried in a phase of constant rate and backlog, up to the optimum: first the starts, then secant steps.
 
     Source: [AgileDART] appendix D, figure 22.
     """

@@ -1,7 +1,6 @@
 """Default policy: the paper's secant step on a score that adds the needs, with measures that bursts do not move.
 
-Order of a decision: the capacity of the stage, the rows that are due, the proposal, then whether to act on it. A stage
-that
+Order of a decision: the capacity of the stage, the rows that are due, the proposal, then whether to act on it. A stage that
 was short in every second grows at once. A stage shrinks only after a minute, and stays above the need of the busiest of
 these intervals.
 """
@@ -26,8 +25,7 @@ class SecantSettings:
         busy_share: ρ, the planned busy share of an instance's time; smaller: more reserve for bursts.
         dead_band: no shrinking while f is at most 1 + this; growing at once only below 1 - this.
         max_factor: κ, at most κ·x + 1 instances in one step.
-        burst_s: a backlog is ignored if the present instances clear it in this time while their capacity exceeds the
-            rate.
+        burst_s: a backlog is ignored if the present instances clear it in this time while their capacity exceeds the rate.
         up_intervals: successive intervals that must ask for more instances, unless every second of one did.
         down_intervals: successive intervals that must ask for fewer.
         down_margin: after shrinking, the busiest of these intervals must fit in ρ times this.
@@ -150,8 +148,8 @@ class Secant:
     def _shrink(
         self, x: int, wanted: int, limits: Limits, known: SecantMemory, terms: dict[str, float], why: str
     ) -> ScalingDecision:
-        """Decide on fewer instances after enough intervals asked for them; never below the need of the busiest of
-        these intervals."""
+        """Decide on fewer instances after enough intervals asked for them; never below the need of the busiest of these
+        intervals."""
         s = self.settings
         busiest = max(_median(seconds) for seconds in known.seconds)
         needed = math.ceil(busiest / (known.rate * s.busy_share * s.down_margin) - 1e-9)

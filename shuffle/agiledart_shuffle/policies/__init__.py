@@ -1,1 +1,1 @@
-"""One policy a file: what sets it apart and nothing else. `agiledart_shuffle.registry` knows them by name."""
+"""Path policies, one file each, with only the code that differs. `agiledart_shuffle.registry` has them by name."""

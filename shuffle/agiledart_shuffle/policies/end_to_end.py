@@ -1,4 +1,4 @@
-"""The baseline that knows whole paths only: each has a record of its own, whatever links it shares with others."""
+"""Baseline that knows whole paths only: each has a record of its own, whatever links it shares with others."""
 
 import math
 
@@ -9,7 +9,7 @@ from agiledart_shuffle.simple_paths import SimplePaths
 
 
 class EndToEnd:
-    """Takes the path of least LCB, unvisited ones first and in random order.
+    """Policy that takes the path of least LCB, unvisited ones first and in random order.
 
     Delays are counted in slots, since the bonus would vanish beside milliseconds. τ is the number of the packet, L the number
     of links of the longest path seen.
@@ -44,18 +44,21 @@ class EndToEnd:
             self._chosen = min(range(len(self._paths)), key=self._bound)
 
     def next_link(self, journey: Journey, slot: int) -> int | None:
-        """The next link of the path chosen; None off the path, or when there is none. It is bound to its path: see `closed`."""
+        """Return the next link of the chosen path; None off the path, or when there is none.
+
+        The packet is bound to its path, so `Journey.closed` is not read.
+        """
         if self._chosen < 0:
             return None
         tails = self._graph.tails
         return next((link for link in self._paths[self._chosen] if tails[link] == journey.node), None)
 
     def record(self, link: int, attempts: int, *, arrived: bool) -> None:
-        """See `PathPolicy.record`."""
+        """Add the attempts to the packet's delay; see `PathPolicy.record`."""
         self._delay += attempts
 
     def end_packet(self) -> None:
-        """See `PathPolicy.end_packet`."""
+        """Add the packet's delay to the record of its path; see `PathPolicy.end_packet`."""
         if self._chosen < 0:
             return
         self._delays[self._chosen] += self._delay
@@ -69,5 +72,5 @@ class EndToEnd:
 
 
 def path_bound(delays: float, packets: int, link_packets: int, links_most: int, packet: int) -> float:
-    """LCB of one path: its mean delay less a bonus for the little that is known of its links."""
+    """Return the LCB of one path: its mean delay less a bonus that shrinks as its links are used."""
     return delays / packets - math.sqrt((links_most + 1) * math.log(packet) / link_packets)

@@ -1,4 +1,4 @@
-"""The paper's index: the least delay that a link may still have, given what it let through so far."""
+"""Link index of the paper: the least delay that is still plausible for a link, given its attempts and successes."""
 
 import math
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from agiledart_shuffle.estimates import Estimates
 class KlIndex:
     """ω of every link, with exploration factor C; C = 1 is the paper's rule, C = 0 trusts the mean alone.
 
-    Each link's last solution is where the search for its next one begins; between two packets it moves so little that one step
-    of Newton is enough.
+    The last solution of each link starts the search for its next one; between two packets it moves so little that one step of
+    Newton's method is enough.
 
     Source: [AgileDART] §V, Algorithm 1; [Talebi et al. 2018], KL-HHR with another confidence level.
     """
@@ -21,10 +21,10 @@ class KlIndex:
         self._exponents: list[float] = []
 
     def survey(self, estimates: Estimates) -> None:
-        """Nothing of the whole is wanted."""
+        """Do nothing: the index needs no view of all links."""
 
     def refresh(self, costs: list[float], links: Iterable[int], estimates: Estimates, slot: int) -> None:
-        """See `LinkIndex.refresh`."""
+        """Compute the costs of some links; see `LinkIndex.refresh`."""
         if len(self._exponents) < len(costs):
             self._exponents = [0.0] * len(costs)
         budget = self.exploration * math.log(min(slot, estimates.memory.horizon)) / estimates.scale

@@ -1,4 +1,4 @@
-"""The baseline that looks at one link only: ε-greedy by the mean delay observed."""
+"""Baseline that looks at one link only: ε-greedy by the mean delay observed."""
 
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.graph import UNREACHABLE, LinkGraph
@@ -6,7 +6,7 @@ from agiledart_shuffle.policy import Journey
 
 
 class NextHop:
-    """At each node the link of least mean delay; at the node's N-th decision, with probability 1/N, any link.
+    """Policy that takes the link of least mean delay; at a node's N-th decision, with probability 1/N, any link.
 
     An untried link counts as without delay, so that each is tried once. Links from which the sink cannot be reached are left
     out, else packets would be lost.
@@ -24,10 +24,10 @@ class NextHop:
         self._crossings = [0] * graph.links
 
     def start_packet(self, slot: int) -> None:
-        """Nothing to prepare."""
+        """Do nothing: there is nothing to prepare."""
 
     def next_link(self, journey: Journey, slot: int) -> int | None:
-        """See `PathPolicy.next_link`."""
+        """Return the link to take; see `PathPolicy.next_link`."""
         graph = self._graph
         open_links = [
             link
@@ -45,18 +45,23 @@ class NextHop:
         return self._random.choice(open_links)
 
     def record(self, link: int, attempts: int, *, arrived: bool) -> None:
-        """See `PathPolicy.record`."""
+        """Count the attempts of a link; see `PathPolicy.record`."""
         self._attempts[link] += attempts
         self._crossings[link] += arrived
 
     def end_packet(self) -> None:
-        """Nothing to do."""
+        """Do nothing: `record` has counted all."""
 
     def _delay(self, link: int) -> float:
-        """Mean delay in slots. A link that only failed so far is as slow as its failures."""
+        """Return the mean delay in slots. A link that only failed so far is as slow as its failures."""
         return self._attempts[link] / max(1, self._crossings[link])
 
 
 def exploits(decisions: int, drawn: float) -> bool:
-    """Whether a node that has decided so many times before takes what it knows to be best: ε ≤ 1 - 1/N."""
+    """Return whether a node takes the best known link at its next decision: ε ≤ 1 - 1/N.
+
+    Args:
+        decisions: number of its earlier decisions, N.
+        drawn: uniform random number in [0, 1].
+    """
     return decisions > 0 and drawn <= 1.0 - 1.0 / decisions

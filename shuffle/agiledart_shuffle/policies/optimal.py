@@ -1,4 +1,4 @@
-"""The path of someone who knows every link: what all others are measured against."""
+"""Optimal path with full knowledge of every link: the yardstick of all other policies."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from agiledart_shuffle.policy import Journey
 
 
 class Optimal:
-    """Knows the success rates, and always takes the cheapest way from where the packet is.
+    """Policy that knows the success rates, and always takes the cheapest path from the packet's node.
 
     Source: [AgileDART] §VII-F.
     """
@@ -17,15 +17,15 @@ class Optimal:
         self.learn(rates)
 
     def learn(self, rates: Sequence[float]) -> None:
-        """The links have changed to these rates."""
+        """Replace the success rates of the links."""
         self._costs = [1.0 / rate if rate > 0.0 else float("inf") for rate in rates]
         self._cost_to_go = self._graph.cost_to_go(self._costs, self._sink)
 
     def start_packet(self, slot: int) -> None:
-        """Nothing to prepare."""
+        """Do nothing: there is nothing to prepare."""
 
     def next_link(self, journey: Journey, slot: int) -> int | None:
-        """See `PathPolicy.next_link`."""
+        """Return the link to take; see `PathPolicy.next_link`."""
         graph, togo = self._graph, self._cost_to_go
         open_links = [
             link
@@ -37,7 +37,7 @@ class Optimal:
         return min(open_links, key=lambda link: self._costs[link] + togo[graph.heads[link]], default=None)
 
     def record(self, link: int, attempts: int, *, arrived: bool) -> None:
-        """Nothing to learn."""
+        """Do nothing: there is nothing to learn."""
 
     def end_packet(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""

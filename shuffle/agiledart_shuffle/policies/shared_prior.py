@@ -1,4 +1,4 @@
-"""Thompson sampling that expects of an untried link what the tried ones are like, and never less than a link has shown."""
+"""Thompson sampling with a prior for untried links taken from the tried ones, and no draw below a link's mean."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,10 @@ from agiledart_shuffle.draws import beta
 from agiledart_shuffle.estimates import Estimates
 
 _TRIED = 3.0
-"""Attempts from which a link says what links are like."""
+"""Attempts from which the rate of a link counts for the prior."""
 
 _LINKS = 5
-"""Links that must say so before the flat prior gives way."""
+"""Links with that many attempts before they replace the flat prior."""
 
 _VARIANCE_LEAST, _STRENGTH_MOST, _PARAMETER_LEAST = 0.01, 8.0, 0.3
 
@@ -30,11 +30,11 @@ class SharedPriorIndex:
         self._prior = (1.0, 1.0)
 
     def survey(self, estimates: Estimates) -> None:
-        """See `LinkIndex.survey`."""
+        """Compute the prior; see `LinkIndex.survey`."""
         self._prior = _prior(estimates)
 
     def refresh(self, costs: list[float], links: Iterable[int], estimates: Estimates, slot: int) -> None:
-        """See `LinkIndex.refresh`."""
+        """Draw the costs of some links; see `LinkIndex.refresh`."""
         good, bad = self._prior
         successes, attempts, scale, random = estimates.successes, estimates.attempts, estimates.scale, self._random
         weight = self._sharpness * scale
@@ -52,7 +52,7 @@ class SharedPriorIndex:
 
 
 def _prior(estimates: Estimates) -> tuple[float, float]:
-    """Beta parameters with mean and spread of the links that were tried."""
+    """Return Beta parameters with the mean and spread of the rates of the tried links."""
     scale = estimates.scale
     count, total, squares = 0, 0.0, 0.0
     for passed, tried in zip(estimates.successes, estimates.attempts, strict=True):

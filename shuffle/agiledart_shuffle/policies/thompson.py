@@ -1,4 +1,4 @@
-"""Thompson sampling: each packet believes one guess of every link, drawn as likely as the record makes it."""
+"""Thompson sampling: each packet uses one random guess for every link, drawn from the distribution that its record gives."""
 
 from collections.abc import Iterable
 
@@ -9,10 +9,10 @@ from agiledart_shuffle.estimates import Estimates
 
 
 class ThompsonIndex:
-    """Success rates drawn from Beta(1 + a·s, 1 + a·(t'-s)).
+    """Link index with success rates drawn from Beta(1 + a·s, 1 + a·(t'-s)).
 
     Args:
-        random: of the draws.
+        random: stream of the draws.
         sharpness: a; above 1 guesses keep closer to the record than its evidence warrants, which explores less.
 
     Source: [AgileDART] §V for the setting; [Thompson 1933] for the rule, which the paper does not use.
@@ -22,10 +22,10 @@ class ThompsonIndex:
         self._random, self._sharpness = random, sharpness
 
     def survey(self, estimates: Estimates) -> None:
-        """Nothing of the whole is wanted."""
+        """Do nothing: the index needs no view of all links."""
 
     def refresh(self, costs: list[float], links: Iterable[int], estimates: Estimates, slot: int) -> None:
-        """See `LinkIndex.refresh`."""
+        """Draw the costs of some links; see `LinkIndex.refresh`."""
         successes, attempts, random = estimates.successes, estimates.attempts, self._random
         weight = self._sharpness * estimates.scale
         for link in links:
