@@ -1,8 +1,8 @@
-"""Data frames between executors: one TLS link for each pair of executors and direction of dial, all channels on it.
+"""Data frames between executors: one TLS link for each pair of executors and direction of dial carries all channels.
 
-The upstream end dials. DATA frames go down, ACK frames come back. A link may be lost: the channels go over to the next one, and
-what nobody has acknowledged goes again (`resending`, in the runtime). A frame is taken only from the node that the plan
-names for its source instance, so an admitted executor can't feed rows into a channel that isn't its own.
+The upstream end dials. DATA frames go downstream, ACK frames come back. When a link is lost, its channels move to the next one and
+send their unacknowledged frames again (`resending`, in the runtime). The port accepts a frame only from the node that the plan
+names for its source instance, so an admitted executor cannot feed rows into another executor's channel.
 """
 
 import asyncio
@@ -35,22 +35,22 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_transport.link import DeferFrame, Link
 
 EdgeEnds = tuple[int, int, int, int]
-"""Of an edge: source stage, its term, target stage, its term."""
+"""Both ends of an edge: source stage, its generation, target stage, its generation."""
 
-_DATA = int(FrameKind.DATA)  # a member of an enumeration costs a look-up of its own each time
+_DATA = int(FrameKind.DATA)  # an enumeration member would cost a look-up for each frame
 
 
 class ChannelSender:
-    """The way out of one channel to another process.
+    """Sender of the frames of one channel to another process.
 
     Args:
-        link: to the executor of the target instance. One that is closed takes frames and does nothing: they are kept for the next.
+        link: to the executor of the target instance. A closed link accepts frames and drops them; `kept` holds them for the next.
         header: of this channel; sequence, rows and flags change with each frame.
         codec: of the edge's rows.
         step: name for messages to the user when a row cannot travel.
 
     Attributes:
-        kept: what was sent and is not acknowledged, and what the link did not take yet.
+        kept: frames that are sent but not acknowledged, and frames that wait for the link.
     """
 
     def __init__(self, link: Link, header: DataHeader, codec: BatchCodec, step: str) -> None:
@@ -59,8 +59,10 @@ class ChannelSender:
         self.kept = Unacknowledged()
 
     def ready(self) -> bool:
-        """Does the link take a frame now? It is shared by many channels, whose windows together may be larger than what
-        a link lets pile up for a peer that does not read. Sends first what waits for the link.
+        """Send the frames that wait for the link, then return True when it accepts one more.
+
+        Many channels share the link. Their windows together may be larger than the backlog that a link allows for a peer that
+        does not read.
         """
         kept, link = self.kept, self.link
         while kept.line and link.writable:
@@ -70,13 +72,13 @@ class ChannelSender:
         return link.writable and kept.has_space and not kept.line
 
     def move(self, link: Link) -> None:
-        """Go on over another link to the same executor, beginning with what is not acknowledged."""
+        """Continue over another link to the same executor, beginning with the unacknowledged frames."""
         self.link = link
         self.kept.begin_again()
         self.ready()
 
     def __call__(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
-        """Encode and send one frame; more than one when its rows are larger than frames may be."""
+        """Encode and send a batch as one frame, or as several when its rows exceed the frame limit."""
         number = channel.last_number
         if batch.barrier:
             self._put(number, first_row, 0, self._codec.encode(batch), batch.barrier)
@@ -108,7 +110,7 @@ class ChannelSender:
             first_row += len(piece.held)
 
     def _put(self, number: int, first_row: int, rows: int, body: bytes, barrier: int) -> None:
-        """Send a frame behind those that wait for the link."""
+        """Queue a frame behind those that wait for the link, and send what the link accepts."""
         flags = 0 if rows else BARRIER if barrier else PUNCTUATION_ONLY
         header = self._header._replace(frame=number, sequence=first_row, rows=rows, flags=flags, epoch=barrier)
         self.kept.line_up(number, header.pack() + body, is_watermark=flags == PUNCTUATION_ONLY)
@@ -124,7 +126,7 @@ class LinkEnd(OutputEnd):
         self.closed: Callable[[], None] | None = None
 
     def emit(self, edge: int, target: int, batch: Batch) -> None:
-        """Send a batch; the sender is not asked first where its link takes frames and nothing waits for it."""
+        """Send a batch, at once where the link accepts frames and none waits for it."""
         sender, channel = self.sender, self.channel
         first_row, kept = channel.rows_sent, sender.kept
         if kept.has_space and not kept.line and sender.link.writable and channel.passes(batch):
@@ -138,11 +140,11 @@ class LinkEnd(OutputEnd):
 
     @property
     def frames_resent(self) -> int:
-        """Frames that went again over another link."""
+        """Number of frames that were sent again over another link."""
         return self.sender.kept.resent
 
     def acknowledged(self, frames: int, watermarks: int, frame_rows: int = 0) -> None:
-        """The other end has taken frames: they need not be kept, and others that wait may go."""
+        """Drop the frames that the other end acknowledges and send frames that wait."""
         kept = self.sender.kept
         kept.acknowledge(frames, watermarks)
         super().acknowledged(frames, watermarks, frame_rows)
@@ -151,7 +153,7 @@ class LinkEnd(OutputEnd):
 
 
 def try_rows(codec: BatchCodec, batch: Batch, step: str) -> None:
-    """Raise `UserCodeError` unless these rows are what the step says."""
+    """Raise `UserCodeError` unless these rows have the type that the step declares."""
     try:
         for _, body in codec.encode_within(batch):
             codec.decode(body)
@@ -160,16 +162,16 @@ def try_rows(codec: BatchCodec, batch: Batch, step: str) -> None:
 
 
 class DataPort:
-    """Brings frames that come in to the instances of one application.
+    """Receiver of data frames: verifies them and hands them to the instances of one application.
 
     Args:
-        number, life: the application's, and the life of its plan that these instances have.
-        host: the instances.
+        number, attempt: the application's number, and the attempt of its plan that these instances belong to.
+        host: of the instances.
         codecs: by edge.
-        ends: (source stage, its term, target stage, its term) of an edge; raises RemoteProtocolError.
-        node_of: which node runs the source instance of a channel (edge, index).
-        sender_of: name of the stage that an edge leaves, for messages.
-        columns: imports what columns need; until then a link that brings some is not read.
+        ends: returns (source stage, its generation, target stage, its generation) of an edge; raises RemoteProtocolError.
+        node_of: returns the node that runs the source instance of a channel (edge, index).
+        sender_of: returns the name of the stage that an edge leaves, for messages.
+        columns: imports the libraries for columns; a link that brings columns is not read until that is done.
     """
 
     def __init__(
@@ -188,48 +190,54 @@ class DataPort:
         self._ends, self._node_of, self._sender_of = ends, node_of, sender_of
         self._incoming_channels: dict[
             tuple[int, int, int], _IncomingChannel
-        ] = {}  # (edge, source, target), judged: no more than there are
-        self._begun: dict[int, int] = {}  # in which order open links began to bring frames
+        ] = {}  # (edge, source, target), verified, so the plan bounds their number
+        self._begun: dict[int, int] = {}  # link number → order in which open links began to bring frames
         self._beginnings = itertools.count()
-        self._last: _IncomingChannel | None = None  # of the frame before, which most often is of the same channel
+        self._last: _IncomingChannel | None = (
+            None  # of the previous frame; the next one mostly belongs to the same channel
+        )
 
     def data(self, link: Link, kind: int, body: bytes) -> None:
-        """A frame on an accepted link.
+        """Take a frame from an accepted link.
 
         Raises:
-            RemoteProtocolError: which closes the link.
-            NotNow: it brings columns, and what they need is still being imported; reading goes on afterwards.
+            RemoteProtocolError: the frame is invalid; the link closes.
+            DeferFrame: the frame brings columns whose libraries are still being imported; reading continues afterwards.
         """
         if kind != _DATA:
-            raise RemoteProtocolError("kind", "only DATA frames are taken here")
-        route = self._last
-        if route is not None and route.link is link and (place := rows_of_channel(body, route.channel)) is not None:
-            (number, first_row, rows), barrier = place, 0
+            raise RemoteProtocolError("kind", "this port accepts only DATA frames")
+        channel = self._last
+        if (
+            channel is not None
+            and channel.link is link
+            and (numbers := rows_of_channel(body, channel.channel)) is not None
+        ):
+            (number, first_row, rows), barrier = numbers, 0
         else:
-            route, header = self._verified_frame(link, body)
+            channel, header = self._verified_frame(link, body)
             number, first_row, rows = header.frame, header.sequence, header.rows
             barrier = header.epoch if header.flags == BARRIER else 0
-        came = route.end.channel
-        if number == came.frames + came.watermarks:
-            self._take(route, link, number, first_row, rows, barrier, body)
+        received = channel.end.channel
+        if number == received.frames + received.watermarks:
+            self._take(channel, link, number, first_row, rows, barrier, body)
         else:
-            self._out_of_order(route, link, number, body)
-        if route.end.early.frames:
-            self._take_early(route, link)
+            self._out_of_order(channel, link, number, body)
+        if channel.end.early.frames:
+            self._take_early(channel, link)
 
     def ended(self, link: Link) -> None:
-        """A link is closed; its channels go on over another one."""
+        """Forget a closed link; its channels go on over another one."""
         self._begun.pop(link.number, None)
 
     def _out_of_order(self, route: "_IncomingChannel", link: Link, number: int, body: bytes) -> None:
-        """Drop a frame that has come before, since its sender has not heard of it; keep one that comes early."""
+        """Keep a frame that came early; drop a duplicate and acknowledge it again, because its sender missed the first time."""
         if route.end.early.take_early(number, route.end.channel.expected, body):
             route.end.repeat_acknowledgement()
 
     def _take_early(self, route: "_IncomingChannel", link: Link) -> None:
-        """Take frames that came before their turn and whose turn it is now."""
-        came, early = route.end.channel, route.end.early
-        while (body := early.frames.get(came.expected)) is not None:
+        """Take the early frames that are next in sequence now."""
+        received, early = route.end.channel, route.end.early
+        while (body := early.frames.get(received.expected)) is not None:
             header = DataHeader.unpack(body)
             barrier = header.epoch if header.flags == BARRIER else 0
             self._take(route, link, header.frame, header.sequence, header.rows, barrier, body)
@@ -238,7 +246,7 @@ class DataPort:
     def _take(
         self, route: "_IncomingChannel", link: Link, number: int, first_row: int, rows: int, barrier: int, body: bytes
     ) -> None:
-        """Hand a frame over whose turn it is."""
+        """Decode the next frame in sequence and hand it to its instance."""
         try:
             rest = memoryview(body)[DATA_HEADER_BYTES:]
             batch = route.codec.decode_barrier(rest) if barrier else route.codec.decode(rest, self._columns.has_ended)
@@ -246,7 +254,7 @@ class DataPort:
             self._read_later(link)
             raise DeferFrame from None
         except RemoteProtocolError as error:
-            # The sender runs the same user code: a step there makes other rows than it says, which is for the user to mend.
+            # The sender runs the same user code, so a step there makes rows of another type than it declares: the user's error.
             route.end.channel.accept(number, first_row, rows, barrier=barrier != 0)
             self._host.fail(route.running, f"{self._sender_of(route.edge)}: its rows are not what it says: {error}")
             return
@@ -259,7 +267,7 @@ class DataPort:
         self._host.receive(route.running, route.edge, route.source, number, first_row, batch, is_last=not link.has_more)
 
     def _read_later(self, link: Link) -> None:
-        """A link that reads no more goes on when what columns need is there."""
+        """Resume reading from a deferred link once the libraries for columns are imported."""
         loop = asyncio.get_running_loop()
 
         def read_on() -> None:
@@ -271,26 +279,26 @@ class DataPort:
         self._columns.call_when_done(read_on)
 
     def _verified_frame(self, link: Link, body: bytes) -> tuple["_IncomingChannel", DataHeader]:
-        """Any frame's route and header; raises RemoteProtocolError."""
+        """Return the channel and header of any frame; raises RemoteProtocolError."""
         header = DataHeader.unpack(body)
         if header.application != self._number:
             raise RemoteProtocolError("channel", "a frame of another application")
         if header.attempt != self._attempt:
-            raise RemoteProtocolError("life", f"a frame of life {header.attempt} where life {self._attempt} runs")
+            raise RemoteProtocolError("life", f"a frame of attempt {header.attempt} where attempt {self._attempt} runs")
         place = (
             header.edge,
             member(header.source_generation, header.source),
             member(header.target_generation, header.target),
         )
-        channel = channel_of(body)
-        route = self._incoming_channels.get(place)
-        if route is None or route.link is not link or route.channel != channel:
-            route = self._incoming_channels[place] = self._verify_channel(link, header, channel)
-        self._last = route
-        return route, header
+        number = channel_of(body)
+        incoming = self._incoming_channels.get(place)
+        if incoming is None or incoming.link is not link or incoming.channel != number:
+            incoming = self._incoming_channels[place] = self._verify_channel(link, header, number)
+        self._last = incoming
+        return incoming, header
 
     def _verify_channel(self, link: Link, header: DataHeader, channel: bytes) -> "_IncomingChannel":
-        """Judge the first frame of a channel; raises RemoteProtocolError when it may not come over this link."""
+        """Verify the first frame of a channel; raises RemoteProtocolError when it must not come over this link."""
         codec = self._codecs.get(header.edge)
         if codec is None:
             raise RemoteProtocolError("channel", f"no edge {header.edge}")
@@ -301,12 +309,12 @@ class DataPort:
         if self._node_of(header.edge, source) != link.peer.agent_id:
             reason = "channel" if header.source_generation == self._ends(header.edge)[1] else "term"
             raise RemoteProtocolError(
-                reason, f"instance {header.source} of term {header.source_generation} does not run there"
+                reason, f"instance {header.source} of generation {header.source_generation} does not run there"
             )
         _, source_generation, stage, target_generation = self._ends(header.edge)
         running = self._host.running.get((stage, target))
         end = None if running is None else running.inputs.get((header.edge, source))
-        if running is None or end is None:  # of a term that has ended here, or of which nobody has told
+        if running is None or end is None:  # the generation has ended here, or is not known here yet
             reason = (
                 "channel"
                 if (header.source_generation, header.target_generation) == (source_generation, target_generation)
@@ -314,8 +322,8 @@ class DataPort:
             )
             raise RemoteProtocolError(
                 reason,
-                f"no channel {header.edge} from {header.source} of term {header.source_generation} to {header.target} of"
-                f" {header.target_generation}",
+                f"no channel {header.edge} from instance {header.source} of generation {header.source_generation}"
+                f" to instance {header.target} of generation {header.target_generation}",
             )
         before = end.acknowledge
         if link.number not in self._begun:
@@ -323,12 +331,12 @@ class DataPort:
         if not isinstance(before, Acknowledger) or self._begun.get(before.link.number, -1) < self._begun[link.number]:
             end.acknowledge = Acknowledger(link, header, end)
             if isinstance(before, Acknowledger):
-                before.link.close("stalled")  # its other end has gone over to this one
+                before.link.close("stalled")  # the sender has moved to the new link
         return _IncomingChannel(link, channel, header.edge, source, codec, running, end)
 
 
 class _IncomingChannel(NamedTuple):
-    """Where the frames of a channel go that came over a link and may."""
+    """Verified channel on one link: the codec and the instance end for its frames."""
 
     link: Link
     channel: bytes
@@ -340,7 +348,7 @@ class _IncomingChannel(NamedTuple):
 
 
 class Acknowledger:
-    """Tells the upstream end of one channel what was taken."""
+    """Sender of the acknowledgements of one channel to its upstream end."""
 
     def __init__(self, link: Link, header: DataHeader, end: InputEnd) -> None:
         self.link, self._end = link, end
@@ -348,29 +356,37 @@ class Acknowledger:
         self._template = Acknowledgement(header.application, header.attempt, *ends, 0, 0, 0)
 
     def __call__(self, frames: int, watermarks: int) -> None:
-        """Totals since the first frame."""
-        told = self._template._replace(frame_rows=self._end.channel.frame_rows, frames=frames, watermarks=watermarks)
-        self.link.send(FrameKind.ACK, told.pack())
+        """Send an acknowledgement; both arguments are totals since the first frame."""
+        acknowledgement = self._template._replace(
+            frame_rows=self._end.channel.frame_rows, frames=frames, watermarks=watermarks
+        )
+        self.link.send(FrameKind.ACK, acknowledgement.pack())
 
 
 def take_acknowledgement(
     host: InstanceHost, number: int, attempt: int, ends: Callable[[int], EdgeEnds], kind: int, body: bytes
 ) -> None:
-    """A frame on a dialled link; raises RemoteProtocolError, for one of another life or term too: it counts in none."""
+    """Handle a frame from a dialled link: credit the channel that it acknowledges.
+
+    Raises:
+        RemoteProtocolError: the frame is no valid acknowledgement, or belongs to another attempt or generation.
+    """
     if kind != FrameKind.ACK:
         raise RemoteProtocolError("kind", "only acknowledgements come back on this link")
-    told = Acknowledgement.unpack(body)
-    if told.application != number or told.attempt != attempt:
-        raise RemoteProtocolError("life", f"an acknowledgement of life {told.attempt} where life {attempt} runs")
-    stage, source_generation, _, target_generation = ends(told.edge)
-    source, target = member(told.source_generation, told.source), member(told.target_generation, told.target)
+    ack = Acknowledgement.unpack(body)
+    if ack.application != number or ack.attempt != attempt:
+        raise RemoteProtocolError("life", f"an acknowledgement of attempt {ack.attempt} where attempt {attempt} runs")
+    stage, source_generation, _, target_generation = ends(ack.edge)
+    source, target = member(ack.source_generation, ack.source), member(ack.target_generation, ack.target)
     running: RunningInstance | None = host.running.get((stage, source))
-    if running is None or (told.edge, target) not in running.outputs:
-        if running is not None and any(edge == told.edge and other > target for edge, other in running.outputs):
-            return  # said twice, of a channel whose term has ended
-        if (told.source_generation, told.target_generation) != (source_generation, target_generation):
+    if running is None or (ack.edge, target) not in running.outputs:
+        if running is not None and any(
+            edge == ack.edge and later_target > target for edge, later_target in running.outputs
+        ):
+            return  # a duplicate, of a channel whose generation has ended
+        if (ack.source_generation, ack.target_generation) != (source_generation, target_generation):
             raise RemoteProtocolError(
-                "term", f"an acknowledgement from term {told.target_generation} to {told.source_generation}"
+                "term", f"an acknowledgement from generation {ack.target_generation} to {ack.source_generation}"
             )
-        raise RemoteProtocolError("channel", f"instance {told.source} does not run here")
-    host.acknowledged(running, told.edge, target, told.frames, told.watermarks, told.frame_rows)
+        raise RemoteProtocolError("channel", f"instance {ack.source} does not run here")
+    host.acknowledged(running, ack.edge, target, ack.frames, ack.watermarks, ack.frame_rows)

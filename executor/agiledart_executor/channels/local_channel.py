@@ -1,4 +1,4 @@
-"""A channel between two instances of one process: no encoding, a small window, the same credit and counts as over a link."""
+"""Channel between two instances of one process: no encoding, a small window, the same credit and counts as over a link."""
 
 from agiledart_dataflow.counts.key_sample import EVERY
 from agiledart_dataflow.data.batch import Batch
@@ -9,17 +9,17 @@ from agiledart_executor.instances.instance_host import InstanceHost
 from agiledart_executor.instances.running_instance import SOURCE_ROWS, OutputEnd, RunningInstance
 
 TRIED_FRAMES = 2
-"""Frames of a channel that are encoded and decoded to see whether they could travel."""
+"""First frames of a channel that are encoded and decoded, to see whether they could travel."""
 
 LOCAL_WINDOW_FRAMES = 2
-"""Frames under way. There is no way to fill; what waits only takes memory, and both ends have one core."""
+"""Frames in flight. A larger window would only take memory: no link needs filling, and both ends share one core."""
 
 
 class LocalChannelEnd(OutputEnd):
     """Upstream end of a channel within this process.
 
-    Where nothing waits, rows go to the instance beside this one as a call (operator chaining); else they are frames, with the
-    same credit and counts as over a link.
+    Where no frame waits, rows go to the target instance as a call (operator chaining). Otherwise they are frames, with the same
+    credit and counts as over a link.
     """
 
     def __init__(
@@ -65,9 +65,10 @@ def local_output(
     *,
     lazy_watermarks: bool,
 ) -> OutputEnd:
-    """A channel within this process: no encoding, the same credit.
+    """Make a channel within this process: no encoding, the same credit.
 
-    The first rows go through the codec all the same: a step whose rows are not what it says is told wherever it runs.
+    The first rows go through the codec all the same. So a step whose rows have another type than it declares fails wherever it
+    runs.
     """
     edge, target = edge_target
     end = target_running.inputs[edge, running.index]

@@ -1,7 +1,7 @@
-"""Runs a whole topology in this process: no agent, no sockets. For `agiledart run`, for tests, for small jobs.
+"""Local runs: a whole topology in this process, without agent and sockets, for `agiledart run`, tests and small jobs.
 
-The default schedule polls the source that is furthest behind in event time and lets every stage work in turn. A `schedule_seed`
-makes a hostile one: any channel next, batches in pieces of any size and through the wire form, and the same results.
+The default schedule polls the source that is furthest behind in event time and then lets every stage work. A `schedule_seed`
+makes a hostile schedule: any channel next, batches in pieces of any size and through the wire form. The results are the same.
 """
 
 import tempfile
@@ -38,29 +38,30 @@ from agiledart_kernel.limits import MAX_BATCH_ROWS, MAX_DATA_FRAME_BYTES
 from agiledart_kernel.randomness import RandomStream
 
 MAX_QUEUED_ROWS = 100_000
-"""Rows that may wait before a merge for another source; then the sources ahead pause."""
+"""Rows that may wait before a merge for another source; beyond that the sources ahead pause."""
 
 PROGRESS_NS = 200_000_000
 FLUSH_NS = 200_000_000
 _TRIED_BATCHES = 2
-"""First batches of each edge that are tried on the wire, so that a row that is not what its type says is told here too."""
+"""First batches of each edge that go through the wire form, so that a row of another type than declared fails here too."""
 
 _LONGEST_SLEEP_S = 0.2
-"""So that Ctrl-C and progress are not kept waiting by a slow source."""
+"""Longest sleep in seconds, so that a slow source does not delay Ctrl-C and progress."""
 
 Progress = Callable[[Summary], None]
 
 
 @dataclass
 class LocalRun:
-    """What a run did.
+    """Result of a local run.
 
     Attributes:
+        plan: stages and edges that ran.
         summary: counts by the names that users know.
         statistics: of each instance.
         collected: rows of each `collect` sink.
-        wall_seconds: how long it took.
-        interrupted: True when Ctrl-C ended it before the input did.
+        wall_seconds: duration of the run.
+        interrupted: True when Ctrl-C ended the run before its input did.
     """
 
     plan: StagePlan
@@ -72,9 +73,12 @@ class LocalRun:
 
     @property
     def useless_sources(self) -> list[str]:
-        """Names of the sources of which every record was malformed: what was computed is about nothing."""
+        """Names of the sources whose records were all malformed, so that the results rest on no data."""
         return [
-            name for one in self.statistics if one.source is not None and one.source.is_useless for name in one.steps
+            name
+            for instance in self.statistics
+            if instance.source is not None and instance.source.is_useless
+            for name in instance.steps
         ]
 
 
@@ -90,19 +94,19 @@ def run_topology(
     """Run a topology to the end of its input.
 
     Args:
-        topology: what to run.
+        topology: graph to run.
         parallelism: instances of every stage that can have several, or by name of a step: a number, or limits (low, high)
-            of which it takes the lower one.
-        schedule_seed: run it under a hostile schedule drawn from this seed.
+            of which the lower one is taken.
+        schedule_seed: seed of a hostile schedule; None for the default schedule.
         on_progress: called about five times a second with the counts so far.
-        on_log: told of records that an error policy let go, in the words of `agiledart logs`.
-        batch_rows: rows that pass from step to step at once. More may be read at once.
+        on_log: called with a text about records that an error policy dropped, as `agiledart logs` shows it.
+        batch_rows: rows that pass from step to step at once. A source may read more at once.
 
     Raises:
         UserCodeError: user code raised.
         OperationFailed: a source or sink could not be opened, read or written; the message names the step.
         TopologyError, ConfigurationError: the graph or a connector is wrong, or a sink would overwrite another's file.
-        LocalProtocolError: not all records are accounted for at the end; a fault of the engine.
+        LocalProtocolError: not all records are accounted for at the end, which is a fault of the engine.
     """
     refuse_overwriting(topology, file_here)
     plan = plan_stages(topology.specification(), parallelism)
@@ -125,7 +129,7 @@ def run_topology(
         run.close()
     statistics = run.statistics()
     if not interrupted and (imbalances := audit(run.program.specification, statistics, plan)):
-        # Results that miss a row are worse than none: this is a fault of ours, and nobody shall find it in the results.
+        # Results that miss a row are worse than none, so an internal fault raises instead of corrupting the results.
         raise LocalProtocolError(f"{topology.name}: the ledger does not add up: {'; '.join(imbalances[:5])}")
     return LocalRun(
         plan=plan,
@@ -139,7 +143,7 @@ def run_topology(
 
 @contextmanager
 def _named(step: str) -> Iterator[None]:
-    """Puts the step's name before what could not be done."""
+    """Put the step's name before the text of an error."""
     try:
         yield
     except OperationFailed as error:
@@ -163,7 +167,7 @@ class _LocalExecution:
         self._untried = dict.fromkeys(self._codecs, _TRIED_BATCHES)
 
     def open(self) -> None:
-        """Open sources, then sinks, so that a missing input leaves no empty result; names the step that cannot be opened."""
+        """Open sources, then sinks, so that a missing input leaves no empty result. An error names the step."""
         plan = self.program.plan
         for stage in sorted(plan.stages, key=lambda stage: (stage.kind != "source", stage.index)):
             for index in range(stage.parallelism):
@@ -186,7 +190,7 @@ class _LocalExecution:
         self._stage_order = [(stage, self._instances[stage, index]) for stage, index in sorted(self._instances)]
 
     def run_in_order(self, on_progress: Progress | None, on_log: Callable[[str], None] | None = None) -> None:
-        """Sources in order of event time, stages in order of the graph."""
+        """Run sources in order of event time and stages in order of the graph."""
         paths = [self._fused_paths(source) for source in self._sources]
         emitters = [
             self._deliverer(source.stage, source.index, path) for source, path in zip(self._sources, paths, strict=True)
@@ -222,7 +226,7 @@ class _LocalExecution:
                     pass
 
     def _furthest_behind(self, waiting: list[int], now: int) -> int | None:
-        """The source to poll: of those that may, the one whose event time is least; none when all wait."""
+        """Return the index of the ready source with the lowest event time; None when all sources wait."""
         if len(self._sources) == 1:
             return 0 if waiting[0] <= now and not self._sources[0].finished else None
         ready = [i for i, source in enumerate(self._sources) if not source.finished and waiting[i] <= now]
@@ -233,7 +237,7 @@ class _LocalExecution:
         return min(ready, key=lambda i: self._sources[i].watermark, default=None)
 
     def run_randomly(self, random: RandomStream) -> None:
-        """Any channel or source next, batches in pieces of any size, budgets of any size. Does not pace."""
+        """Run any channel or source next, with batches and budgets of any size. Source rates are not kept."""
         wires: dict[tuple[int, int, int], list[Batch]] = {channel: [] for channel in self.program.plan.channels()}
 
         def emitter(source: int) -> Callable[[int, int, Batch], None]:
@@ -267,7 +271,7 @@ class _LocalExecution:
                 pass
 
     def _fused_paths(self, source: SourceInstance) -> dict[int, FusedPath]:
-        """The ways from a source to a sink that are one loop, by the edge with which they begin."""
+        """Return the paths from a source to a sink that are fused into one loop, by their first edge."""
         plan = self.program.plan
         paths = {
             edge.index: fused_path(plan, edge, self._instances, self._batch_rows)
@@ -276,7 +280,7 @@ class _LocalExecution:
         return {edge: path for edge, path in paths.items() if path is not None}
 
     def _read_at_once(self, source: SourceInstance, paths: Mapping[int, FusedPath]) -> int:
-        """Rows to ask a source for: many batches, where all that follows cuts them itself."""
+        """Return how many rows to ask a source for: many batches, where all fused paths behind it cut them."""
         edges = self.program.plan.outgoing(source.stage)
         cuts = all(edge.index in paths and not self._untried[paths[edge.index].into_sink] for edge in edges)
         return max(self._batch_rows, MAX_BATCH_ROWS) if cuts else self._batch_rows
@@ -284,7 +288,7 @@ class _LocalExecution:
     def _deliverer(
         self, stage: int, index: int, paths: Mapping[int, FusedPath] = MappingProxyType({})
     ) -> Callable[[int, int, Batch], None]:
-        """emit(edge, target, batch) that puts a batch straight into the merge of the next instance, or on its fused path."""
+        """Return emit(edge, target, batch), which puts a batch into the next instance's merge or on its fused path."""
         edges = [edge for edge in self.program.plan.edges if edge.source == stage]
         offers = {
             (edge.index, target): self._instances[edge.target, target].offer
@@ -304,9 +308,10 @@ class _LocalExecution:
         return emit
 
     def _through_the_wire(self, edge: int, batch: Batch) -> Batch:
-        """The batch as another process would receive it, in the pieces in which it would be sent.
+        """Return the batch as another process would receive it, cut into the frames in which it would be sent.
 
-        Raises `UserCodeError` when rows are not what their type says, or when one is too large to travel.
+        Raises:
+            UserCodeError: rows do not have their declared type, or one is too large to travel.
         """
         codec = self._codecs[edge]
         step = self.program.steps(self.program.plan.edges[edge].source)[-1]
@@ -322,13 +327,13 @@ class _LocalExecution:
                 received.append(codec.decode(body))
             return concatenated(received)
         except (RemoteProtocolError, TypeError, ValueError, OverflowError) as error:
-            what = str(error).removeprefix("form: ")
+            detail = str(error).removeprefix("form: ")
             raise UserCodeError(
-                f"{step.where} in {step.name}: its rows are not {self.program.plan.edges[edge].row_type}: {what}"
+                f"{step.where} in {step.name}: its rows are not {self.program.plan.edges[edge].row_type}: {detail}"
             ) from None
 
     def report_new_errors(self, on_log: Callable[[str], None] | None, *, at_end: bool = False) -> None:
-        """Say which records were malformed, and which error policies let go, since the last time."""
+        """Log the records that were malformed or dropped by error policies since the last call."""
         if on_log is None:
             return
         for source in self._sources:
@@ -347,13 +352,13 @@ class _LocalExecution:
                 writer.flush()
 
     def close_sinks(self) -> None:
-        """Close the sinks and report what goes wrong, because then results are missing."""
+        """Close the sinks and raise their errors, because results are then missing."""
         for name, writer in self._writers.items():
             with _named(name):
                 writer.close()
 
     def close(self) -> None:
-        """Give back all that is still open; quiet, because an error is already on its way if there is one."""
+        """Close everything that is still open, without raising: an earlier error may be on its way."""
         for source in self._sources:
             source.close()
         for reader in self._readers:
@@ -365,13 +370,13 @@ class _LocalExecution:
                 continue
 
     def statistics(self) -> list[InstanceStatistics]:
-        """What every instance has counted."""
+        """Return the counts of every instance."""
         return [
             *(source.statistics() for source in self._sources),
             *(instance.statistics() for _, instance in self._stage_order),
         ]
 
     def collected(self) -> dict[str, list[Any]]:
-        """Rows of the sinks that keep them."""
+        """Return the rows of the sinks that keep them, by name."""
         rows = {name: getattr(writer, "rows", None) for name, writer in self._writers.items()}
-        return {name: kept for name, kept in sorted(rows.items()) if kept is not None}
+        return {name: sink_rows for name, sink_rows in sorted(rows.items()) if sink_rows is not None}

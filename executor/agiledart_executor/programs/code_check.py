@@ -1,7 +1,8 @@
-"""`python -m agiledart_executor.programs.code_check FD`, for `submit --dry-run`: does this code load here, would its sources and sinks open?
+"""Check of user code on this node for `submit --dry-run`: does it load here, and would its sources and sinks open?
 
-A `CodeCheckRequest` comes on standard input, a `CodeCheckResult` goes to the descriptor. The process is one of its own, so that a library
-that is missing, or user code that hangs, does no harm to the agent. Nothing is read or written; sinks are not opened.
+The command is `python -m agiledart_executor.programs.code_check FD`. The program reads a `CodeCheckRequest` from standard input and
+writes a `CodeCheckResult` to the descriptor FD. It has a process of its own, so that a missing library or hanging user code does no
+harm to the agent. The check reads and writes no rows and opens no sink.
 """
 
 import os
@@ -25,7 +26,7 @@ MAX_TEXT = 500
 
 
 def check(wanted: CodeCheckRequest, directory: Path) -> CodeCheckResult:
-    """Load the code and try the connectors. `directory`: the agent's state directory, closed to that code."""
+    """Load the code and probe its connectors. `directory` is the agent's state directory, closed to that code."""
     logs = logs_here(directory)
     provision_secrets(wanted.secrets)
     try:
@@ -43,31 +44,33 @@ def _checked(stage: int, step: Step, logs: Mapping[str, bool]) -> ConnectorCheck
     guarantee = ""
     try:
         if is_source:
-            found = probe_source(connector, step.row_type)
+            probed = probe_source(connector, step.row_type)
         else:
-            found = probe_sink(connector, step.row_type, logs)
-        guarantee = found.guarantee
-        return ConnectorCheck(stage, url, True, found.text[:MAX_TEXT], guarantee)
+            probed = probe_sink(connector, step.row_type, logs)
+        guarantee = probed.guarantee
+        return ConnectorCheck(stage, url, True, probed.text[:MAX_TEXT], guarantee)
     except AgileDartError as error:
         text = str(error)
     except OSError as error:
         text = f"{error.filename or url}: {error.strerror or error}"
-    except Exception as error:  # noqa: BLE001  a package of somebody else's, or a driver
+    except Exception as error:  # noqa: BLE001  a third-party package or a driver may raise anything
         text = f"{type(error).__name__}: {error}"
     return ConnectorCheck(stage, url, False, text[:MAX_TEXT], guarantee)
 
 
 def main() -> None:
-    """Standard input → the descriptor that the first argument names."""
+    """Check the request on standard input and write the result to the descriptor that the first argument names."""
     directory, answering = Path.cwd(), int(sys.argv[1])
-    os.set_inheritable(answering, False)  # who waits for its end does not wait for a program that users' code starts
+    os.set_inheritable(
+        answering, False
+    )  # else a program that user code starts would keep the agent waiting for its end
     wanted = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=CodeCheckRequest)
     if wanted.memory_bytes:
         bind_process(Bounds(memory_bytes=wanted.memory_bytes))
-    found = check(wanted, directory)
+    result = check(wanted, directory)
     with os.fdopen(answering, "wb") as out:
-        out.write(msgspec.msgpack.encode(found))
-    os._exit(0)  # threads of drivers and of users' code do not matter any more
+        out.write(msgspec.msgpack.encode(result))
+    os._exit(0)  # do not wait for threads of drivers and of user code
 
 
 if __name__ == "__main__":

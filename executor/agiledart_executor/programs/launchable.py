@@ -1,4 +1,4 @@
-"""From a deployment part to instances that can run: user code, plan, functions, connectors."""
+"""Instances made from a deployment part: user code, plan, functions and connectors joined so that they can run."""
 
 import asyncio
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ from agiledart_sink_log.protocol import latency_log_name
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 _ROOT = Path.cwd()
-"""The agent's state directory, before user code had a chance to go elsewhere."""
+"""The agent's state directory, read before user code can change the working directory."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,13 @@ class Launchable:
     """User code joined with its plan.
 
     Attributes:
-        codecs: how rows travel, by edge.
-        application, version, owner: noted in the logs that sinks write.
-        latencies: what is kept of the latencies sampled at sinks.
-        run: its number.
-        goes_on: it begins with the state of another run.
-        delivery: what becomes of it when a host dies.
+        codecs: codec of the rows, by edge.
+        application, version, owner: recorded in the logs that sinks write.
+        latencies: how many of the latencies sampled at sinks to keep.
+        run: number of the run.
+        log_owners: owner of each log that is not the application's own, by log name.
+        continues_run: the run starts from a checkpoint of another run.
+        delivery: delivery guarantee when a host dies.
     """
 
     program: Program
@@ -78,11 +79,11 @@ class Launchable:
     delivery: Delivery = Delivery.EXACTLY_ONCE
 
     def steps(self, stage: int) -> tuple[str, ...]:
-        """The names of a stage's steps."""
+        """Return the names of a stage's steps."""
         return tuple(step.name for step in self.program.steps(stage))
 
     def row_type(self, stage: int, name: str) -> Any:
-        """The type of the rows that leave a step of a stage."""
+        """Return the type of the rows that leave a step of a stage."""
         return next(step.row_type for step in self.program.steps(stage) if step.name == name)
 
     async def open_instance(
@@ -94,7 +95,10 @@ class Launchable:
         restores: bool = False,
         keep: CommittedOutput | None = None,
     ) -> RunningInstance:
-        """`instance`, waiting a little for a file whose last writer is about to end; everything else goes on meanwhile."""
+        """Open an instance as `instance` does, and retry for a short time while another writer holds its file.
+
+        The event loop goes on meanwhile. Raises BusyError when the file is still held at the deadline.
+        """
         deadline = asyncio.get_running_loop().time() + LOCK_SECONDS
         while True:
             try:
@@ -112,7 +116,7 @@ class Launchable:
         return running
 
     def _latency_log(self, stage: int) -> LatencyLog | None:
-        """Where the latencies of a sink are kept; None when they are not, or its rows do not tell when they were read."""
+        """Return the latency log of a sink; None when latencies are not kept or its rows carry no read time."""
         if self.plan.stages[stage].kind != "sink" or not self.latencies.max_bytes:
             return None
         row_type = self.program.endpoint(stage).row_type
@@ -133,11 +137,17 @@ class Launchable:
         restores: bool = False,
         keep: CommittedOutput | None = None,
     ) -> RunningInstance:
-        """A new instance, its file or connection opened, at once or not at all; raises AgileDartError, OSError.
+        """Make a new instance and open its file or connection, without waiting.
 
         Args:
-            by_epoch: the run is saved by epochs; `restores`: it will be brought back to where it was, which asks for rows.
-            keep: of a sink, up to where its parts are committed; what lies behind is cut off. None: as they are.
+            stage, index: the stage of the plan and the number of the instance within it.
+            by_epoch: the run is saved by epochs.
+            restores: the instance will be restored from a checkpoint, which needs rows instead of columns.
+            keep: of a sink, up to where its parts are committed; the sink cuts off the rest. None keeps all.
+
+        Raises:
+            AgileDartError: the connector or user code refuses, or the file is busy.
+            OSError: the file cannot be opened.
         """
         kind, name = self.plan.stages[stage].kind, self.plan.stages[stage].name
         running = RunningInstance(
@@ -149,7 +159,7 @@ class Launchable:
             elif kind == "sink":
                 endpoint = self.program.endpoint(stage)
                 owner = dict(self.log_owners).get(endpoint.connector.path, self.owner)
-                about = (
+                origin_fields = (
                     self.application,
                     self.version,
                     _ROOT,
@@ -162,8 +172,8 @@ class Launchable:
                     self.continues_run,
                 )
                 moves = self.plan.stages[stage].if_lost == MOVE
-                # A log that moves takes rows back: its readers could not tell those that only the lost node had shown them.
-                origin = SinkOrigin(*about, emits_at_once=self.delivery.duplicates and not moves)
+                # A log that moves aborts uncommitted rows: its readers could not recognise those that only the lost node emitted.
+                origin = SinkOrigin(*origin_fields, emits_at_once=self.delivery.duplicates and not moves)
                 running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
                 if by_epoch and not self.delivery.duplicates:
                     counts = isinstance(running.writer, TransactionalSink)
@@ -197,7 +207,7 @@ class Launchable:
     def _emitted_rows(
         self, running: RunningInstance, connector: Connector, *, restores: bool
     ) -> EmittedRowCount | None:
-        """The count of a sink that shows rows which it takes back by no epoch; None of one where none is seen twice."""
+        """Return the row count of a sink that cannot abort emitted rows; None where no reader sees a row twice."""
         writer: object = running.writer
         takes_back = isinstance(writer, TransactionalSink) and not getattr(writer, "emits_at_once", False)
         if takes_back or is_idempotent(connector, sink_guarantee(connector.kind)):
@@ -206,14 +216,14 @@ class Launchable:
         return EmittedRowCount(folder / f"{running.stage}.{running.index}.shown", begins=not restores)
 
     def _key_sample(self, stage: int) -> KeySample | None:
-        """Of a stage by key that may have more than one instance."""
+        """Return a sample of the keys of a keyed stage that may have several instances; None for other stages."""
         if not self.plan.stages[stage].owners or not self.plan.stages[stage].keyed:
             return None
         edges = [edge for edge in self.plan.incoming(stage) if edge.partitioning == "key"]
         return KeySample({edge.index: self.program.key_functions(edge.source)[edge.index][1] for edge in edges})
 
     def _source(self, stage: int, index: int, *, by_epoch: bool, restores: bool) -> SourceInstance:
-        """A source's instance; raises as `instance`."""
+        """Make a source's instance; raises as `instance`."""
         endpoint, step = self.program.endpoint(stage), self.program.steps(stage)[0]
         has_log = by_epoch and needs_log(step, self.delivery)
         intake = None if by_epoch else open_intake(step, work_folder(_ROOT, self.application) / "spool")
@@ -236,7 +246,7 @@ class Launchable:
 
 
 def ready_program(plan: bytes, bundle: bytes) -> Program:
-    """The builder that a bundle holds, run, and its functions joined with the plan. Raises AgileDartError."""
+    """Run the builder in a bundle and join its functions with the plan. Raises AgileDartError."""
     packed = decode_bundle(bundle)
     try:
         return compile_program(load_bundle(packed), _PLAN.decode(plan))
@@ -245,21 +255,21 @@ def ready_program(plan: bytes, bundle: bytes) -> Program:
 
 
 def _by_versions(bundle: Bundle, error: GraphMismatch) -> GraphMismatch:
-    """The same error; where two versions of AgileDart are the cause, it names them."""
-    here = software_version()
-    if (bundle.software, bundle.specification) == (here, FORMAT):
+    """Return the same error; where two versions of AgileDart are the cause, its text names them."""
+    own_version = software_version()
+    if (bundle.software, bundle.specification) == (own_version, FORMAT):
         return error
     return GraphMismatch(
-        f"this node runs {release(here, FORMAT)}, it was submitted with {release(bundle.software, bundle.specification)}: install "
-        "the same agiledart on both"
+        f"this node runs {release(own_version, FORMAT)}, but the application was submitted with "
+        f"{release(bundle.software, bundle.specification)}: install the same agiledart on both"
     )
 
 
 def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -> Launchable:
-    """Run the builder that the bundle holds and join its functions with the plan.
+    """Run the builder in the bundle and join its functions with the plan.
 
     Raises:
-        AgileDartError: the code does not load here, or builds another graph than the one submitted.
+        AgileDartError: the code does not load here, or builds another graph than the submitted one.
     """
     program = ready_program(part.plan, part.bundle)
     plan = program.plan
@@ -269,7 +279,10 @@ def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -
 
 
 def _owned(stage: Stage, index: int) -> dict[str, object]:
-    """How many key groups an instance owns; of a stage by key also which ones (those of turns say nothing to people)."""
+    """Return how many key groups an instance owns, and for a keyed stage also their ranges.
+
+    The ranges of an unkeyed stage are left out: its rows go to the groups in rotation, so the ranges tell users nothing.
+    """
     groups = stage.groups(index)
     if not stage.owners:
         return {}

@@ -1,10 +1,10 @@
-"""The executor process: user code of one application, next to its agent but apart from it.
+"""The executor process: runs user code of one application beside its agent, in a process of its own.
 
-    python -m agiledart_executor.programs.worker FD WORDS
+    python -m agiledart_executor.programs.worker FD REPORT_FD
 
-FD is one end of a socket pair to the agent, WORDS the writing end of a pipe for last words. The first message says who we
-are; then instances are launched, linked and run. The process ends when the pair closes. It imports neither the overlay
-nor cryptography nor a metrics library: it must stay small.
+FD is one end of a socket pair to the agent; REPORT_FD is the writing end of a pipe for the crash report. The first message
+holds the executor's identity; then instances are launched, linked and run. The process ends when the pair closes. It imports
+neither the overlay nor cryptography nor a metrics library, because it must stay small.
 """
 
 import asyncio
@@ -85,32 +85,33 @@ from agiledart_transport.listener import Listener, ListenerLimits, serve
 from agiledart_transport.tls_contexts import load_credentials, server_context
 
 REPORT_SECONDS = 0.5
-"""How often figures go to the agent; also the sign of life."""
+"""Seconds between two reports of figures to the agent; the reports are also the executor's heartbeat."""
 
 MAX_MESSAGE_CHARS = 4_000
-"""What a user's exception may say at most: it stands in the application's record."""
+"""Longest text of a user's exception, since the application's record holds it."""
 
 MAX_LINKS_OF_EXECUTOR = 8
-"""Links that another executor may have here: the one that it uses, those that it keeps beside it, and some for what was cut; twice,
-as its edges may want different ways."""
+"""Links that another executor may have here: the one in use, the spare ones, and some for links that were cut.
+
+The sum is doubled because its edges may want different paths."""
 
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 
 class Worker:
-    """One executor.
+    """Executor of one application: dispatches the agent's messages to the instances, links and checkpoints of this process.
 
     Args:
         writer: to the agent.
         configuration: the agent's first message.
-        words: for what can be said no other way.
+        crash_reporter: reports a crash through a pipe when the socket to the agent cannot be used.
     """
 
     def __init__(self, writer: asyncio.StreamWriter, configuration: Configure, crash_reporter: CrashReporter) -> None:
         self._writer, self._configuration = writer, configuration
         self._host = InstanceHost(self._finished, self._instance_failed)
-        self._verifier = AgentPeerVerifier(self.tell)
+        self._verifier = AgentPeerVerifier(self.send)
         self._hello = Hello(
             protocol_min=DATA_PROTOCOL,
             service="data",
@@ -119,14 +120,14 @@ class Worker:
             name=configuration.node_name,
         )
         self._routes = DataRoutes(
-            configuration, self._hello, self._verifier, self._host, self.tell, self._acknowledged, self._route_abandoned
+            configuration, self._hello, self._verifier, self._host, self.send, self._acknowledged, self._route_abandoned
         )
         self._server_tls = server_context(configuration.credentials)
         self._listener: Listener | None = None
         self._accepted_links: dict[bytes, list[Link]] = {}
         self._code: Launchable | None = None
         self._plan: StagePlan | None = None
-        self._run: tuple[int, int] | None = None  # number of the application, life of its plan
+        self._run: tuple[int, int] | None = None  # number of the application, attempt of its plan
         self._nodes: dict[tuple[int, int], NodeId] = {}
         self._port: DataPort | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -144,13 +145,13 @@ class Worker:
 
     # ---- the agent
 
-    def tell(self, message: ExecutorMessage) -> None:
+    def send(self, message: ExecutorMessage) -> None:
         """Queue a message to the agent."""
         if not self._writer.is_closing():
             self._writer.write(frame(FrameKind.CONTROL, _TO_AGENT.encode(message)))
 
     def take(self, message: AgentMessage) -> None:
-        """A message from the agent."""
+        """Handle a message from the agent."""
         match message:
             case Launch():
                 self._spawn(self._launch(message))
@@ -200,7 +201,7 @@ class Worker:
         | PreviousStateStored
         | PreloadSnapshots,
     ) -> None:
-        """Of epochs, and of the changes that they carry."""
+        """Handle a message about an epoch, or about a change that an epoch's barrier carries."""
         match message:
             case BeginEpoch():
                 self._begin_epoch(message)
@@ -219,7 +220,7 @@ class Worker:
                 self._spawn(self._preload_state(message))
 
     def _begin_epoch(self, begin: BeginEpoch) -> None:
-        """Nothing when it was asked for by somebody who takes the plan for another one, or of whose plan nobody has told."""
+        """Let the sources send a barrier; ignore one whose plan before it is not ours, or whose plan behind it is unknown."""
         if begin.after:
             follows_another = begin.before != self._plan_name and self._host.has_sources
             if follows_another or begin.after not in self._host.programs:
@@ -238,23 +239,23 @@ class Worker:
                     self._host.fail(running, f"{running.name}: {error}")
 
     def _sync_logs(self, request: int) -> None:
-        def told(reason: str) -> None:
-            self.tell(RequestFailed(request, reason) if reason else RequestCompleted(request, ""))
+        def answer(reason: str) -> None:
+            self.send(RequestFailed(request, reason) if reason else RequestCompleted(request, ""))
 
         if self._checkpointer is None:
-            told("")
+            answer("")
         else:
-            self._checkpointer.sync_logs(told)
+            self._checkpointer.sync_logs(answer)
 
     def _busy_with(self) -> UserCall | None:
-        """For the watching thread: the user's code that runs just now."""
+        """Return the user code that runs just now, for the watchdog's thread; None when none runs."""
         if self._building:
             return UserCall("the builder", -1)
         running = self._host.current
         return None if running is None else UserCall(running.name, self._host.calls)
 
     def close(self) -> None:
-        """What sinks were given so far goes to their files."""
+        """Stop the watchdog, checkpoints and routes; sinks flush the rows that they were given to their files."""
         self._watchdog.stop()
         if self._checkpointer is not None:
             self._checkpointer.close()
@@ -267,7 +268,7 @@ class Worker:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """One that died of a mistake of ours is told as a failure of all that is here: else somebody would wait for it for ever."""
+        """Fail every local instance after a task died of an internal bug; otherwise the agent would wait forever."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
@@ -276,9 +277,10 @@ class Worker:
                 self._host.fail_change(running, f"{running.name}: its executor cannot go on: {error!r}")
 
     async def report_periodically(self) -> None:
-        """Send figures twice a second: an agent that hears nothing knows that user code does not return.
+        """Send figures twice a second; their absence shows the agent that user code does not return.
 
-        At whole and half seconds of the wall clock: so figures of different nodes are of one moment, as far as their clocks agree.
+        Reports go out at whole and half seconds of the wall clock. So the figures of different nodes are of one moment, as far as
+        their clocks agree.
         """
         while True:
             self._routes.look()
@@ -299,13 +301,13 @@ class Worker:
                 try:
                     encode(report)
                 except (TypeError, ValueError, OverflowError) as error:  # an event time beyond 64 bits, for example
-                    self._host.fail(running, f"{running.name}: its figures cannot be told: {error}")
+                    self._host.fail(running, f"{running.name}: its figures cannot be sent: {error}")
                 else:
                     reports.append((running.instance_name, report))
-            self.tell(InstanceReports(tuple(reports)))
+            self.send(InstanceReports(tuple(reports)))
             if self._taps is not None:
                 for sampled in self._taps.take_samples(self._host.running.values(), time.monotonic()):
-                    self.tell(sampled)
+                    self.send(sampled)
             await asyncio.sleep(REPORT_SECONDS - time.time() % REPORT_SECONDS)
 
     def _finished(self, running: RunningInstance) -> None:
@@ -315,37 +317,37 @@ class Worker:
             _log_texts(running.instance.reports.take() + running.instance.reports.rest())
         if running.has_handed_over:
             del self._host.running[running.stage, running.index]
-            self.tell(InstanceHandedOver(running.instance_name))
+            self.send(InstanceHandedOver(running.instance_name))
             return
         if running.source is not None:
             _log_texts(running.source.tell(at_end=True))
         if running.latencies is not None:
             self._spawn(self._finish(running, running.latencies))
         else:
-            self.tell(Finished(running.instance_name, running.report()))
+            self.send(Finished(running.instance_name, running.report()))
 
     async def _finish(self, running: RunningInstance, latencies: LatencyLog) -> None:
         await latencies.ended()
-        self.tell(Finished(running.instance_name, running.report()))
+        self.send(Finished(running.instance_name, running.report()))
 
     def _instance_failed(self, running: RunningInstance, message: str) -> None:
         if running.source is not None:
             _log_texts(running.source.tell())
         self._report_last_figures()
-        self.tell(InstanceFailure(running.instance_name, _message(message), is_crash=running.needs_restart))
+        self.send(InstanceFailure(running.instance_name, _message(message), is_crash=running.needs_restart))
 
     def _report_last_figures(self) -> None:
-        """Of all instances here, before their run ends: the record of a failed run keeps them."""
+        """Send the figures of all instances before their run ends, for the record of the failed run."""
         reports = []
         for running in tuple(self._host.running.values()):
             if running.has_begun and not running.has_handed_over:
                 with contextlib.suppress(
                     Exception
-                ):  # what cannot be told may be why it breaks, and that is told in any case
+                ):  # a figure that cannot be encoded may be why the instance broke, and that failure is sent in any case
                     report = running.report()
                     encode(report)
                     reports.append((running.instance_name, report))
-        self.tell(InstanceReports(tuple(reports)))
+        self.send(InstanceReports(tuple(reports)))
 
     # ---- launching
 
@@ -354,14 +356,14 @@ class Worker:
             part = _PART.decode(launch.part)
             async with self._launching:
                 await self._make_ready(part, launch)
-        except BaseException as error:  # noqa: BLE001  a builder may raise anything; unanswered, its user would wait
-            self.tell(RequestFailed(launch.request, _message(_describe_error(error))))
+        except BaseException as error:  # noqa: BLE001  a builder may raise anything; without an answer its user would wait
+            self.send(RequestFailed(launch.request, _message(_describe_error(error))))
             return
         assert self._listener is not None
         port = self._listener.address.rpartition(":")[2]
         configuration = self._configuration
         host = f"[{configuration.advertised}]" if ":" in configuration.advertised else configuration.advertised
-        self.tell(RequestCompleted(launch.request, f"{host}:{port}/{configuration.node_id.hex}"))
+        self.send(RequestCompleted(launch.request, f"{host}:{port}/{configuration.node_id.hex}"))
 
     async def _make_ready(self, part: DeploymentPart, launch: Launch) -> None:
         if self._code is None:
@@ -380,9 +382,9 @@ class Worker:
             )
             collect_rarely()
         if part.by_epoch and self._checkpointer is None:
-            told = self._configuration
-            folder = run_folder(self._root, told.application, told.version)
-            self._checkpointer = InstanceCheckpointer(folder, part.number, part.attempt, self._code.steps, self.tell)
+            configuration = self._configuration
+            folder = run_folder(self._root, configuration.application, configuration.version)
+            self._checkpointer = InstanceCheckpointer(folder, part.number, part.attempt, self._code.steps, self.send)
             self._host.on_barrier = self._checkpointer.at_barrier
             self._checkpointer.on_failure, self._checkpointer.slice = self._host.fail, self._host.slice
             self._checkpointer.on_rollback_needed = self._host.fail_change
@@ -396,7 +398,7 @@ class Worker:
         since = launch.since
         for name in sorted(
             launch.instances, key=_by_stage, reverse=True
-        ):  # downstream first: a channel needs its target
+        ):  # downstream first, because a channel needs its target
             stage, index = name.stage, name.index
             keep = None
             if since is not None and self._checkpointer is not None and self._code.plan.stages[stage].kind == "sink":
@@ -420,37 +422,43 @@ class Worker:
                 self._unlinked.append((part, running))
 
     def _loaded(self, part: DeploymentPart) -> Launchable:
-        """The user's code, within its bounds; before it is loaded the process confines itself."""
-        told = self._configuration
+        """Load the user code and set its bounds; the process confines itself before that."""
+        configuration = self._configuration
         if not self._is_confined:
-            confine_application(part, self._root, told.home, told.closed, has_latencies=told.latency_log_bytes > 0)
+            confine_application(
+                part,
+                self._root,
+                configuration.home,
+                configuration.closed,
+                has_latencies=configuration.latency_log_bytes > 0,
+            )
             self._is_confined = True
-            self._watchdog.start()  # a thread: they are confined with the one that starts them
-        keeping = LatencyKeeping(told.latency_log_bytes, told.latency_log_days * 86_400_000)
+            self._watchdog.start()  # after the confinement, which covers only this thread and those that it starts later
+        keeping = LatencyKeeping(configuration.latency_log_bytes, configuration.latency_log_days * 86_400_000)
         self._building = True
         try:
             code = make_ready(part, keeping)
         finally:
             self._building = False
-        bounds = told.bounds.with_users(code.program.topology.limits)
+        bounds = configuration.bounds.with_users(code.program.topology.limits)
         self._watchdog.set_bounds(bounds)
-        self.tell(UserBoundsSet(bounds))
+        self.send(UserBoundsSet(bounds))
         return code
 
     async def _join(
         self, part: DeploymentPart, running: RunningInstance, addresses: Mapping[tuple[int, int], str]
     ) -> None:
-        """Join the outputs of an instance with what they lead to; from now on it takes part."""
+        """Connect the outputs of an instance with their targets and add the instance to the host."""
         assert self._code is not None
         for route in self._code.plan.outgoing(running.stage):
             for target in self._code.plan.targets(route.index, running.index):
-                where = addresses.get((route.target, target))
-                out = await self._output(part, running, route.index, target, where)
+                address = addresses.get((route.target, target))
+                out = await self._output(part, running, route.index, target, address)
                 running.outputs[route.index, target] = out
         self._host.add(running)
 
     async def _prepare_waiting_instances(self, part: DeploymentPart, launch: Launch) -> None:
-        """Make instances of a term to come; the code is here."""
+        """Make instances of the next generation, from the code that is loaded already."""
         code = self._code_of(part, launch.plan_name)
         for name in sorted(launch.instances, key=_by_stage, reverse=True):
             running = await code.open_instance(name.stage, name.index, by_epoch=part.by_epoch)
@@ -459,7 +467,7 @@ class Worker:
             self._upcoming_generations.wait(launch.plan_name, running)
 
     def _code_of(self, part: DeploymentPart, plan_name: bytes) -> Launchable:
-        """The user's code joined with another plan."""
+        """Return the loaded user code joined with another plan."""
         assert self._code is not None
         program = self._code.program
         if self._code.plan != (plan := _PLAN.decode(part.plan)):
@@ -476,23 +484,23 @@ class Worker:
                 self._nodes |= nodes_of(plan, part)
                 self._upcoming_generations.open_inputs(message.plan_name)
                 for running, edge, target in self._upcoming_generations.missing_outputs(message.plan_name):
-                    where = addresses.get((plan.edges[edge].target, target))
-                    running.outputs[edge, target] = await self._output(part, running, edge, target, where)
+                    address = addresses.get((plan.edges[edge].target, target))
+                    running.outputs[edge, target] = await self._output(part, running, edge, target, address)
                     self._upcoming_generations.opened(message.plan_name, running, (edge, target))
                 self._upcoming_generations.ready(message.plan_name)
         except BaseException as error:  # noqa: BLE001  as in `_launch`
-            self.tell(RequestFailed(message.request, _message(_describe_error(error))))
+            self.send(RequestFailed(message.request, _message(_describe_error(error))))
             return
-        self.tell(RequestCompleted(message.request, ""))
+        self.send(RequestCompleted(message.request, ""))
 
     async def _preload_state(self, message: PreloadSnapshots) -> None:
         try:
             if self._checkpointer is not None:
                 await self._upcoming_generations.preload_state(message, self._checkpointer.read)
         except BaseException as error:  # noqa: BLE001  as in `_launch`
-            self.tell(RequestFailed(message.request, _message(_describe_error(error))))
+            self.send(RequestFailed(message.request, _message(_describe_error(error))))
             return
-        self.tell(RequestCompleted(message.request, ""))
+        self.send(RequestCompleted(message.request, ""))
 
     async def _link_all(self, link: LinkOutputs) -> None:
         assert self._plan is not None
@@ -505,20 +513,20 @@ class Worker:
                     await self._join(part, running, addresses)
                 self._unlinked.clear()
         except BaseException as error:  # noqa: BLE001  as in `_launch`
-            self.tell(RequestFailed(link.request, _message(_describe_error(error))))
+            self.send(RequestFailed(link.request, _message(_describe_error(error))))
             return
-        self.tell(RequestCompleted(link.request, ""))
+        self.send(RequestCompleted(link.request, ""))
 
     def _edge(self, edge: int) -> tuple[int, int]:
-        """(source stage, target stage); raises RemoteProtocolError for an edge that is none."""
+        """Return (source stage, target stage) of an edge; raises RemoteProtocolError for an unknown edge."""
         assert self._plan is not None
         if not 0 <= edge < len(self._plan.edges):
             raise RemoteProtocolError("channel", f"no edge {edge}")
-        found = self._plan.edges[edge]
-        return found.source, found.target
+        ends = self._plan.edges[edge]
+        return ends.source, ends.target
 
     def _ends(self, edge: int) -> EdgeEnds:
-        """Both ends of an edge with their terms; raises RemoteProtocolError for an edge that is none."""
+        """Return both ends of an edge with their generations; raises RemoteProtocolError for an unknown edge."""
         source, target = self._edge(edge)
         assert self._plan is not None
         return source, self._plan.stages[source].generation, target, self._plan.stages[target].generation
@@ -538,7 +546,7 @@ class Worker:
                 self._host, running, local, (edge, target), self._code.codecs[edge], lazy_watermarks=lazy
             )
         if where is None:
-            raise OperationFailed(f"{running.name}: the place of instance {target} downstream is not known")
+            raise OperationFailed(f"{running.name}: the address of instance {target} downstream is unknown")
         node = self._nodes.get((self._edge(edge)[1], target), NodeId(0))
         route = await self._routes.to(where, node, self._code.plan.edges[edge].paths)
         header = DataHeader(
@@ -578,7 +586,7 @@ class Worker:
             verifier=self._verifier,
             services=("data",),
             on_link=self._accepted,
-            on_refused=lambda reason, remote: self.tell(DataPeerRefused(reason, remote)),
+            on_refused=lambda reason, remote: self.send(DataPeerRefused(reason, remote)),
             limits=ListenerLimits(reserved_for_agents=0),
         )
 
@@ -588,11 +596,11 @@ class Worker:
         per_key = self._accepted_links.setdefault(link.peer.grant.key, [])
         per_key.append(link)
         if len(per_key) > MAX_LINKS_OF_EXECUTOR:
-            per_key[0].abort("stalled")  # that way was cut before its end could be told
+            per_key[0].abort("stalled")  # its circuit was cut before the end of the link could arrive
         return LinkHandler(self._port.data, self._accepted_ended, before=self._host.gather, after=self._host.run_woken)
 
     def _accepted_ended(self, link: Link, reason: str) -> None:
-        """Its channels go on when their upstream ends have dialled again. What a peer did wrong is counted."""
+        """Forget a closed link and report a peer's fault; the channels go on when their upstream ends have dialled again."""
         key = link.peer.grant.key
         self._accepted_links[key].remove(link)
         if self._port is not None:
@@ -600,19 +608,19 @@ class Worker:
         if not self._accepted_links[key]:
             del self._accepted_links[key]
         if reason not in ORDINARY_ENDS:
-            self.tell(DataPeerRefused(reason, link.remote))
+            self.send(DataPeerRefused(reason, link.remote))
 
     def _acknowledged(self, _link: Link, kind: int, body: bytes) -> None:
         assert self._run is not None  # a link is dialled for instances
         take_acknowledgement(self._host, *self._run, self._ends, kind, body)
 
     def _route_abandoned(self, route: DataRoute, why: str) -> None:
-        """Say which instances cannot go on; the node waits a little for the cause."""
+        """Report the instances that an abandoned route stops; the node waits a little for the cause."""
         for running in self._host.running.values():
-            leads_there = any(end.deliver in route.senders for end in running.outputs.values())
-            if leads_there and not running.reported and not running.broken:
+            uses_route = any(end.deliver in route.senders for end in running.outputs.values())
+            if uses_route and not running.reported and not running.broken:
                 name = running.instance_name
-                self.tell(InstanceFailure(name, _message(f"{running.name}: {why}"), is_consequence=True))
+                self.send(InstanceFailure(name, _message(f"{running.name}: {why}"), is_consequence=True))
 
 
 def _by_stage(name: InstanceName) -> tuple[int, int]:
@@ -628,7 +636,7 @@ def _describe_error(error: BaseException) -> str:
 
 
 def _log_texts(texts: list[str]) -> None:
-    """What users are told of records that their error policies let go, into the application's logs."""
+    """Write texts about records that error policies dropped to the application's logs."""
     if texts:
         text = without_surrogates("\n".join(texts))
         sys.stderr.write(f"{text}\n")
@@ -636,7 +644,7 @@ def _log_texts(texts: list[str]) -> None:
 
 
 def _message(text: str) -> str:
-    """Bounded, its end kept, as it can travel."""
+    """Return a text that can travel: without surrogates, and cut in the middle when it is too long."""
     if len(text) > MAX_MESSAGE_CHARS:
         text = f"{text[: MAX_MESSAGE_CHARS // 2]} … {text[-MAX_MESSAGE_CHARS // 2 :]}"
     return without_surrogates(text)
@@ -672,8 +680,8 @@ async def run(pair: socket.socket, crash_reporter: CrashReporter) -> None:
 
 
 def main() -> int:
-    """Entry point of the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent says when to end
+    """Run the executor process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent decides when this process ends
     crash_reporter = CrashReporter(int(sys.argv[2]) if len(sys.argv) > 2 else -1)
     crash_reporter.arm()
     short_time_slices.request_short_slices()
@@ -681,13 +689,13 @@ def main() -> int:
     pair.setblocking(False)
     try:
         run_on_uvloop(run(pair, crash_reporter))
-    except RuntimeError:  # of a loop that was stopped before its work was done; nothing of ours stops it
+    except RuntimeError:  # the loop was stopped before its work was done, and only user code can have stopped it
         crash_reporter.report_reason(
             "user code stopped the event loop of its process (loop.stop()), on which the engine runs"
         )
         os._exit(EXIT_BOUND)
     sys.stdout.flush()
-    # The agent has let go of us: nothing that user code left behind (threads, atexit hooks, processes) may stay.
+    # The agent has closed the pair: nothing that user code left behind (threads, atexit hooks, processes) may stay.
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(0)

@@ -29,7 +29,7 @@ def test_figures_that_cannot_be_told_do_not_keep_the_failure_back() -> None:
 
     broken, sound = instance(0, raises), instance(1, lambda: {"rows": 7})
     told: list[Any] = []
-    worker: Any = SimpleNamespace(_host=SimpleNamespace(running={0: broken, 1: sound}), tell=told.append)
+    worker: Any = SimpleNamespace(_host=SimpleNamespace(running={0: broken, 1: sound}), send=told.append)
     worker._report_last_figures = partial(Worker._report_last_figures, worker)
     Worker._instance_failed(worker, broken, "its disk is gone")
     assert told == [
