@@ -1,9 +1,11 @@
-"""Bans: signed orders that a key, or a link of a chain and all that came from it, counts no more. The same set, the same answer,
-in whatever order they came.
+"""Bans: signed commands by which a key, or a chain link and all grants derived from it, is no longer valid.
 
-A ban is an order with the verb `ban`, of an admin without a scope. Of two about one target the later one counts, so an unban is a
-ban that has ended. What an admin banned counts no more when somebody above bans that admin: bans are counted from the top of the
-chains down. Nobody can ban a key or link of the chain above itself. Source: the admission spec, section 4.
+The order in which bans arrive does not matter: the same set of bans gives the same answer on every node.
+
+A ban is a signed command with the verb `ban`, given by an admin without a scope. Of two bans of one target the later
+one counts, so an unban is a ban that has ended. Bans are evaluated from the top of the chains down: when an admin is
+banned from above, the bans that this admin signed are void. No admin can ban its own key or a key or link above it.
+Source: the admission spec, section 4.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -19,10 +21,10 @@ from agiledart_kernel.signed_commands import CommandTerms, VerifiedCommand, comm
 VERB: Final = "ban"
 MAX_REASON: Final = 128
 MAX_SECONDS: Final = 3_650 * 86_400
-"""No ban is for longer: neither is a membership."""
+"""Longest duration of a ban; a membership is never longer."""
 
 RANGES: Final = 256
-"""A set is compared by the first byte of its targets."""
+"""Number of ranges by which two sets are compared. The first byte of a target selects its range."""
 
 _RANGE_BYTES: Final = 4
 _EMPTY: Final = sha256().digest()[:_RANGE_BYTES] * RANGES
@@ -33,11 +35,13 @@ class Ban(msgspec.Struct, frozen=True, gc=False):
 
     Args:
         target: a public key, or the hash of a link.
-        until: seconds since 1970 at which it ends; in the past: it was taken back.
-        reason: for people.
-        by: the key that signed, `depth` the length of its chain, `above` the keys and links of that chain.
-        wall_ms: when it was signed.
-        raw: the signed order.
+        until: seconds since 1970 at which the ban ends; a time in the past revokes it.
+        reason: text for people.
+        by: public key that signed the ban.
+        depth: length of that key's chain.
+        above: keys and links of that chain.
+        wall_ms: time of the signature, in milliseconds since 1970.
+        raw: the signed command.
     """
 
     target: bytes
@@ -51,26 +55,26 @@ class Ban(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def rank(self) -> tuple[int, bytes]:
-        """Of two about one target the one with the higher rank counts."""
+        """Rank of the ban. Of two bans of one target the ban with the higher rank counts."""
         return self.wall_ms, command_hash(self.raw)
 
 
 def ban_terms(target: bytes, until: int, reason: str) -> CommandTerms:
-    """What the order for a ban says."""
+    """Return the terms of the command that bans `target`."""
     return CommandTerms(VERB, "", (target,), sorted_arguments((("until", str(until)), ("reason", reason[:MAX_REASON]))))
 
 
 def parse_ban(raw: bytes, verified: VerifiedCommand) -> Ban:
-    """The ban that a verified order is; raises `Refused` (`role`, `form`, `own`)."""
+    """Return the ban in a verified command. Raises `Refused` (`role`, `form`, `own`)."""
     terms, grant = verified.signed_command.terms, verified.grant
     until = terms.argument("until")
     if terms.verb != VERB or len(terms.contents) != 1 or not until.isdecimal() or len(until) > 12:
-        raise Refused("form", "this order is no ban")
+        raise Refused("form", "this command is not a ban")
     if grant.role != "admin" or grant.scope:
-        raise Refused("role", f"a {grant.role} bans nobody")
+        raise Refused("role", f"the role {grant.role} may not ban")
     above = (*grant.keys, *grant.links)
     if terms.contents[0] in above or terms.contents[0] == verified.signed_command.network:
-        raise Refused("own", "nobody can ban himself or those above him")
+        raise Refused("own", "an admin cannot ban its own key or one above it")
     seconds = min(int(until), verified.signed_command.wall_ms // 1_000 + MAX_SECONDS)
     return Ban(
         terms.contents[0],
@@ -85,7 +89,7 @@ def parse_ban(raw: bytes, verified: VerifiedCommand) -> Ban:
 
 
 class BanSet:
-    """All bans that a node knows, at most `MAX_BANS`: beyond that no further target is taken."""
+    """All bans that a node knows, at most `MAX_BANS`. A full set takes no ban of a further target."""
 
     def __init__(self) -> None:
         self._by_target: dict[bytes, Ban] = {}
@@ -95,7 +99,7 @@ class BanSet:
         return len(self._by_target)
 
     def add(self, ban: Ban) -> bool:
-        """Whether it is new, and counts before what was known of its target."""
+        """Add a ban. Return whether it replaces what was known of its target."""
         known = self._by_target.get(ban.target)
         if known is not None and known.rank >= ban.rank:
             return False
@@ -106,29 +110,29 @@ class BanSet:
         return True
 
     def forget_old(self, now_seconds: int) -> None:
-        """Drop those that nobody needs any more: whatever they were about has ended."""
+        """Drop bans whose longest possible duration has ended: everything that they applied to has expired."""
         for ban in [ban for ban in self._by_target.values() if now_seconds > ban.wall_ms // 1_000 + MAX_SECONDS]:
             del self._by_target[ban.target]
 
     def all(self) -> tuple[Ban, ...]:
-        """In order of their targets."""
+        """Return all bans in order of their targets."""
         return tuple(ban for _, ban in sorted(self._by_target.items()))
 
     def in_range(self, number: int) -> tuple[Ban, ...]:
-        """Those whose target begins with this byte."""
+        """Return the bans whose target begins with this byte."""
         return tuple(ban for ban in self.all() if ban.target[0] == number)
 
     def digest(self) -> bytes:
-        """Four bytes for each range; empty for an empty set."""
+        """Return the digest of the set: four bytes for each range, or nothing for an empty set."""
         if not self._by_target:
             return b""
         ranges = [sha256() for _ in range(RANGES)]
         for ban in self.all():
             ranges[ban.target[0]].update(command_hash(ban.raw))
-        return b"".join(one.digest()[:_RANGE_BYTES] for one in ranges)
+        return b"".join(range_hash.digest()[:_RANGE_BYTES] for range_hash in ranges)
 
     def in_force(self) -> dict[bytes, int]:
-        """Target → until when, of those that count: signed by nobody who is himself banned from above."""
+        """Return target → end of the ban, for each valid ban: no signer in its chain is banned from above."""
         counted: dict[bytes, int] = {}
         for ban in sorted(self._by_target.values(), key=lambda ban: (ban.depth, *ban.rank)):
             if not any(counted.get(name, 0) > ban.wall_ms // 1_000 for name in ban.above):
@@ -137,20 +141,20 @@ class BanSet:
 
 
 def differing(ours: bytes, theirs: bytes) -> list[int]:
-    """The ranges in which two digests differ."""
+    """Return the numbers of the ranges in which two digests differ."""
     ours, theirs = ours or _EMPTY, theirs or _EMPTY
     step = _RANGE_BYTES
     return [n for n in range(RANGES) if ours[n * step : (n + 1) * step] != theirs[n * step : (n + 1) * step]]
 
 
 class Banned(Collection[bytes]):
-    """What is banned now, for `verify_chain`: a ban ends by itself.
+    """Keys and links that are banned now, for `verify_chain`. A ban expires by itself.
 
     Args:
-        wall_seconds: the clock.
+        wall_seconds: the wall clock.
 
     Attributes:
-        until: target → seconds since 1970.
+        until: target → seconds since 1970 at which its ban ends.
     """
 
     def __init__(self, wall_seconds: Callable[[], float]) -> None:

@@ -1,8 +1,8 @@
 """Typed, tagged MessagePack messages: the message classes are their own wire form.
 
-A message is an array whose first element is its integer tag. Fields are validated while decoding; unknown tags, wrong
-types and oversize input raise `RemoteProtocolError` and nothing else. Trailing fields of a newer version are ignored,
-missing ones of an older version take their defaults, so fields are only ever appended.
+A message is an array whose first item is its integer tag. Fields are validated while they are decoded. Unknown tags,
+wrong types and oversize input raise `RemoteProtocolError` and nothing else. The decoder ignores trailing fields of a
+newer version. Fields that an older version lacks take their defaults. So fields are only ever appended.
 """
 
 from typing import Any, Generic, TypeVar, get_args
@@ -29,7 +29,7 @@ def _from_wire(kind: type, value: Any) -> Any:
 
 
 def encoder() -> msgspec.msgpack.Encoder:
-    """A MessagePack encoder that knows the kernel's types."""
+    """Return a MessagePack encoder that knows the kernel's types."""
     return msgspec.msgpack.Encoder(enc_hook=_to_wire)
 
 
@@ -37,12 +37,12 @@ _ENCODER = encoder()
 
 
 def encode(value: object) -> bytes:
-    """The wire form of a message or of any value made of structs, NamedTuples, ids and plain data."""
+    """Return the wire form of a message or of any value made of structs, NamedTuples, ids and plain data."""
     return _ENCODER.encode(value)
 
 
 class Codec(Generic[M]):
-    """Decodes one type, usually a union of tagged messages. `Codec(A | B)`."""
+    """Decoder of one type, usually a union of tagged messages: `Codec(A | B)`."""
 
     __slots__ = ("_decoder", "_limit")
 
@@ -51,11 +51,11 @@ class Codec(Generic[M]):
         self._limit = limit
 
     def encode(self, message: M) -> bytes:
-        """The wire form of a message."""
+        """Return the wire form of a message."""
         return _ENCODER.encode(message)
 
     def decode(self, raw: bytes | bytearray | memoryview) -> M:
-        """The message that these bytes stand for; raises `RemoteProtocolError` (reason `oversize` or `form`)."""
+        """Return the message that these bytes encode. Raises `RemoteProtocolError` (reason `oversize` or `form`)."""
         if len(raw) > self._limit:
             raise RemoteProtocolError("oversize", f"{len(raw)} bytes, at most {self._limit}")
         try:
@@ -65,7 +65,7 @@ class Codec(Generic[M]):
 
 
 def tags_of(union: Any) -> dict[int, type]:
-    """Tag → message class of a union; raises ValueError when two classes share a tag."""
+    """Return tag → message class of a union. Raises ValueError when two classes share a tag."""
     table: dict[int, type] = {}
     for kind in get_args(union) or (union,):
         tag = kind.__struct_config__.tag

@@ -1,28 +1,28 @@
-"""The error tree. What the caller should do about an error decides its class."""
+"""Tree of errors. The class of an error says what the caller should do about it."""
 
 
 class AgileDartError(Exception):
-    """Root of all errors that AgileDart raises on purpose; never raised itself."""
+    """Root of all errors that AgileDart raises on purpose. It is never raised itself."""
 
 
 class ConfigurationError(AgileDartError):
-    """A setting is wrong; the message names it, its value and what is allowed. Fix it and start again."""
+    """A setting is wrong. The message names the setting, its value and what is allowed. Fix it and start again."""
 
 
 class TopologyError(AgileDartError):
-    """The user's graph is wrong; the message names the step and guesses the mistake."""
+    """The user's graph is wrong. The message names the step and suggests what was meant."""
 
 
 class LocalProtocolError(AgileDartError):
-    """*We* asked for something that is not legal now: our bug, or misuse of an interface."""
+    """*This side* requested something that is not legal now: our bug, or misuse of an interface."""
 
 
 class RemoteProtocolError(AgileDartError):
-    """A *peer* broke the protocol. Drop, observe and count; it never ends a process.
+    """A *peer* broke the protocol. Drop the message, observe and count it; this error never ends a process.
 
     Attributes:
         reason: short word from a bounded set, used as a counter's label.
-        detail: more, for people.
+        detail: further text for people.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -31,23 +31,25 @@ class RemoteProtocolError(AgileDartError):
 
 
 class Refused(RemoteProtocolError):
-    """A peer is who it says it is, or not, but may not do what it wants; `reason` says why."""
+    """A peer may not do what it requests, whether or not its identity is proven. `reason` says why."""
 
 
 class UserCodeError(AgileDartError):
-    """User code raised. The message has the step, the record and the user's own frames of the traceback."""
+    """User code raised an error. The message has the step, the record and the user's own frames of the traceback."""
 
 
 class OperationFailed(AgileDartError):
-    """What the user asked for could not be done; the message says why and what to do next."""
+    """The requested operation failed. The message says why and what to do next."""
 
 
 class BusyError(OperationFailed):
-    """Somebody else has it this moment, and may let go of it in the next."""
+    """Another process holds the resource at this moment and may release it soon. Try again."""
 
 
 class RollBackNeeded(OperationFailed):
-    """What came since the last epoch is not where it was put: trying again does not help, going back to that epoch does."""
+    """Output since the last committed epoch is not where the sink wrote it. Retrying does not help; a roll-back to that
+    epoch does.
+    """
 
 
 class InternalError(AgileDartError):

@@ -1,6 +1,7 @@
-"""Frames: how a stream of bytes becomes messages, and the two things a frame may hold that need no codec union.
+"""Frames: how a stream of bytes becomes messages, and the two frame bodies that need no codec union.
 
-A frame is `length u32 big-endian · kind u8 · body`; the length counts the body. Bytes in, values out; no I/O.
+A frame is `length u32 big-endian · kind u8 · body`; the length counts the body. The functions take bytes and return
+values; they do no I/O.
 """
 
 import struct
@@ -27,8 +28,9 @@ from agiledart_kernel.machine import Message
 
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 3
-"""The wire protocols that this software speaks. The second one names life and terms in DATA and ACK frames; in the third a link
-answers probes, and data frames may come again over another link."""
+"""The wire protocols that this software speaks. Protocol 2 names attempt and generations in DATA and ACK frames. In
+protocol 3 a link answers probes, and data frames may be sent again over another link.
+"""
 
 DATA_PROTOCOL: Final = 3
 """The first protocol in which executors understand each other's rows."""
@@ -42,7 +44,7 @@ FRAME_HEADER: Final = struct.Struct(">IB")
 
 
 class FrameKind(IntEnum):
-    """What a frame's body is. Numbers are never reused."""
+    """Kind of a frame's body. Numbers are never reused."""
 
     HELLO = 0
     CONTROL = 1
@@ -56,7 +58,7 @@ class FrameKind(IntEnum):
 MAX_ACK_BYTES: Final = 1_024
 MAX_CLOSE_BYTES: Final = 256
 MAX_PROBE_BYTES: Final = 16
-"""A probe asks whether the other end of the link is there; the link itself answers with an echo of the same bytes."""
+"""A probe asks whether the other end of the link is there. The link itself answers with an echo of the same bytes."""
 
 LIMIT_BY_KIND: Final = (
     MAX_HELLO_BYTES,
@@ -71,12 +73,14 @@ LIMIT_BY_KIND: Final = (
 
 
 def oversize(kind: int, body: bytes) -> ValueError:
-    """What to raise for a body that is larger than its kind allows."""
+    """Return the error to raise for a body that is larger than its kind allows."""
     return ValueError(f"a {FrameKind(kind).name} frame has at most {LIMIT_BY_KIND[kind]} bytes, got {len(body)}")
 
 
 def frame(kind: int, body: bytes) -> bytes:
-    """The wire form of one frame; ValueError when the body is larger than its kind allows: our own mistake."""
+    """Return the wire form of one frame. Raises ValueError when the body is larger than its kind allows: our own
+    mistake.
+    """
     if len(body) > LIMIT_BY_KIND[kind]:
         raise oversize(kind, body)
     return FRAME_HEADER.pack(len(body), kind) + body
@@ -86,13 +90,15 @@ _LONG_FRAME_BYTES: Final = 1 << 20
 
 
 class FrameReader:
-    """Cuts a stream into frames; `feed` it what arrived, then take frames until `next` says None.
+    """Splitter of a byte stream into frames. The caller feeds received bytes, then takes frames until `next` returns
+    None.
 
     Args:
-        limit: no body is larger, whatever its kind. `MAX_HELLO_BYTES` until the peer has proven itself; set it then.
+        limit: largest body, whatever its kind. It is `MAX_HELLO_BYTES` until the peer is verified; the caller raises it
+            then.
 
     Attributes:
-        is_empty: no byte is left, so `next` need not be asked.
+        is_empty: no byte is left, so the caller need not call `next`.
     """
 
     __slots__ = ("_buffer", "_kept", "_missing", "_parts", "_start", "is_empty", "limit")
@@ -101,7 +107,7 @@ class FrameReader:
         self.limit = limit
         self._buffer: bytes | bytearray = b""
         self._start = 0
-        self._parts: list[bytes | bytearray] = []  # of a long frame that is not whole: joined once, never grown
+        self._parts: list[bytes | bytearray] = []  # parts of an incomplete long frame: joined once, never grown
         self._missing = self._kept = 0
         self.is_empty = True
 
@@ -111,13 +117,13 @@ class FrameReader:
         return len(self._buffer) - self._start + self._kept
 
     def feed(self, data: bytes) -> None:
-        """Append what arrived."""
+        """Append received bytes."""
         self.is_empty = self.is_empty and not data
         if self._missing:
             self._keep(data)
             return
         if self._start == len(self._buffer):
-            self._buffer, self._start = data, 0  # the usual case: nothing was left over, nothing is copied
+            self._buffer, self._start = data, 0  # the usual case: no bytes were left over, so nothing is copied
             return
         if isinstance(self._buffer, bytes):
             self._buffer = bytearray(memoryview(self._buffer)[self._start :])
@@ -136,9 +142,9 @@ class FrameReader:
             self._kept = 0
 
     def next(self) -> tuple[int, bytes] | None:
-        """The next whole frame as (kind, body), or None.
+        """Return the next complete frame as (kind, body), or None.
 
-        Raises `RemoteProtocolError` (`oversize`, `kind`) as soon as a header says so.
+        Raises `RemoteProtocolError` (`oversize`, `kind`) as soon as a header shows the violation.
         """
         if len(self._buffer) - self._start < HEADER_BYTES:
             return None
@@ -164,12 +170,14 @@ class FrameReader:
 
 
 def encode_close_reason(reason: str) -> bytes:
-    """The body of a CLOSE frame."""
+    """Return the body of a CLOSE frame."""
     return reason.encode()[:MAX_CLOSE_BYTES]
 
 
 def decode_close_reason(body: bytes) -> str:
-    """The reason in a CLOSE frame, safe to print: a peer's control characters must not reach a log or a terminal."""
+    """Return the reason in a CLOSE frame, safe to print: a peer's control characters must not reach a log or a
+    terminal.
+    """
     text = body[:MAX_CLOSE_BYTES].decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "?" for c in text) or "no reason given"
 
@@ -187,19 +195,21 @@ _Version = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
 
 
 class Hello(Message, frozen=True, gc=False, tag=1):
-    """The first frame both ways: who I say I am, what I speak, what I want. Nothing in it is believed unjudged.
+    """First frame in both directions: the sender's identity, its protocols, and the service that it wants.
+
+    The receiver trusts none of it before verification.
 
     Args:
         protocol_min, protocol_max: wire protocols that the sender speaks.
         service: the logical port that the dialer wants (`kernel/services.py`); the acceptor repeats it.
-        features: optional abilities; what both have may be used.
+        features: optional abilities; abilities that both sides have may be used.
         chain: the sender's signed links, from the authority's down to its own (`kernel/grants.py`).
         incarnation, name, address, zone, host: as in `Peer`.
-        software: the sender's version of AgileDart; empty: one of before 0.2, which did not say.
-        wall_ms: the sender's clock when it said this, milliseconds since 1970; 0: it did not say.
-        token: the signed record of the token by which the sender came; empty: by none.
-        receipt: that the sender was counted among its uses (`kernel/registrations.py`).
-        welcome: the same of the receiver, to keep.
+        software: the sender's version of AgileDart; empty: a version before 0.2, which did not send it.
+        wall_ms: the sender's clock when it sent this frame, milliseconds since 1970; 0: unknown.
+        token: the signed record of the token by which the sender joined; empty: it joined without a token.
+        receipt: proof that the sender's key was registered as a use of that token (`kernel/registrations.py`).
+        welcome: the receiver's own receipt, for the receiver to store.
     """
 
     protocol_min: _Version = PROTOCOL_MIN
@@ -223,17 +233,17 @@ _HELLO: Final[Codec[Hello]] = Codec(Hello, MAX_HELLO_BYTES)
 
 
 def encode_hello(hello: Hello) -> bytes:
-    """The body of a HELLO frame."""
+    """Return the body of a HELLO frame."""
     return _HELLO.encode(hello)
 
 
 def decode_hello(body: bytes) -> Hello:
-    """The HELLO that a body stands for; raises `RemoteProtocolError`."""
+    """Decode the body of a HELLO frame. Raises `RemoteProtocolError`."""
     return _HELLO.decode(body)
 
 
 def negotiate(mine: Hello, theirs: Hello) -> int:
-    """The highest protocol that both speak; raises `Refused("protocol")` when there is none."""
+    """Return the highest protocol that both sides speak. Raises `Refused("protocol")` when there is none."""
     best = min(mine.protocol_max, theirs.protocol_max)
     if best < max(mine.protocol_min, theirs.protocol_min):
         ours = f"{mine.protocol_min} to {mine.protocol_max}"
@@ -244,47 +254,52 @@ def negotiate(mine: Hello, theirs: Hello) -> int:
 # ----------------------------------------------------------------------------------------------------------------- DATA
 
 DATA_VERSION: Final = 2
-"""Layout of DATA and ACK bodies; the first one (protocol 1) named neither lives nor terms and is refused."""
+"""Layout of DATA and ACK bodies. Layout 1 (protocol 1) named neither attempts nor generations and is refused."""
 
 PUNCTUATION_ONLY: Final = 1
-"""Flag: the frame has no rows, only the position up to which its input is complete; it needs no credit."""
+"""Flag: the frame has no rows, only the position up to which its input is complete. It needs no credit."""
 
 BARRIER: Final = 2
-"""Flag: the frame has no rows; checkpoint `epoch` begins behind it. It keeps its place among the rows and needs credit."""
+"""Flag: the frame has no rows; checkpoint `epoch` begins behind it. It keeps its place among the rows and needs credit.
+"""
 
 MAX_ROWS: Final = 1 << 16
-"""Rows that a header may claim: more cannot stand in a data frame of 4 MiB in any sensible encoding."""
+"""Largest number of rows that a header may claim: no sensible encoding fits more into a data frame of 4 MiB."""
 
 _DATA = struct.Struct(">BBxxQIHHHHHxxIQQII")
 DATA_HEADER_BYTES: Final = _DATA.size
 
 
 def application_number(name: str, version: int, ticket: int) -> int:
-    """The number of a run, under which its frames travel: 8 bytes of a hash of its application's name, version and ticket.
+    """Return the number of a run, which its frames carry: 8 bytes of a hash of its application's name, version and
+    ticket.
 
     Args:
-        ticket: random number of the submission. Both sides of a cut may give one version of a name; the ticket tells them apart.
+        ticket: random number of the submission. Both sides of a partition may assign the same version of a name; the
+            ticket tells them apart.
     """
     return int.from_bytes(sha256(f"agiledart/application\0{name}\0{version}\0{ticket}".encode()).digest()[:8], "big")
 
 
 class DataHeader(NamedTuple):
-    """The fixed start of a DATA body: enough for a receiver to refuse it unopened.
+    """Fixed start of a DATA body: a receiver can refuse the frame from it without decoding the rows.
 
-    Application, life, edge and both ends name the channel; they stand together, so that all frames of one channel have these 24
-    bytes in common. A stage gets a new term when its instances change places or number while rows flow.
+    Application, attempt, edge and both ends name the channel. They stand together, so all frames of one channel have
+    these 24 bytes in common. A stage gets a new generation when its instances change nodes or number while rows flow.
 
     Args:
         flags: 0, or `PUNCTUATION_ONLY` or `BARRIER`, which go with 0 rows.
         application: `application_number` of its run.
-        life: execution of the plan; it grows with every roll-back, and a receiver takes frames of its own life only.
+        attempt: number of the execution attempt. It grows with every roll-back, and a receiver takes frames of its own
+            attempt only.
         edge: index of the edge in the plan.
-        source, source_term: instance number of the upstream stage, and the term in which it has it.
-        target, target_term: the same of the downstream stage.
-        epoch: checkpoint epoch that the rows belong to; of a barrier: the one that begins behind it.
-        frame: number of this frame on its channel, rows, marks and barriers counted alike, from 0.
+        source, source_generation: instance number of the upstream stage, and the generation to which the instance
+            belongs.
+        target, target_generation: the same of the downstream stage.
+        epoch: checkpoint epoch that the rows belong to; of a barrier: the epoch that begins behind it.
+        frame: number of this frame on its channel, from 0. Rows, watermarks and barriers are counted alike.
         sequence: number of the first row on this channel.
-        rows: how many rows the frame has.
+        rows: number of rows in the frame.
         schema: id of the rows' schema.
     """
 
@@ -303,17 +318,19 @@ class DataHeader(NamedTuple):
     flags: int = 0
 
     def pack(self) -> bytes:
-        """The 56 header bytes; struct.error when a field is out of its range: our own mistake."""
+        """Return the 56 header bytes. Raises struct.error when a field is out of its range: our own mistake."""
         return _DATA.pack(DATA_VERSION, self.flags, *self[:-1])
 
     def bytes_around_position(self) -> tuple[bytes, bytes]:
-        """The header bytes of this channel's frames with rows: what stands before and behind the packed `ROWS_POSITION`."""
+        """Return the header bytes that all row frames of this channel share, before and behind the packed
+        `ROWS_POSITION`.
+        """
         packed = self._replace(flags=0, epoch=0).pack()
         return packed[:_POSITION_AT], packed[_POSITION_AT + ROWS_POSITION.size :]
 
     @classmethod
     def unpack(cls, body: bytes | memoryview) -> "DataHeader":
-        """The header of a DATA body; raises `RemoteProtocolError("form")`."""
+        """Decode the header of a DATA body. Raises `RemoteProtocolError("form")`."""
         if len(body) < DATA_HEADER_BYTES:
             raise RemoteProtocolError("form", f"a data frame has at least {DATA_HEADER_BYTES} bytes, got {len(body)}")
         version, flags, *rest = _DATA.unpack_from(body)
@@ -331,20 +348,24 @@ class DataHeader(NamedTuple):
 
 _CHANNEL: Final = slice(4, 28)
 ROWS_POSITION: Final = struct.Struct(">QQI")
-"""Of a frame with rows: its number, its sequence, how many rows."""
+"""Fields of a frame with rows: its number, its sequence, its number of rows."""
 
 _POSITION_AT: Final = 32
 
 
 def channel_of(body: bytes) -> bytes:
-    """What the headers of all frames of one channel have in common: application, life, edge, both ends with their terms."""
+    """Return the bytes that the headers of one channel have in common: application, attempt, edge, both ends with their
+    generations.
+    """
     return body[_CHANNEL]
 
 
 def rows_of_channel(body: bytes, channel: bytes) -> tuple[int, int, int] | None:
-    """(frame, sequence, rows) of a DATA body with rows whose header is like that of a judged one with this `channel_of`.
+    """Return (frame, sequence, rows) of a DATA body with rows on a verified channel, or None.
 
-    None for every other body, which `DataHeader.unpack` then judges: it takes all that this takes, and says the same of it.
+    `channel` is the `channel_of` of a header that `DataHeader.unpack` accepted. The result is None for every other
+    body; `DataHeader.unpack` then validates it. That method accepts every body that this function accepts, with the
+    same values.
     """
     if body[_CHANNEL] != channel or body[0] != DATA_VERSION or body[1] or len(body) < DATA_HEADER_BYTES:
         return None
@@ -359,13 +380,13 @@ ACK_BYTES: Final = _ACK.size
 
 
 class Acknowledgement(NamedTuple):
-    """The body of an ACK frame: what the downstream end of a channel has taken, in totals since the channel began.
+    """Body of an ACK frame: what the downstream end of a channel has taken, in totals since the channel began.
 
     Args:
         channel: as in `DataHeader`, from `application` to `target_generation`.
-        frame_rows: so many rows a data frame may have from now on; 0: it is not said, as by older software.
+        frame_rows: largest number of rows in a data frame from now on; 0: not stated, as by older software.
         frames: data frames and barriers that the operator has taken.
-        marks: frames without rows that came.
+        watermarks: frames without rows that arrived.
     """
 
     application: int
@@ -380,12 +401,12 @@ class Acknowledgement(NamedTuple):
     watermarks: int
 
     def pack(self) -> bytes:
-        """Its 44 bytes."""
+        """Return the 44 bytes."""
         return _ACK.pack(DATA_VERSION, *self)
 
     @classmethod
     def unpack(cls, body: bytes | memoryview) -> "Acknowledgement":
-        """What an ACK body says; raises `RemoteProtocolError("form")`."""
+        """Decode an ACK body. Raises `RemoteProtocolError("form")`."""
         if len(body) != ACK_BYTES:
             raise RemoteProtocolError("form", f"an acknowledgement has {ACK_BYTES} bytes, got {len(body)}")
         version, *rest = _ACK.unpack(body)

@@ -1,9 +1,10 @@
-"""Grants: what a key may do, said by a chain of signed links from the network's authority key down to it.
+"""Grants: what a key may do, stated by a chain of signed links from the network's authority key down to it.
 
-A link says: "the holder of `key` may act as `role` within `scope` from `not_before` to `not_after`", or may *invite*
-one key to act so. Its parent is named by hash and its signature covers the very bytes that were received. The
-authority's public key is the network's id, so any node judges any other alone. Signatures are made and checked by
-functions handed in, so this module loads no cryptography. Source: the admission spec, sections 2 and 4; decision 0004.
+A link states: "the holder of `key` may act as `role` within `scope` from `not_before` to `not_after`", or may *invite*
+one key to act so. It names its parent by hash, and its signature covers the very bytes that were received. The
+authority's public key is the network's id, so any node can verify any other without help. Callers pass in the functions
+that sign and check signatures, so this module loads no cryptography. Source: the admission spec, sections 2 and 4;
+decision 0004.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -18,13 +19,13 @@ from agiledart_kernel.limits import MAX_CHAIN_LINKS, MAX_LINK_BYTES
 LINK_CONTEXT: Final = b"agiledart-link/1\0"
 SIGNATURE_BYTES: Final = 64
 SKEW_SECONDS: Final = 300
-"""How far a signer's clock may run ahead of a judge's."""
+"""How far a signer's clock may run ahead of the verifier's."""
 
 Role = Literal["admin", "agent", "submitter", "reader", "executor"]
 Use = Literal["act", "invite"]
 ROLES: Final[tuple[Role, ...]] = ("admin", "agent", "submitter", "reader", "executor")
 TOKEN_ROLES: Final[tuple[Role, ...]] = tuple(role for role in ROLES if role != "executor")
-"""Roles that a join token may give; executors get their grants from their agent."""
+"""Roles that a join token may give. Executors get their grants from their agent."""
 
 Sign = Callable[[bytes], bytes]
 """Message → Ed25519 signature by some key."""
@@ -62,10 +63,10 @@ _Most = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 
 class Quota(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
-    """How much the holder of a grant may have; 0: as much as agents let everybody have.
+    """Bounds on what the holder of a grant may use; 0: as much as agents allow by default.
 
     Args:
-        applications: that run in the network at one time.
+        applications: number of applications that run in the network at one time.
         executors, memory_mb, disk_mb: on each node, counted as an agent counts its own bounds.
     """
 
@@ -76,7 +77,7 @@ class Quota(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unkno
 
     @property
     def text(self) -> str:
-        """`applications=2 disk_mb=100`; empty: no bound."""
+        """The quota as text, `applications=2 disk_mb=100`; empty: no bound."""
         return " ".join(f"{name}={most}" for name, most in msgspec.structs.asdict(self).items() if most)
 
 
@@ -84,17 +85,17 @@ NO_QUOTA: Final = Quota()
 
 
 class ChainLink(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
-    """The signed body of one link.
+    """Signed body of one link.
 
     Args:
         network: the authority's public key.
         parent: `link_hash` of the signed link above; zeros in the first.
-        key: whose link this is.
-        use: may it act itself, or only invite one key to act?
+        key: the key to which the link belongs.
+        use: may the key act itself, or only invite one key to act?
         scope: "" for everything, `app:NAME` or `sink:NAME`.
-        not_before, not_after: life in seconds since 1970, both ends included.
-        depth: how many generations of further admins an admin may appoint.
-        quota: of a submitter. A link without one is written as before there were quotas.
+        not_before, not_after: validity in seconds since 1970, both ends included.
+        depth: number of levels of further admins that an admin may appoint.
+        quota: of a submitter. A link without one is encoded as before quotas existed.
     """
 
     network: _Key
@@ -110,11 +111,12 @@ class ChainLink(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_u
 
 
 class Grant(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a verified chain says about its last key.
+    """Rights that a verified chain gives to its last key.
 
     Args:
         issuer: the key that signed the last link: for an executor, its agent's.
-        links: hash of each link, first to last; `keys`: the key of each. A ban names one of either.
+        links: hash of each link, first to last.
+        keys: the key of each link. A ban names a link or a key.
         invitation: hash of the invitation that this grant was redeemed from, or empty.
     """
 
@@ -131,7 +133,7 @@ class Grant(msgspec.Struct, frozen=True, gc=False, array_like=True):
     quota: Quota = NO_QUOTA
 
     def is_banned(self, banned: Collection[bytes]) -> bool:
-        """Does a ban name one of this grant's links or keys?"""
+        """Return whether a ban names one of this grant's links or keys."""
         return any(link in banned for link in self.links) or any(key in banned for key in self.keys)
 
 
@@ -140,17 +142,19 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 def link_hash(signed: bytes) -> bytes:
-    """The name of a signed link: its children and bans refer to it by this."""
+    """Return the name of a signed link, by which its children and bans refer to it."""
     return sha256(LINK_CONTEXT + signed).digest()
 
 
 def is_proper_key(key: bytes) -> bool:
-    """Can this be somebody's public key? False for the points of small order."""
+    """Return whether this can be a public key. False for the points of small order."""
     return len(key) == 32 and key[:31] + bytes((key[31] & 0x7F,)) not in _WEAK_KEYS
 
 
 def decode_link(signed: object) -> ChainLink:
-    """The body of a signed link, form and size checked, signature not; raises `Refused` (`length` or `form`)."""
+    """Decode the body of a signed link. It checks form and size, not the signature. Raises `Refused` (`length` or
+    `form`).
+    """
     if not isinstance(signed, bytes) or not SIGNATURE_BYTES < len(signed) <= SIGNATURE_BYTES + MAX_LINK_BYTES:
         raise Refused("length", f"a link has {SIGNATURE_BYTES + 1} to {SIGNATURE_BYTES + MAX_LINK_BYTES} bytes")
     try:
@@ -173,7 +177,7 @@ def sign_link(
     depth: int = 0,
     quota: Quota = NO_QUOTA,
 ) -> tuple[bytes, ...]:
-    """The chain, one link longer. Signs whatever it is told: `verify_chain` is where policy lives."""
+    """Return the chain with one more link. It signs whatever it is given: `verify_chain` enforces the policy."""
     parent = link_hash(chain[-1]) if chain else bytes(32)
     fields = (network, parent, key, use, role, scope, not_before, not_after, depth)
     body = _ENCODER.encode(fields if quota == NO_QUOTA else (*fields, quota))
@@ -181,7 +185,9 @@ def sign_link(
 
 
 def may_sign(above: ChainLink | None, link: ChainLink) -> bool:
-    """The whole policy: may the holder of `above` (None: the authority) say what `link` says?"""
+    """Return whether the holder of `above` (None: the authority) may grant what `link` grants. This is the whole
+    policy.
+    """
     if (link.depth and link.role != "admin") or (link.quota != NO_QUOTA and link.role != "submitter"):
         return False
     if above is None:
@@ -213,13 +219,13 @@ def verify_chain(
     check_signature: CheckSignature,
     banned: Collection[bytes] = (),
 ) -> Grant:
-    """What a chain lets `key` do in our network; raises `Refused` with the first of `REASONS` that holds.
+    """Return what a chain allows `key` to do in our network. Raises `Refused` with the first of `REASONS` that applies.
 
     Args:
-        network: *our* network's id, never the one that the peer names.
+        network: *our* network's id, never the id that the peer names.
         key: the public key that the peer has proven to hold.
         now_seconds: seconds since 1970.
-        banned: hashes of links, and keys, that count no more.
+        banned: hashes of links, and keys, that are no longer valid.
     """
     if not isinstance(chain, (list, tuple)) or not 0 < len(chain) <= MAX_CHAIN_LINKS:
         raise Refused("length", f"a chain has 1 to {MAX_CHAIN_LINKS} links")
@@ -239,8 +245,8 @@ def verify_chain(
         if not check_signature(signer, signed[:SIGNATURE_BYTES], LINK_CONTEXT + signed[SIGNATURE_BYTES:]):
             raise Refused("signature")
         if not may_sign(above, link):
-            who = f"{above.use} {above.role}" if above else "authority"
-            raise Refused("policy", f"{who} may not grant {link.use} {link.role}")
+            signer_text = f"{above.use} {above.role}" if above else "authority"
+            raise Refused("policy", f"{signer_text} may not grant {link.use} {link.role}")
         _check_validity_period(above, link, now_seconds)
         parent = link_hash(signed)
         if parent in banned or link.key in banned:

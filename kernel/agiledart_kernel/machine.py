@@ -1,7 +1,8 @@
-"""The contract of all protocol code: `step(event, now) → effects`.
+"""Contract of all protocol code: `step(event, now) → effects`.
 
-1. `step` is synchronous, total and bounded; it does no I/O, reads no clock, draws only from streams it was given.
-2. Effects are carried out in the order returned. What must be durable before it is announced waits for `Completed`.
+1. `step` is synchronous, total and bounded. It does no I/O, reads no clock, and draws only from streams it was given.
+2. The driver carries out effects in the order returned. What must be durable before it is announced waits for
+`Completed`.
 3. `now` never runs backwards for one machine and means nothing on another node.
 4. Same state, same event, same `now`: same effects, on every run and platform.
 5. A message from the network never raises out of `step`: it is answered, ignored with an observation, or counted.
@@ -22,17 +23,15 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
-    """Something that a machine wants done."""
+    """Action that a machine requests from its driver."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Something that travels between nodes. Each subclass has an integer `tag`, never reused; fields are only
-    appended.
-    """
+    """Value that travels between nodes. Each subclass has an integer `tag`, never reused. Fields are only appended."""
 
 
 class Received(Event, frozen=True, gc=False):
-    """A message came in over a verified link; `sender` is who TLS and its grant say it is."""
+    """A message arrived over a verified link. `sender` is the peer as TLS and its grant prove it."""
 
     sender: Peer
     message: Message
@@ -45,10 +44,11 @@ class TimerFired(Event, frozen=True, gc=False):
 
 
 class LinkLost(Event, frozen=True, gc=False):
-    """A connection to this node was reset, closed or refused: a hint that it may be gone, no proof.
+    """A connection to this node was reset, closed or refused: a hint that the node may have failed, no proof.
 
     Args:
-        refused: its machine answered that nothing listens there; a node listens as long as it lives, so that is more than silence.
+        refused: the node's machine answered that no process listens there. A running node always listens, so this says
+            more than silence.
     """
 
     node: NodeId
@@ -56,42 +56,42 @@ class LinkLost(Event, frozen=True, gc=False):
 
 
 class Completed(Event, frozen=True, gc=False):
-    """A `Request` was carried out; `result` is what its class promises."""
+    """A `Request` was carried out. `result` is what its class promises."""
 
     request: int
     result: object = None
 
 
 class Failed(Event, frozen=True, gc=False):
-    """A `Request` could not be carried out; `reason` is fit for a user to read."""
+    """A `Request` could not be carried out. `reason` is fit for a user to read."""
 
     request: int
     reason: str
 
 
 class Send(Effect, frozen=True, gc=False):
-    """Hand a message to the link to this peer; may be lost without notice."""
+    """Hand a message to the link to this peer. It may be lost without notice."""
 
     to: Peer
     message: Message
 
 
 class SetTimer(Effect, frozen=True, gc=False):
-    """Ask for `TimerFired(name)` at an instant; a timer of the same name is replaced."""
+    """Request `TimerFired(name)` at an instant. It replaces a timer of the same name."""
 
     name: Hashable
     at: Instant
 
 
 class CancelTimer(Effect, frozen=True, gc=False):
-    """Forget the timer of this name, if there is one."""
+    """Cancel the timer of this name, if there is one."""
 
     name: Hashable
 
 
 class Machine(Protocol):
-    """A sans-IO component."""
+    """Interface of a sans-IO component."""
 
     def step(self, event: Event, now: Instant) -> Sequence[Effect]:
-        """Take one event at `now`; return what is to be done, in order."""
+        """Take one event at `now`. Return the effects to carry out, in order."""
         ...

@@ -1,8 +1,8 @@
 """Positions on the ring.
 
-A `NodeId` is a position on a ring of 2^B ids, read as B/b digits of b bits. A key is a `NodeId` too: the two live in
-one space, which is what lets a message be routed to a key. Source: [Pastry] §2, `id_bits` and `digit_bits` settable
-so that small rings can be checked by hand.
+A `NodeId` is a position on a ring of 2^B ids, read as B/b digits of b bits. A key is a `NodeId` too: both live in one
+space, so a message can be routed to a key. Source: [Pastry] §2; `id_bits` and `digit_bits` can be set so that small
+rings can be checked by hand.
 """
 
 from hashlib import sha256
@@ -13,26 +13,26 @@ ID_BYTES = ID_BITS // 8
 
 
 class NodeId(int):
-    """A 128-bit position on the ring; an int inside, 16 bytes on the wire, 32 hex digits in text."""
+    """A 128-bit position on the ring: an int in memory, 16 bytes on the wire, 32 hex digits in text."""
 
     __slots__ = ()
 
     @classmethod
     def from_bytes16(cls, raw: bytes) -> "NodeId":
-        """The id that 16 wire bytes stand for. Raises ValueError for any other length."""
+        """Return the id of 16 wire bytes. Raises ValueError for any other length."""
         if len(raw) != ID_BYTES:
             raise ValueError(f"an id has {ID_BYTES} bytes, got {len(raw)}")
         return cls(int.from_bytes(raw, "big"))
 
     @classmethod
     def from_hex(cls, text: str) -> "NodeId":
-        """The id that hex digits stand for; fewer than 32 digits are padded with zeros on the right."""
+        """Return the id of hex digits. Fewer than 32 digits are padded with zeros on the right."""
         if not 1 <= len(text) <= 2 * ID_BYTES:
             raise ValueError(f"an id has 1 to {2 * ID_BYTES} hex digits, got {len(text)}")
         return cls(int(text.ljust(2 * ID_BYTES, "0"), 16))
 
     def to_bytes16(self) -> bytes:
-        """The 16 wire bytes."""
+        """Return the 16 wire bytes."""
         return int.to_bytes(self, ID_BYTES, "big")
 
     @property
@@ -42,7 +42,9 @@ class NodeId(int):
 
     @property
     def short(self) -> str:
-        """The first 8 hex digits: enough to tell nodes of one ring apart for a reader. All of them in a ring of short ids."""
+        """The first 8 hex digits, enough for a reader to tell nodes of one ring apart. All of them in a ring of short
+        ids.
+        """
         return self.hex[:8] if self >> 64 else f"{int(self):x}"[:8]
 
     def __repr__(self) -> str:
@@ -53,7 +55,7 @@ class NodeId(int):
 
 
 def node_id_of_key(public_key: bytes, virtual_index: int = 0) -> NodeId:
-    """The id of a node: the first 16 bytes of SHA-256(Ed25519 public key ‖ virtual index, 2 bytes big-endian).
+    """Return the id of a node: the first 16 bytes of SHA-256(Ed25519 public key ‖ virtual index, 2 bytes big-endian).
 
     Source: spec of the overlay, section 1 (ids cannot be chosen, only drawn by making keys).
     """
@@ -61,26 +63,26 @@ def node_id_of_key(public_key: bytes, virtual_index: int = 0) -> NodeId:
 
 
 def key_of_name(kind: str, name: str) -> NodeId:
-    """The ring position of a named thing, for example an application's record. `kind` keeps name spaces apart."""
+    """Return the ring position of a named thing, for example an application's record. `kind` keeps name spaces apart."""
     return NodeId.from_bytes16(sha256(f"agiledart/{kind}\0{name}".encode()).digest()[:ID_BYTES])
 
 
 def ring_distance(a: int, b: int, bits: int = ID_BITS) -> int:
-    """δ(a, b): the shorter way round, in `0 … 2^(bits-1)`."""
+    """Return δ(a, b): the shorter distance around the ring, in `0 … 2^(bits-1)`."""
     d = (a - b) & ((1 << bits) - 1)
     return min(d, (1 << bits) - d)
 
 
 def clockwise_distance(a: int, b: int, bits: int = ID_BITS) -> int:
-    """How far b lies from a when ids grow."""
+    """Return how far b lies from a in the direction of growing ids."""
     return (b - a) & ((1 << bits) - 1)
 
 
 def shared_prefix(a: int, b: int, bits: int = ID_BITS, digit_bits: int = DIGIT_BITS) -> int:
-    """shl(a, b): how many leading digits the two ids share; all of them when equal."""
+    """Return shl(a, b), the number of leading digits that two ids share; all of them when the ids are equal."""
     return (bits - (a ^ b).bit_length()) // digit_bits
 
 
 def digit(a: int, position: int, bits: int = ID_BITS, digit_bits: int = DIGIT_BITS) -> int:
-    """The digit of an id at a position; position 0 is the most significant."""
+    """Return the digit of an id at a position; position 0 is the most significant."""
     return (a >> (bits - digit_bits * (position + 1))) & ((1 << digit_bits) - 1)

@@ -1,4 +1,4 @@
-"""What core code reports. Logs, metrics and checkers subscribe; core code never logs.
+"""Reports of core code. Logs, metrics and checkers subscribe; core code never logs.
 
 An observation is a past-tense struct, for example `PeerDeclaredFailed(peer=…)`. The default observer does nothing.
 """
@@ -9,11 +9,11 @@ import msgspec
 
 
 class Observation(msgspec.Struct, frozen=True, gc=False):
-    """Something that happened and that somebody may want to count, log or check."""
+    """Event that a log, a metric or a checker may want to see."""
 
 
 Observer = Callable[[Observation], None]
 
 
 def ignore(observation: Observation) -> None:
-    """The observer that nobody set."""
+    """Ignore an observation. This is the default observer."""

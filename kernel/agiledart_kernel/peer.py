@@ -7,7 +7,7 @@ from agiledart_kernel.node_id import NodeId
 
 
 class Peer(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A node's id, life and addresses.
+    """A node's id, incarnation and addresses.
 
     Args:
         node: position on the ring, derived from the node's public key.
@@ -15,7 +15,7 @@ class Peer(msgspec.Struct, frozen=True, gc=False, array_like=True):
         name: for people; not unique, never used in decisions.
         address: `host:port` of its agent's TLS port; empty in simulations.
         zone: failure and latency zone.
-        host: physical machine; replicas go to different ones. Empty: unknown.
+        host: physical machine; replicas go to different machines. Empty: unknown.
     """
 
     node: NodeId
@@ -27,5 +27,5 @@ class Peer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def incarnation_key(self) -> tuple[NodeId, int]:
-        """Identity of this life of the node."""
+        """Identity of this incarnation of the node."""
         return self.node, self.incarnation

@@ -1,10 +1,11 @@
-"""`may`: who may do what, for every verb at every port. One table, one pure function.
+"""Permissions: which role may use which verb of which service. One table, one pure function.
 
-An application belongs to the key that submitted it, never to a name that somebody gives. Others act on it as admin, as submitter
-with its scope, or because its owner shared it. A scope binds everything: whoever has one may do nothing that is not about its
-application.
-A verb without a row is refused, so whoever adds one brings its row. A sink's log belongs to the key that the application
-which began it belongs to, for longer than the application is remembered. Source: the admission spec, section 2.
+An application belongs to the key that submitted it, never to a name that a caller gives. Others may act on it as admin,
+as submitter with its scope, or because its owner shared it. A scope limits everything: its holder may do only what
+concerns its application. A verb without a row is refused, so a new verb needs a new row.
+
+The log of a sink belongs to the owner of the application that began it. It stays so for longer than the application is
+remembered. Source: the admission spec, section 2.
 """
 
 from enum import Enum
@@ -16,13 +17,13 @@ from agiledart_kernel.grants import NO_QUOTA, Grant, Quota, Role
 
 
 class Principal(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Who asks: the part of a judged grant that permissions depend on. The default is nobody, who may nothing.
+    """The requester, as verified from its grant. The default has no permissions.
 
     Args:
-        role: of the grant; empty: nobody.
+        role: of the grant; empty: no permissions.
         scope: "" for everything, `app:NAME` or `sink:NAME`.
-        key: the public key that the asker has proven to hold.
-        quota: how much it may have.
+        key: the public key that the requester has proven to hold.
+        quota: bounds on what it may use.
     """
 
     role: str = ""
@@ -32,17 +33,17 @@ class Principal(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @classmethod
     def of(cls, grant: Grant) -> "Principal":
-        """The holder of a verified grant."""
+        """Return the holder of a verified grant."""
         return cls(grant.role, grant.scope, grant.key, grant.quota)
 
 
 class ApplicationOwnership(NamedTuple):
-    """What is known of an application when somebody wants something of it.
+    """What this node knows of an application that a request concerns.
 
     Args:
-        owner: the key that submitted it; empty: there is none of this name, or it is older than owners are.
+        owner: the key that submitted it; empty: no application has this name, or it is older than owners are.
         exists: was it ever submitted?
-        shared: keys to which the owner gave it.
+        shared: keys to which the owner gave access.
     """
 
     name: str
@@ -52,12 +53,12 @@ class ApplicationOwnership(NamedTuple):
 
 
 class LogOwnership(NamedTuple):
-    """What is known of a sink's log when somebody wants its rows.
+    """What this node knows of a sink's log whose rows a request concerns.
 
     Args:
-        application: whose run wrote it last.
-        owner: the key to which the application that began it belonged; empty: it is older than owners are.
-        shared: keys to which the owner gave that application.
+        application: the application whose run wrote it last.
+        owner: the owner of the application that began the log; empty: it is older than owners are.
+        shared: keys to which the owner gave access to that application.
     """
 
     name: str
@@ -67,24 +68,25 @@ class LogOwnership(NamedTuple):
 
 
 class VerbSubject(Enum):
-    """What a verb concerns."""
+    """Subject of a verb."""
 
     APPLICATION = "application"
     LIST = "list"
-    """Applications, of which each asker is shown what it may see."""
+    """Applications; each requester sees those that it may see."""
     NETWORK = "network"
-    """All nodes and their traffic: not for who has a scope."""
+    """All nodes and their traffic. A requester with a scope has no access."""
     ONESELF = "oneself"
-    """Who asks, whatever its scope."""
+    """The requester itself, whatever its scope."""
 
 
 class VerbRule(NamedTuple):
-    """One verb.
+    """Permissions for one verb.
 
     Args:
-        about: what it concerns.
-        any_one: roles that may with every application, or with the network.
-        own: roles that may with what is theirs, is shared with them or stands in their scope.
+        about: the subject of the verb.
+        with_any: roles that may use it for every application, or for the network.
+        with_own: roles that may use it for applications that they own, that are shared with them, or that their scope
+            names.
         owner_only: neither a share nor a scope is enough.
     """
 
@@ -127,26 +129,28 @@ VERBS: Final[dict[str, VerbRule]] = {
     "drain": VerbRule(VerbSubject.NETWORK, _ADMIN),
     "audit": VerbRule(VerbSubject.NETWORK, _ADMIN),
 }
-"""Every verb of the control port. What a scope allows besides: `refusal`."""
+"""Every verb of the control port. `refusal` says what a scope allows besides."""
 
 READERS_OF_LOGS: Final[frozenset[str]] = frozenset(("admin", "agent", "submitter", "reader"))
 
 REFUSALS: Final = ("verb", "role", "scope", "owner", "command", "quota")
-"""Why somebody may not, fit for a metric's label."""
+"""Reasons of a refusal, fit for a metric's label."""
 
 
 def may(principal: Principal, verb: str, application: ApplicationOwnership | None = None) -> bool:
-    """May who asks do this? `application`: what it concerns; None for verbs that concern none."""
+    """Return whether a requester may use a verb. `application`: the subject; None for verbs that concern no
+    application.
+    """
     return not refusal(principal, verb, application)
 
 
 def refusal(principal: Principal, verb: str, application: ApplicationOwnership | None = None) -> str:
-    """One of `REFUSALS`, or empty: it may."""
+    """Return one of `REFUSALS`, or an empty string when the requester is permitted."""
     row = VERBS.get(verb)
     if row is None or (row.about is VerbSubject.APPLICATION) != (application is not None):
         return "verb"
-    if why := refusal_before_lookup(principal, verb, "" if application is None else application.name):
-        return why
+    if reason := refusal_before_lookup(principal, verb, "" if application is None else application.name):
+        return reason
     if application is None or principal.role in row.with_any:
         return ""
     if not application.exists:
@@ -158,7 +162,9 @@ def refusal(principal: Principal, verb: str, application: ApplicationOwnership |
 
 
 def refusal_before_lookup(principal: Principal, verb: str, name: str = "") -> str:
-    """As `refusal`, as far as it can be said without having seen the application: who may not even ask learns nothing of it."""
+    """Return `refusal` as far as it is known before the application is looked up: a requester without any right learns
+    nothing of it.
+    """
     row = VERBS.get(verb)
     if row is None:
         return "verb"
@@ -172,11 +178,11 @@ def refusal_before_lookup(principal: Principal, verb: str, name: str = "") -> st
 
 
 def log_read_refusal(principal: Principal, log: LogOwnership) -> str:
-    """Why somebody may not read the rows of a log: one of `REFUSALS`; empty: it may.
+    """Return why a requester may not read the rows of a log: one of `REFUSALS`; empty: it may.
 
-    Who has a scope may read the log that it names, or what its application wrote, whoever owns that: an admin has said so.
-    Agents keep and serve logs. Without a scope readers may read all, submitters what is theirs or was shared with them, and what
-    is older than owners are.
+    The holder of a scope may read the log that the scope names, or what its application wrote, whoever owns that: an
+    admin has granted it. Agents keep and serve logs. Without a scope readers may read every log. Submitters may read
+    logs that they own or that were shared with them, and logs that are older than owners are.
     """
     if principal.role not in READERS_OF_LOGS:
         return "role"
@@ -188,12 +194,12 @@ def log_read_refusal(principal: Principal, log: LogOwnership) -> str:
 
 
 def log_write_refusal(principal: Principal, application: str, owner: bytes, log: LogOwnership) -> str:
-    """Why a run may not write a log that is there: `owner`, or empty: it may.
+    """Return why a run may not write to an existing log: `owner`, or empty: it may.
 
     Args:
-        asker: who submitted the run.
-        application, owner: the run's. A log without an owner goes on for who has the scope of its application: the name alone may
-            have been free, and then anybody has it.
+        principal: the submitter of the run.
+        application, owner: of the run. A log without an owner continues only for the holder of the scope of its
+            application. The name alone may have been free, and then any submitter can take it.
     """
     if principal.role in ("admin", "agent"):
         return ""

@@ -1,7 +1,7 @@
 """Seeded streams of random numbers, one per (seed, node, purpose).
 
-Only `Random.random()` is drawn: it is the one sequence that Python promises to keep across versions. Everything else
-is built from it here.
+It draws only from `Random.random()`, the one sequence that Python promises to keep across versions. Everything else is
+built from it here.
 """
 
 import random
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class RandomStream:
-    """Random numbers for one purpose of one node; the same arguments give the same numbers."""
+    """Random numbers for one purpose of one node. The same arguments give the same numbers."""
 
     __slots__ = ("_draw",)
 
@@ -22,19 +22,19 @@ class RandomStream:
         self._draw = random.Random(int.from_bytes(digest[:16], "big")).random
 
     def uniform(self) -> float:
-        """A float in [0, 1)."""
+        """Return a float in [0, 1)."""
         return self._draw()
 
     def between(self, low: float, high: float) -> float:
-        """A float in [low, high)."""
+        """Return a float in [low, high)."""
         return low + (high - low) * self._draw()
 
     def index(self, count: int) -> int:
-        """An int in 0 … count-1."""
+        """Return an int in 0 … count-1."""
         return int(self._draw() * count)
 
     def choice(self, items: Sequence[T]) -> T:
-        """One of the items."""
+        """Return one of the items."""
         return items[int(self._draw() * len(items))]
 
     def shuffle(self, items: MutableSequence[T]) -> None:
@@ -44,7 +44,7 @@ class RandomStream:
             items[i], items[j] = items[j], items[i]
 
     def bits(self, count: int) -> int:
-        """A non-negative int of so many random bits."""
+        """Return a non-negative int of `count` random bits."""
         value = 0
         for _ in range(0, count, 32):
             value = value << 32 | int(self._draw() * 4294967296.0)

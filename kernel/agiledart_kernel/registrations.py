@@ -1,9 +1,10 @@
-"""What is signed about a token beside its chain: how often it may be used, and that a key was counted among its uses.
+"""Signed statements about a token beside its chain: how often it may be used, and that a key was registered as one of
+its uses.
 
-A *token record*, signed by whoever signed the invitation, says how many keys may use it and until when. A *receipt*, signed by the
-agent that had a key counted at the ring, says that it was; its holder shows it to those it meets next. Signatures are made and
-checked by functions handed in, as in `grants`. Source: the admission spec, sections 4 and 5 (`agiledart-token-record/1`,
-`agiledart-receipt/1`); decision 0004.
+A *token record*, signed by the key that signed the invitation, says how many keys may use the token and until when. A
+*receipt* says that a key was registered at the ring; the agent that registered the key signs it. The holder shows its
+receipt to the peers it meets next. Callers pass in the functions that sign and check signatures, as in `grants`.
+Source: the admission spec, sections 4 and 5 (`agiledart-token-record/1`, `agiledart-receipt/1`); decision 0004.
 """
 
 from collections.abc import Collection
@@ -22,7 +23,7 @@ _CLOSED_CONTEXT: Final = b"agiledart-token-closed/1\0"
 MAX_USES: Final = 10_000
 
 REFUSALS: Final = ("unregistered", "used up", "token expired", "revoked")
-"""Why a key with a good chain is not let in. `unregistered`: nobody could say in time whether it was counted."""
+"""Why a key with a good chain is not admitted. `unregistered`: no node could confirm in time that it was registered."""
 
 _Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 _Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
@@ -30,12 +31,12 @@ _SignedLink = Annotated[bytes, msgspec.Meta(max_length=SIGNATURE_BYTES + MAX_LIN
 
 
 class TokenRecord(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
-    """What a chain cannot say of a token; signed by the invitation's signer.
+    """Properties of a token that its chain cannot hold; signed by the invitation's signer.
 
     Args:
         token: `link_hash` of the invitation.
-        uses: how many keys it may make members.
-        join_before: seconds since 1970 after which it makes no more.
+        uses: number of keys that it may make members.
+        join_before: seconds since 1970 after which it admits no more.
         member_for: longest membership, in seconds from joining.
     """
 
@@ -46,13 +47,14 @@ class TokenRecord(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid
 
 
 class RegistrationReceipt(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
-    """A key was counted.
+    """Statement that a key was registered.
 
     Args:
         network: the authority's public key.
-        token: `link_hash` of the invitation; `key`: who used it.
-        number: which use it was, from 1.
-        wall_seconds: when, by the clock of who had it counted.
+        token: `link_hash` of the invitation.
+        key: the key that used it.
+        number: number of the use, from 1.
+        wall_seconds: time of the registration, by the clock of the agent that registered the key.
     """
 
     network: _Hash
@@ -75,26 +77,26 @@ _DECODE_SIGNED: Final = msgspec.msgpack.Decoder(_SignedReceipt)
 
 
 def member_key(grant: Grant) -> bytes:
-    """The key that used the token of this grant: its holder's, or for an executor its agent's.
+    """Return the key that used the token of this grant: its holder's, or for an executor its agent's.
 
-    Only of a grant with an invitation.
+    The grant must have an invitation.
     """
     return grant.keys[grant.links.index(grant.invitation) + 1]
 
 
 def closed_token_target(token: bytes) -> bytes:
-    """What a ban names so that a token makes no more members, while those that it made stay."""
+    """Return the target of a ban that closes a token: it admits no more members, and its earlier members stay."""
     return sha256(_CLOSED_CONTEXT + token).digest()
 
 
 def sign_token_record(sign: Sign, record: TokenRecord) -> bytes:
-    """A record as it travels: signature, then body."""
+    """Return a record in its wire form: signature, then body."""
     body = _ENCODE.encode(record)
     return sign(RECORD_CONTEXT + body) + body
 
 
 def decode_token_record(raw: bytes) -> TokenRecord:
-    """What a signed record says, unchecked; raises `Refused`."""
+    """Decode a signed record without checking the signature. Raises `Refused`."""
     if not SIGNATURE_BYTES < len(raw) <= MAX_TOKEN_RECORD_BYTES:
         raise Refused("length", "a token's record has 65 to 256 bytes")
     try:
@@ -104,7 +106,7 @@ def decode_token_record(raw: bytes) -> TokenRecord:
 
 
 def verify_token_record(raw: bytes, token: bytes, signer: bytes, check_signature: CheckSignature) -> TokenRecord:
-    """The record of a token; raises `Refused`.
+    """Return the verified record of a token. Raises `Refused`.
 
     Args:
         token: `link_hash` of the invitation.
@@ -119,13 +121,13 @@ def verify_token_record(raw: bytes, token: bytes, signer: bytes, check_signature
 
 
 def inviter(network: bytes, grant: Grant) -> bytes:
-    """Who signed the invitation of this grant."""
+    """Return the key that signed the invitation of this grant."""
     at = grant.links.index(grant.invitation)
     return grant.keys[at - 1] if at else network
 
 
 def sign_receipt(sign: Sign, chain: tuple[bytes, ...], receipt: RegistrationReceipt) -> bytes:
-    """A receipt as it travels. `chain`: of the agent whose key signs."""
+    """Return a receipt in its wire form. `chain`: of the agent whose key signs."""
     body = _ENCODE.encode(receipt)
     return _ENCODE.encode(_SignedReceipt(body, sign(RECEIPT_CONTEXT + body), chain))
 
@@ -133,10 +135,10 @@ def sign_receipt(sign: Sign, chain: tuple[bytes, ...], receipt: RegistrationRece
 def verify_receipt(
     network: bytes, raw: bytes, check_signature: CheckSignature, banned: Collection[bytes] = ()
 ) -> tuple[RegistrationReceipt, Grant]:
-    """A receipt of our network, and the grant of the agent that signed it; raises `Refused`.
+    """Return a receipt of our network, and the grant of the agent that signed it. Raises `Refused`.
 
-    Its chain counts at the time of the receipt: who had a key counted may have left since. Bans count now. Whether the signer
-    itself was ever counted is for the caller to say.
+    The chain must have been valid at the time of the receipt, since the signer may have left since. Bans count as of
+    now. The caller checks whether the signer itself was ever registered.
     """
     if len(raw) > MAX_RECEIPT_BYTES:
         raise Refused("length", f"a receipt has at most {MAX_RECEIPT_BYTES:,} bytes")

@@ -1,4 +1,4 @@
-"""Services: the logical ports of a node, and which roles may enter each. Source: the admission spec, section 2."""
+"""Services: the logical ports of a node, and which roles may use each. Source: the admission spec, section 2."""
 
 from typing import Final, Literal
 
@@ -16,8 +16,9 @@ ROLES_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "fragments": ("agent",),
     "relay": ("agent", "executor"),
 }
-"""Who may dial a service. What each of them may *ask* there is narrower: verbs of `control`, scope of `sink_log`, hosts of a run at
-`fragments`."""
+"""Roles that may dial a service. Each service limits further what they may *request*: verbs of `control`, scope of
+`sink_log`, hosts of a run at `fragments`.
+"""
 
 SERVERS_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "overlay": ("agent",),
@@ -27,7 +28,7 @@ SERVERS_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "fragments": ("agent",),
     "relay": ("agent",),
 }
-"""Who may answer at a service: a dialer judges the acceptor, too."""
+"""Roles that may answer at a service: a dialer verifies the acceptor, too."""
 
 
 def check_service_access(service: str, grant: Grant, own: Grant | None = None, *, serves: bool = False) -> None:
@@ -35,7 +36,7 @@ def check_service_access(service: str, grant: Grant, own: Grant | None = None, *
 
     Args:
         grant: the peer's.
-        own: ours; two executors talk only within one application.
+        own: ours; two executors communicate only within one application.
         serves: the peer is the acceptor, not the dialer.
     """
     table = SERVERS_BY_SERVICE if serves else ROLES_BY_SERVICE
@@ -50,5 +51,5 @@ def check_service_access(service: str, grant: Grant, own: Grant | None = None, *
 
 
 def largest_frame(grant: Grant) -> int:
-    """Bytes that one frame of this peer may have: who only reads has nothing long to say."""
+    """Return the largest frame of this peer, in bytes. A reader only sends questions, so its frames are short."""
     return MAX_READERS_FRAME_BYTES if grant.role == "reader" else MAX_FRAME_BYTES
