@@ -126,7 +126,7 @@ def test_what_is_returned_wrongly_is_told() -> None:
     assert "origins are whole numbers" in misused(lambda batch: (batch, [0.0, 1.0, 2.0]))
     fewer = lambda batch: {name: values[:2] for name, values in batch.items()}  # noqa: E731  said once
     assert (
-        "it took 3 rows and returned 2; to drop rows use .where behind it, or map_batches(…, resizes=True)"
+        "it took 3 rows and returned 2; to drop rows use .where after it, or map_batches(…, resizes=True)"
         in misused(fewer, resizes=False)
     )
 

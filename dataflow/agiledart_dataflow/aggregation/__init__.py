@@ -1,4 +1,4 @@
 """Values over many records: aggregators, running values, panes of windows, sliding and session windows.
 
-It stands on operators and event time.
+The package builds on operators and event time.
 """

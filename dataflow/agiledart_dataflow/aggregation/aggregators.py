@@ -1,4 +1,4 @@
-"""What a window computes from its rows. Sums of floats are exact, so the order of arrival cannot show in them."""
+"""Aggregators: the values that a window computes from its rows. Sums of floats are exact, so they do not depend on row order."""
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
@@ -15,50 +15,50 @@ _SCALE_BITS = 1074
 
 
 class Aggregator(ABC, Generic[R, S, V]):
-    """A custom aggregate: rows of type R, a state of type S (plain data), a value of type V.
+    """Custom aggregate: rows of type R, a state of type S (plain data), a value of type V.
 
     The type of the value is taken from the annotation of `result`. Without `remove` a sliding window adds up its rows
     again at each change, which costs time in proportion to their number.
 
-    Set `commutative = True` in a class whose value does not depend on the order of its rows: then rows need no positions
-    on their way to a tumbling or hopping window, which is faster.
+    Set `commutative = True` in a class whose value does not depend on the order of its rows. Rows then need no
+    positions on their way to a tumbling or hopping window, which is faster.
     """
 
     commutative: bool = False
 
     @abstractmethod
     def create(self) -> S:
-        """The state of a window without rows."""
+        """Return the state of a window without rows."""
 
     @abstractmethod
     def add(self, state: S, row: R) -> S:
-        """The state with one row more; may change and return the one given."""
+        """Return the state with one row more; it may be the given state, changed."""
 
     @abstractmethod
     def result(self, state: S) -> V:
-        """The value of the window; must not change the state."""
+        """Return the value of the window; must not change the state."""
 
     def remove(self, state: S, row: R) -> S:
-        """The state without a row that was added before."""
+        """Return the state without a row that was added before."""
         raise NotImplementedError
 
     @property
     def can_remove(self) -> bool:
-        """True when the class has a `remove` of its own."""
+        """Report whether the class has a `remove` of its own."""
         return type(self).remove is not Aggregator.remove
 
     def to_plain(self, state: S) -> Any:
-        """The state as plain data for a snapshot; only a state that is no plain data needs its own."""
+        """Return the state as plain data for a snapshot; override it only when the state is not plain data."""
         return state
 
     def from_plain(self, plain: Any) -> S:
-        """The state that `to_plain` described."""
+        """Return the state that `to_plain` described."""
         state: S = plain
         return state
 
 
 class Count(Aggregator[Any, int, int]):
-    """How many rows."""
+    """Number of rows."""
 
     commutative = True
 
@@ -76,17 +76,17 @@ class Count(Aggregator[Any, int, int]):
 
 
 def exact(value: float) -> int:
-    """A finite number as a whole multiple of 2^-1074. Raises ValueError or OverflowError for NaN and infinity."""
+    """Return a finite number as a whole multiple of 2^-1074. Raises ValueError or OverflowError for NaN and infinity."""
     numerator, denominator = value.as_integer_ratio()
     return numerator << (_SCALE_BITS + 1 - denominator.bit_length())
 
 
 _FINITE = (0, 0, 0)
-"""How many numbers are NaN, infinite above zero and infinite below, where all are finite."""
+"""Numbers of NaNs, positive and negative infinities, where all values are finite."""
 
 
 def _kinds(before: tuple[int, int, int], number: float, by: int) -> tuple[int, int, int]:
-    """The counts of `_FINITE` with one such number more (by 1) or less (by -1)."""
+    """Return the counts of `_FINITE` with one such number more (by 1) or less (by -1)."""
     nans, above, below = before
     if number != number:
         return nans + by, above, below
@@ -94,7 +94,7 @@ def _kinds(before: tuple[int, int, int], number: float, by: int) -> tuple[int, i
 
 
 def _rounded(scaled: int, kinds: tuple[int, int, int]) -> float:
-    """The double nearest to scaled / 2^1074, which may be an infinity, unless numbers that are not finite decide alone."""
+    """Return the double nearest to scaled / 2^1074 (it may be an infinity); values that are not finite decide alone."""
     nans, above, below = kinds
     if nans or (above and below):
         return nan
@@ -107,16 +107,17 @@ def _rounded(scaled: int, kinds: tuple[int, int, int]) -> float:
 
 
 class _ExactState(Aggregator[R, list[Any], V], Generic[R, V]):
-    """A state [exact sum of the finite numbers in 2^-1074, count, how many are not finite].
+    """Aggregate with a state [exact sum of the finite numbers in 2^-1074, count, counts of values that are not finite].
 
-    The sum is too long for an integer of MessagePack and is kept as text. Infinities and NaN are counted, so that they can leave.
+    The sum is too long for an integer of MessagePack and is saved as text. Infinities and NaN are counted, so that
+    `remove` works for them.
     """
 
     commutative = True
 
     def __init__(self, value_of: Callable[[R], Any], kind: type = object) -> None:
         self.value_of: Callable[[R], Any] = value_of
-        self._kind = kind  # of the numbers that are counted
+        self._kind = kind  # type of the numbers that are counted
 
     def create(self) -> list[Any]:
         return [0, 0, _FINITE]
@@ -155,7 +156,7 @@ class Sum(_ExactState[R, Any], Generic[R]):
 
 
 class Mean(_ExactState[R, float], Generic[R]):
-    """Mean of a number of each row: the sum, exact and rounded once, by the number of rows. The state counts rows."""
+    """Mean of a number of each row: the exact sum, rounded once, divided by the number of rows. The state counts rows."""
 
     def result(self, state: list[Any]) -> float:
         mean: float = _rounded(state[0], state[2]) / state[1]
@@ -163,14 +164,14 @@ class Mean(_ExactState[R, float], Generic[R]):
 
 
 class Extreme(Aggregator[R, list[Any], V], Generic[R, V]):
-    """Least (or greatest) value, NaN if one is NaN. The state holds it alone; before the first row it is empty."""
+    """Least (or greatest) value, NaN if a value is NaN. The state holds that value alone; before the first row it is empty."""
 
     commutative = True
 
     def __init__(self, value_of: Callable[[R], V], place: int) -> None:
         self.value_of: Callable[[R], Any] = value_of
         self.place = place
-        """In ordered values: 0 the least, -1 the greatest."""
+        """Index in ordered values: 0 the least, -1 the greatest."""
 
     def create(self) -> list[Any]:
         return []
@@ -179,26 +180,26 @@ class Extreme(Aggregator[R, list[Any], V], Generic[R, V]):
         value = self.value_of(row)
         if _is_nan(value) or not state:
             return [value]
-        found = state[self.place]  # the only one, but in snapshots of old, which held all values in order
-        return [value if (found < value if self.place else value < found) else found]
+        extreme_value = state[self.place]  # the only value, except in old snapshots, which held all values in order
+        return [value if (extreme_value < value if self.place else value < extreme_value) else extreme_value]
 
     def result(self, state: list[Any]) -> V:
-        found: Any = state[self.place]
-        if type(found) is float:
-            found = found + 0.0  # a zero has no sign
-        value: V = found
+        extreme_value: Any = state[self.place]
+        if type(extreme_value) is float:
+            extreme_value = extreme_value + 0.0  # a zero has no sign
+        value: V = extreme_value
         return value
 
 
 def _is_nan(value: Any) -> bool:
-    """Raises TypeError for what has no order, like None: alone in a window, it would be compared with nothing."""
+    """Report whether a value is NaN. Raises TypeError for a value without an order, like None, even when it stands alone."""
     return bool(value < value or value != value)
 
 
 class RemovableExtreme(Extreme[R, V], Generic[R, V]):
-    """An `Extreme` from which rows are taken out again: the state holds all values in order.
+    """An `Extreme` that can remove rows: the state holds all values in order.
 
-    NaN, which has no place in an order, stands before the least or behind the greatest, where the result is found.
+    NaN has no place in an order. It stands before the least or after the greatest value, where the result is read.
     """
 
     def add(self, state: list[Any], row: R) -> list[Any]:
@@ -222,14 +223,14 @@ class RemovableExtreme(Extreme[R, V], Generic[R, V]):
         return state
 
     def _in_order(self, state: list[Any]) -> tuple[int, int]:
-        """Between which places the values stand that are not NaN."""
+        """Return the limits of the indices whose values are not NaN."""
         if self.place:
             return 0, bisect_left(state, 1, key=_is_nan)
         return bisect_left(state, 0, key=lambda value: -_is_nan(value)), len(state)
 
 
 class CompositeAggregator(Aggregator[R, list[Any], tuple[Any, ...]], Generic[R]):
-    """Several aggregates of the same rows; the value is the tuple of theirs."""
+    """Several aggregates of the same rows; its value is the tuple of their values."""
 
     def __init__(self, parts: tuple[Aggregator[R, Any, Any], ...]) -> None:
         self.parts = parts
@@ -241,32 +242,33 @@ class CompositeAggregator(Aggregator[R, list[Any], tuple[Any, ...]], Generic[R])
     def add(self, state: list[Any], row: R) -> list[Any]:
         added: list[Any] = []
         try:
-            for part, one in zip(self.parts, state, strict=True):
-                added.append(part.add(one, row))  # one by one: what was added must be known if the next part raises
+            for part, part_state in zip(self.parts, state, strict=True):
+                # the states already added must be known if the next part raises
+                added.append(part.add(part_state, row))
         except Exception:
-            for part, one in zip(self.parts, added, strict=False):
+            for part, part_state in zip(self.parts, added, strict=False):
                 if part.can_remove:  # it may have changed its state in place
-                    part.remove(one, row)
+                    part.remove(part_state, row)
             raise
         return added
 
     def remove(self, state: list[Any], row: R) -> list[Any]:
-        return [part.remove(one, row) for part, one in zip(self.parts, state, strict=True)]
+        return [part.remove(part_state, row) for part, part_state in zip(self.parts, state, strict=True)]
 
     def result(self, state: list[Any]) -> tuple[Any, ...]:
-        results = tuple(part.result(one) for part, one in zip(self.parts, state, strict=True))
+        results = tuple(part.result(part_state) for part, part_state in zip(self.parts, state, strict=True))
         value: tuple[Any, ...] = self.built(results)
         return value
 
     def built(self, results: tuple[Any, ...]) -> Any:
-        """The value that the parts' results make: here the tuple itself."""
+        """Return the value made of the parts' results: here the tuple itself."""
         return results
 
     def to_plain(self, state: list[Any]) -> Any:
-        return [part.to_plain(one) for part, one in zip(self.parts, state, strict=True)]
+        return [part.to_plain(part_state) for part, part_state in zip(self.parts, state, strict=True)]
 
     def from_plain(self, plain: Any) -> list[Any]:
-        return [part.from_plain(one) for part, one in zip(self.parts, plain, strict=True)]
+        return [part.from_plain(part_state) for part, part_state in zip(self.parts, plain, strict=True)]
 
     @property
     def can_remove(self) -> bool:
@@ -274,7 +276,7 @@ class CompositeAggregator(Aggregator[R, list[Any], tuple[Any, ...]], Generic[R])
 
 
 def with_remove(aggregator: Aggregator[Any, Any, Any]) -> Aggregator[Any, Any, Any]:
-    """The same aggregate, made so that it can remove rows, if there is a way; else as it is."""
+    """Return the same aggregate in a form that can remove rows, if it has one; else the aggregate itself."""
     if type(aggregator) is Extreme:
         return RemovableExtreme(aggregator.value_of, aggregator.place)
     if type(aggregator) is CompositeAggregator:

@@ -1,8 +1,8 @@
-"""`ColumnsSnapshot`: windows over columns as of a moment, encoded bit by bit while rows go on.
+"""`ColumnsSnapshot`: windows over columns as of a moment, encoded bit by bit while further rows are processed.
 
-Arrays are never written to and pieces only come behind each other, so what a window was is held by reference, and nobody has to be
-told of anything: rows that come later are in other pieces, a window that is folded or closes leaves its own to whoever holds them.
-For the same reason the pieces that came since a barrier say what has changed since: an increment holds nothing but their rows.
+Arrays are never written to, and pieces are only appended. So references preserve a window as it was, without
+notification: later rows are in other pieces, and a window that is folded or closed leaves its pieces to the snapshot.
+For the same reason the pieces that came since a barrier are the changes since then: an increment holds their rows only.
 
     joined   pieces become blocks, so that small batches do not cost a call for each group
     parted   the rows of a block are sorted by group
@@ -37,18 +37,18 @@ else:
     Array = Any
 
 BLOCK_ROWS: Final = 16_384
-"""Rows of a block, about: a group's share is a hundred of them, and to sort them takes a tenth of a millisecond."""
+"""Approximate rows of a block: a group's share is about a hundred of them, and to sort them takes a tenth of a millisecond."""
 
 
 @dataclass(slots=True)
 class _Block:
-    """Rows of one window, or keys of what was folded of it.
+    """Rows of one window, or keys of its folded part.
 
     Attributes:
-        first: how many rows came into the window before.
+        first: number of rows that came into the window before.
         keys: the parts of their keys.
-        values: of rows.
-        folded: of keys: what holds them, from `first` on.
+        values: values of the rows.
+        folded: for keys: the object that holds them, from `first` on.
         order, bounds: rows sorted by group, and where each group begins.
     """
 
@@ -65,24 +65,24 @@ class _Block:
 
 @dataclass(slots=True)
 class _WindowToEncode:
-    """What is to be encoded of one window."""
+    """Parts of one window that are to be encoded."""
 
     end: int
     folded: Folded | None
     pieces: list[RowPiece]
-    count: int  # of pieces, for others may come to them
+    count: int  # of pieces: the window may append others
     blocks: list[_Block] = field(default_factory=list)
 
 
 class ColumnsSnapshot(AsyncSnapshotBase):
-    """All of the windows, or the rows that came into them since.
+    """Snapshot of all windows, or of the rows that came into them since a barrier.
 
     Args:
         vectors: the windows.
         codec: of a group's list of entries.
         group_of: key → group.
-        lists: of what was noted; None: all.
-        closed, waste: as of every `AsyncSnapshotBase`.
+        lists: the dirty keys; None: all.
+        closed, waste: as for every `AsyncSnapshotBase`.
     """
 
     _arrays = 1
@@ -100,14 +100,15 @@ class ColumnsSnapshot(AsyncSnapshotBase):
         self._vectors, self._codec, self._group_of, self._lists = vectors, codec, group_of, lists
         if lists is None:
             self._windows = {
-                end: _WindowToEncode(end, one.folded, one.pieces, len(one.pieces)) for end, one in _by_end(vectors)
+                end: _WindowToEncode(end, window.folded, window.pieces, len(window.pieces))
+                for end, window in _by_end(vectors)
             }
             self._count = vectors.state_keys()
         else:
             self._windows = {end: _WindowToEncode(end, None, [], 0) for end, _ in _by_end(vectors)}
             self._count = sum(map(dirty_count, lists))
             self.common = common_of(
-                [end for end in self._windows if all(Anew(end) not in one for one in lists)], adds=True
+                [end for end in self._windows if all(Anew(end) not in window for window in lists)], adds=True
             )
 
     def _all_steps(self) -> Iterator[None]:
@@ -118,23 +119,23 @@ class ColumnsSnapshot(AsyncSnapshotBase):
                     window.pieces.append(piece)
                     window.count += 1
             yield
-        there = np.zeros(KEY_GROUPS, bool)
+        present_groups = np.zeros(KEY_GROUPS, bool)
         for window in self._windows.values():
             for block in self._blocks(window):
                 yield
                 groups = np.empty(len(block), np.uint8)
                 for start in range(0, len(block), STEP_INDEXED):
-                    some = slice(start, start + STEP_INDEXED)
-                    groups[some] = [self._group_of[key] for key in key_values(block.keys, some)]
+                    rows_slice = slice(start, start + STEP_INDEXED)
+                    groups[rows_slice] = [self._group_of[key] for key in key_values(block.keys, rows_slice)]
                     yield
                 block.order = np.argsort(groups, kind="stable").astype(np.int32)
                 block.bounds = np.searchsorted(groups[block.order], np.arange(KEY_GROUPS + 1))
-                there[groups] = True
+                present_groups[groups] = True
                 window.blocks.append(block)
             window.folded, window.pieces = None, []
-        found = np.flatnonzero(there).tolist()
-        self._ready.append(array_header(len(found)))
-        for group in found:
+        groups_present = np.flatnonzero(present_groups).tolist()
+        self._ready.append(array_header(len(groups_present)))
+        for group in groups_present:
             part = self._part(group)
             for window in self._windows.values():
                 yield from self._window_steps(group, window, part)
@@ -148,35 +149,35 @@ class ColumnsSnapshot(AsyncSnapshotBase):
             for start in range(0, len(folded.counts), BLOCK_ROWS):
                 keys = [key.take(slice(start, start + BLOCK_ROWS)) for key in folded.keys]
                 yield _Block(start, keys, [], folded)
-        some: list[RowPiece] = []
+        pieces: list[RowPiece] = []
         rows = 0
         for piece in islice(window.pieces, window.count):
-            some.append(piece)
+            pieces.append(piece)
             rows += piece.rows
             if rows >= BLOCK_ROWS:
-                yield _joined(some)
-                some, rows = [], 0
-        if some:
-            yield _joined(some)
+                yield _joined(pieces)
+                pieces, rows = [], 0
+        if pieces:
+            yield _joined(pieces)
 
     def _window_steps(self, group: int, window: _WindowToEncode, part: GroupEncoder) -> Iterator[None]:
-        """Encode what a window holds of a group."""
-        found: dict[Any, list[Any]] = {}
+        """Encode the entries of one group of a window."""
+        entries_by_key: dict[Any, list[Any]] = {}
         for block in window.blocks:
             start, stop = block.bounds[group], block.bounds[group + 1]
             if start == stop:
                 continue
             for begin in range(start, stop, STEP_INDEXED):
-                self._take(block, block.order[begin : min(stop, begin + STEP_INDEXED)].astype(np.int64), found)
+                self._take(block, block.order[begin : min(stop, begin + STEP_INDEXED)].astype(np.int64), entries_by_key)
                 yield
             self._count -= int(stop - start)
-        self._count += len(found)
-        end, counts_only = window.end, not self._vectors.kept.values
-        entries = iter(found.items())
-        while some := list(islice(entries, self._step_keys())):
+        self._count += len(entries_by_key)
+        end, counts_only = window.end, not self._vectors.values_kept.values
+        items_left = iter(entries_by_key.items())
+        while chunk := list(islice(items_left, self._step_keys())):
             items = [
                 (key, end, (rank,), count if counts_only else (columns, compact))
-                for key, (rank, count, columns, compact) in some
+                for key, (rank, count, columns, compact) in chunk
             ]
             size = part.put(0, len(items), self._codec.encode_items(items))
             self._mean = 1 + size // len(items)
@@ -184,24 +185,24 @@ class ColumnsSnapshot(AsyncSnapshotBase):
             self.size += size
             yield
 
-    def _take(self, block: _Block, rows: "Array", found: dict[Any, list[Any]]) -> None:
-        """Put rows of a block to the entries of their keys: key → [rank, rows, values, compacted values]."""
+    def _take(self, block: _Block, rows: "Array", entries_by_key: dict[Any, list[Any]]) -> None:
+        """Add the rows of a block to the entries of their keys: key → [rank, rows, values, compacted values]."""
         keys = key_values(block.keys, rows)
         ranks = (rows + block.first).tolist()
-        vectors, width = self._vectors, len(self._vectors.kept.values)
+        vectors, width = self._vectors, len(self._vectors.values_kept.values)
         if block.folded is not None:
             compacts = compacts_of(vectors, block.folded, rows + block.first)
             for key, rank, compact in zip(keys, ranks, compacts, strict=True):
-                found[key] = [rank, compact[0], [[] for _ in range(width)], compact]
+                entries_by_key[key] = [rank, compact[0], [[] for _ in range(width)], compact]
             return
         columns = [
             Column(kind, values[rows]).to_list() for kind, values in zip(vectors.kinds, block.values, strict=True)
         ]
         values_of = zip(*columns, strict=True) if width else iter([()] * len(keys))
         for key, rank, values in zip(keys, ranks, values_of, strict=True):
-            entry = found.get(key)
+            entry = entries_by_key.get(key)
             if entry is None:
-                found[key] = [rank, 1, [[value] for value in values], None]
+                entries_by_key[key] = [rank, 1, [[value] for value in values], None]
                 continue
             entry[1] += 1
             for column, value in zip(entry[2], values, strict=True):

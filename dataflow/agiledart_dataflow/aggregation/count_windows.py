@@ -1,4 +1,4 @@
-"""Count windows: `size` rows of a key, a new window every `every` rows. A window that is not full at the end says nothing."""
+"""Count windows: `size` rows of a key, a new window every `every` rows. A window that is not full at the end has no result."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ State = list[Any]
 
 
 class CountWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
-    """Counts the rows of each key by itself, so parallelism cannot show."""
+    """Operator that counts the rows of each key alone, so the result does not depend on parallelism."""
 
     keeps_state_after_error = False
 
@@ -37,14 +37,20 @@ class CountWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
         if full is not None:
             context.emit_result(self._pane, key, full[0], context.time_ms + 1, full[2])
         if not windows and not state[0]:
-            context.forget()  # as if the key had never been seen
+            context.forget()  # as if the key were new
 
     def _pane(self, key: Any, start_ms: int, end_ms: int, total: Any) -> Any:
         pane = Pane(key, start_ms, end_ms, self._aggregator.result(total))
         return pane if self._flat is None else self._flat(pane)
 
     def to_plain(self, state: State) -> Any:
-        return [state[0], [[first, rows, self._aggregator.to_plain(one)] for first, rows, one in state[1]]]
+        return [
+            state[0],
+            [[first, rows, self._aggregator.to_plain(aggregate_state)] for first, rows, aggregate_state in state[1]],
+        ]
 
     def from_plain(self, plain: Any) -> State:
-        return [plain[0], [[first, rows, self._aggregator.from_plain(one)] for first, rows, one in plain[1]]]
+        return [
+            plain[0],
+            [[first, rows, self._aggregator.from_plain(aggregate_state)] for first, rows, aggregate_state in plain[1]],
+        ]

@@ -1,7 +1,8 @@
-"""Sums of floats that are exact before they are rounded once: the same for every order, parallelism, batch size and form.
+"""Sums of floats that are exact before one rounding: the same for every order, parallelism, batch size and form.
 
-What a sum is, in rows and in columns: NaN when a value is NaN or both infinities are among the values; an infinity when one is;
-else the double nearest to the exact sum, which is an infinity beyond the greatest double, and 0.0 (never -0.0) for nothing.
+Definition of a sum, in rows and in columns: NaN when a value is NaN or both infinities are among the values; an
+infinity when one is; else the double nearest to the exact sum, which is an infinity beyond the greatest double, and 0.0
+(never -0.0) for no values.
 
 Columns: values are split on a grid of powers of two, coarse enough that the parts of all rows add up without rounding.
 Source: [Rump 2008] §3 (ExtractVector), where the error-free split and its bound are proven.
@@ -23,14 +24,14 @@ else:
     Array = Any
 
 _LARGE = 2.0**960
-"""Above it the grid, or a partial sum, could overflow."""
+"""Above this value the grid, or a partial sum, could overflow."""
 
 _EXACT_INTEGER = 2**53
-"""Integers of doubles are exact up to here."""
+"""Doubles represent all integers exactly up to this value."""
 
 
 def rounded_sum(values: Iterable[float]) -> float:
-    """The sum of some floats, rounded once."""
+    """Return the sum of some floats, rounded once."""
     values = list(values)
     try:
         return fsum(values) + 0.0
@@ -52,7 +53,7 @@ def _unusual_sum(values: list[float]) -> float:
 
 
 def compacted(values: list[float]) -> list[float]:
-    """A short list with exactly the same sum; for finite values of moderate size, else the values as they are."""
+    """Return a short list with exactly the same sum for finite values of moderate size; else the values unchanged."""
     parts: list[float] = []
     try:
         rest = fsum(values)
@@ -65,10 +66,10 @@ def compacted(values: list[float]) -> list[float]:
 
 
 def grouped_sums(values: "Array", groups: "Array", count: int) -> "Array":
-    """The sum of each group's floats: `groups` says for each value which of the `count` groups it belongs to."""
+    """Return the sum of each group's floats; `groups` gives for each value the number of its group, below `count`."""
     parts, usual = grouped_parts(values, groups, count)
     if usual:
-        if len(parts) <= 2:  # the sum of two doubles is rounded once by the processor itself
+        if len(parts) <= 2:  # the processor itself rounds the sum of two doubles once
             return parts[0] + parts[-1] if len(parts) == 2 else parts[0]
         stacked = np.stack(parts)
         sums = parts[0] + parts[1]
@@ -86,7 +87,7 @@ def grouped_sums(values: "Array", groups: "Array", count: int) -> "Array":
 
 
 def grouped_parts(values: "Array", groups: "Array", count: int) -> tuple[list["Array"], bool]:
-    """(arrays whose element-wise exact sum is each group's, True); or ([], False) when a value is too large or none.
+    """Return (arrays whose element-wise exact sum is each group's, True); or ([], False) when a value is too large.
 
     Each array holds sums that were formed without rounding; as a rule there are two.
     """
@@ -94,7 +95,7 @@ def grouped_parts(values: "Array", groups: "Array", count: int) -> tuple[list["A
         return [np.zeros(count)], True
     largest = float(np.max(np.abs(values)))
     others: list[Any] = []
-    if not largest < np.inf:  # NaN, too: what is no number decides alone, and has a part of its own
+    if not largest < np.inf:  # NaN too: values that are not finite decide alone, and have a part of their own
         finite = np.isfinite(values)
         others.append(np.bincount(groups[~finite], values[~finite], count))
         values = np.where(finite, values, 0.0)
@@ -102,20 +103,20 @@ def grouped_parts(values: "Array", groups: "Array", count: int) -> tuple[list["A
     if largest >= _LARGE:
         return [], False
     parts: list[Any] = []
-    room = max(1, len(values).bit_length() - 1)  # so that n times the largest stays below 2^53 units of the grid
+    spare_bits = max(1, len(values).bit_length() - 1)  # so that n times the largest stays below 2^53 units of the grid
     while largest > 0.0:
-        grid = np.ldexp(1.5, int(np.frexp(largest)[1]) + room)
+        grid = np.ldexp(1.5, int(np.frexp(largest)[1]) + spare_bits)
         high = (values + grid) - grid
         parts.append(np.bincount(groups, high, count))
         values = values - high
         largest = float(np.max(np.abs(values)))
     while others and len(parts) < 2:
-        parts.append(np.zeros(count))  # so that the two parts that are added at once are finite
+        parts.append(np.zeros(count))  # so that the first two parts, whose sum is rounded once, are finite
     return [*parts, *others] or [np.zeros(count)], True
 
 
 def grouped_integer_sums(values: "Array", groups: "Array", count: int) -> "Array | list[int]":
-    """The sum of each group's ints; Python's ints when 64 bits do not hold them all."""
+    """Return the sum of each group's ints; Python's ints when 64 bits do not hold them all."""
     if not len(values):
         return np.zeros(count, np.int64)
     largest = max(abs(int(values.max())), abs(int(values.min())))

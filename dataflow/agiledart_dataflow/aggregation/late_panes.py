@@ -1,5 +1,6 @@
-"""Tumbling and hopping windows that go on listening for late rows: a row that comes within `allowed_lateness` of a window's
-end renews its result. Later rows go to the side output `late`.
+"""Tumbling and hopping windows that accept late rows: a row within `allowed_lateness` of a window's end renews its result.
+
+Later rows go to the side output `late`.
 """
 
 from collections.abc import Callable
@@ -11,11 +12,11 @@ from agiledart_dataflow.event_time.windows import Panes
 from agiledart_dataflow.operators.keyed import Context, KeyedOperator
 
 State = dict[int, Any]
-"""End of a window that is open or still listens → the aggregate's state."""
+"""End of a window that is open or still accepts late rows → the aggregate's state."""
 
 
 class LatePanes(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
-    """Puts out each window when it closes and again at each late row that it takes."""
+    """Operator that puts out each window when it closes, and again at each late row that it takes."""
 
     keeps_state_after_error = False
 
@@ -47,21 +48,21 @@ class LatePanes(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
 
     def on_timer(self, key: Any, payload: Any, state: State, context: Context[Pane[Any, Any]]) -> None:
         now = context.time_ms
-        closes, listens = now == payload, now == payload and self._window.lateness_ms > 0
-        made = state[payload] if listens else state.pop(payload)
-        if listens:
+        closes, stays = now == payload, now == payload and self._window.lateness_ms > 0
+        window_state = state[payload] if stays else state.pop(payload)
+        if stays:
             context.timer_at(payload + self._window.lateness_ms, payload)
         elif not state:
             context.forget()
         if closes:
-            context.emit(self._pane(key, payload, made))
+            context.emit(self._pane(key, payload, window_state))
 
     def _pane(self, key: Any, end: int, state: Any) -> Pane[Any, Any]:
         pane = Pane(key, end - self._window.size_ms, end, self._aggregator.result(state))
         return pane if self._flat is None else self._flat(pane)
 
     def to_plain(self, state: State) -> Any:
-        return {end: self._aggregator.to_plain(one) for end, one in state.items()}
+        return {end: self._aggregator.to_plain(aggregate_state) for end, aggregate_state in state.items()}
 
     def from_plain(self, plain: Any) -> State:
-        return {end: self._aggregator.from_plain(one) for end, one in plain.items()}
+        return {end: self._aggregator.from_plain(aggregate_state) for end, aggregate_state in plain.items()}

@@ -1,4 +1,4 @@
-"""The operator at the head of a stage, made from its step; and the types of what it remembers and gives."""
+"""Operator of a stage's first step, made from that step; and the types of its state and results."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -34,7 +34,7 @@ from agiledart_dataflow.state.store import KeyedStore, MemoryStore
 from agiledart_dataflow.user_code.callsite import CallSite
 
 MakeStore = Callable[[str, EntryCodec], KeyedStore]
-"""(step, codec) → a store for one instance of a step that asked to keep its state on disk."""
+"""(step, codec) → a store for one instance of a step whose state is on disk."""
 
 
 def make_operator(
@@ -46,15 +46,15 @@ def make_operator(
     make_store: MakeStore | None = None,
     on_operator_error: OnOperatorError | None = None,
 ) -> Operator | None:
-    """A new operator for an instance of the stage that begins with this step; None for one that needs none.
+    """Return a new operator for an instance of the stage that begins with this step; None for a step that needs none.
 
     Args:
         head: the stage's first step.
-        row_type: of the rows of its first input.
+        row_type: type of the rows of its first input.
         positions: positions go with the rows that enter, not only times.
-        has_lateness: positions say how late a row was.
-        make_store: for steps with `keep="disk"`; without it their state is in memory, too.
-        mishap: told of rows at which user code raised, when the step's error policy lets them go.
+        has_lateness: positions tell how late a row was.
+        make_store: for steps with `keep="disk"`; without it their state is in memory too.
+        on_operator_error: called for rows at which user code raised, when the step's error policy drops them.
     """
     on_operator_error = on_operator_error if head.skips_failed_rows else None
     if head.top is not None:
@@ -68,7 +68,7 @@ def make_operator(
         return _keyed_operator(head, head.state, has_lateness, make_store, on_operator_error)
     assert head.window is not None  # a keyed step has a state, or a window
     window, aggregator, named = head.window.window, head.window.aggregator, head.window.named
-    if has_lateness and isinstance(window, Panes):  # a late row belongs to another window than its time of arrival says
+    if has_lateness and isinstance(window, Panes):  # its time of arrival may give another window
         panes = LatePanes(window, aggregator, None if named is None else named.flat)
         state = StateParts(panes, generic(dict, int, head.window.aggregate_type))
         return _keyed_operator(head, state, has_lateness, None, on_operator_error)
@@ -93,7 +93,7 @@ def _keyed_operator(
     make_store: MakeStore | None,
     on_operator_error: OnOperatorError | None,
 ) -> Operator:
-    """What runs an operator whose state is in a store."""
+    """Return the runner of an operator whose state is in a store."""
     assert head.keying is not None  # the caller asked
     operator = parts.operator
     codec = EntryCodec(head.name, head.keying.key_type, parts.state_type, operator.to_plain, operator.from_plain)
@@ -120,7 +120,7 @@ def _key_functions(head: Step) -> tuple[Callable[[Any], Any], ...]:
 
 
 def window_state_type(head: Step, row_type: Any) -> Any:
-    """The type of a key group's entries of a window that is no keyed operator, by which their bytes are read.
+    """Return the type of a key group's entries, used to decode them, for a window that is not a keyed operator.
 
     Args:
         head: the window's step.
@@ -132,9 +132,9 @@ def window_state_type(head: Step, row_type: Any) -> Any:
     state = aggregate_state_type(aggregator, row_type)
     if isinstance(head.window.window, Sliding):
         return sliding_entry_type(key, state, row_type)
-    kept = kept_values(aggregator)
-    if kept is not None:
-        state = kept_state_type([_value_type(function, row_type) for function in kept.values])
+    values_kept = kept_values(aggregator)
+    if values_kept is not None:
+        state = kept_state_type([_value_type(function, row_type) for function in values_kept.values])
     return window_entry_type(key, state)
 
 
@@ -146,14 +146,16 @@ def keyed_window(
     *,
     on_disk: bool = False,
 ) -> tuple[KeyedOperator[Any, Any, Any, Any], Any] | None:
-    """(operator, type of its plain state) of a window that is one; None for sliding ones, and tumbling and hopping ones in memory.
+    """Return (operator, type of its plain state) of a window that is a keyed operator, else None.
+
+    Sliding windows are none, nor are tumbling and hopping ones in memory.
 
     Args:
-        window: the rows.
-        aggregator: what is made of them.
-        row_type: of the rows.
-        flat: makes the row of a window with named results of its pane.
-        on_disk: its state shall lie on disk, so it must be a keyed operator.
+        window: selects the rows.
+        aggregator: computes the value of the rows.
+        row_type: type of the rows.
+        flat: makes the row of a window with named results from its pane.
+        on_disk: the state must be on disk, so the window must be a keyed operator.
     """
     state = aggregate_state_type(aggregator, row_type)
     if isinstance(window, Session):
@@ -167,7 +169,7 @@ def keyed_window(
 
 
 def aggregate_state_type(aggregator: Any, row_type: Any) -> Any:
-    """The type of an aggregator's plain state for rows of a type, where it can be told; plain data elsewhere."""
+    """Return the type of an aggregator's plain state for rows of a type; `Any`, plain data, where it is unknown."""
     if isinstance(aggregator, CompositeAggregator):
         return generic(tuple, *[aggregate_state_type(part, row_type) for part in aggregator.parts])
     if isinstance(aggregator, Reduction):
@@ -183,7 +185,7 @@ def aggregate_state_type(aggregator: Any, row_type: Any) -> Any:
 
 
 def aggregate_value_type(aggregator: Any, row_type: Any, where: CallSite) -> Any:
-    """The type of an aggregate's value."""
+    """Return the type of an aggregate's value. Raises `TopologyError`."""
     if not isinstance(aggregator, Aggregator):
         raise where.error(f"aggregate() takes an aggregator such as mean_of(lambda row: row.field), not {aggregator!r}")
     try:
@@ -201,12 +203,12 @@ def aggregate_value_type(aggregator: Any, row_type: Any, where: CallSite) -> Any
     except UnknownTypeError as error:
         name = type(aggregator).__name__
         raise where.error(
-            f"the type of the values of {name} cannot be told, {error}: annotate the function it uses"
+            f"the type of the values of {name} is unknown, {error}: annotate the function it uses"
         ) from None
 
 
 def _value_type(function: Callable[[Any], Any], row_type: Any) -> Any:
-    """What a function of an aggregate gives; Any where that cannot be told."""
+    """Return the type of a function's result in an aggregate; `Any` where it is unknown."""
     if isinstance(function, RowExpression):
         return optional_stripped(function.type.annotation)
     try:

@@ -20,13 +20,13 @@ class NamedResults(CompositeAggregator[Any]):
 
 @dataclass(frozen=True)
 class NamedWindow:
-    """What a window with named results is made of.
+    """Parts of a window with named results.
 
     Attributes:
         aggregator: of the values.
         row_type: key fields, start_ms, end_ms, then the results.
         flat: (key, start, end, results) → row.
-        key: the key as expressions; None when it is a function of a row, of which columns know nothing.
+        key: the key as expressions; None when it is a function of a row, which columns cannot evaluate.
     """
 
     aggregator: NamedResults
@@ -48,7 +48,7 @@ def named_window(
         results[field] = kind
     key = key_of if isinstance(key_of, KeyExpression) else None
     if key is not None and len(key.parts) > 1:
-        keys = {one: part.type.annotation for one, part in zip(_distinct(key.names), key.parts, strict=True)}
+        keys = {key_name: part.type.annotation for key_name, part in zip(_distinct(key.names), key.parts, strict=True)}
     else:
         keys = {"key" if key is None else key.names[0]: key_type}
     fields = {**keys, "start_ms": int, "end_ms": int}
@@ -75,13 +75,13 @@ def _flattener(row_type: Any, *, several: bool) -> Callable[[tuple[Any, int, int
 def aggregate_part(
     field: str, aggregate: Any, row_type: Any, values: dict[str, RowExpression], where: CallSite
 ) -> tuple[Aggregator[Any, Any, Any], Any]:
-    """(aggregator, type of its result) of one named aggregate. Raises `TopologyError`.
+    """Check one named aggregate and return (aggregator, type of its result). Raises `TopologyError`.
 
     Args:
         field: the name of the result.
-        aggregate: what the user gave.
-        row_type: of the rows that enter.
-        values: expressions by their text, so that each different one is there once; those of this aggregate are added.
+        aggregate: the user's aggregate.
+        row_type: type of the rows that enter.
+        values: expressions by their text, so that equal ones are shared; those of this aggregate are added.
         where: the user's line.
     """
     if not isinstance(aggregate, Aggregate):
@@ -89,10 +89,10 @@ def aggregate_part(
         raise where.error(f"{field} is no aggregate but {type(aggregate).__name__}{hint}")
     if aggregate.node is None:
         return Count(), int
-    known = repr(aggregate.node)  # not by ==, which finds 1 and True and 1.0 equal
-    if known not in values:
-        values[known] = RowExpression(aggregate.node, row_type, where)
-    value = values[known]
+    text = repr(aggregate.node)  # not by ==, which treats 1, True and 1.0 as equal
+    if text not in values:
+        values[text] = RowExpression(aggregate.node, row_type, where)
+    value = values[text]
     if value.type.optional:
         raise where.error(
             f"{field}: {aggregate.name} of a value that may be None; say what it counts as: .fill_null(0)"

@@ -1,7 +1,8 @@
-"""Windows with named results, over rows and over columns: the same results in the same order, whichever form rows come in.
+"""Windows with named results, over rows and over columns: the same results in the same order for both forms of input.
 
-Rows go into `PaneWindow`. From the first batch of columns on, what is open moves into `VectorPanes`, and rows that still come are
-collected until they are worth columns; values that arrays cannot hold move everything back, for good. Snapshots have one form.
+Rows go into `PaneWindow`. From the first batch of columns on, open windows move into `VectorPanes`, and further rows
+are collected until they are worth columns. Values that arrays cannot hold move everything back to rows, for good.
+Snapshots have one form.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,21 +34,22 @@ else:
     np = late("numpy")
 
 _WORTH_COLUMNS: Final = 1_024
-"""Rows that are collected before they become columns; fewer do at a close."""
+"""Rows that are collected before they become columns; a close takes fewer."""
 
 
 class NamedPanes(WithoutRest):
-    """The operator behind `.aggregate("name", result=…)`.
+    """Operator of `.aggregate("name", result=…)`.
 
     Args:
-        name: the step.
+        name: name of the step.
         key_of: row → key.
-        row_type: of the rows that enter.
+        row_type: type of the rows that enter.
         window: tumbling or hopping.
         named: keys, values and results.
-        codec: as of a `PaneWindow`.
+        codec: as for a `PaneWindow`.
         positions: rows come with positions (then it works on rows), else with event times.
-        mishap: told of rows for which user code raised, and of results that could not be made; without it errors go on.
+        on_operator_error: called for rows at which user code raised, and for failed results; without it the error goes
+            to the caller.
     """
 
     division: ClassVar[Division] = "by group"
@@ -82,16 +84,16 @@ class NamedPanes(WithoutRest):
         self._vectors: VectorPanes | None = None
         self._waiting: list[Any] = []
         self._waiting_times: list[int] = []
-        self._open: AsyncSnapshot | None = None  # of columns
+        self._open: AsyncSnapshot | None = None  # snapshot of columns
         self._group_index: dict[int, list[WindowEntry]] | None = None  # of windows in columns, until rows come
 
     def run(self, rows: list[Any], order: Order, watermark: Position) -> tuple[list[Any], Order]:
-        """As every operator: rows in, rows out."""
+        """Take rows and return rows, like every operator."""
         held, order = self.run_batch(rows, order, watermark)
         return as_rows(held), listed(order)
 
     def run_batch(self, held: Held, order: Order, watermark: Position) -> tuple[Held, Order]:
-        """Take rows in either form; put out the results of the windows that have ended at the mark, in the form at hand."""
+        """Take rows in either form; put out the results of the windows that ended at the watermark, in the present form."""
         self._group_index = None
         self.counts.rows_in += len(held)
         self.counts.taken += len(held)
@@ -127,13 +129,13 @@ class NamedPanes(WithoutRest):
         return ([], []) if columns is None else (columns, times)
 
     def _closes(self, until: int) -> bool:
-        """Whether a window that rows waiting here may belong to has ended."""
+        """Report whether a window that the waiting rows may belong to has ended."""
         vectors = self._vectors
         assert vectors is not None
         return min(*vectors.open, self._window.ends(min(self._waiting_times))[0], until + 1) <= until
 
     def _add_waiting(self) -> bool:
-        """Put the rows that wait into the windows; False when everything went back to rows."""
+        """Put the waiting rows into the windows; return False when everything went back to rows."""
         if not self._waiting:
             return True
         rows, times = self._waiting, self._waiting_times
@@ -160,31 +162,31 @@ class NamedPanes(WithoutRest):
         return True
 
     def _add_fit(self, columns: Columns, times: Any) -> None:
-        """Put rows into their windows, without those that raise. Raises what `VectorPanes.add` does."""
+        """Put rows into their windows, without those that raise. Raises the errors of `VectorPanes.add`."""
         vectors = self._vectors
         assert vectors is not None
         try:
             vectors.add(columns, times)
         except (ArithmeticError, TypeError, ValueError):
-            fit: list[int] = []
+            fit_numbers: list[int] = []
             refused: list[tuple[Exception, Any, int]] = []
             for number, row in enumerate(as_rows(columns)):
                 try:
                     hash(self._key_of(row))
-                    for value in vectors.kept.values:
+                    for value in vectors.values_kept.values:
                         value(row)
-                    fit.append(number)
+                    fit_numbers.append(number)
                 except Exception as error:  # noqa: BLE001  user code may raise anything; the step's policy decides
                     refused.append((error, row, int(times[number])))
-            if fit:
-                numbers = np.array(fit, dtype=np.int64)
+            if fit_numbers:
+                numbers = np.array(fit_numbers, dtype=np.int64)
                 vectors.add(columns.take(numbers), times[numbers])
-            for one in refused:
-                self._refuse(*one)
+            for refusal in refused:
+                self._refuse(*refusal)
 
     def _refuse(self, error: Exception, row: Any, at: Any) -> None:
         """Go on without a row for which user code raised, or without a result."""
-        assert self._on_operator_error is not None  # it is called only then
+        assert self._on_operator_error is not None  # the loop calls it only with a handler
         if row is NO_RECORD:
             self.counts.failed += 1
         else:
@@ -192,13 +194,13 @@ class NamedPanes(WithoutRest):
         self._on_operator_error(error, row, at)
 
     def _promote(self) -> None:
-        """What is open as rows moves into columns."""
+        """Move the open windows from rows into columns."""
         from agiledart_dataflow.aggregation.vector_panes import Unfit, VectorPanes  # as above
         from agiledart_dataflow.aggregation.vector_snapshots import restored
 
-        kept = kept_values(self._named.aggregator)
-        assert kept is not None  # named results are built-in ones
-        vectors = VectorPanes(self._window, self._named, kept)
+        values_kept = kept_values(self._named.aggregator)
+        assert values_kept is not None  # all named results are built in
+        vectors = VectorPanes(self._window, self._named, values_kept)
         try:
             restored(vectors, self._rows.store.windows())
         except Unfit:
@@ -214,7 +216,7 @@ class NamedPanes(WithoutRest):
         return plain(self._vectors)
 
     def _leave_columns(self) -> None:
-        """What is open as columns moves into rows."""
+        """Move the open windows from columns into rows."""
         self._rows.store.replace(self._windows())
         self._vectors = self._group_index = None
 
@@ -224,13 +226,17 @@ class NamedPanes(WithoutRest):
         return self._rows.state_keys if vectors is None else vectors.state_keys() + len(self._waiting)
 
     def groups(self) -> list[int]:
-        parted = self._by_group()
-        return self._rows.groups() if parted is None else sorted(parted)
+        entries_by_group = self._by_group()
+        return self._rows.groups() if entries_by_group is None else sorted(entries_by_group)
 
     def snapshot_group(self, group: int) -> bytes:
-        """As `PaneWindow` makes it, whatever the form of the rows is at present."""
-        parted = self._by_group()
-        return self._rows.snapshot_group(group) if parted is None else self._codec.encode(parted.get(group, []))
+        """Encode a group as `PaneWindow` does, whatever the present form of the rows."""
+        entries_by_group = self._by_group()
+        return (
+            self._rows.snapshot_group(group)
+            if entries_by_group is None
+            else self._codec.encode(entries_by_group.get(group, []))
+        )
 
     def restore_group(self, group: int, data: bytes) -> None:
         self._return_to_rows()
@@ -241,7 +247,7 @@ class NamedPanes(WithoutRest):
         self._rows.drop_group(group)
 
     def dirty_keys(self) -> DirtyKeys | None:
-        """What columns leave to rows, and rows to columns, is noted as anew."""
+        """Return the dirty keys; a window that moved between rows and columns counts as new."""
         if self._open is not None:
             self._open.drop()
         if self._vectors is not None and self._add_waiting():
@@ -253,7 +259,7 @@ class NamedPanes(WithoutRest):
         return StateChanges(all_of(opened), opened.common)
 
     def begin_snapshot(self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys] = ()) -> AsyncSnapshot:
-        """In whichever form it is."""
+        """Begin a snapshot in the present form."""
         if self._vectors is None:
             return self._rows.store.begin_snapshot(lists, waste)
         from agiledart_dataflow.aggregation.columns_snapshot import ColumnsSnapshot  # as above
@@ -271,12 +277,12 @@ class NamedPanes(WithoutRest):
         self._rows.apply(changes)
 
     def _return_to_rows(self) -> None:
-        """All that is open as rows; the next columns make columns of it again."""
+        """Move all open windows to rows; the next batch of columns moves them back."""
         if self._vectors is not None and self._add_waiting():
             self._leave_columns()
 
     def _by_group(self) -> dict[int, list[WindowEntry]] | None:
-        """Of windows in columns the entries of each group; None while rows hold them."""
+        """Return the entries of each group, for windows in columns; None while rows hold them."""
         if self._vectors is None or not self._add_waiting():
             return None
         if self._group_index is None:

@@ -1,4 +1,4 @@
-"""`.running("totals", trips=count(), fares=col("fare").sum())`: what a step with named running values is made of."""
+"""`.running("totals", trips=count(), fares=col("fare").sum())`: the parts of a step with named running values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,45 +17,48 @@ from agiledart_dataflow.user_code.callsite import CallSite
 
 @dataclass(frozen=True)
 class NamedRunning:
-    """What a step with named running values is made of.
+    """Parts of a step with named running values.
 
     Attributes:
-        kept: values and results.
-        fields: of the rows that enter, as expressions.
+        values_kept: values and results.
+        fields: fields of the rows that enter, as expressions.
         enters: type of the rows that enter.
-        row_type: of those that leave: the same fields, then the results.
+        row_type: type of the rows that leave: the same fields, then the results.
     """
 
-    kept: KeptValues
+    values_kept: KeptValues
     fields: tuple[RowExpression, ...]
     enters: Any
     row_type: Any
 
     @property
     def values(self) -> tuple[RowExpression, ...]:
-        """The expressions whose values are kept."""
-        return self.kept.values  # type: ignore[return-value]  # named results are made of expressions
+        """Return the expressions whose values are kept."""
+        return self.values_kept.values  # type: ignore[return-value]  # named results are made of expressions
 
     @property
     def kinds(self) -> list[str]:
-        """Of the values."""
+        """Return the kinds of the values."""
         return [value.type.kind for value in self.values]
 
     @property
     def state_type(self) -> Any:
-        """Of what `to_plain` gives."""
-        types = [None if name == "n" else self.values[int(name[1:])].type for name in state_names(self.kept)]
-        return generic(tuple, *[int | str if one is None or one.kind == "int" else one.type for one in types])
+        """Return the type of the result of `to_plain`."""
+        types = [None if name == "n" else self.values[int(name[1:])].type for name in state_names(self.values_kept)]
+        return generic(
+            tuple,
+            *[int | str if value_type is None or value_type.kind == "int" else value_type.type for value_type in types],
+        )
 
     @staticmethod
     def to_plain(state: tuple[Any, ...]) -> list[Any]:
-        """A key's state for a snapshot: MessagePack has no ints beyond 64 bits, so these are text."""
-        return [hex(one) if type(one) is int and not -(2**63) <= one < 2**63 else one for one in state]
+        """Return a key's state for a snapshot. MessagePack has no ints beyond 64 bits, so these become text."""
+        return [hex(number) if type(number) is int and not -(2**63) <= number < 2**63 else number for number in state]
 
     @staticmethod
     def from_plain(plain: Sequence[Any]) -> tuple[Any, ...]:
-        """The state that `to_plain` described."""
-        return tuple(int(one, 16) if type(one) is str else one for one in plain)
+        """Return the state that `to_plain` described."""
+        return tuple(int(number, 16) if type(number) is str else number for number in plain)
 
 
 def named_running(name: str, row_type: Any, named: Mapping[str, Any], where: CallSite) -> NamedRunning:
@@ -72,7 +75,7 @@ def named_running(name: str, row_type: Any, named: Mapping[str, Any], where: Cal
         part, kind = aggregate_part(field, aggregate, row_type, values, where)
         parts.append(part)
         results[field] = kind
-    kept = kept_values(NamedResults(tuple(parts)))
-    assert kept is not None  # named results are built-in ones
+    values_kept = kept_values(NamedResults(tuple(parts)))
+    assert values_kept is not None  # all named results are built in
     whole = tuple(RowExpression(FieldNode(field), row_type, where) for field in fields)
-    return NamedRunning(kept, whole, row_type, made_row_type(name, fields | results, where))
+    return NamedRunning(values_kept, whole, row_type, made_row_type(name, fields | results, where))

@@ -1,7 +1,7 @@
-"""The text of the generated function that makes a pane's value of the values that were kept for one key.
+"""Generator of the function that makes a pane's value from the values that were kept for one key.
 
-A window with as many keys as rows closes a pane for nearly every row, so what a pane costs counts like what a row costs. The usual
-cases, one row and nothing but floats, are told apart by a look at types.
+A window with as many keys as rows closes a pane for nearly every row, so a pane's cost matters as much as a row's. The
+function detects the usual cases, one row and only floats, by a look at types.
 """
 
 from collections.abc import Callable
@@ -14,34 +14,34 @@ from agiledart_dataflow.aggregation.pane_values import AggregatePart, KeptValues
 _FLOATS = {float}
 
 
-def closing(kept: KeptValues) -> Callable[[list[Any]], Any]:
-    """flat list of one key's values → the pane's value."""
-    width = len(kept.values)
+def closing(values_kept: KeptValues) -> Callable[[list[Any]], Any]:
+    """Return a function: flat list of one key's values → the pane's value."""
+    width = len(values_kept.values)
     names = [f"v{number}" for number in range(width)]
     all_floats = " and ".join(f"type({name}) is float" for name in names)
-    one = ", ".join(_of_one(part) for part in kept.parts)
-    many = ", ".join(_of_many(part) for part in kept.parts)
-    sums = sorted({part.value for part in kept.parts if part.kind in ("sum", "mean")})
+    one_row = ", ".join(_of_one(part) for part in values_kept.parts)
+    many_rows = ", ".join(_of_many(part) for part in values_kept.parts)
+    sums = sorted({part.value for part in values_kept.parts if part.kind in ("sum", "mean")})
     lines = [
         "def make(built, exact, extreme, floats, fsum):",
         " def close(flat):",
         f"  if len(flat) == {width}:",
         f"   {', '.join(names)}, = flat",
-        f"   if {all_floats}: return {_built(kept, one)}",
+        f"   if {all_floats}: return {_built(values_kept, one_row)}",
         *[f"  a{number} = flat[{number}::{width}]" if width > 1 else "  a0 = flat" for number in range(width)],
         "  n = len(a0)",
         *[_summed(number) for number in sums],
-        f"  return {_built(kept, many)}",
+        f"  return {_built(values_kept, many_rows)}",
         " return close",
     ]
     made: dict[str, Any] = {}
-    exec(compile("\n".join(lines), "<stage pane>", "exec"), made)  # our own text: it holds numbers and names of ours
-    value_of: Callable[[list[Any]], Any] = made["make"](kept.built, total, extreme, _FLOATS, fsum)
+    exec(compile("\n".join(lines), "<stage pane>", "exec"), made)  # our own text: it holds only our numbers and names
+    value_of: Callable[[list[Any]], Any] = made["make"](values_kept.built, total, extreme, _FLOATS, fsum)
     return value_of
 
 
 def _summed(number: int) -> str:
-    """A sum, by way of the fast function where it can be: `exact` knows all other cases."""
+    """Return the lines of a sum that uses the fast function where possible; `exact` handles all other cases."""
     return (
         f"  try: s{number} = fsum(a{number}) + 0.0 if set(map(type, a{number})) == floats else exact(a{number})\n"
         f"  except (OverflowError, ValueError): s{number} = exact(a{number})"
@@ -62,8 +62,8 @@ def _of_many(part: AggregatePart) -> str:
     return f"extreme(a{part.value}, least={part.kind == 'least'})"
 
 
-def _built(kept: KeptValues, values: str) -> str:
-    """The results as the window's value; what only hands its argument on is not called."""
-    if getattr(kept.built, "__func__", None) is CompositeAggregator.built:
+def _built(values_kept: KeptValues, values: str) -> str:
+    """Return the results as the window's value; a function that returns its argument unchanged is not called."""
+    if getattr(values_kept.built, "__func__", None) is CompositeAggregator.built:
         return f"({values},)"
     return f"built(({values},))"

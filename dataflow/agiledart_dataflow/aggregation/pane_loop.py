@@ -1,8 +1,8 @@
-"""The text of the generated loop that puts rows into the panes of a window.
+"""Generator of the loop that puts rows into the panes of a window.
 
-The panes of the present time are remembered while the time stays between two bounds, so that the usual row costs its key, its
-values and an append. `row` and `self` are the names by which errors find the record. Where an error policy lets rows go, all that
-can raise stands in front of what changes a pane, so that such a row is in no window.
+The loop remembers the panes of the present time while the time stays between two bounds. So the usual row costs its
+key, its values and an append. Errors find the record by the names `row` and `self`. Where an error policy drops rows,
+every call that can raise stands before the first change of a pane, so that such a row is in no window.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ Fill = Callable[[Any, list[Any], list[Any]], None]
 
 def fill_loop(
     *,
-    kept: int | None,
+    value_count: int | None,
     single: bool,
     positions: bool,
     inline_key: Any,
@@ -24,16 +24,16 @@ def fill_loop(
     checks: Sequence[str] | None = None,
     tracks_keys: bool = False,
 ) -> Any:
-    """The loop as (text, further names that it uses).
+    """Return the loop as (text, further names that it uses).
 
     Args:
-        kept: how many values are kept of a row: 0 only counts, None calls the user's aggregator.
+        value_count: number of values kept of a row: 0 only counts, None calls the user's aggregator.
         single: each time lies in one window (tumbling).
-        positions: what goes with a row is a position, else its event time.
+        positions: a position goes with each row, else its event time.
         inline_key, inline_values: objects with `python`, or None where a function is called.
-        checks: rows for which something raises go to `self.refuse`; for each value an expression over it that raises, too,
-            where no result can be made of it. None: what raises ends the loop.
-        notes_keys: a key is told of before it changes for the first time since a barrier.
+        checks: rows that raise go to `self.refuse`. For each value, an expression that also raises where no result
+            could be made of it. None: an error ends the loop.
+        tracks_keys: the loop reports a key before its first change since a barrier.
     """
     names = BoundNames()
     key = "key_of(row)" if inline_key is None else inline_key.python("row", names)
@@ -46,27 +46,27 @@ def fill_loop(
         put = _guarded([*put, "hash(k)", *checks], at)
     if tracks_keys:
         put.append("if k not in dirty_keys: touch(k)")
-    if checks is not None and kept is None:
+    if checks is not None and value_count is None:
         put += _guarded([_made(single=single, positions=positions)], at)
-    each = "" if single else " "
+    nested = "" if single else " "
     loop = [] if single else ["for pane, firsts in panes:" if positions else "for pane in panes:"]
     first = "firsts[k] = p; " if positions else ""
-    if kept:
-        again = "; ".join(f"s.append(v{number})" for number in range(kept))
-        loop.append(f"{each}if k in pane: s = pane[k]; {again}")
-        loop.append(f"{each}else: {first}pane[k] = [{', '.join(f'v{number}' for number in range(kept))}]")
-    elif kept == 0 and positions:
-        loop.append(f"{each}if k in pane: pane[k] += 1")
-        loop.append(f"{each}else: firsts[k] = p; pane[k] = 1")
-    elif kept == 0:
-        loop.append(f"{each}pane[k] += 1")
+    if value_count:
+        appends = "; ".join(f"s.append(v{number})" for number in range(value_count))
+        loop.append(f"{nested}if k in pane: s = pane[k]; {appends}")
+        loop.append(f"{nested}else: {first}pane[k] = [{', '.join(f'v{number}' for number in range(value_count))}]")
+    elif value_count == 0 and positions:
+        loop.append(f"{nested}if k in pane: pane[k] += 1")
+        loop.append(f"{nested}else: firsts[k] = p; pane[k] = 1")
+    elif value_count == 0:
+        loop.append(f"{nested}pane[k] += 1")
     else:
         if positions:
-            loop.append(f"{each}if k not in pane: firsts[k] = p")
+            loop.append(f"{nested}if k not in pane: firsts[k] = p")
         made = "add(pane[k] if k in pane else create(), row)" if checks is None else "made" if single else "next(made)"
-        loop.append(f"{each}pane[k] = {made}")
+        loop.append(f"{nested}pane[k] = {made}")
     current = ("pane, firsts" if positions else "pane") if single else "panes"
-    values = "".join(f"value{number}, " for number in range(kept or 0))
+    values = "".join(f"value{number}, " for number in range(value_count or 0))
     parameters = f"key_of, add, create, {values}{''.join(f'{name}, ' for name in names.values)}"
     text = "\n".join(
         [
@@ -87,14 +87,14 @@ def fill_loop(
 
 
 def _made(*, single: bool, positions: bool) -> str:
-    """What a user's aggregator makes of a row, before any pane has it."""
+    """Return the line by which a user's aggregator adds a row, before any pane has the result."""
     add = "add(pane[k] if k in pane else create(), row)"
-    each = "pane, _" if positions else "pane"
-    return f"made = {add}" if single else f"made = iter([{add} for {each} in panes])"
+    target = "pane, _" if positions else "pane"
+    return f"made = {add}" if single else f"made = iter([{add} for {target} in panes])"
 
 
 def _guarded(lines: list[str], at: str) -> list[str]:
-    """Lines that may raise, with what happens then."""
+    """Return lines that may raise, with their error handler."""
     return [
         "try:",
         *(f" {line}" for line in lines),

@@ -1,7 +1,7 @@
-"""What a window keeps of its rows and what it makes of that when it closes.
+"""Values that a window keeps of its rows, and the results that it makes of them when it closes.
 
-Built-in aggregates keep the values themselves, one flat list a key, and compute once, when the window closes: appending to a list
-is the cheapest thing that Python can do with a number, and a sum that is made at once is exact. Lists that grow long are
+Built-in aggregates keep the values themselves, one flat list per key, and compute once, when the window closes.
+Appending to a list is the cheapest use of a number in Python, and a sum made at once is exact. Long lists are
 compacted, exactly. Other aggregators keep the state that their own code makes.
 """
 
@@ -16,14 +16,14 @@ from agiledart_dataflow.aggregation.exact_sums import compacted, rounded_sum
 Kind = Literal["count", "sum", "mean", "least", "greatest"]
 
 LONG: Final = 256
-"""Values of one key from which a list is worth compacting."""
+"""Number of values of one key from which a list is worth compacting."""
 
 _EXACT_INTEGER = 2**53
 
 
 @dataclass(frozen=True)
 class AggregatePart:
-    """One aggregate: what of which value (its number among the values that are kept)."""
+    """One aggregate: its kind, and the number of its value among the kept values."""
 
     kind: Kind
     value: int = 0
@@ -45,7 +45,7 @@ class KeptValues:
 
 
 def kept_values(aggregator: Aggregator[Any, Any, Any]) -> KeptValues | None:
-    """How to keep values for an aggregator; None for one of the user's own."""
+    """Return the values to keep for an aggregator; None for a user's own."""
     values: list[Callable[[Any], Any]] = []
     parts: list[AggregatePart] = []
     built = _built(aggregator, values, parts)
@@ -81,10 +81,12 @@ def _built(
     return _first
 
 
-def fitness(kept: KeptValues) -> list[str]:
-    """For each value `v0`, `v1` … an expression that raises where no result could be made of it: a text to be summed, a None."""
-    summed = {part.value for part in kept.parts if part.kind in ("sum", "mean")}
-    return [f"0 + v{number}" if number in summed else f"v{number} < v{number}" for number in range(len(kept.values))]
+def fitness(values_kept: KeptValues) -> list[str]:
+    """Return for each value `v0`, `v1` … an expression that raises where no result could be made of it: a text in a sum, a None."""
+    summed = {part.value for part in values_kept.parts if part.kind in ("sum", "mean")}
+    return [
+        f"0 + v{number}" if number in summed else f"v{number} < v{number}" for number in range(len(values_kept.values))
+    ]
 
 
 def _first(results: tuple[Any, ...]) -> Any:
@@ -98,7 +100,7 @@ def _number(function: Callable[[Any], Any], values: list[Callable[[Any], Any]]) 
 
 
 def total(values: Sequence[Any]) -> Any:
-    """The exact sum, rounded once when there is a float among the values; an int for ints."""
+    """Return the exact sum, rounded once when a float is among the values; an int for ints."""
     kinds = set(map(type, values))
     if len(kinds) == 1 and float in kinds:
         return rounded_sum(values)
@@ -117,17 +119,17 @@ def _rounded_fraction(values: Sequence[Any]) -> float:
 
 
 def extreme(values: Sequence[Any], *, least: bool) -> Any:
-    """The least or greatest value, whatever their order: NaN if one is NaN, and 0.0 for a zero of either sign."""
-    found = min(values) if least else max(values)
-    if type(found) is float:
+    """Return the least or greatest value, whatever their order: NaN if one is NaN, and 0.0 for a zero of either sign."""
+    extreme_value = min(values) if least else max(values)
+    if type(extreme_value) is float:
         if any(value != value for value in values):
             return float("nan")
-        return found + 0.0
-    return found
+        return extreme_value + 0.0
+    return extreme_value
 
 
 class Compact:
-    """What is left of values that were compacted: how many, and for each value its sum, least and greatest."""
+    """Summary of compacted values: their number, and for each value its sum, least and greatest."""
 
     __slots__ = ("count", "extremes", "sums")
 
@@ -136,45 +138,45 @@ class Compact:
         self.sums: list[list[Any]] = [[] for _ in range(values)]
         self.extremes: list[list[Any]] = [[] for _ in range(values)]
 
-    def take(self, flat: list[Any], kept: KeptValues) -> None:
+    def take(self, flat: list[Any], values_kept: KeptValues) -> None:
         """Add the values of a flat list, which the caller then empties."""
-        width = len(kept.values)
+        width = len(values_kept.values)
         self.count += len(flat) // width
         for number in range(width):
             column = flat[number::width]
-            kinds = {part.kind for part in kept.parts if part.value == number and part.kind != "count"}
+            kinds = {part.kind for part in values_kept.parts if part.value == number and part.kind != "count"}
             if kinds & {"sum", "mean"}:
                 self.sums[number] = _short(self.sums[number] + column)
             if kinds & {"least", "greatest"}:
-                everything = self.extremes[number] + column
+                candidates = self.extremes[number] + column
                 self.extremes[number] = [
-                    extreme(everything, least=True),
-                    extreme(everything, least=False),
+                    extreme(candidates, least=True),
+                    extreme(candidates, least=False),
                 ]
 
 
 def _short(values: list[Any]) -> list[Any]:
-    """A short list with the same exact sum and the same kind of result."""
+    """Return a short list with the same exact sum and the same type of result."""
     integers = [value for value in values if type(value) is not float]
     floats = [value for value in values if type(value) is float]
     return ([sum(integers)] if integers else []) + (compacted(floats) or [0.0] if floats else [])
 
 
-def results(flat: list[Any], before: Compact | None, kept: KeptValues) -> tuple[Any, ...]:
-    """What the parts make of a key's values."""
-    width = len(kept.values)
+def results(flat: list[Any], before: Compact | None, values_kept: KeptValues) -> tuple[Any, ...]:
+    """Return the results of all parts for a key's values."""
+    width = len(values_kept.values)
     count = len(flat) // width + (0 if before is None else before.count)
-    found: list[Any] = []
-    for part in kept.parts:
+    computed: list[Any] = []
+    for part in values_kept.parts:
         if part.kind == "count":
-            found.append(count)
+            computed.append(count)
             continue
         number = part.value
         column = flat[number::width] if width > 1 else flat
         if part.kind in ("sum", "mean"):
             summed = total(column if before is None else before.sums[number] + column)
-            found.append(summed if part.kind == "sum" else float(summed) / count)
+            computed.append(summed if part.kind == "sum" else float(summed) / count)
         else:
-            everything = column if before is None else before.extremes[number] + column
-            found.append(extreme(everything, least=part.kind == "least"))
-    return tuple(found)
+            candidates = column if before is None else before.extremes[number] + column
+            computed.append(extreme(candidates, least=part.kind == "least"))
+    return tuple(computed)

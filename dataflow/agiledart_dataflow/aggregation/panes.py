@@ -1,9 +1,9 @@
-"""Hopping and tumbling windows: each key's rows of [start, end), put out once, when the mark passes the end.
+"""Hopping and tumbling windows: each key's rows of [start, end), put out once, when the watermark passes the end.
 
-A pane closes at (end, 0, source, number, path) of its first row: unique for each key, and the same in whatever instance
-the key lives. It leaves when the mark passes that position, so it never lies above a mark that leaves with it. Where only event
-times are carried, the panes of one window leave in the order in which their keys first came, which is the same order. END_OF_INPUT
-closes all panes. What `max_out_of_order` allows was sorted at the source.
+A pane closes at (end, 0, source, number, path) of its first row: unique for each key, and the same on whatever instance
+holds the key. It leaves when the watermark passes that position, so it never lies above a watermark that leaves with
+it. Where only event times travel, the panes of one window leave in the order in which their keys first came, which is
+the same order. END_OF_INPUT closes all panes. The source has sorted rows within `max_out_of_order`.
 """
 
 from collections import defaultdict
@@ -30,20 +30,21 @@ from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
 
 COMPACT_EVERY: Final = 32_768
-"""Rows after which long lists of values are compacted: what a window keeps is bounded by this and by its keys."""
+"""Rows after which long lists of values are compacted: this and the number of keys bound what a window keeps."""
 
 
 class PaneWindow(StoreBackedState[OpenWindows]):
-    """Keeps what an aggregate needs of each (window, key) and puts out a `Pane` when the window closes.
+    """Operator that keeps the values of each (window, key) and puts out a `Pane` when the window closes.
 
     Args:
-        name: the step.
+        name: name of the step.
         key_of: row → key.
         window: tumbling or hopping.
         aggregator: built in (its values are kept) or the user's own (its methods are called).
         codec: of a key group's entries (`open_windows.WindowEntry`).
         positions: rows come with positions, else with event times; so do the panes.
-        mishap: told of rows for which user code raised, and of panes whose value could not be made; without it errors go on.
+        on_operator_error: called for rows at which user code raised, and for failed panes; without it the error goes to
+            the caller.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class PaneWindow(StoreBackedState[OpenWindows]):
     def _made(self, key_of: Callable[[Any], Any]) -> Fill:
         values = () if self._kept is None else self._kept.values
         text, names = fill_loop(
-            kept=None if self._kept is None else len(values),
+            value_count=None if self._kept is None else len(values),
             single=self._single,
             positions=self._positions,
             inline_key=key_of if hasattr(key_of, "python") else None,
@@ -103,14 +104,14 @@ class PaneWindow(StoreBackedState[OpenWindows]):
         return fill
 
     def dirty_keys(self) -> DirtyKeys | None:
-        """From the first time on its loop notes keys; what was open in it before is told whole."""
+        """Return the dirty keys. From the first call on the loop tracks keys; windows open before are reported whole."""
         if not self._tracks_keys:
             self._tracks_keys = True
             self._fill = self._made(self._key_of)
         return self.store.dirty_keys()
 
     def run(self, rows: list[Any], order: Order, watermark: Position) -> tuple[list[Any], Order]:
-        """Take rows; put out the panes of the windows that have ended at the mark."""
+        """Take rows; put out the panes of the windows that have ended at the watermark."""
         if self.store.rows_come():
             self._forget_current()
         count = len(rows)
@@ -137,20 +138,20 @@ class PaneWindow(StoreBackedState[OpenWindows]):
 
     def refuse(self, error: Exception, row: Any, at: Any) -> None:
         """Go on without a row for which user code raised."""
-        assert self._on_operator_error is not None  # the loop calls it only then
+        assert self._on_operator_error is not None  # the loop calls it only with a handler
         self.counts.taken -= 1
         self._on_operator_error(error, row, at)
 
     def panes_at(self, time_ms: int) -> tuple[Any, ...]:
-        """The panes that hold a time (as the loop wants them), and between which bounds they stay the same."""
+        """Return the panes that hold a time (in the loop's form), and the bounds between which they stay the same."""
         lo = time_ms - time_ms % self._step_ms
-        found: list[Any] = []
+        open_panes: list[Any] = []
         for end in self._window.ends(time_ms):
             pane = self.store.open(end)
-            found.append((pane, self._firsts[end]) if self._positions else pane)
+            open_panes.append((pane, self._firsts[end]) if self._positions else pane)
         if not self._single:
-            return found, lo, lo + self._step_ms
-        return (*found[0], lo, lo + self._step_ms) if self._positions else (found[0], lo, lo + self._step_ms)
+            return open_panes, lo, lo + self._step_ms
+        return (*open_panes[0], lo, lo + self._step_ms) if self._positions else (open_panes[0], lo, lo + self._step_ms)
 
     def _new_pane(self) -> dict[Any, Any]:
         return defaultdict(int) if self._counts_only else {}
@@ -163,7 +164,7 @@ class PaneWindow(StoreBackedState[OpenWindows]):
         pane, firsts = self._panes.pop(end), self._firsts.pop(end)
         before = self._before.pop(end, {})
         start = end - self._window.size_ms
-        new = tuple.__new__  # a Pane of four values: made without the call of its own __new__
+        new = tuple.__new__  # a Pane of four values, made without the call of its own __new__
         if self._on_operator_error is not None:
             self._close_carefully(end, pane, firsts, self._value_of(before), (out, at))
             return
@@ -182,25 +183,26 @@ class PaneWindow(StoreBackedState[OpenWindows]):
         at += places
 
     def _placed(self, end: int, firsts: dict[Any, Position]) -> tuple[list[Position], list[Any]]:
-        """Where the panes of the window that ends then stand, in order, and their keys: each behind the first of its rows.
+        """Return the places of the panes of one window in order, and their keys: each place follows the first row of its pane.
 
-        A row that several windows hold is the first of several panes. Their ends tell these apart also behind a step that
-        gives them other times and other keys.
+        A row that several windows hold is the first of several panes. The end of the window tells these apart, even
+        behind a step that gives them other times and other keys.
         """
         head, keys = (end, EXPIRY), list(firsts)
         places = [head + first[2:] for first in firsts.values()]
         if self._hops:
             places = [(*place, end) for place in places]
-        if not all(map(lt, places, islice(places, 1, None))):  # there are rows of several sources
+        if not all(map(lt, places, islice(places, 1, None))):  # rows of several sources
             order = sorted(range(len(places)), key=places.__getitem__)
             places, keys = [places[i] for i in order], [keys[i] for i in order]
         return places, keys
 
     def _close_up_to(self, watermark: Position, out: list[Any], at: list[Any]) -> None:
-        """Close what a mark covers of the window that ends at its time.
+        """Close the panes that a watermark covers of the window that ends at its time.
 
-        Such a mark stands between panes of a window upstream that closed at the same time. All rows of this window have come,
-        but its other panes lie above the mark: who merges them with others shall not get them before it.
+        Such a watermark stands between panes of an upstream window that closed at the same time. All rows of this
+        window have come, but its other panes lie above the watermark. A merge downstream must not receive them before
+        it.
         """
         end = watermark[0]
         pane, firsts, before = self._panes[end], self._firsts[end], self._before.get(end, {})
@@ -214,13 +216,13 @@ class PaneWindow(StoreBackedState[OpenWindows]):
             rest.update((key, pane[key]) for key in later)
             self._firsts[end] = later
             self.store.anew(end, later)
-            if kept := {key: before[key] for key in later if key in before}:
-                self._before[end] = kept
+            if earlier := {key: before[key] for key in later if key in before}:
+                self._before[end] = earlier
 
     def _close_carefully(
         self, end: int, pane: Any, firsts: Any, value_of: Callable[[Any, Any], Any], put: tuple[list[Any], list[Any]]
     ) -> None:
-        """Put out the panes of a window whose values can be made; the others are counted and told."""
+        """Put out the panes of a window whose values can be made; count and report the others."""
         start = end - self._window.size_ms
         entries: list[tuple[Any, Any]] = [(end, key) for key in pane]
         if self._positions:
@@ -229,7 +231,7 @@ class PaneWindow(StoreBackedState[OpenWindows]):
             try:
                 made = Pane(key, start, end, value_of(key, pane[key]))
             except Exception as error:  # noqa: BLE001  user code may raise anything; the step's policy decides
-                assert self._on_operator_error is not None  # only then is one careful
+                assert self._on_operator_error is not None  # only then is this method used
                 self.counts.failed += 1
                 self._on_operator_error(error, NO_RECORD, at)
                 continue
@@ -237,35 +239,35 @@ class PaneWindow(StoreBackedState[OpenWindows]):
             put[1].append(at)
 
     def _value_of(self, before: dict[Any, Compact]) -> Callable[[Any, Any], Any]:
-        """(key, what is kept) → the pane's value."""
-        kept = self._kept
-        if kept is None:
+        """Return a function: (key, kept values) → the pane's value."""
+        values_kept = self._kept
+        if values_kept is None:
             result = self._aggregator.result
             return lambda key, state: result(state)
-        built = kept.built
+        built = values_kept.built
         if self._counts_only:
-            places = len(kept.parts)
+            places = len(values_kept.parts)
             return lambda key, count: built((count,) * places)
         close = self._closing
-        assert close is not None  # made of what is kept
+        assert close is not None  # exists whenever values are kept
         if not before:
             return lambda key, flat: close(flat)
-        return lambda key, flat: built(results(flat, before[key], kept)) if key in before else close(flat)
+        return lambda key, flat: built(results(flat, before[key], values_kept)) if key in before else close(flat)
 
     def _compact(self) -> None:
-        """Make long lists short."""
+        """Shorten long lists."""
         self._uncompacted = 0
-        kept = self._kept
-        if kept is None or self._counts_only:
+        values_kept = self._kept
+        if values_kept is None or self._counts_only:
             return
         store, dirty_tracker = self.store, self.store.dirty_tracker
         for end, pane in self._panes.items():
             before = self._before.setdefault(end, {})
             for key, flat in pane.items():
-                if len(flat) >= LONG * len(kept.values):
+                if len(flat) >= LONG * len(values_kept.values):
                     if dirty_tracker.is_tracking and key not in dirty_tracker.keys:
                         store.touch(key)
-                    before.setdefault(key, Compact(len(kept.values))).take(flat, kept)
+                    before.setdefault(key, Compact(len(values_kept.values))).take(flat, values_kept)
                     flat.clear()
 
     def _plain(self, state: Any, compact: Compact | None) -> Any:
@@ -292,7 +294,7 @@ class PaneWindow(StoreBackedState[OpenWindows]):
 
 
 def kept_state_type(values: Sequence[Any]) -> Any:
-    """The type of what a window keeps for built-in aggregates of values of these types; counts alone are ints."""
+    """Return the type of the values that a window keeps for built-in aggregates; counts alone are ints."""
     if not values:
         return int
     columns = generic(tuple, *[generic(list, kind) for kind in values])

@@ -12,7 +12,7 @@ State = list[Any]
 
 
 class RunningAggregate(KeyedOperator[Any, Any, State, Change[Any, Any, Any]]):
-    """Puts out a `Change` at each row, so that `top` can follow."""
+    """Operator that puts out a `Change` at each row, so that `top` can follow."""
 
     keeps_state_after_error = False
 
@@ -28,10 +28,10 @@ class RunningAggregate(KeyedOperator[Any, Any, State, Change[Any, Any, Any]]):
         state[:] = [added]
 
     def to_plain(self, state: State) -> Any:
-        return [self._aggregator.to_plain(one) for one in state]
+        return [self._aggregator.to_plain(aggregate_state) for aggregate_state in state]
 
     def from_plain(self, plain: Any) -> State:
-        return [self._aggregator.from_plain(one) for one in plain]
+        return [self._aggregator.from_plain(aggregate_state) for aggregate_state in plain]
 
 
 class Reduction(Aggregator[Any, list[Any], Any]):

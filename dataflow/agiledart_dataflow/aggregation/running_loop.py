@@ -1,7 +1,7 @@
-"""The text of the generated loop that keeps running values: one call a batch, over rows or over lists of values.
+"""Generator of the loop that keeps running values: one call a batch, over rows or over lists of values.
 
-Both forms have the same lines between reading a row's values and putting out its results, so both add the same numbers in the same
-order. All that can raise stands in front of what changes the state of a key.
+Both forms have the same lines between reading a row's values and putting out its results, so both add the same numbers
+in the same order. Every call that can raise stands before the first change of a key's state.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from agiledart_dataflow.aggregation.pane_values import KeptValues
 from agiledart_dataflow.operators.loop_text import BoundNames
 
 OverRows = Callable[[Any, Sequence[Any]], list[Any]]
-"""run(self, rows) → rows; `self` and `row` are the names by which errors find the record."""
+"""run(self, rows) → rows; errors find the record by the names `self` and `row`."""
 
 _ZERO = {"float": " + 0.0", "int": " + 0"}
 
@@ -19,40 +19,40 @@ OverLists = Callable[..., None]
 """run(keys, values of each kept value …, list to append to for each result …)."""
 
 
-def state_names(kept: KeptValues) -> tuple[str, ...]:
-    """What is kept of a key, in its order: `n` rows, `s0` sum, `l0` least, `g0` greatest of value 0."""
-    wanted = {name for part in kept.parts for name in _names_of(part.kind, part.value)}
-    names = ["n", *(f"{letter}{number}" for number in range(len(kept.values)) for letter in "slg")]
+def state_names(values_kept: KeptValues) -> tuple[str, ...]:
+    """Return the names of a key's state, in order: `n` rows, `s0` sum, `l0` least, `g0` greatest of value 0."""
+    wanted = {name for part in values_kept.parts for name in _names_of(part.kind, part.value)}
+    names = ["n", *(f"{letter}{number}" for number in range(len(values_kept.values)) for letter in "slg")]
     return tuple(name for name in names if name in wanted)
 
 
 class RunningLoopText:
-    """The lines of one step.
+    """Lines of one step.
 
     Args:
-        kept: values and results.
-        kinds: of the values: "int", "float", "time" or "span".
-        saves: the store must be told of each change.
+        values_kept: values and results.
+        kinds: kinds of the values: "int", "float", "time" or "span".
+        saves: the loop must report each change to the store.
 
     Attributes:
-        state: as `state_names` says.
+        state: names of the state (`state_names`).
         results: an expression over these for each result.
     """
 
-    def __init__(self, kept: KeptValues, kinds: Sequence[str], *, saves: bool) -> None:
+    def __init__(self, values_kept: KeptValues, kinds: Sequence[str], *, saves: bool) -> None:
         self._kinds = kinds
         self._saves = saves
-        self.state = state_names(kept)
-        self.results = tuple(_result_of(part.kind, part.value) for part in kept.parts)
+        self.state = state_names(values_kept)
+        self.results = tuple(_result_of(part.kind, part.value) for part in values_kept.parts)
 
     def over_rows(self, key: str, values: Sequence[str], built: str, names: BoundNames, *, guarded: bool) -> str:
-        """Defines `make(get, save, Entry, ours, key_of, …names)`, which returns an `OverRows`.
+        """Return the text of `make(get, save, Entry, ours, key_of, …names)`, which returns an `OverRows`.
 
         Args:
             key, values: expressions over `row`.
             built: the new row as an expression over `row` and the results.
-            names: that the expressions use.
-            guarded: rows for which something raises go to `self.refuse(error, row, number)`.
+            names: names that the expressions use.
+            guarded: rows that raise go to `self.refuse(error, row, number)`.
         """
         lines = [f"k = {key}", *(f"v{number} = {value}" for number, value in enumerate(values)), *self._step(built)]
         head = " for row in rows:"
@@ -65,7 +65,7 @@ class RunningLoopText:
         return _text(parameters, "self, rows", ["out = []; push = out.append", head[1:]], body, "return out")
 
     def over_lists(self) -> str:
-        """Defines `make(get, save, Entry)`, which returns an `OverLists`."""
+        """Return the text of `make(get, save, Entry)`, which returns an `OverLists`."""
         values = [f"v{number}" for number in range(len(self._kinds))]
         outs = [f"out{number}" for number in range(len(self.results))]
         lists = ", ".join(("keys", *(f"{value}s" for value in values)))
@@ -77,7 +77,7 @@ class RunningLoopText:
         return _text("get, save, Entry", f"{lists}, {', '.join(outs)}", [pushes, rows], body, "")
 
     def _step(self, built: str, into: str = "made") -> list[str]:
-        """From the values of a row to its results; changes nothing that is kept."""
+        """Return the lines from a row's values to its results; they change nothing that is kept."""
         state = f"{', '.join(self.state)}," if len(self.state) == 1 else ", ".join(self.state)
         lines = ["e = get(k)"]
         fresh = []
@@ -88,7 +88,8 @@ class RunningLoopText:
             if name == "n" or name[0] == "s":
                 fresh.append(f"{name} = {'0.0' if is_float else '0'}")
                 continue
-            # An int where floats are is a float, -0.0 is 0.0, a bool where ints are is an int: what is kept has its type.
+            # An int among floats becomes a float, -0.0 becomes 0.0, a bool among ints becomes an int: a kept value has
+            # its type.
             exact[number] = f"w{number} = v{number}{_ZERO.get(self._kinds[int(number)], '')}"
             fresh.append(f"{name} = w{number}")
         lines += [*exact.values(), f"if e is None: {'; '.join(fresh)}", f"else: {state} = e.state"]
@@ -106,14 +107,14 @@ class RunningLoopText:
 
     @property
     def _kept(self) -> list[str]:
-        """The lines that keep a key's new state."""
+        """Return the lines that keep a key's new state."""
         state = f"({', '.join(self.state)},)"
         new = "if e is None: e = Entry(); " + ("" if self._saves else "save(k, e)")
         return [new.rstrip("; "), f"e.state = {state}", *(["save(k, e)"] if self._saves else [])]
 
 
 def _names_of(kind: str, number: int) -> tuple[str, ...]:
-    """What must be kept for a result."""
+    """Return the names of the state that a result needs."""
     if kind == "count":
         return ("n",)
     if kind == "mean":

@@ -1,8 +1,8 @@
-"""`RunningValues`: the operator behind `.running("name", total=…)`: each row with the values of its key so far, this row included.
+"""`RunningValues`: operator of `.running("name", total=…)`: each row with its key's values so far, this row included.
 
-Rows of a key count in the order in which they arrive, which is that of their positions where there are several inputs; sums of
-floats are added up in that order. Rows and columns give the same to the last bit. A row keeps its position, as one comes out for
-each that goes in.
+Rows of a key count in their order of arrival, which is that of their positions where there are several inputs. Sums of
+floats are added up in that order. Rows and columns give the same result to the last bit. A row keeps its position, as
+one row comes out for each row that goes in.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,14 @@ from agiledart_kernel.errors import AgileDartError
 
 
 class RunningValues(StoreBackedState[KeyedStore]):
-    """Adds the running values of its key to each row.
+    """Operator that adds the running values of its key to each row.
 
     Args:
-        name: the step.
+        name: name of the step.
         key_of: row → key; a `KeyExpression` can also take columns.
         named: values and results.
-        store: where the state of each key is.
-        mishap: told of rows for which something raised; without it errors go on.
+        store: holds the state of each key.
+        on_operator_error: called for rows that raised; without it the error goes to the caller.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class RunningValues(StoreBackedState[KeyedStore]):
 
     def _make_loops(self) -> None:
         store = self.store
-        text = RunningLoopText(self._named.kept, self._named.kinds, saves=store.saves)
+        text = RunningLoopText(self._named.values_kept, self._named.kinds, saves=store.saves)
         self._over_rows = self._made_rows(text, self._key_of)
         self._over_lists = self._compiled(text.over_lists())(store.get, store.save, KeyEntry)
 
     def dirty_keys(self) -> DirtyKeys | None:
-        """From the first time on its loops look keys up in the way that notes them."""
+        """Return the dirty keys. From the first call on the loops look keys up through the tracking store."""
         before = self.store.get
         keys = self.store.dirty_keys()
         if self.store.get != before:
@@ -88,7 +88,7 @@ class RunningValues(StoreBackedState[KeyedStore]):
         return made["make"]
 
     def run(self, rows: list[Any], order: Order, watermark: Position) -> tuple[list[Any], Order]:
-        """As every operator: rows in, rows out."""
+        """Take rows and return rows, like every operator."""
         held, order = self.run_batch(rows, order, watermark)
         return as_rows(held), listed(order)
 
@@ -116,7 +116,7 @@ class RunningValues(StoreBackedState[KeyedStore]):
         return made, order
 
     def _run_columns(self, columns: Any) -> "Held | None":
-        """What comes out of columns; None when they do not hold what their types say, which rows tell better."""
+        """Return the results for columns; None when a value is not of its type, which the loop over rows reports better."""
         assert self._key is not None
         named = self._named
         try:
@@ -127,12 +127,12 @@ class RunningValues(StoreBackedState[KeyedStore]):
         except Exception:  # noqa: BLE001  an expression may raise anything; the row at fault is found row by row
             return None
         keys = parts[0] if len(parts) == 1 else zip(*parts, strict=True)
-        outs: list[list[Any]] = [[] for _ in named.kept.parts]
+        outs: list[list[Any]] = [[] for _ in named.values_kept.parts]
         try:
             self._over_lists(keys, *values, *outs)
         except AgileDartError:
             raise
-        except Exception:  # noqa: BLE001  as above; what came before that row is done
+        except Exception:  # noqa: BLE001  as above; the rows before that row are done
             done = len(outs[-1])
             rest = self._over_rows(self, as_rows(part_of(columns, done, len(columns))))
             self._refused = [(error, row, done + number) for error, row, number in self._refused]
@@ -140,7 +140,7 @@ class RunningValues(StoreBackedState[KeyedStore]):
         return self._joined(columns, outs)
 
     def _joined(self, columns: Any, results: list[list[Any]]) -> Held:
-        """Columns with the results beside them."""
+        """Return the columns with the results beside them."""
         from agiledart_dataflow.data.column import column_of  # NumPy is loaded only where it is used
 
         schema = schema_of(self._named.row_type)
@@ -151,11 +151,11 @@ class RunningValues(StoreBackedState[KeyedStore]):
         return joined
 
     def refuse(self, error: Exception, row: Any, number: int) -> None:
-        """The loop goes on without a row."""
+        """Go on without a row; the loop calls it."""
         self._refused.append((error, row, number))
 
     def _report_refused(self, order: Order) -> Order:
-        """Tell of the rows that were refused; what goes with the others."""
+        """Report the refused rows; return what goes with the others."""
         assert self._on_operator_error is not None  # the loop refuses only then
         refused, self._refused = self._refused, []
         order = listed(order)
@@ -163,5 +163,5 @@ class RunningValues(StoreBackedState[KeyedStore]):
             self._on_operator_error(error, row, None if order is None else order[number])
         if order is None:
             return None
-        gone = {number for _, _, number in refused}
-        return [at for number, at in enumerate(order) if number not in gone]
+        refused_numbers = {number for _, _, number in refused}
+        return [at for number, at in enumerate(order) if number not in refused_numbers]

@@ -1,4 +1,4 @@
-"""Session windows: the rows of a key until for `gap` none comes. [first, last + gap) is put out when the gap has passed."""
+"""Session windows: the rows of a key until none comes for `gap`. [first, last + gap) is put out when the gap has passed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ State = list[Any]
 
 
 class SessionWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
-    """One session at a time for each key, because rows come in order of time."""
+    """Operator with one session at a time for each key, because rows come in order of time."""
 
     keeps_state_after_error = False
 

@@ -1,8 +1,8 @@
-"""Sliding windows: the rows of (t − size, t] of each key. A row that enters and one that leaves are both changes.
+"""Sliding windows: the rows of (t − size, t] of each key. A row that enters and a row that leaves are both changes.
 
-A row at position (t, …) leaves at (t + size, 0, …), before the records of that time. Outputs append 0 to the position of a
-leaving row and 1 to that of an entering one, because a row from another window may enter at exactly the position at
-which one leaves.
+A row at position (t, …) leaves at (t + size, 0, …), before the records of that time. Outputs append 0 to the position
+of a leaving row and 1 to that of an entering row, because a row may enter at exactly the position at which another
+leaves.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ _ENTERS = (1,)
 
 
 class _KeyWindow:
-    """One key's rows: their number, the aggregate's state, and the rows themselves when it cannot remove."""
+    """One key's rows: their number, the aggregate's state, and the rows themselves when the aggregate cannot remove."""
 
     __slots__ = ("rows", "size", "state")
 
@@ -44,19 +44,19 @@ class _KeyWindow:
 
 
 _Rows = list[tuple[Position, Any]]
-"""(position at which it leaves, row) of the rows of one key."""
+"""(position at which the row leaves, row) for the rows of one key."""
 
 
 class SlidingWindow(KeyGroupIndexedState[dict[Any, _Rows]]):
-    """Keeps an aggregate of each key's window and puts out a `Change` whenever it may differ.
+    """Operator that keeps an aggregate of each key's window and puts out a `Change` whenever it may differ.
 
     Args:
-        name: the step.
+        name: name of the step.
         key_of: row → key.
-        size_ms: how long a row stays.
-        aggregator: what is made of the rows.
+        size_ms: time that a row stays.
+        aggregator: computes the value of the rows.
         codec: of a key group's entries (`sliding_entry_type`).
-        mishap: told of rows and results that raised; without it errors go on.
+        on_operator_error: called for rows and results that raised; without it the error goes to the caller.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SlidingWindow(KeyGroupIndexedState[dict[Any, _Rows]]):
         self._keeps_rows = not aggregator.can_remove
         self._windows: dict[Any, _KeyWindow] = {}
         self._leaving: deque[tuple[Position, Any, Any]] = deque()
-        self._gone: dict[Any, None] = {}  # keys of groups that were dropped, whose rows are still in it
+        self._gone: dict[Any, None] = {}  # keys of dropped groups, whose rows are still in `_leaving`
 
     def run(self, rows: list[Any], positions: list[Position], watermark: Position) -> Output:
         self.rows_come()
@@ -140,7 +140,7 @@ class SlidingWindow(KeyGroupIndexedState[dict[Any, _Rows]]):
         return out, at
 
     def _leave(self, until: Position, out: list[Any], at: list[Position]) -> None:
-        """Let rows leave whose time has come."""
+        """Remove the rows whose time has come."""
         leaving, windows, aggregator = self._leaving, self._windows, self._aggregator
         dirty_keys = self.dirty_tracker.keys if self.dirty_tracker.is_tracking else None
         while leaving and leaving[0][0] <= until:
@@ -176,9 +176,9 @@ class SlidingWindow(KeyGroupIndexedState[dict[Any, _Rows]]):
         return state
 
     def _sort_last(self) -> None:
-        """Rows of one time may leave in another order than they came:
+        """Move the last row to its place: rows of one time may leave in another order than they came.
 
-        An expiry before a record of a lower source number.
+        Example: an expiry before a record of a lower source number.
         """
         leaving = self._leaving
         last = leaving.pop()
@@ -203,7 +203,7 @@ class SlidingWindow(KeyGroupIndexedState[dict[Any, _Rows]]):
         return parts
 
     def changes(self, keys: DirtyKeys) -> StateChanges:
-        """The keys' windows; of those that are gone none of the rows."""
+        """Return the keys' windows; a key that is gone has no rows."""
         return StateChanges(all_of(self.begin_snapshot([keys])))
 
     def _begin_snapshot(self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys]) -> IndexedStateSnapshot:
@@ -216,9 +216,9 @@ class SlidingWindow(KeyGroupIndexedState[dict[Any, _Rows]]):
         touched = dict.fromkeys(key for _, entries in decoded for key, *_ in entries)
         self._invalidate()
         self._restore_arrival_order()
-        kept = [one for one in self._leaving if one[1] not in touched]
+        remaining = [leaving_row for leaving_row in self._leaving if leaving_row[1] not in touched]
         self._leaving.clear()
-        self._leaving.extend(kept)
+        self._leaving.extend(remaining)
         for key in touched:
             self._windows.pop(key, None)
         for group, entries in decoded:
@@ -248,9 +248,9 @@ class SlidingWindow(KeyGroupIndexedState[dict[Any, _Rows]]):
         self._gone.update(dict.fromkeys(part))
 
     def _forget_gone(self) -> None:
-        kept = [one for one in self._leaving if one[1] not in self._gone]
+        remaining = [leaving_row for leaving_row in self._leaving if leaving_row[1] not in self._gone]
         self._leaving.clear()
-        self._leaving.extend(kept)
+        self._leaving.extend(remaining)
         self._gone.clear()
 
     def _restore_arrival_order(self) -> None:
@@ -260,13 +260,13 @@ class SlidingWindow(KeyGroupIndexedState[dict[Any, _Rows]]):
 
 
 class _SlidingSnapshot(KeysSnapshot[_KeyWindow]):
-    """All keys' windows as of a moment.
+    """Snapshot of all keys' windows as of a moment.
 
     Args:
-        given: as of every `KeysSnapshot`.
+        given: as for every `KeysSnapshot`.
         held: the windows.
-        rows: as they wait to leave, a copy, which is used up; None: they are in the windows.
-        aggregator: whose states are written.
+        rows: a copy of the leaving rows, which is used up; None: they are in the windows.
+        aggregator: makes the plain form of the states.
     """
 
     def __init__(
@@ -308,5 +308,5 @@ class _SlidingSnapshot(KeysSnapshot[_KeyWindow]):
 
 
 def sliding_entry_type(key: Any, state: Any, row: Any) -> Any:
-    """The type of a key group's entries, (key, plain state, [(position at which it leaves, row)]), by which bytes are read."""
+    """Return the type of a key group's entries, (key, plain state, [(position at which it leaves, row)]), used to decode them."""
     return generic(list, generic(tuple, key, state, generic(list, generic(tuple, Position, row))))

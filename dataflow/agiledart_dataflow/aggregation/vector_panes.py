@@ -1,7 +1,7 @@
-"""Open windows as columns: the narrow columns of their rows are kept as they came, and grouped once, when a window closes.
+"""Open windows as columns: the needed columns of their rows are kept as they came, and grouped once, when a window closes.
 
-A window that holds many rows is folded before: one entry for each key, with sums that are still exact. What a window keeps is
-bounded by `FOLD_AT` rows and by its keys.
+A window with many rows is folded earlier: one entry per key, with sums that are still exact. `FOLD_AT` rows and the
+number of keys bound what a window keeps.
 """
 
 from collections.abc import Sequence
@@ -34,21 +34,21 @@ FOLD_AT: Final = 32_768
 """Rows of one window that are kept as they came."""
 
 _FOLDS_AGAIN: Final = 2
-"""A window is folded again when it holds so many times more rows than keys were left by the last fold."""
+"""A window is folded again when it holds this many times more rows than the last fold left keys."""
 
 
 class Unfit(Exception):
-    """Values that arrays cannot hold: ints beyond 64 bits, times with a zone, what is not of its field's type."""
+    """Error of values that arrays cannot hold: ints beyond 64 bits, times with a zone, values not of their field's type."""
 
 
 @dataclass
 class Folded:
-    """One entry a key.
+    """Folded rows: one entry per key.
 
     Attributes:
         keys: the parts of the key.
         counts: rows of each key.
-        sums: by value: arrays whose exact sum is each key's; ints: one array; [] when no sum is asked for.
+        sums: by value: arrays whose exact sum is each key's; ints: one array; [] when no sum is needed.
         least, greatest: by value, or None.
     """
 
@@ -64,9 +64,9 @@ class RowPiece:
     """Rows that came into a window at once.
 
     Attributes:
-        end: of the window.
-        rank: how many rows had come into it before.
-        rows: how many these are.
+        end: end of the window.
+        rank: number of rows that had come into it before.
+        rows: number of these rows.
         keys, values: the parts of their keys, and their values.
     """
 
@@ -79,7 +79,7 @@ class RowPiece:
 
 @dataclass
 class OpenVectorWindow:
-    """One open window: pieces of its rows, and what was folded before them; `seen` rows came into it in all, or a few less."""
+    """One open window: pieces of its rows, and the part folded before. `seen`: rows that came in all, or slightly fewer."""
 
     pieces: list[RowPiece] = field(default_factory=list)
     rows: int = 0
@@ -88,42 +88,42 @@ class OpenVectorWindow:
     seen: int = 0
 
     def put(self, piece: RowPiece) -> None:
-        """Behind those that are there."""
+        """Append a piece."""
         self.pieces.append(piece)
         self.rows += piece.rows
         self.seen += piece.rows
 
 
 class VectorPanes:
-    """The open windows of one instance.
+    """Open windows of one instance.
 
     Args:
         window: tumbling or hopping.
         named: keys and results; with `key`.
-        kept: which values are kept, and what is made of them.
+        values_kept: the values that are kept, and the results made of them.
 
     Attributes:
         open: by the end of the window.
-        key_types: of the parts of the key.
+        key_types: types of the parts of the key.
     """
 
-    def __init__(self, window: Panes, named: NamedWindow, kept: KeptValues) -> None:
+    def __init__(self, window: Panes, named: NamedWindow, values_kept: KeptValues) -> None:
         assert named.key is not None
         self._window = window
         self._key = named.key
         self._row_type = named.row_type
-        self.kept = kept
+        self.values_kept = values_kept
         self._step_ms = gcd(window.size_ms, window.every_ms)
         self.open: dict[int, OpenVectorWindow] = {}
-        self._came: DirtyRows | None = None  # None: nobody asks, or nobody knows
-        self._most = 0  # rows that are noted
+        self._came: DirtyRows | None = None  # None: changes are not tracked, or are unknown
+        self._most = 0  # limit of dirty rows
         self.key_types = [part.type.annotation for part in named.key.parts]
-        self._fields = [column_field("value", value.type.type) for value in kept.values]  # type: ignore[attr-defined]  # RowExpressions
+        self._fields = [column_field("value", value.type.type) for value in values_kept.values]  # type: ignore[attr-defined]  # RowExpressions
 
     def add(self, columns: Columns, times: "Array") -> None:
-        """Put rows into their windows. Raises `Unfit`, and what an expression raises; then nothing was added."""
+        """Put rows into their windows. Raises `Unfit`, and the errors of expressions; then nothing was added."""
         keys = self._key.columns(columns)
-        values = [value.column(columns) for value in self.kept.values]  # type: ignore[attr-defined]  # RowExpressions
+        values = [value.column(columns) for value in self.values_kept.values]  # type: ignore[attr-defined]  # RowExpressions
         if any(value.kind == "object" or value.valid is not None for value in values):
             raise Unfit
         arrays = [value.values for value in values]
@@ -157,7 +157,7 @@ class VectorPanes:
                 self._fold(window)
 
     def _note(self, came: DirtyRows, piece: RowPiece) -> None:
-        """A piece came; where there are more rows than an increment is worth, nobody knows any more what has changed."""
+        """Track a piece. When there are more rows than an increment is worth, stop tracking: the changes are unknown."""
         came[piece] = None
         came.rows += piece.rows
         if came.rows > self._most:
@@ -166,12 +166,12 @@ class VectorPanes:
                 self._came = None
 
     def dirty_keys(self) -> DirtyRows | None:
-        """As `KeyGroups.noted`: the pieces are their own notes."""
+        """Return the dirty rows since the last call (`KeyGroups.dirty_keys`); the pieces themselves are the record of changes."""
         came, self._came = self._came, DirtyRows()
         return came
 
     def closed(self, until: int) -> tuple[Columns | None, "Array | None"]:
-        """The results of the windows that end by then, and the time of each; None when there are none."""
+        """Close the windows that end by `until`: return their results and the time of each, or None when there are none."""
         ends = sorted(end for end in self.open if end <= until)
         if not ends:
             return None, None
@@ -180,7 +180,7 @@ class VectorPanes:
         return Columns.concatenate(parts), times
 
     def merged(self, window: OpenVectorWindow) -> tuple[list[Column], "Array", int, "Array"]:
-        """(keys of the groups, number of each entry's group, how many groups, rows of each group).
+        """Return (keys of the groups, number of each entry's group, number of groups, rows of each group).
 
         Entries are the folded ones, then the rows.
         """
@@ -199,7 +199,7 @@ class VectorPanes:
         return [key.take(firsts) for key in keys], numbers, count, counts
 
     def _entries(self, window: OpenVectorWindow, value: int, numbers: "Array") -> tuple["Array", "Array"]:
-        """(values, numbers of their groups) whose sums by group are the sums of a window."""
+        """Return (values, numbers of their groups) whose sums by group are the sums of a window."""
         raw = _joined([piece.values[value] for piece in window.pieces], numbers.dtype)
         if window.folded is None:
             return raw, numbers
@@ -213,26 +213,26 @@ class VectorPanes:
             folded = window.folded.least[value] if least else window.folded.greatest[value]
             raw = np.concatenate([folded, raw])
         if raw.dtype == np.float64:
-            found = np.full(count, np.inf if least else -np.inf)
+            extreme_values = np.full(count, np.inf if least else -np.inf)
         else:
             limits = np.iinfo(np.int64)
-            found = np.full(count, limits.max if least else limits.min)
-        (np.minimum if least else np.maximum).at(found, numbers, raw)
-        return found + 0.0 if raw.dtype == np.float64 else found
+            extreme_values = np.full(count, limits.max if least else limits.min)
+        (np.minimum if least else np.maximum).at(extreme_values, numbers, raw)
+        return extreme_values + 0.0 if raw.dtype == np.float64 else extreme_values
 
     def _result(self, end: int, window: OpenVectorWindow) -> Columns:
         schema = schema_of(self._row_type)
         keys, numbers, count, counts = self.merged(window)
         made = [*keys, Column("int", np.full(count, end - self._window.size_ms)), Column("int", np.full(count, end))]
         sums: dict[int, Any] = {}
-        for part in self.kept.parts:
+        for part in self.values_kept.parts:
             into = schema.fields[len(made)]
             if part.kind == "count":
                 made.append(Column("int", counts.astype(np.int64)))
                 continue
             if part.kind in ("least", "greatest"):
-                found = self._extremes(window, part.value, numbers, count, least=part.kind == "least")
-                made.append(Column(into.kind, found))
+                extremes = self._extremes(window, part.value, numbers, count, least=part.kind == "least")
+                made.append(Column(into.kind, extremes))
                 continue
             if part.value not in sums:
                 entries, groups = self._entries(window, part.value, numbers)
@@ -243,7 +243,7 @@ class VectorPanes:
                 whole = (
                     total
                     if part.kind == "sum"
-                    else [float(one) / n for one, n in zip(total, counts.tolist(), strict=True)]
+                    else [float(group_total) / n for group_total, n in zip(total, counts.tolist(), strict=True)]
                 )
                 made.append(column_of(into, whole))
             else:
@@ -251,10 +251,11 @@ class VectorPanes:
         return Columns(schema, made, count)
 
     def _fold(self, window: OpenVectorWindow) -> None:
-        """Make one entry of each key's rows, unless a sum cannot be kept exactly in arrays (then the rows stay)."""
+        """Merge each key's rows into one entry, unless arrays cannot hold a sum exactly (then the rows stay)."""
         keys, numbers, count, counts = self.merged(window)
         kinds = [
-            {part.kind for part in self.kept.parts if part.value == i and part.kind != "count"} for i in self._numbers
+            {part.kind for part in self.values_kept.parts if part.value == i and part.kind != "count"}
+            for i in self._numbers
         ]
         sums: list[list[Any]] = []
         for value, wanted in enumerate(kinds):
@@ -262,11 +263,11 @@ class VectorPanes:
             if wanted & {"sum", "mean"}:
                 entries, groups = self._entries(window, value, numbers)
                 if entries.dtype == np.float64:
-                    parts, kept = grouped_parts(entries, groups, count)
+                    parts, is_exact = grouped_parts(entries, groups, count)
                 else:
                     total = grouped_integer_sums(entries, groups, count)
-                    parts, kept = [total], not isinstance(total, list)
-                if not kept:
+                    parts, is_exact = [total], not isinstance(total, list)
+                if not is_exact:
                     window.fold_at *= 2
                     return
             sums.append(parts)
@@ -283,19 +284,21 @@ class VectorPanes:
 
     @property
     def _numbers(self) -> range:
-        return range(len(self.kept.values))
+        return range(len(self.values_kept.values))
 
     def state_keys(self) -> int:
-        """Keys of all open windows; rows that are not grouped yet count as one each."""
-        return sum(one.rows + (0 if one.folded is None else len(one.folded.counts)) for one in self.open.values())
+        """Return the keys of all open windows; each row that is not grouped yet counts as one."""
+        return sum(
+            window.rows + (0 if window.folded is None else len(window.folded.counts)) for window in self.open.values()
+        )
 
     @property
     def kinds(self) -> list[ColumnKind]:
-        """Of the values."""
-        return [one.kind for one in self._fields]
+        """Return the kinds of the values."""
+        return [value_field.kind for value_field in self._fields]
 
     def array(self, value: int, values: list[Any]) -> "Array":
-        """Values as an array. Raises `Unfit` for those that it cannot hold."""
+        """Return values as an array. Raises `Unfit` for those that it cannot hold."""
         column = fitting(self._fields[value], values)
         if column.kind == "object":
             raise Unfit
@@ -303,14 +306,16 @@ class VectorPanes:
         return array
 
     def listed(self, window: OpenVectorWindow, value: int) -> list[Any]:
-        """The values of the rows that are kept as they came."""
+        """Return the values of the rows that are kept as they came."""
         return [
-            one for piece in window.pieces for one in Column(self._fields[value].kind, piece.values[value]).to_list()
+            number
+            for piece in window.pieces
+            for number in Column(self._fields[value].kind, piece.values[value]).to_list()
         ]
 
 
 def fitting(field: ColumnField, values: list[Any]) -> Column:
-    """The column of values that were kept as rows. Raises `Unfit` where one is not of the field's type."""
+    """Return the column of values that were kept as rows. Raises `Unfit` where a value is not of the field's type."""
     try:
         return column_of(field, values)
     except TypeError as error:

@@ -60,7 +60,7 @@ class VectorFunction:
         function: takes a batch in this form.
         row_type: type of the rows that the function returns.
         resizes: the function returns (rows, origins), with fewer or more rows than it took.
-        policy: what the step does with rows at which the function raises. A result of the wrong shape, or a write to
+        policy: treatment of rows at which the function raises. A result of the wrong shape, or a write to
             the input, fails under every policy.
 
     Attributes:
@@ -112,9 +112,7 @@ class VectorFunction:
         yield self._checked_result(made, columns, order)
 
     def _without_faults(self, columns: Columns, order: Order, error: Exception) -> Iterator[tuple[Columns, Order]]:
-        """Yield the results for each half of the rows at which the function raised `error`; refuse a row that stands
-        alone.
-        """
+        """Yield the results for each half of the rows at which the function raised `error`; refuse a row that stands alone."""
         count, half = len(columns), len(columns) // 2
         if count == 1:
             self.refused.append((columns.rows()[0], None if order is None else listed(order)[0], error))
@@ -170,9 +168,7 @@ def _with_origins(made: Any, taken: int, row_type: Any) -> tuple[Columns, Any]:
 
 
 def order_of_origins(order: Order, origins: Any) -> Order:
-    """Return what goes with rows made from other rows: their times, or positions extended by the number within one
-    origin.
-    """
+    """Return what goes with rows made from other rows: their times, or positions extended by the number within one origin."""
     if order is None:
         return None
     if type(order) is not list:

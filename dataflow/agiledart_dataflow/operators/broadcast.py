@@ -1,6 +1,4 @@
-"""`BroadcastStep`: a keyed step whose second input reaches every instance and changes the value that all instances
-share.
-"""
+"""`BroadcastStep`: a keyed step whose second input reaches every instance and changes the value that all instances share."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
@@ -66,9 +64,7 @@ class BroadcastStep:
         return out, at
 
     def _take_broadcast_row(self, row: Any, position: Position) -> None:
-        """Take a row of the broadcast stream. A change that `on_broadcast` made before it raised stays, alike at every
-        instance.
-        """
+        """Take a row of the broadcast stream. A change that `on_broadcast` made before it raised stays, alike at every instance."""
         self.function = self._operator.on_broadcast
         try:
             self._operator.on_broadcast(row, self._step.context.shared)

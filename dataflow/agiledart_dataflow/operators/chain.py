@@ -25,7 +25,7 @@ class RowChain:
     Args:
         steps: in the order in which rows pass them.
         counts: counts by step; another chain's, when both count the same steps.
-        carries: what goes with the rows.
+        carries: data that goes with the rows.
         on_error: called for rows at which steps with another policy than `fail` raised.
         fused: the caller uses `run_into`, else `run`.
 
@@ -70,8 +70,7 @@ class RowChain:
         return out
 
     def run_into(self, rows: list[Any], batch_rows: int, write: Callable[[list[Any]], None]) -> int:
-        """Take rows through the steps, `batch_rows` at a time; write the results of each batch and return how many were
-        written.
+        """Take rows through the steps, `batch_rows` at a time; write the results of each batch and return how many were written.
 
         Errors of `write` pass through unchanged.
         """
@@ -93,9 +92,7 @@ class RowChain:
         )
 
     def _blamed(self, error: BaseException) -> UserCodeError:
-        """Return the error with its step and record: the line of the generated loop gives the step, its variables the
-        record.
-        """
+        """Return the error with its step and record: the line of the generated loop gives the step, its variables the record."""
         traceback = error.__traceback__
         while traceback is not None:
             if traceback.tb_frame.f_code.co_filename == self._filename:

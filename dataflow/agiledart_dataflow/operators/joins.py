@@ -1,5 +1,4 @@
-"""Joins by key: within a window, within an interval of time, or with the newest row of a table. Branch 0 is left, 1 is
-right.
+"""Joins by key: within a window, within an interval of time, or with the newest row of a table. Branch 0 is left, 1 is right.
 
 A pair comes out with the record that completes it (interval, lookup) or when the window closes, left row before right
 row.

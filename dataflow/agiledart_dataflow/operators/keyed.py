@@ -88,9 +88,7 @@ class Context(Generic[O]):
             self._no_result(error, self.position)
 
     def emit_to(self, tag: str, row: Any) -> None:
-        """Put out a row at a side output. The row is lost unless a `.side(name, tag, rows=Type)` after the step reads
-        it.
-        """
+        """Put out a row at a side output. The row is lost unless a `.side(name, tag, rows=Type)` after the step reads it."""
         self._side.append((tag, row))
 
     def timer_at(self, time: int | datetime, payload: Any = None, *, name: str = "") -> None:

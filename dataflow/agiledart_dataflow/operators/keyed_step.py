@@ -1,5 +1,4 @@
-"""`KeyedStep`: runs a `KeyedOperator` with state by key, timers in event time, side outputs, time to live and error
-policy.
+"""`KeyedStep`: runs a `KeyedOperator` with state by key, timers in event time, side outputs, time to live and error policy.
 
 Outputs of a record at position p have p + (−1, n), those of a timer its position + (n,). A timer's position is its
 time, kind 0, the path of the record that set it, and a number that counts the key's timers. So it is unique, the same
@@ -141,7 +140,7 @@ class KeyedStep(StoreBackedState[KeyedStore]):
             self._apply_requests(key, entry, position)
 
     def _fire(self, out: list[Any], at: list[Position]) -> None:
-        position, key, payload, name = self.store.pop()  # errors show the payload as the record
+        position, key, row, name = self.store.pop()  # `row` is the payload; errors show it as the record
         entry = self.store.get(key)
         assert entry is not None  # an entry stays while one of its timers waits
         entry.waiting -= 1
@@ -158,7 +157,7 @@ class KeyedStep(StoreBackedState[KeyedStore]):
                 self._wait(key, entry, (timer.wanted, key, None, name))
                 return
             self._unname(entry, name)
-            payload = timer.payload
+            row = timer.payload
         context = self.context
         context.position = position
         if name == TIME_TO_LIVE:
@@ -167,7 +166,7 @@ class KeyedStep(StoreBackedState[KeyedStore]):
             if entry.state is NOTHING:
                 entry.state = self._operator.initial(key)
             try:
-                self._operator.on_timer(key, payload, entry.state, context)
+                self._operator.on_timer(key, row, entry.state, context)
             except Exception as error:
                 if self._on_operator_error is None:
                     raise
@@ -251,9 +250,7 @@ class KeyedStep(StoreBackedState[KeyedStore]):
         self._on_operator_error(error, NO_RECORD, position)
 
     def _undo(self, key: Any, entry: KeyEntry, position: Position, *, is_new: bool) -> None:
-        """Discard the requests of a call that raised. A state that stays is left as the call left it, with its time to
-        live.
-        """
+        """Discard the requests of a call that raised. A state that stays is left as the call left it, with its time to live."""
         context = self.context
         context._rows, context._side = [], []  # noqa: SLF001  as above
         context._timers, context._cancels, context._forgets = [], [], False  # noqa: SLF001  as above

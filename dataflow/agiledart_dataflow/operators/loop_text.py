@@ -49,7 +49,7 @@ class RowStep:
         kind: `optional` is a `flat_map` that returns a row or None, `many` one that returns several; `batch` is a step
             that takes columns only.
         function: row → what the kind says; None for a step that has only `inline` or `vector`.
-        policy: what to do when it raises.
+        policy: reaction when it raises.
         inline: the same as text.
         vector: the same over columns (`vector_chain.Vector`).
         enters: type of the rows that enter it; needed where rows must become columns.

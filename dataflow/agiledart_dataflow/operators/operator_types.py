@@ -8,9 +8,7 @@ from agiledart_dataflow.user_code.callsite import CallSite
 
 
 def base_arguments(cls: type, base: type) -> tuple[Any, ...]:
-    """Return the arguments of a class's generic base, with the type variables that subclasses fill in; () when there
-    are none.
-    """
+    """Return the arguments of a class's generic base, with the type variables that subclasses fill in; () when there are none."""
     filled: dict[Any, Any] = {}
     for parent in cls.__mro__:
         for generic_base in getattr(parent, "__orig_bases__", ()):

@@ -24,7 +24,7 @@ class Segments:
 
     Args:
         steps: in the order in which rows pass them.
-        carries: what goes with the rows.
+        carries: data that goes with the rows.
         on_error: as for `RowChain`.
         counts: counts by step; those of another `Segments`, when both count the same steps.
     """
@@ -66,8 +66,7 @@ class Segments:
         return RowChain(self._steps, self.counts, self._carries, self._on_error, fused=True)
 
     def parts(self, ends: Container[str]) -> list[tuple[str, "Segments"]]:
-        """Cut the same steps after each one named in `ends`: (last step, part) in order, with the counts of this
-        object.
+        """Cut the same steps after each one named in `ends`: (last step, part) in order, with the counts of this object.
 
         Between two parts the caller may read the rows; nothing else changes.
         """

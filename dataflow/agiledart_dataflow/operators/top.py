@@ -150,9 +150,7 @@ class Top(KeyGroupIndexedState[list[Any]]):
             return bisect_left(self._order, _in_full(entry), key=_in_full)
 
     def _emit_if_changed(self, out: list[Any], at: list[Position]) -> None:
-        """Put out the ranking if it differs from the last one; call it when all consequences of the source record are
-        in.
-        """
+        """Put out the ranking if it differs from the last one; call it when all consequences of the source record are in."""
         cause, self._cause = self._cause, None
         if not self._touched or (cause is None and not self._on_change):
             return
@@ -254,20 +252,18 @@ def ranked_type(key: Any, value: Any) -> Any:
 
 
 def emitted_type(key: Any, value: Any, cause: Any) -> Any:
-    """Return the type of the state that belongs to no key. Its first field held all entries in format 1 and is empty
-    today.
-    """
+    """Return the type of the state that belongs to no key. Its first field held all entries in format 1 and is empty today."""
     entries = generic(list, generic(Entry, key, value))
     return generic(tuple, ranked_type(key, value), entries, cause | None, int, bool, Position)
 
 
-def _compared(one: Any, other: Any) -> int:
+def _compared(left: Any, right: Any) -> int:
     """Compare two keys: below 0, 0 or above 0, by their own order, else by the order of their texts."""
     try:
-        return -1 if one < other else int(one != other)
+        return -1 if left < right else int(left != right)
     except TypeError:
-        text, other_text = canonical(one), canonical(other)
-        return (text > other_text) - (text < other_text)
+        left_text, right_text = canonical(left), canonical(right)
+        return (left_text > right_text) - (left_text < right_text)
 
 
 _ordered = cmp_to_key(_compared)

@@ -19,9 +19,7 @@ else:
 
 
 class NeedsRows(Exception):
-    """Error of a batch of columns (user code raised, a division by zero); nothing was counted, and the batch is
-    unchanged.
-    """
+    """Error of a batch of columns (user code raised, a division by zero); nothing was counted, and the batch is unchanged."""
 
 
 class Vector(Protocol):
