@@ -1,8 +1,8 @@
-"""`Node`: overlay and applications of one agent in one machine.
+"""State machine of one agent: overlay and applications of one node.
 
-A step takes one event to the part that it concerns, then works off what the parts emitted: effects for the overlay and
-messages to this node itself are taken within the same step, everything else goes to the driver. Timers are named
-`("overlay", …)` or `("node", …)`.
+A step passes one event to the part that it concerns, then processes what the parts emitted. Effects for the overlay and messages
+to this node itself are handled within the same step; everything else goes to the driver. Timers are named `("overlay", …)` or
+`("node", …)`.
 """
 
 from collections import deque
@@ -60,15 +60,15 @@ _PATROL = ("node", "patrol")
 
 
 class Node:
-    """One agent's machine.
+    """State machine of one agent.
 
     Args:
-        me: this node; its incarnation must be higher than in any earlier life.
-        config: figures.
-        random: for everything that this node draws.
-        observe: told what happened.
-        verify: judges signed orders; None in a world without keys, where everybody is believed.
-        secret: that nobody else knows; keys come from it.
+        me: this node; its incarnation must be higher than every earlier one.
+        config: limits, intervals and timeouts.
+        random: source of all random draws of this node.
+        observe: callback for observations.
+        verify: verifies signed commands; None in a world without keys, where every requester is trusted.
+        secret: known to this node only; keys are derived from it.
     """
 
     def __init__(
@@ -132,53 +132,53 @@ class Node:
 
     @property
     def joined(self) -> bool:
-        """Whether this node is a member of the ring."""
+        """Return whether this node is a member of the ring."""
         return self.overlay.joined
 
     @property
     def hosted(self) -> tuple[Key, ...]:
-        """(application, version) of everything that this node runs a part of or guards."""
+        """Return (application, version) of everything that this node runs a part of or guards."""
         return tuple(self.parts.hosting.table)
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """Messages that the applications' side ignored, by reason; the overlay counts its own."""
+        """Return how many messages the applications' side ignored, by reason; the overlay counts its own."""
         return self._context.dropped
 
     @property
     def is_leaving(self) -> bool:
-        """Whether this node was told to leave."""
+        """Return whether this node is leaving the ring."""
         return self._context.is_leaving
 
     @property
     def is_draining(self) -> bool:
-        """Whether this node was told to take nothing."""
+        """Return whether this node accepts no work, because it is being drained."""
         return self._context.is_draining
 
     @property
     def clocks(self) -> PeerClocks:
-        """What is known of the clocks of this node and others."""
+        """Return what is known about the clocks of this node and its peers."""
         return self._context.clocks
 
     @property
     def soft_state_size(self) -> int:
-        """JOIN states that this node remembers."""
+        """Return the number of JOIN states that this node remembers."""
         return len(self.parts.joining.soft_state.forwarders)
 
     def violations(self) -> list[str]:
-        """What must hold of this node between any two steps and does not, in sentences; empty when all is well.
+        """Return the invariants that must hold between any two steps and do not, in sentences; empty when all hold.
 
-        The overlay judges itself, and so does each part of the node, by this node's own state alone; nothing changes.
+        The overlay and each part of the node check their own state only; nothing changes.
         """
-        found = self.parts.violations()
+        lines = self.parts.violations()
         if self._todo or self._context.requests.effects:
-            found.append("step: something that a step has done was not told")
+            lines.append("step: events or effects of a step were not processed")
         if self.joined and not self._is_patrolling:
-            found.append("patrol: the node is in the ring, and looks after nothing")
-        return [*self.overlay.violations(), *(f"{line} (at {self.me.name or self.me.node.short})" for line in found)]
+            lines.append("patrol: the node is in the ring, and no patrol is scheduled")
+        return [*self.overlay.violations(), *(f"{line} (at {self.me.name or self.me.node.short})" for line in lines)]
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
-        """Take one event; return what the driver is to do, in order."""
+        """Process one event. Return the effects that the driver must carry out, in order."""
         self._context.requests.now = now
         out: list[Effect] = []
         self._todo.append(event)
@@ -193,7 +193,7 @@ class Node:
         return out
 
     def _process_effects(self, out: list[Effect]) -> None:
-        """Effects of the parts: some stay inside, the rest goes to the driver."""
+        """Process the effects of the parts: some stay inside the node, the rest goes to the driver."""
         effects = self._context.requests.effects
         while effects:
             taken = effects[:]

@@ -1,4 +1,4 @@
-"""`NodeParts`: what one node is made of, made in order, and joined where one part hears of what another does."""
+"""Parts of one node, created in order and connected with each other."""
 
 from agiledart_kernel.observation import Observer
 from agiledart_kernel.peer import Peer
@@ -43,11 +43,11 @@ from agiledart_node.user_commands.tap_requests import TapRequests
 from agiledart_node.user_commands.user_change_requests import UserChangeRequests
 
 _KINDS = (SINKS, NAMES, NODE_NAMES, CLAIMS, USES, TOKENS)
-"""Of records on the ring, beside those of applications."""
+"""Kinds of records on the ring beside those of applications."""
 
 
 class NodeParts:
-    """All parts of one node. They share the desk; each is given those that it calls.
+    """All parts of one node. They share the context; each part gets those that it calls.
 
     Args: as of `Node`.
     """
@@ -112,11 +112,11 @@ class NodeParts:
         self.sinks = SinkDirectory(context, records, verifier)
 
     def _connect_recovery(self) -> None:
-        """Recovery hears of what breaks, ends and is written down; what it gives up is closed like everything else."""
-        checkpoint_exporter = self.hosting.on_close
+        """Connect recovery: it receives failures, ends and records; runs that it gives up are closed like all others."""
+        close_renewals = self.hosting.on_close
 
         def closed(hosted: HostedApplication) -> None:
-            checkpoint_exporter(hosted)
+            close_renewals(hosted)
             self.recovery_service.forget(hosted)
 
         self.hosting.on_close = closed
@@ -127,7 +127,7 @@ class NodeParts:
         self.watching.on_record = self.recovery_service.attempt_records.record_read
 
     def _make_run_endings(self) -> None:
-        """At a user's wish, also so that their state is kept."""
+        """Create the parts that end runs at a user's request, also with a checkpoint."""
         about = self.context, self.records
         self.retained_checkpoints = RetainedCheckpoints(*about, self.status_queries, self.watching, self.verifier)
         self.checkpoint_exporter = CheckpointExporter(*about, self.recovery_service, self.verifier)
@@ -137,7 +137,7 @@ class NodeParts:
         )
 
     def _make_changes(self) -> None:
-        """Stages of what runs change at a user's wish, or by themselves: `changes` where the run is coordinated."""
+        """Create the parts that change stages, for users and by autoscaling; `changes` works where a run is coordinated."""
         about = self.context, self.records
         self.changes = ChangeRequests(*about, self.recovery_service, self.verifier, self.surveying.loads)
         self.autoscaler = Autoscaler(*about, self.recovery_service, self.changes, self.surveying.loads)
@@ -148,6 +148,6 @@ class NodeParts:
         self.drain_requests = DrainRequests(self.context, self.verifier)
 
     def violations(self) -> list[str]:
-        """Of those that judge themselves."""
+        """Return the violated invariants of the parts that check themselves."""
         checked = (self.context, self.hosting, self.loading, self.schedulers)
         return [line for part in checked for line in part.violations()]

@@ -1,4 +1,4 @@
-"""Everything that agents send to each other over links of the service `overlay`."""
+"""All messages that agents send each other over links of the service `overlay`."""
 
 from agiledart_kernel.codec import Codec
 from agiledart_node.scheduling.messages import SchedulingMessage

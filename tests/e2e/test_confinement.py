@@ -117,7 +117,7 @@ def test_no_path_of_a_state_directory_is_open_to_users(ring: Mesh, folder: Path)
     done = [row for row in tried if row["came"].startswith("done") and row["came"] != "done hung up"]
     assert [row for row in done if not any(Path(row["path"]).is_relative_to(folder) for folder in own)] == []
     assert {"read", "write", "empty", "link", "remove", "make", "ask", "peek", "signal"} == {
-        row["what"] for row in tried
+        row["action"] for row in tried
     }
     assert {Path(row["path"]).name for row in tried} >= SECRETS
     assert any("sink-logs/theirs" in row["path"] for row in tried)

@@ -89,7 +89,7 @@ def test_a_log_is_its_owners(three: Mesh, tmp_path: Path) -> None:
     after = sum(int(one.ask(Info())["refusals"].get("owner", 0)) for one in three.agents)
     assert after - before == 6
     rows = json.loads(cli("audit", "-o", "json", "--agent", str(a1.state_dir)).stdout)["rows"]
-    noted = [(row["key"], row["details"], row["reason"]) for row in rows if row["what"] == "read log"]
+    noted = [(row["key"], row["details"], row["reason"]) for row in rows if row["action"] == "read log"]
     assert noted.count((eve.key, "log=routes", "owner")) == 3
     assert noted.count((scoped.key, "log=routes", "scope")) == 3
 

@@ -131,10 +131,10 @@ def test_an_island_says_so_while_it_is_cut_off_works_on_and_its_rows_come_afterw
     others = [name for name in voters if name != "a3"]
     assert len(others) > len(voters) / 2
     hosts.move(["a3"], "right")
-    wait_for(lambda: seen_by(alone, "isle")["state"] == "island", 30, "it says that it is an island")
+    wait_for(lambda: seen_by(alone, "isle")["state"] == "minority", 30, "it says that it is an island")
     for _ in range(10):
         told = seen_by(alone, "isle")
-        assert (told["state"], told["recovery"]["phase"]) == ("island", "island")
+        assert (told["state"], told["recovery"]["phase"]) == ("minority", "minority")
         assert set(told["recovery"]["waits_for"]) == {*others}
         assert "its rows come when they are reached again" in told["recovery"]["reason"]
         assert is_beginning(job, expected)
@@ -147,7 +147,7 @@ def test_an_island_says_so_while_it_is_cut_off_works_on_and_its_rows_come_afterw
     where = "--agent", str(alone.state_dir)
     for words in (("status", "isle"), ("list",), ("top", "--once")):
         shown = cli(*words, *where)
-        assert (shown.returncode, "island" in shown.stdout) == (0, True), (words, shown)
+        assert (shown.returncode, "minority" in shown.stdout) == (0, True), (words, shown)
         assert "no commit for" in shown.stdout, (words, shown)
     assert seen_by(ring.agent("a1"), "isle")["recovery"]["waits_for"] == ["a3"], "the others wait for it"
     hosts.move(["a3"], "left")

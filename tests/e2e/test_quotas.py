@@ -69,7 +69,7 @@ def test_which_quota_is_reached_and_whose(tmp_path: Path) -> None:
         assert cli("stop", "one", "--now", *at_first).returncode == 0
         wait_for(lambda: submit("two", first, *at_first)[0] == 0, 20, "room for another")
         rows = json.loads(cli("audit", "--app", "three", "-o", "json", "--agent", str(first.state_dir)).stdout)["rows"]
-        assert [(row["what"], row["allowed"], row["reason"]) for row in rows] == [("submit", False, "quota")]
+        assert [(row["action"], row["allowed"], row["reason"]) for row in rows] == [("submit", False, "quota")]
 
         guest = tmp_path / "guest.token"
         register_token = cli("token", "create", "--role", "submitter", "--quota", "applications=1", "--quota", "executors=1",

@@ -175,7 +175,7 @@ class CheckpointService:
         await self._on_disk(lambda: self.store.check_capacity(name, wanted.size))
         path = self.store.temporary_path()
         try:
-            async with aclosing(self._pieces(effect.holder, wanted.run, wanted.digest, wanted.size)) as pieces:
+            async with aclosing(self._pieces(effect.replica_node, wanted.run, wanted.digest, wanted.size)) as pieces:
                 await self._written(path, pieces)
             known = await self._on_disk(lambda: self.store.finish(path, name, checks=True))
         finally:
@@ -199,7 +199,7 @@ class CheckpointService:
     async def _place_snapshot(self, effect: FetchSnapshot) -> None:
         """An element goes to where its run looks for it."""
         most = min(effect.most, MAX_SNAPSHOT_BYTES)
-        async with aclosing(self._pieces(effect.holder, effect.run, effect.digest, most)) as taken:
+        async with aclosing(self._pieces(effect.replica_node, effect.run, effect.digest, most)) as taken:
             pieces = [piece async for piece in taken]
         path = snapshot_path(run_folder(self._state_dir, effect.run.app, effect.run.version), effect.digest)
         await self._on_disk(lambda: _put(path, b"".join(pieces), effect.digest))

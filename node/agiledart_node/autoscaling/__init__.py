@@ -1,1 +1,1 @@
-"""Applications that change by themselves: what is measured is decided on, and asked for at who coordinates the run."""
+"""Autoscaling: decisions from the measures of a run, requested as changes from the run's coordinator."""

@@ -1,9 +1,9 @@
-"""Runs that this node coordinates scale their own stages: once per interval their hosts are asked, and all is decided at once.
+"""Autoscaling of the runs that this node coordinates. Once per interval it asks their hosts and decides for all stages at once.
 
-    reports of the hosts → measures of each stage → the controller → one request for all that shall change → what became of it
+    reports of the hosts → measures of each stage → the controller → one request with all changes → their outcome
 
-What a controller remembers dies with it: who takes over begins to watch anew, which costs patience and nothing else. What a user
-has set by hand is in the application's record, since that must not be forgotten.
+A controller's memory is lost with it: the next coordinator watches anew, which only costs time. What a user has set by hand is in
+the application's record, because it must not be lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,18 +42,22 @@ Reports = dict[tuple[int, int], dict[str, Any]]
 
 
 class ChangeRequester(Protocol):
-    """Whom changes are asked of: see `recovering.change_requests`."""
+    """Interface of `recovery.change_requests`, which starts the changes."""
 
     async def request(self, run: RunId, wishes: Sequence[ChangeRequest], reason: str) -> tuple[StageChange, ...]:
-        """Have stages changed, all in one barrier; empty: all is so already. Raises CommandRefused, TopologyError."""
+        """Start changes of stages, all in one barrier. Return them; empty: nothing is to change.
+
+        Raises:
+            CommandRefused, TopologyError: they cannot start.
+        """
         ...
 
     async def finalised(self, run: RunId, changes: Sequence[StageChange]) -> tuple[StageChange, ...]:
-        """The same when it is known what became of them."""
+        """Return the same changes once their outcome is known."""
         ...
 
     def running_changes(self, run: RunId) -> tuple[StageChange, ...]:
-        """What changes now."""
+        """Return the changes under way."""
         ...
 
 
@@ -62,10 +66,10 @@ Loads = Callable[[list[Peer], int], Any]
 
 @dataclass(slots=True)
 class AutoscaledRun:
-    """One run that scales itself.
+    """One autoscaled run.
 
     Attributes:
-        is_asked: its hosts are being asked, or a change of it is under way that was asked for here.
+        is_busy: whether its hosts are being asked, or a change that the autoscaler requested is under way.
     """
 
     controller: Controller
@@ -73,13 +77,13 @@ class AutoscaledRun:
 
 
 class Autoscaler:
-    """The controllers of the runs that this node coordinates.
+    """Controllers of the runs that this node coordinates.
 
     Args:
-        loads: asks nodes how much they run.
+        loads: asks nodes for their load.
 
     Attributes:
-        clock: instants by which a policy is found late; a driver with a real clock sets it.
+        clock: returns instants that show whether a policy is late; a driver with a real clock sets it.
     """
 
     def __init__(
@@ -98,22 +102,22 @@ class Autoscaler:
         self.clock: Callable[[], int] = lambda: 0
 
     def look(self) -> None:
-        """Does this node coordinate something that scales itself? Then it is decided on, from now on once per interval."""
+        """Start the interval timer if this node coordinates a run with autoscaled stages."""
         if not self._is_looking and self._coordinated_runs():
             self._begin()
 
     def _coordinated_runs(self) -> dict[RunId, Coordinator]:
-        """Runs with limits that this node coordinates."""
+        """Return the runs with scaling limits that this node coordinates."""
         coordinators = self._recovery_service.machine.coordinators
-        coordinated = {run: one for run, one in coordinators.items() if _coordinates(one)}
-        return {run: one for run, one in coordinated.items() if any(stage.scales for stage in self._stages(one.value))}
+        coordinated = {run: coordinator for run, coordinator in coordinators.items() if _coordinates(coordinator)}
+        return {run: coordinator for run, coordinator in coordinated.items() if any(stage.scales for stage in self._stages(coordinator.value))}
 
     def _begin(self) -> None:
         self._is_looking = True
         self._context.emit(SetTimer(TIMER, Instant(self._context.now + self._context.config.scaling_interval_ns)))
 
     def on_timer(self) -> None:
-        """An interval has ended."""
+        """Begin a decision for each coordinated run at the end of an interval."""
         coordinated, self._is_looking = self._coordinated_runs(), False
         for run in tuple(self._autoscaled_runs):
             if run not in coordinated:
@@ -127,42 +131,42 @@ class Autoscaler:
             self._begin()
 
     def statuses(self, run: RunId) -> tuple[dict[str, object], ...]:
-        """What the controller of a run says of each stage, as `RecoveryStatus` carries it; empty where there is none."""
+        """Return the controller's status of each stage, as `RecoveryStatus` carries it; empty without a controller."""
         autoscaled_run = self._autoscaled_runs.get(run)
         if autoscaled_run is None:
             return ()
         return tuple(
             {
                 "stage": name,
-                "wanted": one.proposal.wanted,
-                "why": one.proposal.why[:LONGEST_REASON],
-                "waits_for": one.waits_for[:LONGEST_REASON],
-                "f": one.proposal.terms.get("f"),
+                "wanted": status.proposal.wanted,
+                "why": status.proposal.why[:LONGEST_REASON],
+                "waits_for": status.waits_for[:LONGEST_REASON],
+                "f": status.proposal.terms.get("f"),
             }
-            for name, one in autoscaled_run.controller.statuses.items()
+            for name, status in autoscaled_run.controller.statuses.items()
         )
 
     def scores(self) -> tuple[tuple[str, str, float], ...]:
-        """(application, stage, health score) of what is known, for metrics."""
+        """Return (application, stage, health score) of all known stages, for metrics."""
         return tuple(
             (run.app, name, score)
             for run, autoscaled_run in self._autoscaled_runs.items()
-            for name, one in autoscaled_run.controller.statuses.items()
-            if (score := one.proposal.terms.get("f")) is not None
+            for name, status in autoscaled_run.controller.statuses.items()
+            if (score := status.proposal.terms.get("f")) is not None
         )
 
     def instances(self) -> tuple[tuple[str, str, int], ...]:
-        """(application, stage, instances) of all stages with limits, for metrics."""
+        """Return (application, stage, instances) of all stages with limits, for metrics."""
         return tuple(
             (run.app, stage.name, stage.parallelism)
-            for run, one in self._coordinated_runs().items()
-            for stage in self._stages(one.value)
+            for run, coordinator in self._coordinated_runs().items()
+            for stage in self._stages(coordinator.value)
             if stage.scales
         )
 
     @staticmethod
     def _stages(value: RegisterValue) -> tuple[Stage, ...]:
-        """None of a run that a version founded which did not keep them."""
+        """Return the stages; none of a run whose register an older version bootstrapped, which did not store them."""
         try:
             return stage_plan_of(value).stages
         except CommandRefused:
@@ -181,7 +185,7 @@ class Autoscaler:
         try:
             _, record = await self._records.application(run.app)
         except CommandRefused:
-            return  # the ring is away; the next interval finds it again
+            return  # the ring did not answer; the next interval tries again
         coordinator = self._recovery_service.machine.coordinators.get(run)
         if record is None or record.version != run.version or record.state != RUNNING or record.stopping:
             return
@@ -203,7 +207,7 @@ class Autoscaler:
 
     async def _request(self, run: RunId, controller: Controller, proposals: tuple[Proposal, ...]) -> None:
         while proposals:
-            reason = f"{self._context.config.scaling_policy}: " + "; ".join(dict.fromkeys(one.why for one in proposals))
+            reason = f"{self._context.config.scaling_policy}: " + "; ".join(dict.fromkeys(proposal.why for proposal in proposals))
             try:
                 changes = await self._requests.request(
                     run, await self._change_wishes(run, proposals), reason[:LONGEST_REASON]
@@ -221,31 +225,31 @@ class Autoscaler:
 
     async def _await_outcome(self, run: RunId, controller: Controller, changes: tuple[StageChange, ...]) -> None:
         try:
-            fates = await self._requests.finalised(run, changes) if changes else ()
+            outcomes = await self._requests.finalised(run, changes) if changes else ()
         except CommandRefused as refusal:
             controller.finalised(refusal.text)
             return
-        failed = [one for one in fates if one.fate is not ChangeOutcome.DONE]
+        failed = [outcome for outcome in outcomes if outcome.fate is not ChangeOutcome.DONE]
         controller.finalised(f"{failed[0].fate.value}: {failed[0].why}" if failed else "")
 
     async def _change_wishes(self, run: RunId, proposals: Sequence[Proposal]) -> list[ChangeRequest]:
-        """What is asked for, as requests say it."""
+        """Return the proposals as change requests."""
         wishes = []
-        for one in proposals:
-            if one.kind is ChangeKind.STRAGGLER:
-                name = f"{one.stage}.{one.slow_instance}"
-                wishes.append(ChangeRequest(MOVE, name, node=(await self._other_place(run, one)).node))
-            elif one.kind in (ChangeKind.GROW, ChangeKind.SHRINK):
-                wishes.append(ChangeRequest(SCALE, one.stage, one.instances))
+        for proposal in proposals:
+            if proposal.kind is ChangeKind.STRAGGLER:
+                name = f"{proposal.stage}.{proposal.slow_instance}"
+                wishes.append(ChangeRequest(MOVE, name, node=(await self._other_place(run, proposal)).node))
+            elif proposal.kind in (ChangeKind.GROW, ChangeKind.SHRINK):
+                wishes.append(ChangeRequest(SCALE, proposal.stage, proposal.instances))
         if not wishes:
-            raise CommandRefused(f"{proposals[0].kind.value}: agents do not do that yet")
+            raise CommandRefused(f"{proposals[0].kind.value}: this version cannot carry it out")
         return wishes
 
-    async def _other_place(self, run: RunId, one: Proposal) -> Peer:
-        """Where a slow instance goes: the node with the most room that is not its own. Raises CommandRefused."""
+    async def _other_place(self, run: RunId, proposal: Proposal) -> Peer:
+        """Return the node for a slow instance: the one with the most capacity that is not its host. Raises CommandRefused."""
         value = self._recovery_service.machine.coordinators[run].value
-        stage = stage_plan_of(value).stage_named(one.stage)
-        here = value.plan.stage(str(stage.index))[one.slow_instance or 0].host.node
+        stage = stage_plan_of(value).stage_named(proposal.stage)
+        here = value.plan.stage(str(stage.index))[proposal.slow_instance or 0].host.node
         loads = await self._loads(list(self._context.known()), self._context.config.report_timeout_ns)
         free: list[tuple[int, Peer]] = []
         for node, (peer, load) in loads.items():
@@ -253,24 +257,24 @@ class Autoscaler:
             if node != here and free_capacity > 0:
                 free.append((free_capacity, peer))
         if not free:
-            raise CommandRefused(f"No other node has room for instance {one.slow_instance} of {one.stage}.")
+            raise CommandRefused(f"No other node has room for instance {proposal.slow_instance} of {proposal.stage}.")
         return max(free, key=lambda pair: (pair[0], -int(pair[1].node)))[1]
 
     def _obstacle(self, run: RunId, coordinator: Coordinator) -> str:
         if coordinator.progress.since is not None:
-            return "it is being brought back"
+            return "it is being restarted"
         changes = self._requests.running_changes(run)
         return f"a {changes[0].kind} is under way" if changes else ""
 
     def _quota(self) -> int | None:
-        """Instances that one application may have: so many on each node."""
+        """Return the number of instances that one application may have: the limit per node times the known nodes."""
         most = self._context.config.max_instances
         return most * len(self._context.known()) if most else None
 
     async def _reports(self, run: RunId, value: RegisterValue) -> Reports:
-        """Figures of all instances of the committed plan, as far as their hosts answer."""
+        """Return the reports of all instances of the committed plan whose hosts answer."""
         hosts: dict[Any, Peer] = value.plan.hosts
-        held = {node: {copy_of(each.instance) for each in value.plan.at(node)} for node in hosts}
+        held = {node: {copy_of(assignment.instance) for assignment in value.plan.at(node)} for node in hosts}
         answers = await self._context.requests.ask_all(
             list(hosts.values()),
             lambda number, _: QueryReports(number, run.app, run.version),

@@ -164,8 +164,8 @@ class NodeConfig:
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} = {getattr(self, name)}: must be at least 1")
         if self.max_pending < 0:
-            raise ConfigurationError(f"max_waiting = {self.max_pending}: must be at least 0")
+            raise ConfigurationError(f"max_pending = {self.max_pending}: must be at least 0")
         if not 0 < self.capacity_check_interval_ns <= self.pending_timeout_ns:
-            raise ConfigurationError("0 < room_interval_ns <= room_timeout_ns must hold")
+            raise ConfigurationError("0 < capacity_check_interval_ns <= pending_timeout_ns must hold")
         if not self.resend_ns < self.report_timeout_ns <= self.ask_timeout_ns:
             raise ConfigurationError("resend_ns < report_timeout_ns <= ask_timeout_ns must hold")

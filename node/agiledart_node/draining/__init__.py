@@ -1,1 +1,1 @@
-"""A node is emptied on purpose: it gives away what it runs while rows flow, and leaves the ring, or stays in it without work."""
+"""Draining a node on purpose: other nodes take over what it runs while rows flow; then it leaves the ring, or stays without work."""

@@ -1,4 +1,4 @@
-"""`drain`: the agent that a user asked brings the order to the node, and looks on until it is empty, or has left."""
+"""The `drain` command: the asked agent forwards it to the node, and follows the progress until the node is empty or has left."""
 
 from typing import Final
 
@@ -15,11 +15,11 @@ from agiledart_node.wire.effects import Progressed
 
 _POLL_INTERVAL: Final = Duration(250 * MILLISECOND)
 _LEAVE: Final = Duration(20 * SECOND)
-"""For a node that leaves to be gone."""
+"""Timeout for a leaving node to be gone."""
 
 
 class DrainRequests:
-    """Brings users' orders to nodes."""
+    """Forwards users' drain commands to nodes."""
 
     def __init__(self, context: NodeContext, verifier: CommandVerifier) -> None:
         self._context, self._verifier = context, verifier
@@ -27,7 +27,7 @@ class DrainRequests:
     async def drain(
         self, request: int, command: DrainNode, submitter: str, principal: Principal, signed: bytes
     ) -> None:
-        """Answer `drain`. Raises CommandRefused."""
+        """Answer the `drain` command. Raises CommandRefused."""
         context = self._context
         principal, submitter = self._verifier.given(signed, command, principal, submitter)
         if self._verifier.requires_signatures and (why := refusal_before_lookup(principal, "drain")):
@@ -38,13 +38,13 @@ class DrainRequests:
         message = RequestDrain(number, command, signed, submitter)
         first = await context.requests.ask(peer, message, number, DrainStatus, Duration(context.config.ask_timeout_ns))
         if first is None:
-            raise CommandRefused(f"{name} does not answer. Look at agiledart nodes; an older version can't be drained.")
+            raise CommandRefused(f"{name} does not answer. Look at agiledart nodes; a node of an older version can't be drained.")
         if first.refusal:
             raise NotAllowed(first.reason, first.refusal) if first.reason else CommandRefused(first.refusal)
         now = await self._wait_until_drained(request, peer, name, first)
         state = now.state
         if state == SERVING and not command.undo:
-            raise CommandRefused(f"{name} was told to take work again meanwhile.")
+            raise CommandRefused(f"The drain of {name} was undone meanwhile, so it takes work again.")
         if state == LEAVING and peer.node != context.me.node:
             await self._wait_until_left(request, peer, name)
             state = "left"
@@ -57,7 +57,7 @@ class DrainRequests:
         )
 
     async def _wait_until_drained(self, request: int, peer: Peer, name: str, now: DrainStatus) -> DrainStatus:
-        """How it stands when it is empty. Raises CommandRefused when it was given up."""
+        """Return the status once the node is empty. Raises CommandRefused: the drain was given up."""
         context, lines_seen = self._context, 0
         while True:
             for line in now.lines:
@@ -83,6 +83,6 @@ class DrainRequests:
         until = context.now + _LEAVE
         while any(known.node == peer.node for known in context.overlay.known_peers()):
             if context.now > until:
-                raise CommandRefused(f"{name} is empty, and has not left the ring in {_LEAVE // SECOND} s. Look at it.")
+                raise CommandRefused(f"{name} is empty, but has not left the ring in {_LEAVE // SECOND} s. See its log.")
             await context.requests.pause(_POLL_INTERVAL)
         context.emit(Progressed(request, f"{name}: it has left the ring"))

@@ -1,7 +1,7 @@
-"""`RequestEvacuation` at who coordinates a run: a host wants others to run what it runs.
+"""Evacuation requests at the coordinator of a run: a host asks that other nodes run its instances.
 
-Stages go at once, all in one barrier, as with `move`. Sources and sinks do not change in mid-stream: those that their topology
-lets move do so by the next life, which reads again from the last committed epoch.
+Stages move at once, all in one barrier, as with `move`. Sources and sinks do not change in mid-stream. Those that their topology
+lets move do so in the next attempt, which reads again from the last committed epoch.
 """
 
 from agiledart_kernel.errors import TopologyError
@@ -18,14 +18,14 @@ from agiledart_recovery.wire.register_value import ChangeOutcome, RegisterValue,
 
 
 class EvacuationRequests:
-    """What hosts that are drained want of runs that this node coordinates."""
+    """Requests of drained hosts to the runs that this node coordinates."""
 
     def __init__(self, context: NodeContext, recovery_service: RecoveryService, changes: ChangeRequests) -> None:
         self._context, self._recovery_service, self._changes = context, recovery_service, changes
         self._once = IdempotentReplies(context)
 
     async def asked(self, sender: Peer, message: RequestEvacuation) -> None:
-        """Answer a host; a question that comes again gets the same answer."""
+        """Answer a host; a repeated request gets the same answer."""
         if self._once.is_new(sender, message.request):
             await self._once.send_reply(sender, message.request, self._answer(sender, message))
 
@@ -35,8 +35,8 @@ class EvacuationRequests:
         if coordinator is None or not coordinator.is_coordinating or coordinator.proposer.value is None:
             return EvacuationStatus(number, is_not_coordinator=True)
         if message.voter_slot:
-            why, is_safe = self._recovery_service.machine.request_voter_evacuation(run, host)
-            return EvacuationStatus(number, not why and not is_safe, refusal=why, is_safe=is_safe)
+            refusal_text, is_safe = self._recovery_service.machine.request_voter_evacuation(run, host)
+            return EvacuationStatus(number, not refusal_text and not is_safe, refusal=refusal_text, is_safe=is_safe)
         last = _last(coordinator.value)
         try:
             if not (value := coordinator.value).plan.at(host.node):
@@ -44,11 +44,11 @@ class EvacuationRequests:
                 return EvacuationStatus(
                     number, is_safe=value.state is not RunState.RUNNING or value.committed.attempt == value.attempt
                 )
-            wish = ChangeRequest(DRAIN, node=host.node)
-            if await self._changes.request(run, [wish], f"{host.name or host.node.short} is drained"):
+            request = ChangeRequest(DRAIN, node=host.node)
+            if await self._changes.request(run, [request], f"{host.name or host.node.short} is drained"):
                 return EvacuationStatus(number, True, last=last)
             if not coordinator.value.plan.at(host.node):
-                return EvacuationStatus(number)  # it left while room was asked for
+                return EvacuationStatus(number)  # it left while nodes were asked for capacity
         except NotCoordinated:
             return EvacuationStatus(number, is_not_coordinator=True)
         except InsufficientNodeCapacity as refusal:
@@ -57,12 +57,12 @@ class EvacuationRequests:
             return EvacuationStatus(number, refusal=refusal.text, last=last, is_transient=True)
         except TopologyError as error:
             return EvacuationStatus(number, refusal=str(error))
-        why = self._recovery_service.evacuate(run, host)
-        return EvacuationStatus(number, not why, refusal=why and f"{run.app}: {why}", is_transient=True)
+        refusal_text = self._recovery_service.evacuate(run, host)
+        return EvacuationStatus(number, not refusal_text, refusal=refusal_text and f"{run.app}: {refusal_text}", is_transient=True)
 
 
 def _last(value: RegisterValue) -> str:
-    """What became of the last drain, when it came to nothing."""
+    """Return why the last drain failed; empty when it did not."""
     drains = [change for change in value.changes if change.kind == DRAIN]
     if not drains or drains[-1].fate in (ChangeOutcome.RUNNING, ChangeOutcome.DONE):
         return ""

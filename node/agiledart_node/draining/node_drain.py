@@ -1,16 +1,16 @@
-"""`drain` at the node that is emptied.
+"""The drained node's side of `drain`.
 
 | state | what happens |
 |---|---|
-| serving | as ever |
-| emptying | it takes nothing; coordinators are asked to have others run what runs here, one run after the other |
-| drained | nothing runs here, and it takes nothing, until it is told to or starts anew |
-| leaving | as drained, its votes in registers were given to others, and the process ends |
+| serving | normal work |
+| emptying | it takes nothing new; one run after the other is evacuated through its coordinator |
+| drained | it runs nothing and takes nothing, until the drain is undone or the agent starts anew |
+| leaving | as drained; other nodes have replaced it as voter, and the process ends |
 
-A node that leaves in any case gives away what it can in some seconds (`before_leaving`), in the same way: what it runs, then votes.
+A node that leaves in any case gives away what it can within some seconds (`before_leaving`), in the same order: instances, votes.
 
-A run is asked for again while others want something of it, while it is deployed or brought back, and after a change that came to
-nothing. Where there is no room, or nothing gets any farther, the node takes work again, and what has left stays away.
+The evacuation of a run is requested again while parts of it are left, while it is deployed or restarted, and after a failed
+change. When there is no capacity, or no progress, the node takes work again; runs that have left stay away.
 """
 
 from dataclasses import dataclass
@@ -45,24 +45,24 @@ from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import RegisterValue
 
 DRAIN_TIMEOUT: Final = Duration(120 * SECOND)
-"""Without one run less here a drain is given up: longer than one change may take, with a recovery behind it."""
+"""Time without a run leaving after which a drain is given up; longer than one change with a recovery behind it."""
 
 VOTER_SLOT_TIMEOUT: Final = Duration(30 * SECOND)
-"""For others to take this node's votes before it leaves."""
+"""Timeout for other nodes to replace this node as voter before it leaves."""
 
 FINAL_DRAIN_TIME, FINAL_VOTER_SLOT_TIME = Duration(8 * SECOND), Duration(3 * SECOND)
-"""For a node that leaves in any case to give away what it can; of that, what is left for its votes."""
+"""Time in which a node that leaves in any case gives away what it can; the share of it that is reserved for its votes."""
 
 MAX_TRIES: Final = 5
-"""Reliefs of one run that are begun and come to nothing."""
+"""Evacuations of one run that may begin and fail."""
 
 _NOTICE_TIME: Final = Duration(2 * SECOND)
-"""For who looks on to hear that the node leaves."""
+"""Time for the waiting agent to learn that the node leaves."""
 
 
 @dataclass(slots=True)
 class _DrainingRun:
-    """A run that leaves, or `stays`. `value`: what its register said last; `last`: what has stood in its way last."""
+    """A run that leaves, or `stays`. `value`: the last known value of its register; `last`: the last obstacle."""
 
     key: Key
     instances: int = 0
@@ -75,15 +75,15 @@ class _DrainingRun:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Return the application's name."""
         return self.key[0]
 
 
 class NodeDrain:
-    """One node's own drain.
+    """Drain of this node.
 
     Attributes:
-        state: see the module.
+        state: serving, emptying, drained or leaving, as the module describes.
     """
 
     def __init__(
@@ -109,17 +109,17 @@ class NodeDrain:
         self._left: list[EvacuatedRun] = []
         self._taken: dict[bytes, bool] = {}
 
-    # ---- orders and questions
+    # ---- commands and queries
 
     async def asked(self, sender: Peer, message: RequestDrain) -> None:
-        """An agent brings a user's order."""
+        """Carry out a user's drain command that an agent forwards, and answer with the status."""
         name = message.signed_command or message.request.to_bytes(8)
         if name not in self._taken:
             try:
                 self._check(message)
                 self._taken = {name: self._take(message)}
             except NotAllowed as error:
-                self._context.drop(f"order: {error.reason}")
+                self._context.drop(f"command: {error.reason}")
                 answer = DrainStatus(message.request, self.state, error.text, error.reason)
                 self._context.send(sender, answer)
                 return
@@ -129,7 +129,7 @@ class NodeDrain:
         self._context.send(sender, self._drain_status(message.request, 0, is_unchanged=self._taken[name]))
 
     def look(self, sender: Peer, message: QueryDrain) -> None:
-        """Somebody waits for it."""
+        """Answer an agent that follows the drain."""
         self._context.send(sender, self._drain_status(message.request, message.after))
 
     def _drain_status(self, request: int, after: int, *, is_unchanged: bool = False) -> DrainStatus:
@@ -150,27 +150,27 @@ class NodeDrain:
             raise NotAllowed(why, why_not(principal, "drain", why))
 
     def _take(self, message: RequestDrain) -> bool:
-        """Begin what an order says; whether it was so already. Raises CommandRefused."""
+        """Start what a command demands. Return whether that was so already. Raises CommandRefused."""
         context, command = self._context, message.command
         if context.is_leaving or self.state == LEAVING:
             raise CommandRefused(f"{context.me.name} is leaving the ring.")
         if command.undo:
-            was, self.state, context.is_draining = self.state, SERVING, False
+            previous_state, self.state, context.is_draining = self.state, SERVING, False
             self._number += 1
             self._hosting.on_capacity_changed()
-            return was == SERVING
+            return previous_state == SERVING
         if self.state in (EMPTYING, EMPTIED) and self._stays == command.stay:
             return self.state == EMPTIED
         if self.state in (SERVING, EMPTIED):
-            found = obstacles(self._hosting.table.values(), self._value, context.me.node)
-            found += (
+            lines = obstacles(self._hosting.table.values(), self._value, context.me.node)
+            lines += (
                 []
                 if command.stay
                 else runs_losing_majority(self._voter_slots.voting_in(), context.me.node, context.overlay.is_alive)
             )
-            if found:
-                raise CommandRefused(refusal(context.me.name, found))
-        self._stays = command.stay  # before it begins: where nothing runs it is over at once
+            if lines:
+                raise CommandRefused(refusal(context.me.name, lines))
+        self._stays = command.stay  # set before the drain begins, because without runs it is over at once
         if self.state == SERVING:
             self._lines, self._left, self._refusal = [], [], ""
             self.state, context.is_draining = EMPTYING, True
@@ -190,15 +190,15 @@ class NodeDrain:
             if leaving.at is None:
                 leaving.at = since = self._context.now
                 self._report(f"{leaving.name}: {_instances(leaving.instances)} to leave")
-            why = await self._evacuate(leaving, Instant(self._context.now + DRAIN_TIMEOUT))
-            if not why and not leaving.has_left:
+            reason = await self._evacuate(leaving, Instant(self._context.now + DRAIN_TIMEOUT))
+            if not reason and not leaving.has_left:
                 await self._context.requests.pause(POLL_INTERVAL)
                 late = self._context.now - since > DRAIN_TIMEOUT
-                why = f"{leaving.name} has not left in {DRAIN_TIMEOUT // SECOND} s{leaving.last}" if late else ""
+                reason = f"{leaving.name} has not left in {DRAIN_TIMEOUT // SECOND} s{leaving.last}" if late else ""
             if self._number != number:
                 return
-            if why:
-                self._give_up(why)
+            if reason:
+                self._give_up(reason)
                 return
             if leaving.has_left:
                 took = (self._context.now - leaving.at) // MILLISECOND
@@ -210,34 +210,35 @@ class NodeDrain:
             await self._leave(number)
 
     async def before_leaving(self) -> None:
-        """As much of a drain as comes in time, at a node that leaves in any case, and may come back.
+        """Drain as much as the time allows, on a node that leaves in any case and may come back.
 
-        What cannot move, or not in time, or is being brought back just now, others bring back, or it waits for this node.
+        A run that cannot move, or not in time, or is being restarted just now, is restarted by other nodes or waits for this
+        node.
         """
         self._number += 1
         number, self.state = self._number, LEAVING
         until = Instant(self._context.now + FINAL_DRAIN_TIME)
         had: dict[Key, _DrainingRun] = {}
         while self._context.now < until - FINAL_VOTER_SLOT_TIME and (leaving := self._open(had)):
-            for one in leaving:
-                hosted = self._hosting.table.get(one.key)
+            for run in leaving:
+                hosted = self._hosting.table.get(run.key)
                 may_move = hosted is None or (hosted.is_flowing and hosted.has_register)
-                one.stays = not may_move or bool(await self._evacuate(one, Instant(until - FINAL_VOTER_SLOT_TIME)))
+                run.stays = not may_move or bool(await self._evacuate(run, Instant(until - FINAL_VOTER_SLOT_TIME)))
             if self._open(had):
                 await self._context.requests.pause(POLL_INTERVAL)
         await self._voter_slots.give(until, lambda: self._number == number, self._report)
 
     def _open(self, had: dict[Key, _DrainingRun]) -> list[_DrainingRun]:
-        """Runs that have something here, or had, and are not away yet."""
+        """Return the runs that have, or had, instances here and have not left yet."""
         for key, hosted in self._hosting.table.items():
             if hosted.reserved:
                 known = had.setdefault(key, _DrainingRun(key))
                 known.instances = max(known.instances, hosted.reserved)
                 known.has_left = False
-        return [one for one in had.values() if not (one.has_left or one.stays)]
+        return [run for run in had.values() if not (run.has_left or run.stays)]
 
     async def _evacuate(self, leaving: _DrainingRun, until: Instant) -> str:
-        """Have others run what runs here of one run. Why it is in vain; empty: go on."""
+        """Request the evacuation of one run. Return why it cannot succeed; empty: continue."""
         hosted, value = self._hosting.table.get(leaving.key), self._value(leaving.key)
         leaving.value = value or leaving.value
         if hosted is not None and not (hosted.is_flowing and hosted.has_register):
@@ -245,12 +246,12 @@ class NodeDrain:
         if leaving.value is None:
             leaving.has_left = hosted is None
             return ""
-        found = obstacles([hosted], self._value, self._context.me.node) if hosted is not None else []
-        if found:  # it was being deployed when this began
-            return "; ".join(found)
+        lines = obstacles([hosted], self._value, self._context.me.node) if hosted is not None else []
+        if lines:  # the drain began while the run was being deployed, so `_take` did not see them
+            return "; ".join(lines)
         answer = await self._voter_slots.ask(leaving.value, until)
         if answer is None:
-            leaving.last = ": nobody coordinates it"
+            leaving.last = ": no node coordinates it"
             leaving.has_left = hosted is None and await self._is_over(leaving.key)
             return ""
         leaving.last = f": {answer.refusal or answer.last}" if answer.refusal or answer.last else leaving.last
@@ -263,7 +264,7 @@ class NodeDrain:
         return ""
 
     async def _is_over(self, key: Key) -> bool:
-        """Has a run ended meanwhile, so that nobody coordinates it any more?"""
+        """Return whether a run has ended meanwhile, so that no node coordinates it any more."""
         try:
             _, record = await self._records.application(key[0])
         except CommandRefused:
@@ -271,7 +272,7 @@ class NodeDrain:
         return record is None or record.is_final or record.version != key[1]
 
     def _value(self, key: Key) -> RegisterValue | None:
-        """What the register says of a run, as this host has heard."""
+        """Return the register's value of a run, as this host knows it."""
         part = self._recovery_service.machine.participants.get(RunId(*key))
         return part.value if part is not None else None
 
@@ -280,9 +281,9 @@ class NodeDrain:
             self._lines.append(text)
 
     def _give_up(self, why: str) -> None:
-        away = f"; {', '.join(run.name for run in self._left)} left, and stays away" if self._left else ""
+        suffix = f"; {', '.join(run.name for run in self._left)} left, and stays away" if self._left else ""
         self.state, self._context.is_draining = SERVING, False
-        self._refusal = f"{self._context.me.name} was not emptied, and takes work again: {why.rstrip('.')}{away}."
+        self._refusal = f"{self._context.me.name} was not emptied, and takes work again: {why.rstrip('.')}{suffix}."
         self._hosting.on_capacity_changed()
 
     async def _leave(self, number: int) -> None:
@@ -291,7 +292,7 @@ class NodeDrain:
         await self._voter_slots.give(until, lambda: self._number == number, self._report)
         if self._number != number:
             return
-        if self._stays:  # it was told so meanwhile
+        if self._stays:  # the user has asked meanwhile that it stay in the ring
             self.state = EMPTIED
             return
         self.state = LEAVING

@@ -1,4 +1,4 @@
-"""`VoterSlotTransfer`: a node that goes has others vote in its place, in the registers of all runs in which it has a seat."""
+"""Transfer of a leaving node's voter slots: other nodes replace it as voter in the registers of all its runs."""
 
 from collections.abc import Callable
 from typing import Final
@@ -12,22 +12,22 @@ from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import RegisterValue, RunState
 
 POLL_INTERVAL: Final = Duration(200 * MILLISECOND)
-"""From one question to the next."""
+"""Pause between two requests."""
 
 
 class VoterSlotTransfer:
-    """Seats of one node."""
+    """Voter slots of this node."""
 
     def __init__(self, context: NodeContext, recovery_service: RecoveryService) -> None:
         self._context, self._recovery_service = context, recovery_service
 
     def voting_in(self) -> list[RegisterValue]:
-        """What the registers say in which this node has a seat."""
+        """Return the register values of the runs on which this node votes."""
         coordinators = self._recovery_service.machine.coordinators.values()
-        return [known for one in coordinators if not one.is_over and (known := one.known) is not None]
+        return [known for coordinator in coordinators if not coordinator.is_over and (known := coordinator.known) is not None]
 
     async def ask(self, value: RegisterValue, until: Instant, *, voter_slot: bool = False) -> EvacuationStatus | None:
-        """What who coordinates a run says to a wish to go. Any voter may coordinate."""
+        """Request an evacuation from the coordinator of a run, which may be any voter. Return its answer; None without one."""
         for voter in (*value.voters, *value.old_voters):
             timeout = min(self._context.config.ask_timeout_ns, until - self._context.now)
             if timeout <= 0:
@@ -40,9 +40,9 @@ class VoterSlotTransfer:
         return None
 
     async def give(self, until: Instant, goes_on: Callable[[], bool], report: Callable[[str], None]) -> None:
-        """Return when others vote in place of this node, or nobody can, or it is late.
+        """Return when other nodes have replaced this node as voter, or none can, or the time is over.
 
-        Where nobody can, the voters that stay are a majority without this node, or the run waits for it in any case.
+        When none can, the remaining voters are a majority without this node, or the run waits for it in any case.
         """
         reported: dict[RunId, str] = {}
         asked: dict[RunId, None] = {}
@@ -50,9 +50,8 @@ class VoterSlotTransfer:
             voting_in = {value.run: value for value in self.voting_in() if value.run not in reported}
             open_ = {run: value for run, value in voting_in.items() if self._is_transferable(value)}
             for run in asked:
-                if run in voting_in and not _votes(
-                    self._context.me.node, voting_in[run]
-                ):  # this node coordinated it, and has let go
+                # This node coordinated the run itself, and has given up its slot.
+                if run in voting_in and not _votes(self._context.me.node, voting_in[run]):
                     reported[run] = f"{run.app}: another node votes in its register"
                     report(reported[run])
             if not open_:
@@ -69,10 +68,10 @@ class VoterSlotTransfer:
             await self._context.requests.pause(POLL_INTERVAL)
 
     def _is_transferable(self, value: RegisterValue) -> bool:
-        """Whether this node votes, and enough others are there to write down who does in its place."""
+        """Return whether this node votes and enough other voters are alive to write its replacement."""
         me, is_alive = self._context.me.node, self._context.overlay.is_alive
-        there = [voter for voter in value.voters if voter.peer.node == me or is_alive(voter.peer.node)]
-        is_written = 2 * len(there) > len(value.voters)
+        available = [voter for voter in value.voters if voter.peer.node == me or is_alive(voter.peer.node)]
+        is_written = 2 * len(available) > len(value.voters)
         return value.state is RunState.RUNNING and _votes(me, value) and is_written
 
 

@@ -69,7 +69,7 @@ class HostChecks:
             self._context.send(sender, HostChecked(message.request, f"{self._context.me.name} checks others just now"))
             return
         if why := self._verifier.objection_to_check(message.signed_command, message.bundle):
-            self._context.drop("order: refused")
+            self._context.drop("command: refused")
             self._context.send(sender, HostChecked(message.request, why))
             return
         self._asked[sender.node, message.request] = None

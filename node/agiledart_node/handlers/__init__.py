@@ -1,1 +1,1 @@
-"""Who answers what: commands of users, messages of other nodes. Each table names the part that does the work."""
+"""Tables of handlers: commands of users and messages of other nodes, each with the part of the node that handles it."""

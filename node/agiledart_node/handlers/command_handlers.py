@@ -1,4 +1,4 @@
-"""`CommandHandlers`: which part answers which command of a user. Each command is a conversation that ends with one reply, or a refusal."""
+"""Handlers of user commands. Each command is a conversation that ends with one reply, or a refusal."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -15,7 +15,7 @@ Handling = Coroutine[Any, None, None]
 
 
 def _change_commands(parts: NodeParts) -> dict[type, Callable[..., Handling]]:
-    """Commands that change what runs, or where: told who submitted them, who asks, and the signed order."""
+    """Return handlers of commands that change what runs, or where; they get the submitter, the principal and the signed command."""
     return {
         commands.Submit: parts.schedulers.submission_dispatcher.submit,
         commands.Stop: parts.stop_requests.stop,
@@ -29,7 +29,7 @@ def _change_commands(parts: NodeParts) -> dict[type, Callable[..., Handling]]:
 
 
 def _admin_commands(parts: NodeParts) -> dict[type, Callable[..., Handling]]:
-    """Commands that change what is known: told who asks, and the signed order."""
+    """Return handlers of commands that change stored facts; they get the principal and the signed command."""
     return {
         commands.Forget: parts.application_removal.forget,
         commands.SetBan: parts.banning.ban,
@@ -39,7 +39,7 @@ def _admin_commands(parts: NodeParts) -> dict[type, Callable[..., Handling]]:
 
 
 def _queries(parts: NodeParts) -> dict[type, Callable[[int, Any, Any], Handling]]:
-    """Commands of who only wants to know, or to stay: told who asks."""
+    """Return handlers of queries, and of the renewal of a user's membership; they get the principal."""
     status_queries = parts.status_queries
     return {
         commands.RenewUserMembership: parts.renewing.renew_user,
@@ -71,7 +71,7 @@ def _queries(parts: NodeParts) -> dict[type, Callable[[int, Any, Any], Handling]
 
 
 class CommandHandlers:
-    """Takes commands of users."""
+    """Dispatches commands of users to their handlers."""
 
     def __init__(self, parts: NodeParts) -> None:
         self._context = parts.context
@@ -82,7 +82,7 @@ class CommandHandlers:
         )
 
     def asked(self, event: UserRequest) -> None:
-        """Begin to answer, unless this node cannot now."""
+        """Begin to answer a command, or refuse it when this node is too busy or not in a ring."""
         request, me = event.request, self._context.me.name
         if self._context.requests.is_full:
             self._refuse(
@@ -90,11 +90,11 @@ class CommandHandlers:
                 f"{me} is busy with {self._context.config.max_conversations:,} requests; try again in a moment.",
             )
         elif not self._context.overlay.joined and not isinstance(event.command, commands.Info):
-            self._refuse(request, f"{me} is not in a ring yet; try again in some seconds.")
+            self._refuse(request, f"{me} is not in a ring yet; try again in a few seconds.")
         elif (handling := self._handling(event)) is not None:
             self._context.requests.begin(self._answered(request, handling))
         else:
-            self._refuse(request, f"{type(event.command).__name__} is not answered by the node but by its agent.")
+            self._refuse(request, f"{type(event.command).__name__} is answered by the agent, not by its node.")
 
     def _handling(self, event: UserRequest) -> Handling | None:
         kind = type(event.command)

@@ -1,4 +1,4 @@
-"""`MessageHandlers`: which part takes which message of another node."""
+"""Handlers of the messages of other nodes."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -48,11 +48,11 @@ _ANSWERS = (
     *QUORUM_RECOVERY_REPLIES,
     *SCHEDULING_ANSWERS,
 )
-"""Messages that answer a numbered question of a conversation."""
+"""Messages that answer a numbered request of a conversation."""
 
 
 def _request_handlers(parts: NodeParts) -> dict[type, Callable[[Peer, Any], Coroutine[Any, None, None]]]:
-    """Questions that take a conversation of our own."""
+    """Return handlers of requests that need a conversation of their own."""
     return {
         formation_messages.QueryLogs: parts.status_queries.local_logs,
         formation_messages.QueryTap: parts.tap_requests.answer_agent,
@@ -73,7 +73,7 @@ def _request_handlers(parts: NodeParts) -> dict[type, Callable[[Peer, Any], Coro
 
 
 def _immediate_handlers(parts: NodeParts) -> dict[type, Callable[[Peer, Any], None]]:
-    """Messages that are worked off in the step that brings them."""
+    """Return handlers of messages that are handled in the step that brings them."""
     recovery_service = parts.recovery_service
     return {
         formation_messages.SendJoins: parts.joining.send_joins,
@@ -108,7 +108,7 @@ def _immediate_handlers(parts: NodeParts) -> dict[type, Callable[[Peer, Any], No
 
 
 class MessageHandlers:
-    """Takes messages of other nodes, and of this node to itself."""
+    """Dispatches messages of other nodes, and of this node to itself, to their handlers."""
 
     def __init__(self, parts: NodeParts) -> None:
         self._context, self._surveying, self._recovery_service = parts.context, parts.surveying, parts.recovery_service
@@ -118,7 +118,7 @@ class MessageHandlers:
         }
 
     def received(self, event: Received) -> None:
-        """A message: of the applications' side, or of the overlay."""
+        """Handle a message of the applications' protocols, or pass it to the overlay."""
         sender, message = event.sender, event.message
         self._context.requests.seen(sender)
         take = self._handlers.get(type(message))
@@ -138,7 +138,7 @@ class MessageHandlers:
 def _as_request(
     context: NodeContext, answer: Callable[[Peer, Any], Coroutine[Any, None, None]]
 ) -> Callable[[Peer, Any], None]:
-    """Begins the conversation; when there are too many, the other node asks again."""
+    """Return a handler that begins the conversation; when there are too many, it does nothing and the other node asks again."""
 
     def begin(sender: Peer, message: Any) -> None:
         if not context.requests.is_full:

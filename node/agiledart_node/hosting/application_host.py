@@ -122,7 +122,7 @@ class ApplicationHost:
             or record.is_final
             or (record.version, record.signed_command) != (part.version, part.signed_command)
         ):
-            self._context.drop("order: spent")
+            self._context.drop("command: spent")
             text = f"the order to submit {part.application} was carried out before, or is too old"
             self._context.send(sender, Deployed(message.request, (), text))
         else:
@@ -159,7 +159,7 @@ class ApplicationHost:
         said = part.signed_command, part.specification, part.owner
         is_known = known is not None and (known.signed_command, known.specification, known.owner) == said
         if (part.bundle or not is_known) and (why := self._verifier.objection(part)):
-            self._context.drop("order: refused")
+            self._context.drop("command: refused")
             return why, False
         attempt, _, closed = self._closed.get(part.number, (0, key, ""))
         newer = [version for name, version in self.table if name == part.application and version > part.version]

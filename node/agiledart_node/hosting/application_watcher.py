@@ -345,7 +345,7 @@ class ApplicationWatcher:
             wanted = Stop(message.application, message.now)
             principal, by = self._verifier.given(message.signed_command, wanted, Principal(), message.submitter)
         except NotAllowed as refusal:
-            self._context.drop(f"order: {refusal.reason}")
+            self._context.drop(f"command: {refusal.reason}")
             self._context.send(sender, Acknowledged(message.request, refusal.text))
             return
         if hosted.is_closing or self._stopping.get((hosted.key, message.now)):
@@ -391,7 +391,7 @@ class ApplicationWatcher:
             if record is not None:
                 self._verifier.check_stop(message.signed_command, principal, record)
         except CommandRefused as refusal:
-            self._context.drop(f"order: {refusal.reason if isinstance(refusal, NotAllowed) else 'no record'}")
+            self._context.drop(f"command: {refusal.reason if isinstance(refusal, NotAllowed) else 'no record'}")
             return refusal.text
         return "" if record is not None else f"No application {message.application!r}."
 

@@ -37,7 +37,7 @@ DEPLOYING, RUNNING, FINISHED, FAILED, STOPPED = "deploying", "running", "finishe
 RECOVERING = "recovering"
 """Shown for `running` while what was lost is being brought back; never in a record."""
 
-MINORITY = "island"
+MINORITY = "minority"
 """Shown likewise on a side of a cut that works on without the majority of the voters; a phase of recovery, too."""
 
 FINAL = (FINISHED, FAILED, STOPPED)

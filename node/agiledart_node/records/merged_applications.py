@@ -32,7 +32,7 @@ from agiledart_node.records.signed_entries import VerifySignature, merged_signed
 
 _UNVERIFIED_RANK = {DEPLOYING: 0, RUNNING: 1, FAILED: 2}
 _CONFIRMED_RANK = {FAILED: 1, STOPPED: 2, FINISHED: 3}
-_PLACES = ("coordinator", "nodes", "guards", "assignment", "paths", "life", "seconds_to_running")
+_PLACES = ("coordinator", "nodes", "guards", "assignment", "paths", "attempt", "seconds_to_running")
 """What a record says only from `running` on: who heard of an end before that does not know where it runs."""
 
 
@@ -58,7 +58,7 @@ def merged_applications(earlier: ApplicationRecord, later: ApplicationRecord) ->
         "summary": base.summary or other.summary,
         "changes": base.changes or other.changes,
         "rivals": merged_rivals(base.rivals, other.rivals),
-        "deeds": merged_signed_entries(base.signed_entries, other.signed_entries),
+        "signed_entries": merged_signed_entries(base.signed_entries, other.signed_entries),
     }
     if all(getattr(base, name) == value for name, value in changed.items()):
         return base

@@ -1,7 +1,9 @@
-"""Schedulers: who plans applications, how an application finds one, and how one comes into being and goes.
+"""Schedulers: which nodes plan applications, how an application finds one, and how schedulers start and resign.
 
-Nobody appoints a scheduler. Nodes gossip what schedulers say of themselves (`advertisements`, `gossip`); a submission looks for
-one with room (`finding`), takes the office that is free when there is none (`electing`, `claims`), and hands its application
-over (`dispatching`). `role` is the scheduler itself, `keeping` the application's side of the tie between the two. Imports what
-the node imports; the node composes it through `schedulers`.
+No node appoints a scheduler. Nodes gossip the advertisements of schedulers (`advertisements`, `gossip`). A submission looks for a
+scheduler with capacity (`scheduler_lookup`); without one it elects a node for a free scheduler slot (`election`, `claims`). Then
+it
+hands its application over (`submission_dispatcher`). `scheduler_role` is the scheduler itself; `scheduler_renewals` is an
+application's side of the lease between the two. The package imports what the node imports; the node composes it through
+`node_scheduling`.
 """

@@ -1,6 +1,6 @@
-"""What one node knows of schedulers: soft state that must be renewed, newest version first, dropped when it is old.
+"""One node's knowledge of schedulers: soft state that schedulers renew. The newest version counts; an old one is dropped.
 
-A dropped advertisement is remembered as long again, so that a neighbour that has not dropped it yet cannot bring it back.
+A dropped advertisement is remembered as long again, so that a neighbour that has not dropped it yet cannot reintroduce it.
 """
 
 from collections.abc import Container
@@ -12,11 +12,11 @@ from agiledart_kernel.peer import Peer
 from agiledart_node.scheduling.messages import Advertisement
 
 MAX_ADVERTISEMENTS = 256
-"""Schedulers that one node remembers: 12,800 applications in its domain."""
+"""Schedulers that one node remembers; enough for 12,800 applications in its domain."""
 
 
 class Freshness(IntEnum):
-    """What an advertisement was worth: known already, a newer version, or something that others want to know at once."""
+    """Value of a received advertisement: already known, a newer version, or a change that other nodes need at once."""
 
     OLD = 0
     NEWER = 1
@@ -24,14 +24,14 @@ class Freshness(IntEnum):
 
 
 class Advertisements:
-    """Advertisements by scheduler.
+    """Table of advertisements by scheduler.
 
     Args:
-        life: how long one counts without a newer version.
+        lifetime: how long an advertisement is valid without a newer version.
     """
 
-    def __init__(self, life: Duration) -> None:
-        self._life = life
+    def __init__(self, lifetime: Duration) -> None:
+        self._lifetime = lifetime
         self._known: dict[NodeId, tuple[Advertisement, Instant]] = {}
         self._dropped: dict[NodeId, tuple[tuple[int, int], Instant]] = {}
 
@@ -39,12 +39,12 @@ class Advertisements:
         return len(self._known)
 
     def get(self, node: NodeId) -> Advertisement | None:
-        """What is known of one scheduler."""
+        """Return the advertisement of a scheduler; None when there is none."""
         known = self._known.get(node)
         return known[0] if known is not None else None
 
     def take(self, advertisement: Advertisement, now: Instant) -> Freshness:
-        """Keep an advertisement if it is newer than what is known."""
+        """Keep an advertisement if it is newer than the known one. Return what it was worth."""
         node = advertisement.scheduler.node
         dropped = self._dropped.get(node)
         if dropped is not None and dropped[0] >= advertisement.rank:
@@ -67,7 +67,7 @@ class Advertisements:
         return Freshness.NEWER if is_same else Freshness.NEWS
 
     def drop(self, peer: Peer, now: Instant) -> None:
-        """This life of a node is no scheduler, or is gone: nothing that was said so far counts."""
+        """Drop the advertisement of a peer that is gone, or is no scheduler, up to its incarnation."""
         known = self._known.get(peer.node)
         if known is not None and known[0].scheduler.incarnation <= peer.incarnation:
             del self._known[peer.node]
@@ -76,30 +76,34 @@ class Advertisements:
             self._dropped[peer.node] = (known[0].rank, now)
 
     def forget_old(self, now: Instant, but: NodeId) -> None:
-        """Drop what was not renewed for its life, except that node `but` (this one) is in office."""
+        """Drop advertisements that were not renewed in time.
+
+        Args:
+            but: this node, whose own advertisement stays while it holds a scheduler slot.
+        """
         for advertisement, since in list(self._known.values()):
-            if now - since > self._life and (advertisement.scheduler.node != but or advertisement.resigned):
+            if now - since > self._lifetime and (advertisement.scheduler.node != but or advertisement.resigned):
                 self.drop(advertisement.scheduler, now)
-        for node in [node for node, (_, since) in self._dropped.items() if now - since > 2 * self._life]:
+        for node in [node for node, (_, since) in self._dropped.items() if now - since > 2 * self._lifetime]:
             del self._dropped[node]
 
     def all(self) -> list[Advertisement]:
-        """Everything known, resigned ones included, oldest acquaintance first."""
+        """Return all advertisements, including resigned ones, in the order in which they became known."""
         return [advertisement for advertisement, _ in self._known.values()]
 
     def of(self, domain: str) -> list[Advertisement]:
-        """The schedulers of a domain, by index."""
-        found = [ad for ad, _ in self._known.values() if ad.scheduler_slot.domain == domain and not ad.resigned]
-        return sorted(found, key=lambda ad: (ad.scheduler_slot.index, ad.scheduler.node))
+        """Return the schedulers of a domain, by index."""
+        active = [ad for ad, _ in self._known.values() if ad.scheduler_slot.domain == domain and not ad.resigned]
+        return sorted(active, key=lambda ad: (ad.scheduler_slot.index, ad.scheduler.node))
 
     def best(self, domain: str, refused: Container[NodeId]) -> Advertisement | None:
-        """The first scheduler of a domain that has room; low indices fill first, so that high ones may resign."""
+        """Return the first scheduler of a domain with capacity. Low indices fill first, so that high ones may resign."""
         return next((ad for ad in self.of(domain) if ad.has_capacity and ad.scheduler.node not in refused), None)
 
     def violations(self) -> list[str]:
-        """Bounded, and each under its own scheduler."""
-        found = [
+        """Return violated invariants: the tables are bounded, and each advertisement stands under its own scheduler."""
+        lines = [
             f"known: {node.short} is another" for node, (ad, _) in self._known.items() if ad.scheduler.node != node
         ]
         most = max(len(self._known), len(self._dropped))
-        return [*found, f"bound: {most} schedulers are known"] if most > MAX_ADVERTISEMENTS else found
+        return [*lines, f"bound: {most} schedulers are known"] if most > MAX_ADVERTISEMENTS else lines

@@ -1,8 +1,9 @@
-"""Offices on the ring: one record for each (domain, index) says who holds it, and in which term.
+"""Scheduler slots on the ring: one record for each (domain, index) names the holder and its term.
 
-A claim is a compare-and-set of that record, so of several elections at one time one decides and the others learn its winner.
-The ring's root is no lock (in a partition there are two): a holder looks at its record now and then, and steps down when
-another one stands there. Of two records the later term counts; in one term, that the office was given up, else the greater id.
+A claim is a compare-and-set of that record. So of several elections at one time one decides, and the others learn its winner.
+The ring's root is no lock: in a partition there are two. A holder therefore reads its record from time to time, and steps down
+when
+the record names another node. Of two records the later term counts; within one term a resignation, else the greater id.
 """
 
 import msgspec
@@ -20,7 +21,7 @@ from agiledart_node.scheduling.messages import SchedulerSlot
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The record of an office; `winner` is None when it was given up."""
+    """Record of a scheduler slot; `winner` is None after a resignation."""
 
     scheduler_slot: SchedulerSlot
     winner: Peer | None
@@ -30,25 +31,29 @@ CLAIM_CODEC: Codec[Claim] = Codec(Claim, limit=MAX_RECORD_BYTES)
 
 
 def scheduler_slot_key(domain: str, index: int) -> NodeId:
-    """Where the record of an office lies: hash("scheduler", domain, index)."""
+    """Return the key of a scheduler slot's record: hash("scheduler", domain, index)."""
     return key_of_name("scheduler", f"{domain}\0{index}")
 
 
 class Claims:
-    """Reads and writes the records of offices; each method is part of a conversation."""
+    """Reads and writes of scheduler slot records; each method is part of a conversation."""
 
     def __init__(self, context: NodeContext, records: Records) -> None:
         self._context, self._records = context, records
 
     async def read(self, domain: str, index: int) -> tuple[int, Claim | None] | None:
-        """(version of the record, claim) of an office; None when the ring does not answer."""
+        """Return (version of the record, claim) of a scheduler slot; None when the ring does not answer."""
         answer = await self._records.read(scheduler_slot_key(domain, index))
         if answer.ok:
             return answer.version, self._decoded(answer.value)
         return (0, None) if answer.reason == "missing" else None
 
     async def claim(self, domain: str, index: int, winner: Peer, seen: tuple[int, Claim | None]) -> Claim | None:
-        """Give an office to a winner unless somebody was faster; returns who holds it now, None: the ring does not answer."""
+        """Give a scheduler slot to a winner unless another election was faster.
+
+        Returns:
+            The claim that is stored now; None when the ring does not answer.
+        """
         version, before = seen
         claim = Claim(
             SchedulerSlot(domain, index, saturating_increment(before.scheduler_slot.term) if before is not None else 1),
@@ -60,7 +65,7 @@ class Claims:
         return self._decoded(answer.value) if answer.reason == "conflict" else None
 
     async def give_up(self, scheduler_slot: SchedulerSlot, me: Peer) -> None:
-        """Note that an office is free, if this node still holds it."""
+        """Record that a scheduler slot is free, if this node still holds it."""
         seen = await self.read(scheduler_slot.domain, scheduler_slot.index)
         if seen is not None and seen[1] == Claim(scheduler_slot, me):
             value = CLAIM_CODEC.encode(Claim(scheduler_slot, None))
@@ -75,7 +80,7 @@ class Claims:
 
 
 def merged_claims(earlier: Claim, later: Claim) -> Claim:
-    """Which of two claims counts."""
+    """Return the claim that counts."""
 
     def weight(claim: Claim) -> tuple[int, bool, NodeId]:
         return (

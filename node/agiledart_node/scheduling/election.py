@@ -1,4 +1,4 @@
-"""Offices that are free: who is voted scheduler, and which holder an office has.
+"""Election of a scheduler for a free scheduler slot, and look-up of a slot's holder.
 
 Source: [AgileDART] (a nearby peer, usually one with much computing power, is voted scheduler); the project's overlay
 specification §9 step 4. The claim is read before a winner is sought, so most elections that another look-up has decided end
@@ -17,25 +17,25 @@ from agiledart_node.scheduling.messages import AskCandidate, Candidate, Schedule
 from agiledart_node.scheduling.observations import ElectionBegun
 
 MAX_SCHEDULER_SLOTS = 4_096
-"""Indices of one domain: 204,800 applications."""
+"""Scheduler slots of one domain; enough for 204,800 applications."""
 
 VOTES = 3
-"""Samples drawn before a look-up gives up because all of them are schedulers already."""
+"""Samples drawn before a look-up gives up because every sampled peer is a scheduler already."""
 
 
 def winner_of(candidates: dict[NodeId, tuple[Peer, Candidate]], domain: str) -> Peer | None:
-    """Not yet a scheduler, greatest capacity score, then least load, then nearest to hash(domain)."""
+    """Return the elected peer: no scheduler yet, greatest capacity score, then least load, then nearest to hash(domain)."""
     key = key_of_name("zone", domain)
     ranked = [
-        (-said.capacity, said.load, ring_distance(node, key), node, peer)
-        for node, (peer, said) in candidates.items()
-        if not said.is_taken
+        (-candidate.capacity, candidate.load, ring_distance(node, key), node, peer)
+        for node, (peer, candidate) in candidates.items()
+        if not candidate.is_taken
     ]
     return min(ranked)[4] if ranked else None
 
 
 class Election:
-    """Finds the holder of the first office that may have room, and fills it when it is free."""
+    """Finds the holder of the first scheduler slot that may have capacity, and fills the slot when it is free."""
 
     def __init__(
         self, context: NodeContext, known: Advertisements, gossip: Gossip, claims: Claims, random: RandomStream
@@ -43,14 +43,14 @@ class Election:
         self._context, self._known, self._gossip, self._claims, self._random = context, known, gossip, claims, random
         self.votes = 0
 
-    async def holder(self, domain: str, refused: dict[NodeId, bool]) -> tuple[Peer, SchedulerSlot] | None:
-        """Who holds the first office of a domain that is not known to be full; elects somebody when it is free.
+    async def find_holder(self, domain: str, refused: dict[NodeId, bool]) -> tuple[Peer, SchedulerSlot] | None:
+        """Return the holder of the first scheduler slot of a domain that is not known to be full; elect one when it is free.
 
         Args:
-            refused: node → whether it is held for dead; such a holder is replaced, others are passed over.
+            refused: node → whether it is considered dead; a dead holder is replaced, other refused ones are skipped.
 
         Returns:
-            None: the ring does not answer, or nobody can be elected.
+            None when the ring does not answer, or no node can be elected.
         """
         full = {
             ad.scheduler_slot.index
@@ -83,9 +83,9 @@ class Election:
         return refused.get(holder.node, False) or self._context.requests.is_gone(holder)
 
     async def _winner(self, domain: str, index: int, but: Peer | None, refused: dict[NodeId, bool]) -> Peer | None:
-        """Sample live peers of the domain, this node included when it belongs to it, until one of them can be elected.
+        """Sample live peers of the domain until one of them can be elected; this node is included when it belongs to the domain.
 
-        Whoever has refused is not elected: it would refuse again, and the look-up would give it the next office, too.
+        A node that has refused is not elected: it would refuse again, and the look-up would give it the next scheduler slot, too.
         """
         self._context.observe(ElectionBegun(domain, index))
         self.votes += 1
@@ -101,7 +101,7 @@ class Election:
         return None
 
     def _sample(self, domain: str, but: Peer | None, refused: dict[NodeId, bool]) -> list[Peer]:
-        """Random peers of the domain. In a region: of the zones that have the fewest schedulers, so that they spread evenly."""
+        """Return random peers of the domain. In a region: of the zones with the fewest schedulers, so that they spread evenly."""
         me = self._context.me
         fit = (peer for peer in self._gossip.peers(domain) if peer.node not in refused)
         peers = [peer for peer in fit if but is None or peer.node != but.node]

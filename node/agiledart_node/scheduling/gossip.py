@@ -1,8 +1,8 @@
-"""How advertisements travel: a rumour for news, push and pull with one random peer now and then for all the rest.
+"""Gossip of advertisements: news is pushed at once; the rest is exchanged with one random peer per interval.
 
-News (a new scheduler, one that is full now or has room again, one that resigned) is passed on at once to a few random peers
-by everybody to whom it is news: it has reached a zone after some round trips. What a rumour missed, and the renewal of what is
-known, goes by the periodic exchange. A node that knows of no scheduler says nothing and sets no timer.
+News is a new scheduler, one that has become full or free, or one that resigned. Each node that receives news passes it on at once
+to a few random peers, so it reaches a zone after some round trips. The periodic exchange carries what a rumour missed, and
+renewals. A node that knows of no scheduler sends nothing and sets no timer.
 
 Source: [AgileDART] (schedulers are found by gossip); the project's overlay specification §9 step 1. Departs: the rumour is
 added, since an exchange a second needs ten seconds to reach 500 nodes, and submissions do not wait that long.
@@ -17,27 +17,27 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.context.node_context import NodeContext
 from agiledart_node.scheduling.advertisements import Advertisements, Freshness
-from agiledart_node.scheduling.messages import MAX_BANS_PER_MESSAGE, Advertisement, SchedulerNews
+from agiledart_node.scheduling.messages import MAX_ADVERTISEMENTS_PER_MESSAGE, Advertisement, SchedulerNews
 
 TIMER = ("node", "gossip")
 
 REGION = "*"
-"""The one domain of `scheduler_scope = region`."""
+"""The only domain under `scheduler_scope = region`."""
 
 
 _PICKS = 8
-"""Random picks among near peers, for each one wanted, before all of them are looked through."""
+"""Random picks among near peers, for each peer wanted, before all of them are looked through."""
 
 
 def _nothing() -> None:
-    """What a node that is no scheduler has to say of itself."""
+    """Renew nothing: this node is no scheduler."""
 
 
 class Gossip:
-    """Passes advertisements on.
+    """Spreads advertisements.
 
     Attributes:
-        renew: called before each exchange, so that a scheduler says again that it is there.
+        renew: called before each exchange, so that a scheduler renews its advertisement.
     """
 
     def __init__(self, context: NodeContext, known: Advertisements, random: RandomStream) -> None:
@@ -47,21 +47,24 @@ class Gossip:
 
     @property
     def domain(self) -> str:
-        """The domain of submissions to this node: its zone, or the region."""
+        """Return the domain of submissions to this node: its zone, or the region."""
         return REGION if self._context.config.scheduler_scope == "region" else self._context.me.zone
 
     def peers(self, domain: str) -> list[Peer]:
-        """Live peers of a domain: of leaf set and neighbourhood set, or of any table when these have none; without this node."""
+        """Return the live peers of a domain, without this node.
+
+        They come from the leaf set and the neighbourhood set, or from all tables when these have none.
+        """
         overlay = self._context.overlay
         near: dict[NodeId, Peer] = {peer.node: peer for peer in overlay.leaf_set.members}
         near.update((peer.node, peer) for peer in overlay.neighbourhood)
-        found = [peer for peer in near.values() if domain in (REGION, peer.zone)]
-        if not found:
-            found = [peer for peer in overlay.known_peers() if domain in (REGION, peer.zone)]
-        return [peer for peer in found if not self._context.requests.is_gone(peer)]
+        candidates = [peer for peer in near.values() if domain in (REGION, peer.zone)]
+        if not candidates:
+            candidates = [peer for peer in overlay.known_peers() if domain in (REGION, peer.zone)]
+        return [peer for peer in candidates if not self._context.requests.is_gone(peer)]
 
     def random_peers(self, count: int) -> list[Peer]:
-        """So many different random ones of the own domain, or all when there are fewer."""
+        """Return this many random peers of the own domain, or all when there are fewer."""
         domain, is_gone, choice = self.domain, self._context.requests.is_gone, self._random.choice
         overlay = self._context.overlay
         near: tuple[Peer, ...] = (*overlay.leaf_set.members, *overlay.neighbourhood)
@@ -77,18 +80,18 @@ class Gossip:
         return [*chosen.values(), *others][:count]
 
     def take(self, advertisement: Advertisement) -> None:
-        """Something learned otherwise than by gossip: news of it goes round."""
+        """Learn an advertisement that came otherwise than by gossip, and spread it if it is news."""
         self._learn((advertisement,))
 
     def on_news(self, sender: Peer, message: SchedulerNews) -> None:
-        """Learn; answer with what the sender does not know as well."""
+        """Learn the advertisements; if asked, answer with those that the sender lacks."""
         self._learn(message.advertisements)
         if message.asks:
-            told = {ad.scheduler.node: ad.rank for ad in message.advertisements}
+            received = {ad.scheduler.node: ad.rank for ad in message.advertisements}
             known = (ad for ad in self._known.all() if ad.scheduler_slot.domain == self.domain)
-            better = [ad for ad in known if ad.rank > told.get(ad.scheduler.node, (0, 0))]
+            better = [ad for ad in known if ad.rank > received.get(ad.scheduler.node, (0, 0))]
             if better:
-                self._context.send(sender, SchedulerNews(tuple(better[-MAX_BANS_PER_MESSAGE:])))
+                self._context.send(sender, SchedulerNews(tuple(better[-MAX_ADVERTISEMENTS_PER_MESSAGE:])))
 
     def _learn(self, advertisements: tuple[Advertisement, ...]) -> None:
         now, news = self._context.now, []
@@ -97,7 +100,7 @@ class Gossip:
             if is_news and advertisement.scheduler_slot.domain == self.domain:
                 news.append(advertisement)
         if news:
-            self._spread(tuple(news[:MAX_BANS_PER_MESSAGE]))
+            self._spread(tuple(news[:MAX_ADVERTISEMENTS_PER_MESSAGE]))
         if len(self._known) and not self._is_awake:
             self._is_awake = True
             self._set_timer(int(self._context.config.gossip_interval_ns * self._random.uniform()))
@@ -108,26 +111,26 @@ class Gossip:
             self._context.send(peer, message)
 
     def on_timer(self) -> None:
-        """Exchange with one random peer; fall asleep when nothing is known any more. Other domains' schedulers just expire."""
+        """Exchange advertisements with one random peer; stop the timer when none is known. Those of other domains just expire."""
         self.renew()
         self._known.forget_old(self._context.now, self._context.me.node)
         if not len(self._known):
             self._is_awake = False
             return
         self._set_timer(self._context.config.gossip_interval_ns)
-        told = [ad for ad in self._known.all() if ad.scheduler_slot.domain == self.domain]
-        for peer in self.random_peers(1) if told else ():
-            self._context.send(peer, SchedulerNews(tuple(told[-MAX_BANS_PER_MESSAGE:]), asks=True))
+        mine = [ad for ad in self._known.all() if ad.scheduler_slot.domain == self.domain]
+        for peer in self.random_peers(1) if mine else ():
+            self._context.send(peer, SchedulerNews(tuple(mine[-MAX_ADVERTISEMENTS_PER_MESSAGE:]), asks=True))
 
     def _set_timer(self, delay: int) -> None:
         self._context.emit(SetTimer(TIMER, Instant(self._context.now + delay)))
 
     def known_of(self, node: NodeId) -> Advertisement | None:
-        """What is known of one scheduler."""
+        """Return the advertisement of one scheduler; None when there is none."""
         return self._known.get(node)
 
     def violations(self) -> list[str]:
-        """Who knows of a scheduler speaks of it."""
+        """Return violated invariants: a node that knows of a scheduler takes part in gossip."""
         is_asleep = len(self._known) and not self._is_awake
         return [
             *self._known.violations(),

@@ -1,6 +1,6 @@
-"""What nodes say to each other about schedulers. Tags 350 to 369.
+"""Messages between nodes about schedulers. Tags 350 to 369.
 
-A question carries the asker's own `request` number, may come twice and is then answered the same way, like all of forming.
+A request carries the requester's own `request` number. It may come twice and is then answered the same way, as in forming.
 """
 
 from typing import Annotated
@@ -16,23 +16,23 @@ from agiledart_kernel.permissions import Principal
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.commands import CheckpointOrigin, RequestedParallelism
 
-MAX_BANS_PER_MESSAGE = 64
+MAX_ADVERTISEMENTS_PER_MESSAGE = 64
 """Advertisements in one message."""
 
 MAX_VISITED = 64
-"""Nodes that one look-up may name as visited or refused."""
+"""Nodes that one look-up may list as visited or refused."""
 
 MAX_REGISTRATIONS = 256
-"""Applications named in one message; a scheduler serves 50."""
+"""Applications listed in one message; a scheduler serves 50."""
 
 Domain = Annotated[str, msgspec.Meta(max_length=128)]
 Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_VISITED)]
 
 
 class SchedulerSlot(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A scheduler's place: the `index`-th of its domain (a zone, or the region), held for the `term`-th time.
+    """The `index`-th scheduler slot of a domain (a zone, or the region), held for the `term`-th time.
 
-    The term grows whenever the office changes hands; of two holders the one with the record's term is right.
+    The term grows whenever the slot changes hands; of two holders the one with the record's term is valid.
     """
 
     domain: Domain
@@ -41,12 +41,12 @@ class SchedulerSlot(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Advertisement(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a scheduler says of itself; soft state. Within a life of a node a higher `version` is newer.
+    """Advertisement of a scheduler; soft state. Within an incarnation of a node a higher `version` is newer.
 
     Args:
-        scheduler: who.
-        office: which place it holds, or held when it `resigned`.
-        applications, limit: how many it serves, and how many it takes.
+        scheduler: the node.
+        scheduler_slot: the slot that it holds, or held when it `resigned`.
+        applications, limit: how many it serves, and how many it accepts.
     """
 
     scheduler: Peer
@@ -58,27 +58,27 @@ class Advertisement(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Newer ones of one node have the higher rank."""
+        """Return the rank; of one node's advertisements the newer one has the higher rank."""
         return self.scheduler.incarnation, self.version
 
     @property
     def has_capacity(self) -> bool:
-        """Whether it would take one more."""
+        """Return whether it would accept one more application."""
         return not self.resigned and self.applications < self.limit
 
 
-News = Annotated[tuple[Advertisement, ...], msgspec.Meta(max_length=MAX_BANS_PER_MESSAGE)]
+News = Annotated[tuple[Advertisement, ...], msgspec.Meta(max_length=MAX_ADVERTISEMENTS_PER_MESSAGE)]
 
 
 class SchedulerNews(Message, frozen=True, gc=False, tag=350):
-    """Push, and with `asks` also pull: what I know of schedulers; send back what you know better."""
+    """Push of advertisements; with `asks` also a pull: the receiver sends back those that are newer or unknown to the sender."""
 
     advertisements: News
     asks: bool = False
 
 
 class FindScheduler(Message, frozen=True, gc=False, tag=351):
-    """A look-up on its random walk: the first node that knows a scheduler with room answers `origin` directly."""
+    """Look-up on its random walk: the first node that knows a scheduler with capacity answers `origin` directly."""
 
     request: int
     origin: Peer
@@ -90,7 +90,7 @@ class FindScheduler(Message, frozen=True, gc=False, tag=351):
 
 
 class SchedulerFound(Message, frozen=True, gc=False, tag=352):
-    """The end of a walk: an advertisement, or nothing because its hops are used up or nobody is left to ask."""
+    """End of a walk: an advertisement; or none, because no hop or no unvisited node is left."""
 
     request: int
     hops: Count
@@ -99,13 +99,13 @@ class SchedulerFound(Message, frozen=True, gc=False, tag=352):
 
 
 class AskCandidate(Message, frozen=True, gc=False, tag=353):
-    """Would you be a good scheduler?"""
+    """Question whether the receiver could become a scheduler."""
 
     request: int
 
 
 class Candidate(Message, frozen=True, gc=False, tag=354):
-    """Answer to `AskCandidate`: capacity score, operator instances held, and whether it is one already or may not be one."""
+    """Answer to `AskCandidate`: capacity score, operator instances, and whether it is a scheduler already or must not be one."""
 
     request: int
     capacity: Count
@@ -114,7 +114,7 @@ class Candidate(Message, frozen=True, gc=False, tag=354):
 
 
 class RegisterApplication(Message, frozen=True, gc=False, tag=355):
-    """Serve this application, if you hold this office and have room. Compare and set at the scheduler.
+    """Request to serve an application, if the receiver holds this slot and has capacity. Compare-and-set at the scheduler.
 
     Args:
         application, version: version 0: a submission that has no record yet, known by its `ticket`.
@@ -128,10 +128,10 @@ class RegisterApplication(Message, frozen=True, gc=False, tag=355):
 
 
 class ApplicationRegistered(Message, frozen=True, gc=False, tag=356):
-    """Answer to `RegisterApplication`; the advertisement is fresh, None when the receiver holds no office.
+    """Answer to `RegisterApplication`; the advertisement is fresh, None when the receiver holds no scheduler slot.
 
     Args:
-        other: of a scheduler of the domain that has room, as far as one that refuses knows.
+        other: a scheduler of the domain with capacity, if the refusing one knows any.
     """
 
     request: int
@@ -141,7 +141,7 @@ class ApplicationRegistered(Message, frozen=True, gc=False, tag=356):
 
 
 class ReleaseApplication(Message, frozen=True, gc=False, tag=357):
-    """The application, or the submission with this ticket, needs its scheduler no longer. Answered by `Acknowledged`."""
+    """Notice that an application, or the submission with this ticket, needs no scheduler any more. Answered by `Acknowledged`."""
 
     request: int
     application: str
@@ -161,30 +161,30 @@ Registrations = Annotated[tuple[Registration, ...], msgspec.Meta(max_length=MAX_
 
 
 class RenewRegistrations(Message, frozen=True, gc=False, tag=358):
-    """Coordinator → scheduler: these run, and you serve them. The heartbeat between the two."""
+    """Heartbeat from a coordinator to a scheduler: the applications that run and that the scheduler serves."""
 
     request: int
     registrations: Registrations
 
 
 class RegistrationsRenewed(Message, frozen=True, gc=False, tag=359):
-    """Answer to `RenewRegistrations`: the lines that the receiver does not serve."""
+    """Answer to `RenewRegistrations`: the registrations that the receiver does not serve."""
 
     request: int
     unknown: Registrations
 
 
 class HandOverSubmission(Message, frozen=True, gc=False, tag=360):
-    """The agent that a user asked → scheduler: a submission, registered before under `ticket`.
+    """A submission from the agent that a user asked to the scheduler, where it is registered under `ticket`.
 
     Args:
-        submitted_to: name of the asking agent.
+        submitter: name of the user.
         pinned: nodes of the pinned stages, looked up by the asking agent.
         elapsed_ns: time since the user asked.
-        by_epoch, repeats: the delivery that the user wants, `Delivery.is_saved` and `Delivery.repeats`.
-        asker: the user, as the asking agent has judged it.
-        order: what the user has signed; it counts, not what the asking agent says.
-        origin: the checkpoint that it begins with, which lies on the sender.
+        by_epoch, duplicates: the requested delivery, `Delivery.is_saved` and `Delivery.duplicates`.
+        principal: the user, as verified by the asking agent.
+        signed_command: what the user has signed; it takes precedence over what the asking agent says.
+        origin: the checkpoint that the run begins with, which is on the sender's disk.
     """
 
     request: int
@@ -206,21 +206,21 @@ class HandOverSubmission(Message, frozen=True, gc=False, tag=360):
 
 
 class SubmissionHandedOver(Message, frozen=True, gc=False, tag=361):
-    """Answer to `HandOverSubmission`: it is being worked on, or why not."""
+    """Answer to `HandOverSubmission`: accepted, or the reason why not."""
 
     request: int
     reason: str = ""
 
 
 class AskSubmissionOutcome(Message, frozen=True, gc=False, tag=362):
-    """What became of the submission that I handed over with the request number `of`? Answered when it is known."""
+    """Question about the submission handed over with the request number `of`; answered once its outcome is known."""
 
     request: int
     of: int
 
 
 class SubmissionOutcome(Message, frozen=True, gc=False, tag=363):
-    """Answer to `AskSubmissionOutcome`: a body in MessagePack, or a refusal for the user; `unknown`: nothing was handed over."""
+    """Answer to `AskSubmissionOutcome`: a response in MessagePack, or a refusal for the user. `unknown`: nothing was handed over."""
 
     request: int
     body: Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)] = b""
@@ -230,14 +230,14 @@ class SubmissionOutcome(Message, frozen=True, gc=False, tag=363):
 
 
 class SubmissionProgress(Message, frozen=True, gc=False, tag=364):
-    """A line for the user who waits for the submission handed over with the request number `of`; may be lost."""
+    """Progress text for the user who waits for the submission handed over with the request number `of`; may be lost."""
 
     of: int
     text: Annotated[str, msgspec.Meta(max_length=65_536)]
 
 
 class SchedulerStateCopy(Message, frozen=True, gc=False, tag=365):
-    """Scheduler → leaf: what I would leave behind. Newer versions replace older ones. Answered by `Acknowledged`."""
+    """Copy of a scheduler's state for one of its leaves. Newer versions replace older ones. Answered by `Acknowledged`."""
 
     request: int
     scheduler_slot: SchedulerSlot
@@ -246,11 +246,11 @@ class SchedulerStateCopy(Message, frozen=True, gc=False, tag=365):
 
 
 class FindNewScheduler(Message, frozen=True, gc=False, tag=366):
-    """To a coordinator: the scheduler of these applications is gone or has stepped down; look for another one.
+    """Notice to a coordinator that the scheduler of these applications is gone or has stepped down, so it must find another one.
 
     Args:
-        former: who served them.
-        successor: who holds the office now, if it is known.
+        former: the scheduler that served them.
+        successor: the new holder of its slot, if known.
     """
 
     former: Peer

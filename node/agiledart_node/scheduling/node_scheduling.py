@@ -1,4 +1,4 @@
-"""`NodeScheduling`: the parts of scheduling, composed, as the node sees them."""
+"""Composition of the parts of scheduling, as the node sees them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,17 +35,17 @@ ANSWERS = (
     wire.SubmissionHandedOver,
     wire.SubmissionOutcome,
 )
-"""Messages that answer a numbered question of a conversation."""
+"""Messages that answer a numbered request of a conversation."""
 
 
 class NodeScheduling:
     """Scheduling of one node.
 
     Attributes:
-        role: what this node is as a scheduler.
+        role: this node's role as a scheduler.
         known: advertisements of schedulers.
-        keeping: who serves the applications that this node coordinates.
-        by_message, by_timer: what takes a message or a timer.
+        scheduler_renewals: schedulers of the applications that this node coordinates.
+        by_message, by_timer: handlers of messages and timers.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class NodeScheduling:
         random: RandomStream,
     ) -> None:
         self._context = context
-        life = Duration(context.config.gossip_lifetime * context.config.gossip_interval_ns)
-        self.known = known = Advertisements(life)
+        lifetime = Duration(context.config.gossip_lifetime * context.config.gossip_interval_ns)
+        self.known = known = Advertisements(lifetime)
         self._gossip = gossip = Gossip(context, known, random)
         claims = Claims(context, records)
         self.role = role = SchedulerRole(context, gossip)
@@ -99,30 +99,30 @@ class NodeScheduling:
 
     @property
     def served(self) -> int | None:
-        """Applications that this node serves; None: it is no scheduler."""
+        """Return the number of applications that this node serves; None when it is no scheduler."""
         return len(self.role.served) if self.role.scheduler_slot is not None else None
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Applications that wait here until some node has room for them."""
+        """Return the applications that wait here until some node has capacity for them."""
         return self.submission_dispatcher.pending_queue.waiting
 
     def neighbours_changed(self) -> None:
-        """The leaf set is not what it was."""
+        """Renew the copies of the scheduler state, because the leaf set has changed."""
         self.scheduler_state.touch()
 
     def peer_gone(self, peer: Peer) -> None:
-        """A peer was declared dead or left."""
+        """Drop a peer that was declared dead or left, and find new schedulers for the applications it served."""
         self.known.drop(peer, self._context.now)
         self.scheduler_state.peer_gone(peer)
         self.scheduler_renewals.peer_gone(peer)
 
     async def leave(self) -> None:
-        """This node is about to go."""
+        """Give up this node's scheduler slot before the node leaves."""
         await self._scheduler_endpoint.leave()
 
     def violations(self) -> list[str]:
-        """Of all parts."""
+        """Return the violated invariants of all parts."""
         parts = (
             self._gossip,
             self.role,

@@ -1,16 +1,16 @@
-"""What the scheduling of a node reports to its observer."""
+"""Observations of a node's scheduling."""
 
 from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
 
 
 class SchedulerLookedUp(Observation, frozen=True, gc=False):
-    """A look-up found a scheduler that took the application.
+    """A look-up found a scheduler that registered the application.
 
     Args:
-        how: `cache`, `walk`, `claim` (the office's record knew it) or `election`.
-        hops: nodes asked on the way, the scheduler included.
-        elections: elections that this look-up started; one that another look-up decided first counts too.
+        how: `cache`, `walk`, `claim` (the slot's record named it) or `election`.
+        hops: nodes asked during the look-up, including the scheduler.
+        elections: elections that this look-up started, including those that another look-up decided first.
     """
 
     application: str
@@ -20,14 +20,14 @@ class SchedulerLookedUp(Observation, frozen=True, gc=False):
 
 
 class ElectionBegun(Observation, frozen=True, gc=False):
-    """A look-up found nobody with room and an office that is free."""
+    """A look-up found no scheduler with capacity, and a free scheduler slot."""
 
     domain: str
     index: int
 
 
 class SchedulerElected(Observation, frozen=True, gc=False):
-    """This node took an office."""
+    """This node took a scheduler slot."""
 
     domain: str
     index: int
@@ -35,7 +35,7 @@ class SchedulerElected(Observation, frozen=True, gc=False):
 
 
 class SchedulerResigned(Observation, frozen=True, gc=False):
-    """This node gave its office up; `reason`: idle, superseded or leaving."""
+    """This node gave up its scheduler slot; `reason`: idle, superseded or leaving."""
 
     domain: str
     index: int
@@ -43,7 +43,7 @@ class SchedulerResigned(Observation, frozen=True, gc=False):
 
 
 class ApplicationWaits(Observation, frozen=True, gc=False):
-    """No node has room for an application that this node is to deploy; `waiting` are those in its line, this one included."""
+    """No node has capacity for an application that this node deploys; `waiting` counts its pending queue, including this one."""
 
     application: str
     reason: str
@@ -51,7 +51,7 @@ class ApplicationWaits(Observation, frozen=True, gc=False):
 
 
 class SchedulerLost(Observation, frozen=True, gc=False):
-    """The scheduler of an application that this node coordinates is gone; it looks for another one."""
+    """The scheduler of an application that this node coordinates is gone, and the node looks for another one."""
 
     application: str
     scheduler: Peer

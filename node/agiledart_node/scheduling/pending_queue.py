@@ -1,11 +1,12 @@
-"""Applications for which no node has room: they wait at their scheduler, which raises an alarm and looks again now and then.
+"""Queue of applications for which no node has capacity. Their scheduler raises an alarm and checks the capacity again regularly.
 
-The first in line looks every `capacity_check_interval_ns`; when it still finds no room, the next one tries at once, and so on down the
-line. So a large application does not keep small ones from what there is, and nobody is passed over who would fit. What waits
-is `deploying` with the reason, in `list` and `status`; `stop` ends it.
+The first application checks every `capacity_check_interval_ns`. When it still finds no capacity, the next one tries at once, and
+so
+on through the queue. So a large application does not keep small ones from free capacity, and every application that fits is
+deployed. A pending application is `deploying` with the reason in `list` and `status`; `stop` ends it.
 
-Source: the project's dataflow specification §4 rule 3 ("queue the deployment and raise an alarm"). Departs: the line is
-bounded, and so is the time in it; beyond, the submission is refused.
+Source: the project's dataflow specification §4 rule 3 ("queue the deployment and raise an alarm"). Departs: the queue and
+the time in it are bounded; beyond these limits the submission is refused.
 """
 
 from agiledart_kernel.instants import SECOND, Duration
@@ -23,7 +24,7 @@ Key = tuple[str, int]
 
 
 class PendingQueue:
-    """The line of one scheduler."""
+    """Pending queue of one scheduler."""
 
     def __init__(self, context: NodeContext, records: Records, planning_slots: PlanningSlots) -> None:
         self._context, self._records, self._planning_slots = context, records, planning_slots
@@ -31,14 +32,14 @@ class PendingQueue:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Applications in the line, first come first."""
+        """Return the pending applications, first come first."""
         return tuple(name for name, _ in self._queue)
 
     async def wait(self, record: ApplicationRecord, reason: str, progress: Progress) -> None:
-        """Give the turn back, wait, take a turn again; the caller then tries once more.
+        """Release the planning slot, wait, and take a slot again; the caller then tries once more.
 
         Raises:
-            CommandRefused: the line is full, the time is over, or the application was stopped meanwhile.
+            CommandRefused: the queue is full, the time is over, or the application was stopped meanwhile.
         """
         key, config = (record.name, record.version), self._context.config
         if key not in self._queue:
@@ -57,12 +58,12 @@ class PendingQueue:
             {number: None}, Duration(min(rest, config.capacity_check_interval_ns) if is_first else rest)
         )
         self._queue[key] = (0, deadline)
-        while not await self._planning_slots.take(_SLOT_TIMEOUT):
+        while not await self._planning_slots.acquire(_SLOT_TIMEOUT):
             pass
         await self._check(record)
 
     def leave(self, key: Key) -> None:
-        """It runs, or never will."""
+        """Remove an application that runs now, or never will."""
         if key in self._queue:
             self._wake_next(key)
             del self._queue[key]
@@ -89,13 +90,13 @@ class PendingQueue:
         await self._check(record)
 
     async def _check(self, record: ApplicationRecord) -> None:
-        """Is it still wanted?"""
+        """Raise CommandRefused when the application was stopped or replaced meanwhile."""
         _, current = await self._records.application(record.name)
         if current is not None and (current.ticket != record.ticket or current.state != DEPLOYING):
             raise CommandRefused(current.reason or f"{record.name} was {current.state} while it waited for room.")
 
     def _wake_next(self, key: Key) -> None:
-        """Whoever waits behind this one may try; passes over those that are trying."""
+        """Let the next waiting application behind this one try; skip those that are trying already."""
         behind = False
         for other, (number, _) in self._queue.items():
             if behind and number:
@@ -104,7 +105,7 @@ class PendingQueue:
             behind = behind or other == key
 
     def violations(self) -> list[str]:
-        """The line is bounded."""
+        """Return violated invariants: the queue is bounded."""
         most = self._context.config.max_pending
         return (
             [f"bound: {len(self._queue)} applications wait for room, at most {most}"] if len(self._queue) > most else []

@@ -1,6 +1,6 @@
-"""The scheduler's side of registrations: takes office when its record says so, registers, renews, tidies, steps down.
+"""The scheduler's side of registrations: it takes its slot as the record says, registers, renews, cleans up, and steps down.
 
-A node learns that it was elected by being asked to serve under its new office; it believes the record of the office only.
+A node learns that it was elected from the first request for its new slot; it trusts only the slot's record.
 """
 
 from agiledart_kernel.instants import Instant
@@ -30,19 +30,19 @@ from agiledart_node.wire.formation_messages import Acknowledged
 TIMER = ("node", "duty")
 
 MAX_WAITING = 4_096
-"""Registrations that wait for the look at the office's record."""
+"""Registrations that may wait until the slot's record was read."""
 
 SILENT_RENEWALS = 4
-"""Renewals that may be missing before the scheduler looks whether an application still runs."""
+"""Renewals that may be missing before the scheduler checks whether an application still runs."""
 
 
 def served_key_of(application: str, version: int, ticket: int) -> ServedKey:
-    """Under which name a scheduler keeps an application."""
+    """Return the key under which a scheduler stores an application."""
     return (application, version) if version else ("", ticket)
 
 
 class SchedulerEndpoint:
-    """Answers applications, as scheduler."""
+    """Answers requests of applications to this node as their scheduler."""
 
     def __init__(
         self, context: NodeContext, records: Records, role: SchedulerRole, known: Advertisements, claims: Claims
@@ -52,12 +52,12 @@ class SchedulerEndpoint:
         self._is_looking = self._is_kept_up = False
 
     def on_ask_candidate(self, sender: Peer, message: AskCandidate, load: int) -> None:
-        """Somebody looks for a scheduler-to-be."""
+        """Tell an elector whether this node could become a scheduler."""
         is_taken = self._role.scheduler_slot is not None or self._context.is_leaving or not self._context.overlay.joined
         self._context.send(sender, Candidate(message.request, self._context.config.capacity, load, is_taken))
 
     def on_register(self, sender: Peer, message: RegisterApplication) -> None:
-        """An application wants to be served under an office."""
+        """Register an application under a scheduler slot."""
         scheduler_slot = self._role.scheduler_slot
         if scheduler_slot is not None and scheduler_slot.domain == message.scheduler_slot.domain:
             self._answer(sender, message)
@@ -68,7 +68,7 @@ class SchedulerEndpoint:
                 self._context.requests.begin(self._look(message.scheduler_slot))
 
     async def _look(self, scheduler_slot: SchedulerSlot) -> None:
-        """Was this node elected? Its office's record says so, or not."""
+        """Take the slot if its record says that this node was elected."""
         seen = await self._claims.read(scheduler_slot.domain, scheduler_slot.index)
         claim = seen[1] if seen is not None else None
         is_mine = (
@@ -82,7 +82,7 @@ class SchedulerEndpoint:
         self._answer_waiting()
 
     def _answer_waiting(self) -> None:
-        """It is known what this node is: answer those who waited for that."""
+        """Answer the registrations that waited until this node's role was known."""
         self._is_looking = False
         waiting, self._waiting = self._waiting, []
         for sender, message in waiting:
@@ -98,24 +98,24 @@ class SchedulerEndpoint:
         self._context.send(sender, ApplicationRegistered(message.request, accepted, role.advertisement(), other))
 
     def on_release(self, sender: Peer, message: ReleaseApplication) -> None:
-        """An application has ended, or did not come to run."""
+        """Release an application that has ended, or did not start."""
         self._role.release(served_key_of(message.application, message.version, message.ticket))
         self._context.send(sender, Acknowledged(message.request))
 
     def on_renew(self, sender: Peer, message: RenewRegistrations) -> None:
-        """A coordinator says that its applications run."""
+        """Renew the applications of a coordinator."""
         unknown: list[Registration] = []
-        for line in message.registrations:
-            served = self._role.served.get((line.application, line.version))
+        for registration in message.registrations:
+            served = self._role.served.get((registration.application, registration.version))
             if served is None:
-                unknown.append(line)
+                unknown.append(registration)
             else:
                 served.last_seen = self._context.now
                 if served.coordinator != sender:
-                    self._role.set_coordinator((line.application, line.version), sender)
+                    self._role.set_coordinator((registration.application, registration.version), sender)
         self._context.send(sender, RegistrationsRenewed(message.request, tuple(unknown)))
 
-    # ---- duty
+    # ---- upkeep of the slot
 
     def _start_upkeep(self) -> None:
         if not self._is_kept_up:
@@ -126,7 +126,7 @@ class SchedulerEndpoint:
         self._context.emit(SetTimer(TIMER, Instant(self._context.now + self._context.config.renew_interval_ns)))
 
     def on_timer(self) -> None:
-        """Look after the office now and then."""
+        """Check the slot's record from time to time, while this node holds a slot."""
         self._is_kept_up = self._role.scheduler_slot is not None
         if self._is_kept_up:
             self._set_timer()
@@ -135,7 +135,7 @@ class SchedulerEndpoint:
                 self._context.requests.begin(self._check_slot_record())
 
     async def _check_slot_record(self) -> None:
-        """Is the office still ours? Do all that we serve still run? Is there anything to do at all?"""
+        """Check whether this node still holds its slot, forget ended applications, and resign when idle for long."""
         try:
             scheduler_slot = self._role.scheduler_slot
             if scheduler_slot is None or not await self._holds(scheduler_slot):
@@ -149,12 +149,12 @@ class SchedulerEndpoint:
             self._answer_waiting()
 
     async def _holds(self, scheduler_slot: SchedulerSlot) -> bool:
-        """Compare with the record: after a partition two nodes hold an office, and the one in the record stays."""
+        """Compare with the record: after a partition two nodes hold a slot, and the one in the record keeps it."""
         seen = await self._claims.read(scheduler_slot.domain, scheduler_slot.index)
         if seen is None or self._role.scheduler_slot != scheduler_slot:
             return seen is None and self._role.scheduler_slot == scheduler_slot
         claim = seen[1]
-        if claim is None or claim.winner is None:  # the record was lost with all its holders, or never came through
+        if claim is None or claim.winner is None:  # the record was lost with all its replicas, or was never stored
             await self._claims.claim(scheduler_slot.domain, scheduler_slot.index, self._context.me, seen)
             return True
         if claim.winner.incarnation_key == self._context.me.incarnation_key:
@@ -165,22 +165,22 @@ class SchedulerEndpoint:
         return False
 
     def step_down(self, reason: str, successor: Advertisement | None = None) -> None:
-        """Give the office up, and tell the applications to look for another scheduler."""
+        """Give up the slot, and tell the applications to look for another scheduler."""
         registrations = self._role.registrations()
         self._role.leave_scheduler_slot(reason)
         by_node: dict[NodeId, tuple[Peer, list[Registration]]] = {}
-        for line in registrations:
-            if line.coordinator is not None:
-                by_node.setdefault(line.coordinator.node, (line.coordinator, []))[1].append(line)
-        for peer, theirs in by_node.values():
-            self._context.send(peer, FindNewScheduler(self._context.me, tuple(theirs), successor))
+        for registration in registrations:
+            if registration.coordinator is not None:
+                by_node.setdefault(registration.coordinator.node, (registration.coordinator, []))[1].append(registration)
+        for peer, lines in by_node.values():
+            self._context.send(peer, FindNewScheduler(self._context.me, tuple(lines), successor))
 
     async def _forget_ended(self) -> None:
-        """Applications that nobody renews: those that ended or have another scheduler by now go, running ones stay."""
+        """Release applications that are not renewed, if they ended or have another scheduler now; running ones stay."""
         now = self._context.now
-        patience = SILENT_RENEWALS * self._context.config.renew_interval_ns
+        timeout = SILENT_RENEWALS * self._context.config.renew_interval_ns
         for served_key, served in list(self._role.served.items()):
-            if now - served.last_seen <= patience or (served.coordinator is None and served_key[0]):
+            if now - served.last_seen <= timeout or (served.coordinator is None and served_key[0]):
                 continue
             if not served_key[0]:
                 self._role.release(served_key)
@@ -190,26 +190,27 @@ class SchedulerEndpoint:
             except CommandRefused:
                 continue
             is_over = record is None or record.version != served_key[1] or record.is_final
-            # One that moved on while this node slept, or registered here in vain, is renewed elsewhere.
+            # An application that found another scheduler while this node was suspended is renewed there. So is one that registered
+            # here and did not receive the answer.
             if is_over or (record is not None and record.scheduler.incarnation_key != self._context.me.incarnation_key):
                 self._role.release(served_key)
             else:
                 served.last_seen = self._context.now
 
     async def leave(self) -> None:
-        """This node goes: its office is free from now on."""
+        """Give up this node's slot, because the node leaves."""
         scheduler_slot = self._role.scheduler_slot
         if scheduler_slot is not None:
             self.step_down("leaving")
             await self._claims.give_up(scheduler_slot, self._context.me)
 
     def violations(self) -> list[str]:
-        """Who waits for a look at the office's record is looked after, and so is an office that is held."""
-        found = []
+        """Return violated invariants: waiting registrations have a look under way, and a slot that is held has a timer."""
+        lines = []
         if self._waiting and not self._is_looking:
-            found.append("office: registrations wait, and nobody looks at the record")
+            lines.append("scheduler slot: registrations wait, and the record is not being read")
         if self._role.scheduler_slot is not None and not self._is_kept_up:
-            found.append("office: held, and nobody looks after it")
+            lines.append("scheduler slot: it is held, and no timer is set")
         if len(self._waiting) > MAX_WAITING:
-            found.append(f"bound: {len(self._waiting)} registrations wait, at most {MAX_WAITING}")
-        return found
+            lines.append(f"bound: {len(self._waiting)} registrations wait, at most {MAX_WAITING}")
+        return lines

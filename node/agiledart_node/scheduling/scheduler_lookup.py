@@ -1,7 +1,7 @@
-"""The look-up: from an application that needs a scheduler to the scheduler that took it.
+"""Look-up of a scheduler, from an application that needs one to the scheduler that registered it.
 
-Own cache, then a random walk through the zone, then the records of the offices, then an election. A scheduler that is full
-refuses, and the look-up goes on with what it has learned.
+First comes this node's cache, then a random walk through the zone, then the records of the scheduler slots, then an election.
+A scheduler that is full refuses, and the look-up goes on with what it has learned.
 
 Source: [AgileDART] (found by gossip within ⌈log₁₆ N⌉ hops); the project's overlay specification §9 steps 2 to 4.
 """
@@ -30,7 +30,7 @@ from agiledart_node.scheduling.observations import SchedulerLookedUp
 from agiledart_overlay.tables.leaf_set import LeafSet
 
 HOP_TIME = Duration(400 * MILLISECOND)
-"""Time for one hop of a walk; a walk that is lost ends after its hops' times."""
+"""Time allowed for one hop of a walk; a lost walk ends after the time of its hops."""
 
 MAX_TRIES = 256
 """Schedulers asked by one look-up."""
@@ -40,7 +40,7 @@ _SILENCES = 3
 
 
 def estimated_nodes(leaf_set: LeafSet, owner: NodeId, bits: int) -> int:
-    """How many nodes the ring has, by the density of the leaf set: exact while it holds them all."""
+    """Estimate the number of nodes of the ring by the density of the leaf set; exact while the leaf set holds them all."""
     if leaf_set.is_whole:
         return len(leaf_set) + 1
     clockwise, counterclockwise = leaf_set.clockwise, leaf_set.counterclockwise
@@ -49,7 +49,7 @@ def estimated_nodes(leaf_set: LeafSet, owner: NodeId, bits: int) -> int:
 
 
 def walk_length(nodes: int, digit_bits: int) -> int:
-    """⌈log_(2^b) N⌉, at least 1."""
+    """Return ⌈log_(2^b) N⌉, at least 1."""
     hops = 1
     while 1 << (digit_bits * hops) < nodes:
         hops += 1
@@ -58,12 +58,12 @@ def walk_length(nodes: int, digit_bits: int) -> int:
 
 @dataclass(slots=True)
 class LookupState:
-    """One look-up under way.
+    """State of one look-up.
 
     Attributes:
-        refused: nodes that did not take it → whether they are held for dead.
+        refused: nodes that did not register the application → whether they are considered dead.
         ttl: hops that the walk may still make.
-        how: where the last scheduler asked came from.
+        how: where the last asked scheduler came from.
     """
 
     domain: str
@@ -78,7 +78,7 @@ class LookupState:
 
 
 class SchedulerLookup:
-    """Looks schedulers up, and lets the look-ups of others pass."""
+    """Looks up schedulers, and forwards the look-ups of other nodes."""
 
     def __init__(
         self, context: NodeContext, known: Advertisements, gossip: Gossip, election: Election, random: RandomStream
@@ -95,52 +95,52 @@ class SchedulerLookup:
     async def find(
         self, domain: str, application: str, version: int, ticket: int, first: Advertisement | None = None
     ) -> tuple[Peer, SchedulerSlot]:
-        """A scheduler that has registered the application.
+        """Return a scheduler that has registered the application.
 
         Args:
             version, ticket: as in `RegisterApplication`.
-            first: whom to ask first, if it is known.
+            first: the scheduler to ask first, if known.
 
         Raises:
-            CommandRefused: nobody could be found or elected.
+            CommandRefused: no scheduler could be found or elected.
         """
         overlay, config = self._context.overlay, self._context.config.overlay
         nodes = estimated_nodes(overlay.leaf_set, self._context.me.node, config.id_bits)
-        # A scheduler of another version would not understand what it is to deploy.
+        # A scheduler of an incompatible version would not understand the submission.
         unfit = dict.fromkeys(self._context.others, False)
         look_up = LookupState(domain, application, version, ticket, walk_length(nodes, config.digit_bits), unfit)
         votes, silences = self._election.votes, 0
         for _ in range(MAX_TRIES):
-            found = (
+            scheduler = (
                 (first.scheduler, first.scheduler_slot) if first is not None else await self._known_scheduler(look_up)
             )
             first = None
-            if found is not None:
-                has_taken = await self._register(look_up, *found)
+            if scheduler is not None:
+                has_taken = await self._register(look_up, *scheduler)
             elif not await self._enter(domain):
                 continue
             else:
                 look_up.how = "claim"
                 try:
-                    found = await self._election.holder(domain, look_up.refused)
-                    has_taken = found is not None and await self._register(look_up, *found)
+                    scheduler = await self._election.find_holder(domain, look_up.refused)
+                    has_taken = scheduler is not None and await self._register(look_up, *scheduler)
                 finally:
                     self._leave(domain)
-            if found is not None and has_taken:
+            if scheduler is not None and has_taken:
                 elections = self._election.votes - votes
                 how = "election" if elections and look_up.how == "claim" else look_up.how
                 self._context.observe(SchedulerLookedUp(application, how, max(look_up.hops, 1), elections))
-                return found
-            silences += found is None
+                return scheduler
+            silences += scheduler is None
             if silences == _SILENCES:
                 break
-            if found is None:
+            if scheduler is None:
                 await self._context.requests.pause(_PAUSE)
         where = f"zone {domain}" if domain else "this network"
         raise CommandRefused(f"No scheduler of {where} could be found or elected: the ring did not answer. Try again.")
 
     async def _known_scheduler(self, look_up: LookupState) -> tuple[Peer, SchedulerSlot] | None:
-        """Whom to ask next, by the cache of this node or of one that the walk meets."""
+        """Return the next scheduler to ask, from this node's cache or the cache of a node that the walk meets."""
         best = self._known.best(look_up.domain, look_up.refused)
         if best is None and look_up.ttl:
             look_up.how = "walk"
@@ -148,7 +148,7 @@ class SchedulerLookup:
         return (best.scheduler, best.scheduler_slot) if best is not None else None
 
     async def _enter(self, domain: str) -> bool:
-        """One look-up of this node at a time asks the offices of a domain; false after having waited for another one's end."""
+        """Let one look-up at a time ask for the slots of a domain. Return False after waiting for the end of another one."""
         waiting = self._busy.get(domain)
         if waiting is None:
             self._busy[domain] = []
@@ -163,7 +163,7 @@ class SchedulerLookup:
             self._context.requests.answered(number, None)
 
     async def _walk(self, look_up: LookupState) -> Advertisement | None:
-        """Send the query on its random walk; None when its hops are used up."""
+        """Send the query on its random walk. Return None when its hops are used up."""
         requests, me = self._context.requests, self._context.me
         number, ttl = requests.number(), look_up.ttl
         refused = tuple(look_up.refused)[-MAX_VISITED:]
@@ -172,19 +172,19 @@ class SchedulerLookup:
             look_up.ttl = 0
             return None
         answers = await requests.answers({number: None}, Duration(HOP_TIME * (ttl + 1)))
-        found = answers.get(number)
-        if not isinstance(found, SchedulerFound):
+        reply = answers.get(number)
+        if not isinstance(reply, SchedulerFound):
             look_up.hops, look_up.ttl = look_up.hops + ttl, 0
             return None
-        look_up.hops += min(found.hops, ttl)
-        look_up.ttl = max(0, ttl - found.hops) if found.advertisement is not None else 0
-        look_up.visited = found.visited
-        if found.advertisement is not None:
-            self._gossip.take(found.advertisement)
-        return found.advertisement
+        look_up.hops += min(reply.hops, ttl)
+        look_up.ttl = max(0, ttl - reply.hops) if reply.advertisement is not None else 0
+        look_up.visited = reply.visited
+        if reply.advertisement is not None:
+            self._gossip.take(reply.advertisement)
+        return reply.advertisement
 
     def on_find(self, sender: Peer, message: FindScheduler) -> None:
-        """Somebody's query comes by: answer it from here, or pass it on."""
+        """Answer another node's query from the cache, or forward it."""
         visited = (*message.visited, self._context.me.node)[-MAX_VISITED:]
         best = self._known.best(message.domain, message.refused)
         if best is None and message.ttl > 1:
@@ -202,7 +202,7 @@ class SchedulerLookup:
         self._context.send(message.origin, SchedulerFound(message.request, message.hops, visited, best))
 
     def on_found(self, sender: Peer, message: SchedulerFound) -> None:
-        """A walk of this node has ended; whoever answers was met on it."""
+        """End a walk of this node; any node on the walk may answer."""
         if not self._context.requests.answered(message.request, message):
             self._context.drop("late answer")
 
@@ -229,7 +229,7 @@ class SchedulerLookup:
             return True
         if answer is None or answer.advertisement is None:
             self._known.drop(scheduler, self._context.now)
-        # Silence, or not this office although its record says so: the office may be given to another one.
+        # The holder did not answer, or does not hold the slot although the record says so: the slot may be given to another node.
         held = answer.advertisement.scheduler_slot if answer is not None and answer.advertisement is not None else None
         is_holder = held is not None and (held.domain, held.index) == (scheduler_slot.domain, scheduler_slot.index)
         look_up.refused[scheduler.node] = not is_holder

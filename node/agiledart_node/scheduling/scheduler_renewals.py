@@ -1,4 +1,4 @@
-"""The application's side of the tie to its scheduler: its coordinator renews it, and finds another one when it is gone."""
+"""The application's side of its scheduler's lease: the coordinator renews it, and finds another scheduler when that one is gone."""
 
 import msgspec
 
@@ -30,7 +30,7 @@ TIMER = ("node", "keep")
 
 
 class SchedulerRenewals:
-    """Applications of which this node is the coordinator, and who serves them.
+    """Applications that this node coordinates, with their schedulers.
 
     Attributes:
         schedulers: application → its scheduler.
@@ -58,7 +58,7 @@ class SchedulerRenewals:
         hosting.on_close = self.ended
 
     def flows(self, hosted: HostedApplication) -> None:
-        """An application runs; if this node coordinates it, it keeps its scheduler from now on."""
+        """Start to renew an application that runs, if this node coordinates it."""
         if hosted.part.coordinator.node != self._context.me.node or hosted.key in self.schedulers:
             return
         self.schedulers[hosted.key] = hosted.part.scheduler
@@ -67,7 +67,7 @@ class SchedulerRenewals:
             self._set_timer(int(self._context.config.renew_interval_ns * (0.5 + self._random.uniform() / 2)))
 
     def ended(self, hosted: HostedApplication) -> None:
-        """An application is over here: its scheduler has room for another one."""
+        """Release an application that is over, so that its scheduler has capacity for another one."""
         scheduler = self.schedulers.pop(hosted.key, None)
         if (
             scheduler is not None
@@ -82,7 +82,7 @@ class SchedulerRenewals:
         await self._context.requests.ask(scheduler, ReleaseApplication(number, *key), number, Acknowledged, timeout)
 
     def on_timer(self) -> None:
-        """Renew everything, one message for each scheduler."""
+        """Renew all applications, with one message for each scheduler."""
         self._is_awake = bool(self.schedulers)
         if not self._is_awake:
             return
@@ -107,7 +107,7 @@ class SchedulerRenewals:
         self._find_new_scheduler(scheduler, registrations if answer is None else answer.unknown, None)
 
     def peer_gone(self, peer: Peer) -> None:
-        """A peer is dead or left: its applications look for another scheduler."""
+        """Look for another scheduler for the applications of a peer that is dead or left."""
         registrations = tuple(
             Registration(*key)
             for key, scheduler in self.schedulers.items()
@@ -116,14 +116,17 @@ class SchedulerRenewals:
         self._find_new_scheduler(peer, registrations, None)
 
     def on_find_new_scheduler(self, sender: Peer, message: FindNewScheduler) -> None:
-        """The scheduler itself, or one of those who keep its list, says that it is none any more. A hint: asking costs little."""
+        """Look for another scheduler at the request of the former one or of a node with a copy of its state.
+
+        The message is only a hint, because asking costs little.
+        """
         self._find_new_scheduler(message.former, message.registrations, message.successor)
 
     def _find_new_scheduler(
         self, former: Peer, registrations: tuple[Registration, ...], first: Advertisement | None
     ) -> None:
-        for line in registrations:
-            key = (line.application, line.version)
+        for registration in registrations:
+            key = (registration.application, registration.version)
             scheduler = self.schedulers.get(key)
             if (
                 scheduler is None
@@ -133,7 +136,7 @@ class SchedulerRenewals:
             ):
                 continue
             self._moving[key] = True
-            self._context.observe(SchedulerLost(line.application, former))
+            self._context.observe(SchedulerLost(registration.application, former))
             self._context.requests.begin(self._move(key, first))
 
     async def _move(self, key: Key, first: Advertisement | None) -> None:
@@ -157,12 +160,12 @@ class SchedulerRenewals:
         await self._records.change(*key, note)
 
     def violations(self) -> list[str]:
-        """Only what runs here and is coordinated here is renewed, and it is."""
-        found, hosting = [], self._hosting.table
+        """Return violated invariants: only applications that this node runs and coordinates are renewed, and all of them are."""
+        lines, hosting = [], self._hosting.table
         for key in self.schedulers:
             hosted = hosting.get(key)
             if hosted is None or hosted.part.coordinator.node != self._context.me.node:
-                found.append(f"keeping: {key[0]} version {key[1]} is not coordinated here")
+                lines.append(f"renewals: {key[0]} version {key[1]} is not coordinated here")
         if self.schedulers and not self._is_awake:
-            found.append("keeping: applications have schedulers, and nobody renews them")
-        return found
+            lines.append("renewals: applications have schedulers, and no timer renews them")
+        return lines

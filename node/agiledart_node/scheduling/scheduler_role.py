@@ -1,6 +1,6 @@
-"""A node as scheduler: the office it holds, the applications it serves, and what it says of itself.
+"""A node as scheduler: the slot it holds, the applications it serves, and its advertisement.
 
-Registration is a compare-and-set here: one more while there is room, else a refusal with a fresh advertisement.
+Registration is a compare-and-set: the scheduler accepts while it has capacity, and otherwise refuses with a fresh advertisement.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ ServedKey = tuple[str, int]
 
 
 def topic_of(domain: str) -> NodeId:
-    """The topic to which the schedulers of a domain subscribe; nobody owns it."""
+    """Return the topic to which the schedulers of a domain subscribe; no node owns it."""
     return topic_id("schedulers", domain)
 
 
 def _nothing() -> None:
-    """Nobody wants to know of changes."""
+    """Do nothing on a change; the default callback."""
 
 
 @dataclass(slots=True)
@@ -39,8 +39,8 @@ class ServedApplication:
     """One application that this scheduler serves.
 
     Attributes:
-        coordinator: who renews it; None while it is being deployed.
-        heard_at: when it was last registered or renewed.
+        coordinator: the node that renews it; None while it is being deployed.
+        last_seen: when it was last registered or renewed.
     """
 
     coordinator: Peer | None
@@ -48,15 +48,15 @@ class ServedApplication:
 
 
 class SchedulerRole:
-    """What this node is as a scheduler.
+    """This node's role as a scheduler.
 
     Attributes:
-        office: the place it holds; None: it is no scheduler.
-        served: applications by slot, in the order in which they came.
-        version: of its advertisements; never goes back in a life.
-        state_version: grows with every change of what it would leave behind.
+        scheduler_slot: the slot that it holds; None: it is no scheduler.
+        served: applications by key, in order of registration.
+        version: version of its advertisements; never decreases in an incarnation.
+        state_version: grows with every change of the replicated state.
         idle_since: when its last application went; None while it has some.
-        on_change: called after each change of what it would leave behind.
+        on_change: called after each change of the replicated state.
     """
 
     def __init__(self, context: NodeContext, gossip: Gossip) -> None:
@@ -70,7 +70,7 @@ class SchedulerRole:
 
     @property
     def has_capacity(self) -> bool:
-        """Whether one more would be taken."""
+        """Return whether it would accept one more application."""
         return (
             self.scheduler_slot is not None
             and not self._context.is_leaving
@@ -78,20 +78,20 @@ class SchedulerRole:
         )
 
     def advertisement(self) -> Advertisement | None:
-        """What it says of itself now."""
+        """Return its current advertisement; None when it is no scheduler."""
         if self.scheduler_slot is None:
             return None
         limit = 0 if self._context.is_leaving else self._context.config.apps_per_scheduler
         return Advertisement(self._context.me, self.scheduler_slot, self.version, len(self.served), limit)
 
     def registrations(self) -> tuple[Registration, ...]:
-        """What it would leave behind."""
+        """Return the registrations that are replicated to leaves."""
         return tuple(
             Registration(name, number, served.coordinator) for (name, number), served in self.served.items() if name
         )
 
     def take_scheduler_slot(self, scheduler_slot: SchedulerSlot) -> None:
-        """From now on this node is a scheduler."""
+        """Become a scheduler."""
         self.scheduler_slot = scheduler_slot
         self.idle_since = self._context.now
         self._context.observe(SchedulerElected(scheduler_slot.domain, scheduler_slot.index, scheduler_slot.term))
@@ -100,30 +100,30 @@ class SchedulerRole:
         self._publish()
 
     def leave_scheduler_slot(self, reason: str) -> None:
-        """From now on it is none; what it served is forgotten."""
-        scheduler_slot, told = self.scheduler_slot, self.advertisement()
-        if scheduler_slot is None or told is None:
+        """Stop being a scheduler, and forget the served applications."""
+        scheduler_slot, advertisement = self.scheduler_slot, self.advertisement()
+        if scheduler_slot is None or advertisement is None:
             return
         self.scheduler_slot = None
         self.served.clear()
         self.version += 1
         self._context.observe(SchedulerResigned(scheduler_slot.domain, scheduler_slot.index, reason))
-        last = Advertisement(told.scheduler, scheduler_slot, self.version, 0, 0, resigned=True)
+        last = Advertisement(advertisement.scheduler, scheduler_slot, self.version, 0, 0, resigned=True)
         self._gossip.take(last)
         self._context.deliver_to_overlay(PublishTo(topic_of(scheduler_slot.domain), CODEC.encode(last)))
         self._context.deliver_to_overlay(LeaveTopic(topic_of(scheduler_slot.domain)))
 
     def advertise(self) -> None:
-        """Make a new version of its advertisement, if it holds an office; gossip passes it on, at once if it is news."""
+        """Make a new version of the advertisement, if this node holds a slot. Gossip spreads it, at once if it is news."""
         if self.scheduler_slot is None:
             return
         self.version += 1
-        told = self.advertisement()
-        if told is not None:
-            self._gossip.take(told)
+        advertisement = self.advertisement()
+        if advertisement is not None:
+            self._gossip.take(advertisement)
 
     def register(self, served_key: ServedKey, coordinator: Peer | None) -> bool:
-        """Take one more, or know it already."""
+        """Accept one more application, or one that is registered already. Return False without capacity."""
         served = self.served.get(served_key)
         if served is not None:
             served.last_seen = self._context.now
@@ -136,21 +136,21 @@ class SchedulerRole:
         return True
 
     def release(self, served_key: ServedKey) -> bool:
-        """One is gone; false when it was not served."""
+        """Release an application. Return False when it was not served."""
         if self.served.pop(served_key, None) is None:
             return False
         self._changed()
         return True
 
     def rename(self, served_key: ServedKey, new: ServedKey) -> None:
-        """A submission has got its record."""
+        """Store a submission under its record's key, now that it has a record."""
         served = self.served.pop(served_key, None)
         if served is not None:
             self.served[new] = served
             self._state_changed()
 
     def set_coordinator(self, served_key: ServedKey, coordinator: Peer) -> None:
-        """A submission runs: its coordinator renews it from now on."""
+        """Set the coordinator of a submission that runs, which renews it from now on."""
         served = self.served.get(served_key)
         if served is not None:
             served.coordinator = coordinator
@@ -164,19 +164,19 @@ class SchedulerRole:
     def _changed(self) -> None:
         self._state_changed()
         self.idle_since = None if self.served else self._context.now
-        told = self._gossip.known_of(self._context.me.node)
-        if told is None or told.has_capacity != self.has_capacity:
+        known = self._gossip.known_of(self._context.me.node)
+        if known is None or known.has_capacity != self.has_capacity:
             self.advertise()
             self._publish()
 
     def _publish(self) -> None:
-        """Tell the other schedulers of the domain by its topic: they hear of it also where gossip does not reach."""
-        told = self.advertisement()
-        if told is not None:
-            self._context.deliver_to_overlay(PublishTo(topic_of(told.scheduler_slot.domain), CODEC.encode(told)))
+        """Publish the advertisement to the domain's topic, which reaches schedulers that gossip does not."""
+        advertisement = self.advertisement()
+        if advertisement is not None:
+            self._context.deliver_to_overlay(PublishTo(topic_of(advertisement.scheduler_slot.domain), CODEC.encode(advertisement)))
 
     def on_topic(self, message: TopicMessage) -> None:
-        """Another scheduler of the domain has news."""
+        """Learn the advertisement of another scheduler of the domain."""
         try:
             advertisement = CODEC.decode(message.payload)
         except RemoteProtocolError as error:
@@ -186,11 +186,11 @@ class SchedulerRole:
             self._gossip.take(advertisement)
 
     def violations(self) -> list[str]:
-        """Only who holds an office serves, at most so many applications; who serves nobody is idle."""
+        """Return violated invariants: only a slot's holder serves, within its limit; it is idle exactly when it serves none."""
         if self.scheduler_slot is None:
-            return ["office: applications are served without one"] if self.served else []
+            return ["scheduler slot: applications are served without one"] if self.served else []
         most = self._context.config.apps_per_scheduler
-        found = [f"sc_2: {len(self.served)} applications are served, at most {most}"] if len(self.served) > most else []
+        lines = [f"sc_2: {len(self.served)} applications are served, at most {most}"] if len(self.served) > most else []
         if (self.idle_since is None) != bool(self.served):
-            found.append(f"office: {len(self.served)} applications are served, idle since {self.idle_since}")
-        return found
+            lines.append(f"scheduler slot: {len(self.served)} applications are served, idle since {self.idle_since}")
+        return lines

@@ -1,7 +1,7 @@
-"""What a scheduler leaves behind: its list of applications on the leaves nearest to it.
+"""Replicated state of a scheduler: its list of applications, copied to the leaves nearest to it.
 
-The specifications and plans themselves lie in the applications' records, on five nodes each. When a scheduler is gone, each
-holder of its list tells the coordinators to look for another scheduler at once, and closes what was still being deployed.
+The specifications and plans are in the applications' records, on five nodes each. When a scheduler is gone, each leaf with a copy
+tells the coordinators to look for another scheduler at once, and closes applications that were still being deployed.
 """
 
 from agiledart_kernel.instants import MILLISECOND, Duration, Instant
@@ -24,37 +24,37 @@ from agiledart_node.wire.formation_messages import Acknowledged
 TIMER = ("node", "estate")
 
 MAX_SCHEDULER_STATES = 256
-"""Schedulers whose lists one node keeps."""
+"""Schedulers whose lists one node stores."""
 
 BATCH = Duration(200 * MILLISECOND)
-"""Changes come in bursts; one copy stands for all of them."""
+"""Delay after a change, because changes come in bursts; one copy covers all of them."""
 
 
 class SchedulerState:
-    """Lists of applications, given to leaves and kept for others."""
+    """Lists of applications: those that this scheduler copies to leaves, and those stored for other schedulers."""
 
     def __init__(
         self, context: NodeContext, records: Records, role: SchedulerRole, watching: ApplicationWatcher
     ) -> None:
         self._context, self._records, self._role, self._watching = context, records, role, watching
-        self._kept: dict[NodeId, tuple[Peer, SchedulerStateCopy]] = {}
+        self._copies: dict[NodeId, tuple[Peer, SchedulerStateCopy]] = {}
         self._given: dict[NodeId, int] = {}
         self._is_due = False
         role.on_change = self.touch
 
     @property
-    def kept(self) -> dict[NodeId, SchedulerStateCopy]:
-        """Lists kept here, by scheduler."""
-        return {node: copy for node, (_, copy) in self._kept.items()}
+    def copies(self) -> dict[NodeId, SchedulerStateCopy]:
+        """Return the lists stored here, by scheduler."""
+        return {node: copy for node, (_, copy) in self._copies.items()}
 
     def touch(self) -> None:
-        """Something changed, here or in the leaf set: the copies are made new soon."""
+        """Renew the copies soon, because the list or the leaf set has changed."""
         if self._role.scheduler_slot is not None and not self._is_due:
             self._is_due = True
             self._context.emit(SetTimer(TIMER, Instant(self._context.now + BATCH)))
 
     def on_timer(self) -> None:
-        """Give the list to those nearest leaves that do not have it."""
+        """Send the list to those nearest leaves that do not have it."""
         self._is_due = False
         scheduler_slot, version = self._role.scheduler_slot, self._role.state_version
         if scheduler_slot is None:
@@ -66,7 +66,7 @@ class SchedulerState:
             self._context.requests.begin(self._give(lacking, scheduler_slot, version))
 
     def _successors(self) -> list[Peer]:
-        """The nearest leaves, on machines of their own if the ring has them."""
+        """Return the nearest leaves, on distinct machines if the ring has enough."""
         leaves = self._context.overlay.leaf_set.nearest_to(self._context.me.node, len(self._context.overlay.leaf_set))
         hosts = {self._context.me.host: True} if self._context.me.host else {}
         chosen = []
@@ -94,31 +94,31 @@ class SchedulerState:
                 self._given[peer.node] = max(version, self._given[peer.node])
 
     def on_copy(self, sender: Peer, message: SchedulerStateCopy) -> None:
-        """A scheduler leaves its list here."""
-        kept = self._kept.get(sender.node)
-        if kept is None and len(self._kept) >= MAX_SCHEDULER_STATES:
-            del self._kept[next(iter(self._kept))]
-        if kept is None or kept[0].incarnation < sender.incarnation or kept[1].version < message.version:
-            self._kept[sender.node] = (sender, message)
+        """Store the list of another scheduler."""
+        stored = self._copies.get(sender.node)
+        if stored is None and len(self._copies) >= MAX_SCHEDULER_STATES:
+            del self._copies[next(iter(self._copies))]
+        if stored is None or stored[0].incarnation < sender.incarnation or stored[1].version < message.version:
+            self._copies[sender.node] = (sender, message)
         self._context.send(sender, Acknowledged(message.request))
 
     def peer_gone(self, peer: Peer) -> None:
-        """A peer is dead or left: if it was a scheduler, its applications must know."""
-        kept = self._kept.get(peer.node)
-        if kept is None or kept[0].incarnation > peer.incarnation:
+        """Notify the coordinators of a scheduler that is dead or left, if its list is stored here."""
+        stored = self._copies.get(peer.node)
+        if stored is None or stored[0].incarnation > peer.incarnation:
             return
-        del self._kept[peer.node]
+        del self._copies[peer.node]
         orphans: dict[NodeId, tuple[Peer, list[Registration]]] = {}
-        for line in kept[1].registrations:
-            if line.coordinator is not None:
-                orphans.setdefault(line.coordinator.node, (line.coordinator, []))[1].append(line)
+        for registration in stored[1].registrations:
+            if registration.coordinator is not None:
+                orphans.setdefault(registration.coordinator.node, (registration.coordinator, []))[1].append(registration)
             elif not self._context.requests.is_full:
-                self._context.requests.begin(self._close(line))
+                self._context.requests.begin(self._close(registration))
         for coordinator, registrations in orphans.values():
-            self._context.send(coordinator, FindNewScheduler(kept[0], tuple(registrations)))
+            self._context.send(coordinator, FindNewScheduler(stored[0], tuple(registrations)))
 
     async def _close(self, line: Registration) -> None:
-        """It was being deployed by a scheduler that is gone: its record says so as soon as somebody looks."""
+        """Close an application that a lost scheduler was deploying: reading its record does that."""
         try:
             _, record = await self._records.application(line.application)
         except CommandRefused:
@@ -127,9 +127,9 @@ class SchedulerState:
             await self._watching.refreshed(record)
 
     def violations(self) -> list[str]:
-        """Lists kept for others are bounded."""
+        """Return violated invariants: the stored lists are bounded."""
         return (
-            [f"bound: {len(self._kept)} lists, at most {MAX_SCHEDULER_STATES}"]
-            if len(self._kept) > MAX_SCHEDULER_STATES
+            [f"bound: {len(self._copies)} lists, at most {MAX_SCHEDULER_STATES}"]
+            if len(self._copies) > MAX_SCHEDULER_STATES
             else []
         )

@@ -1,8 +1,8 @@
-"""From the agent that a user asked to the scheduler that deploys, and back.
+"""Dispatch of a submission, from the agent that a user asked to the scheduler that deploys it, and back.
 
-The asked agent checks the submission, looks up where its pinned stages run, finds a scheduler of its domain and hands the
-submission over; progress and answer come back through it. When the scheduler is lost on the way, the asked agent, which still
-has the code, closes what was begun and submits it once more through another scheduler.
+The asked agent checks the submission, looks up the nodes of pinned stages, finds a scheduler of its domain and hands the
+submission over. Progress and answer come back through it. When the scheduler is lost meanwhile, the asked agent, which still
+has the code, closes what was begun and submits it again through another scheduler.
 """
 
 from dataclasses import dataclass, field
@@ -55,39 +55,41 @@ from agiledart_node.wire.effects import Progressed
 from agiledart_node.wire.responses import SubmitResponse
 
 MAX_HANDED_OVER = 512
-"""Submissions taken from others that a scheduler remembers: finished ones go for new ones. Unfinished ones stay; there
-are at most as many as it serves applications."""
+"""Submissions of other agents that a scheduler remembers. Finished ones make way for new ones.
+
+Unfinished ones stay; there are at most as many as applications that it serves.
+"""
 
 TRIES = 3
 """Schedulers through which one submission is tried."""
 
 _OUTCOME_TIMEOUT = Duration(30 * SECOND)
 _DEPLOYMENT_TIMEOUT = Duration(1_800 * SECOND)
-"""Longest time for which the asked agent waits for a deployment; `status` tells the rest."""
+"""Longest time for which the asked agent waits for a deployment; `status` shows what follows."""
 
 
 @dataclass(slots=True)
 class _HandedOverSubmission:
-    """A submission that another agent handed over; `waiting` are numbers of its questions about the outcome."""
+    """A submission that another agent handed over; `waiting` are request numbers of its questions about the outcome."""
 
-    principal: Peer
+    sender: Peer
     outcome: SubmissionOutcome | None = None
     waiting: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _WaitingUser:
-    """Who reads the progress of a submission handed over: a local request, by way of a scheduler."""
+    """Reader of the progress of a submission handed over: a local request, and the scheduler."""
 
     request: int
     scheduler: NodeId
 
 
 class SubmissionDispatcher:
-    """Takes submissions of users, and of other agents.
+    """Accepts submissions of users, and of other agents.
 
     Attributes:
-        room: applications that wait for room.
+        pending_queue: applications that wait for capacity.
     """
 
     def __init__(
@@ -108,10 +110,10 @@ class SubmissionDispatcher:
         self._handed_over: dict[tuple[NodeId, int], _HandedOverSubmission] = {}
         self._waiting_users: dict[int, _WaitingUser] = {}
 
-    # ---- the asked agent
+    # ---- on the asked agent
 
     async def submit(self, request: int, command: Submit, submitter: str, principal: Principal, signed: bytes) -> None:
-        """Take a user's submission; answers the user. Raises CommandRefused."""
+        """Submit a user's application, and answer the user. Raises CommandRefused."""
         context = self._context
         if context.is_leaving:
             raise CommandRefused(f"{context.me.name} is leaving; submit to another agent.")
@@ -171,7 +173,7 @@ class SubmissionDispatcher:
     async def _deploy_through(
         self, request: int, scheduler: Peer, scheduler_slot: SchedulerSlot, submission: Submission, command: Submit
     ) -> SubmitResponse | None:
-        """Have a scheduler deploy it; None when the scheduler was lost and nothing of it is left."""
+        """Have a scheduler deploy it. Return None when the scheduler was lost and nothing is left of the deployment."""
         requests, config = self._context.requests, self._context.config
         number = requests.number()
         message = HandOverSubmission(
@@ -219,15 +221,15 @@ class SubmissionDispatcher:
         raise CommandRefused(f"{name} is still being deployed. Look at: agiledart status {name}")
 
     async def _after_loss(self, submission: Submission, scheduler: Peer) -> SubmitResponse | None:
-        """The scheduler is gone: its work may be done (then that is the answer), or is closed as failed (then None)."""
+        """Return the result of a lost scheduler that had finished; otherwise close its work as failed and return None."""
         name = submission.blueprint.name
-        who = scheduler.name or scheduler.node.short
+        scheduler_name = scheduler.name or scheduler.node.short
         _, record = await self._records.application(name)
         if record is None or record.ticket != submission.ticket:
             return None
 
         def close(current: ApplicationRecord) -> ApplicationRecord | None:
-            text = f"{who} is gone and was still deploying it"
+            text = f"{scheduler_name} is gone and was still deploying it"
             return advanced(current, FAILED, text, self._context.wall_ms) if current.state == DEPLOYING else None
 
         closed = await self._records.change(name, record.version, close)
@@ -238,15 +240,15 @@ class SubmissionDispatcher:
         return None
 
     def on_progress(self, sender: Peer, message: SubmissionProgress) -> None:
-        """The scheduler has something to tell the user."""
+        """Show the user a progress text of the scheduler."""
         user = self._waiting_users.get(message.of)
         if user is not None and user.scheduler == sender.node:
             self._context.emit(Progressed(user.request, message.text))
 
-    # ---- the scheduler
+    # ---- on the scheduler
 
     def on_submission(self, sender: Peer, message: HandOverSubmission) -> None:
-        """Another agent hands a submission over; it was registered before."""
+        """Accept a submission that another agent hands over after it was registered."""
         key = (sender.node, message.request)
         reason = ""
         if key not in self._handed_over:
@@ -317,7 +319,7 @@ class SubmissionDispatcher:
                 self._context.send(sender, msgspec.structs.replace(outcome, request=number))
 
     def on_ask_outcome(self, sender: Peer, message: AskSubmissionOutcome) -> None:
-        """What became of it?"""
+        """Answer with the outcome of a submission, as soon as it is known."""
         work = self._handed_over.get((sender.node, message.of))
         if work is None:
             self._context.send(sender, SubmissionOutcome(message.request, unknown=True))
@@ -327,13 +329,13 @@ class SubmissionDispatcher:
             work.waiting = [*work.waiting[-7:], message.request]
 
     async def _serve(self, submission: Submission, progress: Progress) -> SubmitResponse:
-        """Deploy, as scheduler, when it is this submission's turn."""
+        """Deploy as scheduler, once a planning slot is free for this submission."""
         served_key: ServedKey = ("", submission.ticket)
         arrived = self._context.now
         try:
             if self._planning_slots.waiting:
                 progress(f"{submission.blueprint.name}: {self._planning_slots.waiting} others are deployed before it")
-            if not await self._planning_slots.take(_DEPLOYMENT_TIMEOUT):
+            if not await self._planning_slots.acquire(_DEPLOYMENT_TIMEOUT):
                 raise CommandRefused(f"{self._context.me.name} has too many applications to deploy. Try again later.")
             queued = self._context.now - arrived
             try:
@@ -357,12 +359,16 @@ class SubmissionDispatcher:
         return msgspec.structs.replace(body, queued_seconds=round(queued / SECOND, 6))
 
     def violations(self) -> list[str]:
-        """Of the turns and the line of those that wait for room."""
+        """Return violated invariants of the planning slots and the pending queue."""
         return [*self._planning_slots.violations(), *self.pending_queue.violations()]
 
 
 def _delivery_of(command: Submit, name: str) -> Delivery:
-    """What is asked for. Raises CommandRefused for another word, and for a checkpoint of which nothing would be saved."""
+    """Return the requested delivery.
+
+    Raises:
+        CommandRefused: an unknown delivery, or an initial checkpoint for a run that saves none.
+    """
     try:
         delivery = Delivery.named(command.delivery)
     except ValueError as error:
@@ -375,17 +381,17 @@ def _delivery_of(command: Submit, name: str) -> Delivery:
 
 
 class _ForwardedResponse(SubmitResponse, frozen=True, forbid_unknown_fields=False):
-    """The answer of another node, which may be of a newer version and say more."""
+    """Answer of another node, which may be of a newer version and have more fields."""
 
 
 _FORWARDED_RESPONSE: Codec[_ForwardedResponse] = Codec(_ForwardedResponse)
 
 
 def parse_forwarded_response(answer: bytes, scheduler: Peer, name: str) -> SubmitResponse:
-    """What a scheduler answers about an application that it deployed; raises CommandRefused when that makes no sense."""
+    """Return a scheduler's answer about an application that it deployed. Raises CommandRefused: the answer is malformed."""
     try:
         return _FORWARDED_RESPONSE.decode(answer)
     except RemoteProtocolError:
-        who = scheduler.name or scheduler.node.short
-        text = f"{who} deployed {name}, but its answer makes no sense. Look at: agiledart status {name}"
+        scheduler_name = scheduler.name or scheduler.node.short
+        text = f"{scheduler_name} deployed {name}, but its answer is malformed. Look at: agiledart status {name}"
         raise CommandRefused(text) from None

@@ -26,7 +26,7 @@ class AuditQueries:
 
     async def audit(self, request: int, command: Audit) -> None:
         """Lines of all agents, in the order of their wall times."""
-        wanted = AuditFilter(command.since_ms, command.who, command.application)
+        wanted = AuditFilter(command.since_ms, command.requester, command.application)
 
         def question(number: int, peer: Peer, count: int) -> QueryAudit:
             limit = max(LEAST_ROWS, MAX_ROWS // count)

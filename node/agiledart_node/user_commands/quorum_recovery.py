@@ -179,7 +179,7 @@ class QuorumRecovery:
             self._admin(message.command, message.signed_command)
             status = self._recovery_service.machine.register_status(RunId(message.command.name, message.version))
         except NotAllowed as error:
-            self._context.drop(f"order: {error.reason}")
+            self._context.drop(f"command: {error.reason}")
             refusal = error.text
         self._context.send(
             sender, RegisterReply(message.request, status, self._context.known()[:MAX_AGENTS], refusal[:4_096])
@@ -211,7 +211,7 @@ class QuorumRecovery:
             value = await self._recover_register(run, message, by)
         except CommandRefused as refusal:
             if isinstance(refusal, NotAllowed):
-                self._context.drop(f"order: {refusal.reason}")
+                self._context.drop(f"command: {refusal.reason}")
             return QuorumRecoveryReply(number, refusal=refusal.text[:4_096])
         except OperationFailed as failure:
             return QuorumRecoveryReply(number, refusal=f"{run.app} was not recovered: {failure}.")

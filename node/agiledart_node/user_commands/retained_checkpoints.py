@@ -348,7 +348,7 @@ class RetainedCheckpoints:
                         number, DropCheckpoint(number, one.name, one.digest, one.run), _MIN_TIMEOUT_NS
                     )
         except NotAllowed as refusal_:
-            context.drop(f"order: {refusal_.reason}")
+            context.drop(f"command: {refusal_.reason}")
             why = refusal_.text
         context.send(sender, CopyReply(message.request, why))
 

@@ -209,17 +209,17 @@ def _row(
     known, demand = known_measures.get(stage.index), demands[str(stage.index)]
     row = ScalingStageRow(stage.name, stage.kind, stage.parallelism, limits, stage.scales, ScalingMeasurements())
     if known is None:
-        return msgspec.structs.replace(row, void=NOT_YET)
+        return msgspec.structs.replace(row, unknown_reason=NOT_YET)
     instances = [_instance(one) for one in known]
     figures = _figures(plan, stage, instances, known, demand)
     row = msgspec.structs.replace(row, measures=figures)
     if stage.kind == "source":
         return msgspec.structs.replace(row, why=_of_reading(known[0], is_greedy=greedy[stage.index]))
     if demand is None:
-        return msgspec.structs.replace(row, void=_unknown(plan, stage, demands))
+        return msgspec.structs.replace(row, unknown_reason=_unknown(plan, stage, demands))
     rates = rates_of(instances)
     if rates is None:
-        return msgspec.structs.replace(row, void=NOT_MEASURED)
+        return msgspec.structs.replace(row, unknown_reason=NOT_MEASURED)
     measures = StageMeasures(rates, shares_of(instances), demand.offered, demand.backlog)
     runs_once = any(specification.steps[step].traits.runs_once for step in stage.steps)
     most = 1 if runs_once else MAX_PARALLELISM
@@ -230,7 +230,7 @@ def _row(
         row,
         hot_group=hot,
         hot_share=None if hot is None else round(share_of(groups, hot), 3),
-        f=_rounded(decision.terms.get("f")),
+        health_score=_rounded(decision.terms.get("f")),
         needed=round(decision.terms.get("needed", decision.wanted)),
         wanted=max(stage.low, min(stage.high, decision.wanted)),
         why=_why(stage, decision, runs_once=runs_once) if hot is None else hot_text(groups, hot),
@@ -270,7 +270,7 @@ def _with_score(row: StageRow, status: Mapping[str, Any], keeps_number: bool) ->
 def _with_decision(row: ScalingStageRow, status: Mapping[str, Any], keeps_number: bool) -> ScalingStageRow:
     wanted, why, waits_for = status.get("wanted"), status.get("why"), status.get("waits_for")
     if isinstance(wanted, int) and isinstance(why, str) and isinstance(waits_for, str):
-        row = msgspec.structs.replace(row, wanted=wanted, why=row.why if row.void else why, waits_for=waits_for)
+        row = msgspec.structs.replace(row, wanted=wanted, why=row.why if row.unknown_reason else why, waits_for=waits_for)
     return msgspec.structs.replace(row, keeps_number=keeps_number) if keeps_number and row.scales else row
 
 

@@ -89,7 +89,7 @@ class SecretProvisioning:
             if self._verifier.requires_signatures:
                 check_unseen(principal, "secret", command.name)
         except NotAllowed as error:
-            context.drop("order: refused")
+            context.drop("command: refused")
             return error.text
         if command.node != context.me.node.hex:
             return f"that secret is for another node than {context.me.name}"

@@ -153,7 +153,7 @@ class StatusQueries:
             data_paths=record.data_paths,
             clocks=self._wrong_clocks(record.hosts()),
             delivery=record.delivery,
-            duplicated=sum(summary.get("repeated", {}).values()),
+            duplicated=sum(summary.get("duplicated", {}).values()),
             lost=sum(loss.rows for loss in record.losses),
             losses=[(loss.attempt, loss.source, loss.rows) for loss in record.losses],
         )
@@ -184,7 +184,7 @@ class StatusQueries:
             answer = answers.get(number)
             if not isinstance(answer, RecoveryStatus):
                 silent.setdefault(name, []).append(peer.name or peer.node.short)
-            elif answer.epoch.get("life", -1) >= 0 and (name not in found or _knows_more(answer, found[name])):
+            elif answer.epoch.get("attempt", -1) >= 0 and (name not in found or _knows_more(answer, found[name])):
                 found[name] = answer
         for record in records:
             if record.name not in found and (names := silent.get(record.name)):
@@ -456,7 +456,7 @@ def _knows_more(one: RecoveryStatus, other: RecoveryStatus) -> bool:
     def rank(answer: RecoveryStatus) -> tuple[int, int, int, bool]:
         cut_off = {MINORITY: 2, "waiting": 1}.get(answer.recovery.get("phase", ""), 0)
         is_timed = answer.epoch.get("age_s") is not None
-        return answer.epoch["life"], int(answer.epoch.get("committed", 0)), -cut_off, is_timed
+        return answer.epoch["attempt"], int(answer.epoch.get("committed", 0)), -cut_off, is_timed
 
     return rank(one) > rank(other)
 

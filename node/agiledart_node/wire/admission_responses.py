@@ -32,16 +32,16 @@ class AuditRow(msgspec.Struct, frozen=True):
     node: str
     number: int
     at_ms: int
-    who: str
+    requester: str
     key: str
-    what: str
+    action: str
     application: str
     details: str
     origin: str
     allowed: bool
     reason: str
     outcome: str
-    left_out: int
+    suppressed: int
 
 
 class AuditNode(msgspec.Struct, frozen=True):

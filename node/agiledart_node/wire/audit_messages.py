@@ -31,25 +31,25 @@ class AuditLine(msgspec.Struct, frozen=True, gc=False, array_like=True):
         number: counts the lines of one agent.
         at_ms: wall time of the agent's answer, milliseconds since 1970-01-01 UTC.
         requester: role and key, or the user id of who came by the Unix socket; `key`: public key, hex.
-        what: a verb of `permissions.VERBS`, or `read log`; `details`: its arguments, never a secret.
+        action: a verb of `permissions.VERBS`, or `read log`; `details`: its arguments, never a secret.
         origin: address, or process.
         allowed: may who asked do that? `reason`: why not, one word.
         outcome: why it came to nothing although it was allowed, or the sentence of the refusal; empty: it was done.
-        left_out: refused attempts of the same key before this one that were counted only.
+        suppressed: refused attempts of the same key before this one that were counted only.
     """
 
     number: int
     at_ms: int
     requester: str
     key: str
-    what: str
+    action: str
     application: str
     details: str
     origin: str
     allowed: bool
     reason: str
     outcome: str
-    left_out: int = 0
+    suppressed: int = 0
 
 
 class QueryAudit(Message, frozen=True, gc=False, tag=440):

@@ -49,7 +49,7 @@ class FetchCheckpoint(Effect, frozen=True, gc=False):
     """Fetch the file of a checkpoint from a node, and keep it; a passing one when it has no name, or `passes`."""
 
     request: int
-    holder: Peer
+    replica_node: Peer
     checkpoint: CheckpointInfo
     is_temporary: bool = False
 
@@ -80,7 +80,7 @@ class FetchSnapshot(Effect, frozen=True, gc=False):
     """Fetch an element out of a checkpoint that lies on a node, and put it where a run looks for its own."""
 
     request: int
-    holder: Peer
+    replica_node: Peer
     run: RunId
     digest: bytes
     most: int

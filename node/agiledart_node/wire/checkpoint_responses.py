@@ -79,7 +79,7 @@ class InstanceSnapshotRow(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     Args:
         stage: its name; `index`: which instance; `node`: its host.
         epoch, life: of the snapshot.
-        needs: so many of its fragments rebuild it, and `holders` have one each; 0: it lies on its host only (sources, sinks).
+        fragments_needed: so many of its fragments rebuild it, and `replica_nodes` have one each; 0: it lies on its host only (sources, sinks).
     """
 
     stage: str
@@ -88,5 +88,5 @@ class InstanceSnapshotRow(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     epoch: int
     attempt: int
     bytes: int
-    needs: int
-    holders: list[str]
+    fragments_needed: int
+    replica_nodes: list[str]

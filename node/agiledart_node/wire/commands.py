@@ -268,7 +268,7 @@ class DrainNode(Message, frozen=True, gc=False, tag=230):
     undo: bool = False
 
 
-WAITING_FOR_CAPACITY = "waits for room"
+WAITING_FOR_CAPACITY = "waiting for capacity"
 """In a line of progress, and in the reason of a record: no node has room now; what follows the colon says what would help."""
 
 
@@ -293,13 +293,13 @@ class Audit(Message, frozen=True, gc=False, tag=217):
     """Who wanted what of which agent, and whether it was allowed.
 
     Args:
-        since_ms: wall time of the first line; `who`: what a key begins with; `application`: its name.
+        since_ms: wall time of the first line; `requester`: prefix of a key or role; `application`: its name.
         after: node id → where its last answer ended.
         verify: each agent also looks whether lines of its were altered or removed.
     """
 
     since_ms: int = 0
-    who: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    requester: Annotated[str, msgspec.Meta(max_length=256)] = ""
     application: Annotated[str, msgspec.Meta(max_length=256)] = ""
     after: dict[str, int] = {}
     verify: bool = False

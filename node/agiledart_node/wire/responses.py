@@ -401,10 +401,10 @@ class ScalingStageRow(Response, frozen=True):
     Args:
         limits: numbers of instances that it was planned for.
         scales: it was given limits; else its number was given.
-        f: health score: what it can do as a share of what is due; null: nothing is due, or nobody knows.
+        health_score: what it can do as a share of what is due; null: nothing is due, or nobody knows.
         needed: instances that this interval asks for, whatever limits and patience say; null: nobody knows.
         wanted: instances that the policy would give it now.
-        why: in words; `void`: why nobody knows, else empty.
+        why: in words; `unknown_reason`: why nothing is known, else empty.
         is_held: it keeps its number until `agiledart scale APP STAGE auto`.
         waits_for: what stands in the way of what is wanted; empty: nothing.
         hot_group, hot_share: a key group with more rows than one instance can do, so that more instances do not help, and its
@@ -417,11 +417,11 @@ class ScalingStageRow(Response, frozen=True):
     limits: list[int]
     scales: bool
     measures: ScalingMeasurements
-    f: float | None = None
+    health_score: float | None = None
     needed: int | None = None
     wanted: int | None = None
     why: str = ""
-    void: str = ""
+    unknown_reason: str = ""
     keeps_number: bool = False
     waits_for: str = ""
     hot_group: int | None = None

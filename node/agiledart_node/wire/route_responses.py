@@ -15,7 +15,7 @@ class CircuitRow(msgspec.Struct, frozen=True, gc=False):
     """An open circuit.
 
     Attributes:
-        by: the node that leads; empty: directly.
+        relay: the node that leads; empty: directly.
         in_use: it carries the rows.
         cost_ms: what an answer costs, at the least that is still plausible; 2.5e9 where it is the last resort.
         round_trip_ms: of its probes, smoothed; success: answers for each slot of 5 ms for which a probe was out.
@@ -23,7 +23,7 @@ class CircuitRow(msgspec.Struct, frozen=True, gc=False):
         bytes_per_second: that it carries.
     """
 
-    by: _Name
+    relay: _Name
     in_use: bool
     cost_ms: _Number
     round_trip_ms: _Number
@@ -48,7 +48,7 @@ class RouteRow(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         edge, target: of the plan, and the instance there; to: name of its node.
         paths: which ways there may be.
-        by: who leads now, empty: directly; since_ms: since when.
+        relay: node that relays now, empty: directly; since_ms: since when.
         state: `works`, `doubted`, `silent` or `down`.
         circuits: those that are open; changes: the last ones; moves: how often, by reason.
         frames: by `direct` and `relayed`.
@@ -58,7 +58,7 @@ class RouteRow(msgspec.Struct, frozen=True, gc=False):
     target: _Count
     to: _Name
     paths: _Name
-    by: _Name
+    relay: _Name
     since_ms: _Count
     state: _Name
     circuits: Annotated[list[CircuitRow], msgspec.Meta(max_length=16)]

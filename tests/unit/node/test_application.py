@@ -56,7 +56,7 @@ def test_history_keeps_the_first_entry_and_its_limit() -> None:
     full = record(history=tuple(HistoryEntry(i, "deploying", str(i)) for i in range(MAX_HISTORY)))
     waiting = waiting_for_capacity(full, "no node has room", 9)
     assert waiting is not None
-    assert (waiting.state, waiting.reason) == ("deploying", "waits for room: no node has room")
+    assert (waiting.state, waiting.reason) == ("deploying", "waiting for capacity: no node has room")
     assert (len(waiting.history), waiting.history[0].text, waiting.history[-1].at_ms) == (MAX_HISTORY, "0", 9)
     assert waiting_for_capacity(record("stopped"), "no node has room", 9) is None
     after = advanced(full, "running", "", 99)
@@ -183,13 +183,13 @@ def test_a_record_keeps_the_newest_changes_that_have_room() -> None:
         ChangeRow("areas", generation, 1, 2, "scale", "asked by ann", "done", "", 3, 64, 1.5, 20.0)
         for generation in range(1, 4)
     ]
-    assert [one["term"] for one in kept_changes(few)] == [1, 2, 3]
+    assert [one["generation"] for one in kept_changes(few)] == [1, 2, 3]
     assert msgspec.convert(kept_changes(few)[0], ChangeRow) == few[0]
     many = [
         ChangeRow("areas", generation, 1, 2, "scale", "r" * 400, "let-go", "w" * 400, 0, 0, 1.5)
         for generation in range(1, 201)
     ]
     kept = kept_changes(many)
-    assert [one["term"] for one in kept] == list(range(201 - len(kept), 201)), "oldest first, the last of them"
+    assert [one["generation"] for one in kept] == list(range(201 - len(kept), 201)), "oldest first, the last of them"
     assert 20 < len(kept) <= MAX_CHANGES
     assert len(msgspec.msgpack.encode(kept)) <= MAX_CHANGES_BYTES + 8

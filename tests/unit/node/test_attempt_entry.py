@@ -91,7 +91,7 @@ def begins(bench: InLife) -> FetchSnapshot:
 def test_a_run_that_begins_with_a_checkpoint_fetches_it_from_who_was_asked() -> None:
     bench = InLife()
     bring = begins(bench)
-    assert (bring.holder, bring.run, bring.digest) == (SCHEDULER, RUN, b"hash")
+    assert (bring.replica_node, bring.run, bring.digest) == (SCHEDULER, RUN, b"hash")
     bench.feed(Completed(bring.request, None))
     (start,) = bench.of(StartInstances)
     assert start.since == RestoreFrom(0, (SnapshotChain(1, 3, b"hash"),), "steps")

@@ -208,6 +208,6 @@ def test_changes_are_shown_by_the_names_of_stages() -> None:
         ("busy+areas", 2, 3, "done", ""),
         ("top", 1, 1, "rolled-back", "pi2 was lost"),
     ]
-    assert [(row["seconds"], row["gap_ms"]) for row in rows] == [(1.25, 80.0), (0.0, None)]
+    assert [(row["seconds"], row["pause_ms"]) for row in rows] == [(1.25, 80.0), (0.0, None)]
     assert changes_of(cast(Coordinator, SimpleNamespace(leads=False))) == []
     assert changes_of(None) == []

@@ -52,7 +52,7 @@ FORGED: Iterable[tuple[str, bytes]] = (
 )
 
 
-@pytest.mark.parametrize(("how", "order"), FORGED, ids=[how for how, _ in FORGED])
+@pytest.mark.parametrize(("how", "signed_command"), FORGED, ids=[how for how, _ in FORGED])
 def test_what_no_admin_has_signed_begins_no_era(how: str, signed_command: bytes) -> None:
     assert not verifier().is_recovery(RUN, signed_command, b"")
 

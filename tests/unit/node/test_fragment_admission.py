@@ -58,7 +58,7 @@ def test_a_host_of_the_run_may_put_its_fragments_here() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "sender", "life", "reason", "text"),
+    ("there", "sender", "attempt", "reason", "text"),
     [
         (record(), STRANGER, 3, "not a host", "mallory hosts nothing of taxi"),
         (record(4), HOST, 3, "old attempt", "life 3 is over, 4 counts"),

@@ -45,11 +45,11 @@ def test_who_hosts_a_whole_way_without_a_majority_of_the_voters_is_an_island() -
     bench.lose(STRANGER)
     bench.now += 12 * SECOND
     told = bench.standing()
-    assert (told.recovery["phase"], told.recovery["waits_for"]) == ("island", ["sch", STRANGER.node.short])
+    assert (told.recovery["phase"], told.recovery["waits_for"]) == ("minority", ["sch", STRANGER.node.short])
     assert told.recovery["reason"].startswith("2 of 3 voters of its register are not reached, so nothing is committed")
     assert "checkpoint recover app --without sch" in told.recovery["remedy"]
     assert 12 <= told.recovery["seconds"] < 13, "since the last commit, or since the life was entered"
-    assert (told.epoch["life"], told.epoch["age_s"]) == (1, told.recovery["seconds"])
+    assert (told.epoch["attempt"], told.epoch["age_s"]) == (1, told.recovery["seconds"])
     bench.node.recovery_service.step(events.HostBack(SCHEDULER))
     assert bench.standing().recovery == {}, "they have met again"
 
@@ -65,13 +65,13 @@ def test_without_a_whole_way_it_only_waits() -> None:
 
 def test_a_side_that_commits_is_believed_before_an_island_and_so_is_one_that_waits_for_hosts() -> None:
     def answer(phase: str, age: float | None = 1.0) -> RecoveryStatus:
-        return RecoveryStatus(1, {"phase": phase} if phase else {}, {"life": 3, "committed": 7, "age_s": age})
+        return RecoveryStatus(1, {"phase": phase} if phase else {}, {"attempt": 3, "committed": 7, "age_s": age})
 
-    runs, waits, alone = answer(""), answer("waiting"), answer("island")
+    runs, waits, alone = answer(""), answer("waiting"), answer("minority")
     assert _knows_more(runs, alone)
     assert _knows_more(waits, alone)
     assert not _knows_more(alone, waits)
-    assert _knows_more(alone, answer("island", None)), "who has heard of a commit knows for how long there was none"
+    assert _knows_more(alone, answer("minority", None)), "who has heard of a commit knows for how long there was none"
 
 
 def test_the_state_that_people_see_is_island() -> None:
@@ -79,7 +79,7 @@ def test_the_state_that_people_see_is_island() -> None:
     bench.lose(SCHEDULER, STRANGER)
     row = ApplicationRow("app", 1, "running", "", "", "", 0, 0, 0, False, 0.0, {}, "", [])
     shown = with_status(row, bench.standing())
-    assert (shown.state, shown.recovery and shown.recovery.phase) == ("island", "island")
+    assert (shown.state, shown.recovery and shown.recovery.phase) == ("minority", "minority")
     assert with_status(msgspec.structs.replace(row, state="failed"), bench.standing()).state == "failed"
 
 

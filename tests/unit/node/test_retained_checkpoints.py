@@ -56,7 +56,7 @@ def test_what_runs_and_is_saved_can() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asker", "why"),
+    ("principal", "why"),
     [
         (Principal("admin"), ""),
         (Principal("submitter", "", ME), ""),
@@ -155,7 +155,7 @@ def test_where_two_have_one_name_the_hash_says_which(monkeypatch: pytest.MonkeyP
         one("02" * 32, ANN)
 
 
-@pytest.mark.parametrize(("asker", "lent"), [(ANN, True), (BOB, False), (Principal("admin"), True)])
+@pytest.mark.parametrize(("principal", "lent"), [(ANN, True), (BOB, False), (Principal("admin"), True)])
 def test_a_kept_file_is_lent_to_the_agent_that_brings_the_order_of_who_may(principal: Principal, lent: bool) -> None:
     emitted: list[Any] = []
     said: list[Any] = []

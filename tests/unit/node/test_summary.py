@@ -54,7 +54,7 @@ def test_what_sinks_showed_again_is_told_by_sink_and_by_life() -> None:
     }
     body = summary_of(SPECIFICATION, reports)
     msgspec.convert(body, SummaryResponse)
-    assert body["repeated"] == {name: 97}
+    assert body["duplicated"] == {name: 97}
     assert body["duplicates_by_attempt"] == [(2, name, 60), (3, name, 37)]
     assert body["uncounted"] == [name]
 
