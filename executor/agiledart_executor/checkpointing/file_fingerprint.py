@@ -1,4 +1,4 @@
-"""Is a file that a source goes back in the one that it had read? Told by what it begins with, and whether it is shorter."""
+"""Fingerprints of input files, by which a rewound source notices a replaced file: its first bytes, and whether it shrank."""
 
 import zlib
 from pathlib import Path
@@ -7,18 +7,18 @@ from typing import NamedTuple
 from agiledart_kernel.errors import OperationFailed
 
 FINGERPRINT_BYTES = 64 << 10
-"""Bytes from its beginning that are compared: what is read once more is compared with nothing else."""
+"""Bytes from the file's beginning that are compared; the rest is read again without a comparison."""
 
 
 class FileFingerprint(NamedTuple):
-    """What a file began with when a run opened it first."""
+    """First bytes of a file when a run first opened it: their number and their CRC-32."""
 
     length: int
     crc: int
 
 
 def fingerprint_of(path: str, length: int = FINGERPRINT_BYTES) -> FileFingerprint | None:
-    """Of a plain file; None where there is none: a folder, a pattern, a pipe."""
+    """Return the fingerprint of a plain file; None for a folder, a pattern or a pipe."""
     file = Path(path)
     if not path or not file.is_file():
         return None
@@ -28,7 +28,7 @@ def fingerprint_of(path: str, length: int = FINGERPRINT_BYTES) -> FileFingerprin
 
 
 def check_unchanged(path: str, before: FileFingerprint) -> None:
-    """Raise `OperationFailed` unless the file begins as it did; it may have grown."""
+    """Raise `OperationFailed` unless the file begins as it did before; it may have grown."""
     try:
         now = fingerprint_of(path, before.length)
     except OSError as error:
@@ -36,6 +36,6 @@ def check_unchanged(path: str, before: FileFingerprint) -> None:
     if now == before:
         return
     if now is None:
-        raise OperationFailed(f"{path} is not there any more. Put it back, or submit again")
-    what = "is shorter than it was" if now.length < before.length else "begins in another way than it did"
-    raise OperationFailed(f"{path} {what}: somebody has replaced or changed it. Put the old one back, or submit again")
+        raise OperationFailed(f"{path} does not exist any more. Put it back, or submit again")
+    change = "is shorter than it was" if now.length < before.length else "begins in another way than it did"
+    raise OperationFailed(f"{path} {change}: the file was replaced or changed. Put the old one back, or submit again")

@@ -1,9 +1,8 @@
-"""Epochs in an executor: sources let barriers in, instances save themselves at them, sinks count rows at the coordinator's word.
+"""Checkpoints in an executor: sources send barriers, instances save a snapshot at each, sinks commit when the coordinator does.
 
-The agent says `BeginEpoch` and hears `AcknowledgeCheckpoint` of each instance here, when its element is on the disk; later it says
-`NotifyEpochCommitted`. What is slow (hashing, writing, fsync) happens in one thread; a large state is encoded in slices between batches
-(`snapshots/`). Rows go on meanwhile. An epoch whose element cannot be written is given up by the coordinator; the flow
-goes on.
+The agent sends `BeginEpoch` and receives an `AcknowledgeCheckpoint` of each instance when its snapshot is on the disk. Later the
+agent sends `NotifyEpochCommitted`. Slow work (hashing, writing, fsync) runs in one thread. A large state is encoded in slices between
+batches (`snapshots/`). Rows go on meanwhile. When a snapshot cannot be written, the coordinator gives the epoch up and rows go on.
 Source: recovery specification §10 (epoch), §11.
 """
 
@@ -50,22 +49,22 @@ from agiledart_executor.wire.agent_messages import AcknowledgeCheckpoint, Declin
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RollBackNeeded
 
 END_AGAIN_SECONDS = 2.0
-"""Between two tries to save what an instance was at its end."""
+"""Seconds between two attempts to save the final snapshot of an instance that has ended."""
 
 
 @runtime_checkable
 class TransactionalSink(Protocol):
-    """A sink whose rows count by epoch."""
+    """Sink whose rows are committed by epoch (two-phase commit)."""
 
     def prepare(self) -> tuple[int, ...]:
-        """An epoch ends here: all rows taken so far are safe; the end of each part."""
+        """End an epoch: make all rows taken so far safe and return the end of each part."""
         ...
 
     def commit(self, ends: tuple[int, ...], epoch: int) -> None:
-        """The rows before these ends count, with the epoch that ended there."""
+        """Commit the rows before these ends, with the epoch that ended there."""
         ...
 
-    # One whose last part is another one than those before may also have `at_end_of_input()`: no row follows; `prepare` comes next.
+    # A sink that ends its last part differently may also have `at_end_of_input()`: no row follows, and `prepare` comes next.
 
 
 def _nothing() -> None:
@@ -73,7 +72,7 @@ def _nothing() -> None:
 
 
 def _identity(writer: object) -> bytes:
-    """What its ends count in: a log, or files that lie where nobody else goes on with them."""
+    """Return the name of what a sink's ends count in: a log, or files that no other sink continues."""
     return str(getattr(writer, "identity", "") or getattr(writer, "place", "")).encode()
 
 
@@ -87,14 +86,14 @@ def _transactional_sink(writer: object) -> TransactionalSink | None:
 
 
 class SeekableReader(Protocol):
-    """A reader that can go back."""
+    """Reader that can be rewound."""
 
     def position(self) -> bytes:
-        """Where it stands."""
+        """Return the current position."""
         ...
 
     def seek(self, position: bytes) -> None:
-        """Go there. Raises `OperationFailed` when what it reads is not the same any more."""
+        """Go to a position. Raises `OperationFailed` when the input is not the same any more."""
         ...
 
 
@@ -104,18 +103,19 @@ _ENDS: msgspec.msgpack.Decoder[tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[
 
 
 class InstanceCheckpointer:
-    """Saves the instances of one executor at barriers, and brings them back.
+    """Checkpointer of one executor: saves its instances at barriers, and restores them.
 
     Args:
         folder: of the run, on this node's disk.
-        run, life: number of the run and life of its plan.
+        run, attempt: number of the run and attempt of its plan.
         steps: stage → names of its steps.
-        tell: to the agent.
+        send: sends a message to the agent.
 
     Attributes:
-        on_failure: told of a sink that cannot deliver what it was given, or of an instance that cannot be saved.
-        on_going_back: told of a sink whose rows since the last epoch are gone.
-        slices: when large states are encoded; `slice`: how, (instance, step, until when) → more is left.
+        on_failure: called when a sink cannot deliver its rows or an instance cannot be saved.
+        on_rollback_needed: called when a sink has lost its rows since the last epoch.
+        slices: schedules the encoding of large states.
+        slice: encodes for a while, (instance, step, until when in monotonic ns) → True when more is left.
     """
 
     def __init__(
@@ -130,29 +130,31 @@ class InstanceCheckpointer:
         self._steps, self._send = steps, send
         self.on_failure: Callable[[RunningInstance, str], None] = lambda running, text: None
         self.on_rollback_needed: Callable[[RunningInstance, str], None] = lambda running, text: None
-        self._thread = ThreadPoolExecutor(1, "elements")
+        self._thread = ThreadPoolExecutor(1, "snapshots")
         self._loop = asyncio.get_running_loop()
         self._ends: dict[InstanceName, dict[int, tuple[int, ...]]] = {}  # of sinks, by epoch not yet committed
         self._logs: list[LoggedReader] = []
         self._log_thread = ThreadPoolExecutor(1, "source logs")  # begins with the first log
         self.slices = SliceScheduler(self._loop)
         self.slice: Callable[[RunningInstance, Callable[[], bool], int], bool] = self._slice
-        self._open_writes: dict[InstanceName, SlicedSnapshotWrite] = {}  # elements of which not all is encoded
-        self._ending: dict[InstanceName, RunningInstance] = {}  # instances that have ended with one of these
+        self._open_writes: dict[InstanceName, SlicedSnapshotWrite] = {}  # snapshots that are not fully encoded
+        self._ending: dict[InstanceName, RunningInstance] = {}  # instances that ended while such a snapshot was open
         self._places: dict[InstanceName, dict[int, bytes]] = {}  # of sources with a log, by epoch not yet committed
-        self._committed_places: dict[InstanceName, bytes] = {}  # of those that may have to go back behind it
+        self._committed_places: dict[
+            InstanceName, bytes
+        ] = {}  # of sources that may have to rewind behind the committed epoch
 
     @staticmethod
     def save_increments(running: RunningInstance) -> None:
-        """From its second committed element on, an instance need not be saved whole."""
+        """Let an instance save increments, from its second committed snapshot on."""
         if running.instance is not None:
             running.instance.increments = Increments(running.instance.state)
 
     def opened(self, running: RunningInstance) -> None:
-        """A sink is open: what it holds now belongs to epoch 0, whoever wrote it, and stays noted on this disk.
+        """Record the ends of a sink that was opened for the first time: everything before them belongs to epoch 0.
 
         Raises:
-            OSError: the disk does not take that.
+            OSError: the disk cannot take the record.
         """
         writer = self._open_transactional_sink(running)
         self.save_increments(running)
@@ -160,10 +162,10 @@ class InstanceCheckpointer:
             self._write_file(self._opened_path(running.stage, running.index), msgspec.msgpack.encode(writer.prepare()))
 
     def keep_file_fingerprint(self, running: RunningInstance, path: str) -> None:
-        """A source reads a file: it is to be the same whenever it is read again here.
+        """Record the fingerprint of a source's file, or check it when this run has recorded one before.
 
         Raises:
-            OperationFailed: it is another one now; or the disk does not take the note, or does not give the file.
+            OperationFailed: the file has changed, or the fingerprint cannot be written, or the file cannot be read.
         """
         note = self._opened_path(running.stage, running.index).with_suffix(".file")
         try:
@@ -173,8 +175,8 @@ class InstanceCheckpointer:
         try:
             if run == self._run:
                 check_unchanged(path, FileFingerprint(length, crc))
-            elif (found := fingerprint_of(path)) is not None:
-                self._write_file(note, msgspec.msgpack.encode((self._run, *found)))
+            elif (fingerprint := fingerprint_of(path)) is not None:
+                self._write_file(note, msgspec.msgpack.encode((self._run, *fingerprint)))
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise OperationFailed(f"{running.name}: {self._folder} cannot be written: {why}") from None
@@ -185,12 +187,12 @@ class InstanceCheckpointer:
         return self._folder / "opened" / f"{stage}.{index}"
 
     def kept(self, stage: int, index: int, at: RestoreFrom) -> CommittedOutput | None:
-        """Up to where the parts of a sink are committed; None for one that was never opened here.
+        """Return up to where the parts of a sink are committed; None for a sink that was never opened here.
 
         Raises:
-            DamagedElement, OperationFailed: its element cannot be read.
+            DamagedSnapshot, OperationFailed: its snapshot cannot be read.
         """
-        saved = next((one for one in at.emitted_rows if (one.stage, one.index) == (stage, index)), None)
+        saved = next((chain for chain in at.emitted_rows if (chain.stage, chain.index) == (stage, index)), None)
         saved = saved or self._saved_of(stage, index, at)
         if saved is not None and at.epoch:
             _, blocks = read_snapshot(self._folder, saved.digest)
@@ -206,15 +208,15 @@ class InstanceCheckpointer:
                 else CommittedOutput(ends, identity, is_from_other_run=True)
             )
         except (OSError, DamagedFile, msgspec.MsgspecError):
-            return None  # then the last commit that stands there counts: nothing of this run is committed yet
+            return None  # nothing of this run is committed yet, so the sink's own last commit counts
 
     @staticmethod
     def _saved_of(stage: int, index: int, at: RestoreFrom) -> SnapshotChain | None:
-        return next((one for one in at.snapshots if (one.stage, one.index) == (stage, index)), None)
+        return next((chain for chain in at.snapshots if (chain.stage, chain.index) == (stage, index)), None)
 
     @staticmethod
     def _open_transactional_sink(running: RunningInstance) -> TransactionalSink | None:
-        """The sink of an instance, if its rows count by epoch; it stays open until the last one is committed."""
+        """Return the sink of an instance if its rows are committed by epoch; it stays open until the last epoch is committed."""
         writer = _transactional_sink(running.writer)
         running.by_epoch = writer is not None or isinstance(running.writer, ConfirmsDelivery)
         return writer
@@ -229,20 +231,23 @@ class InstanceCheckpointer:
         *,
         has_ended: bool = False,
     ) -> None:
-        """An instance has come to the barrier of an epoch, or to its end.
+        """Save an instance that has come to the barrier of an epoch, or to the end of its input.
 
         Args:
-            snapshot: of it, as of the barrier.
-            began_ns: when saving began; rows have waited since.
+            running: the instance.
+            epoch: of the barrier; at the end the epoch above the last barrier.
+            snapshot: of the instance, as of the barrier.
+            began_ns: when saving began (monotonic); rows have waited since.
             change: name of the plan that the barrier brings.
+            has_ended: True at the end of the input.
         """
         if (before := self._open_writes.get(running.instance_name)) is not None:
-            before.drop()  # its epoch was passed over
+            before.drop()  # the coordinator went on to this epoch without the earlier one
         made = encode_within_limit(snapshot) if isinstance(snapshot, AsyncInstanceSnapshot) else snapshot
         if isinstance(snapshot, AsyncInstanceSnapshot) and isinstance(made, list):
             self._save_in_slices(running, epoch, snapshot, made, began_ns, change, has_ended=has_ended)
         else:
-            assert isinstance(made, bytes)  # it was, or it is now
+            assert isinstance(made, bytes)  # a whole snapshot, encoded before or just now
             self._save(running, epoch, made, began_ns, change, has_ended=has_ended)
 
     def _save(
@@ -251,6 +256,7 @@ class InstanceCheckpointer:
         name = running.instance_name
         writer = _transactional_sink(running.writer)
         ends: tuple[int, ...] = ()
+        # First phase of the commit: the sink makes its rows safe before the snapshot that names their ends is written.
         try:
             if writer is not None:
                 if has_ended:
@@ -293,6 +299,7 @@ class InstanceCheckpointer:
                 self._saved, running, AcknowledgeCheckpoint(epoch, name, digest, size, ends, has_ended, *waited)
             )
 
+        # A sink without two-phase commit is prepared only once its rows have arrived, so the write waits for the delivery.
         delivers: object = None if writer is not None else running.writer
         if isinstance(delivers, ConfirmsDelivery):
             delivers.when_delivered(lambda fault: self._call_soon(self._after_delivery, running, work, fault))
@@ -310,7 +317,7 @@ class InstanceCheckpointer:
         *,
         has_ended: bool,
     ) -> None:
-        """Write an element as it is encoded: of an instance with much state, which is no source and no sink."""
+        """Write the snapshot of an instance with a large state slice by slice; such an instance is no source and no sink."""
         name, instance = running.instance_name, running.instance
         assert instance is not None
         header = self._header(running, epoch, has_ended=has_ended)
@@ -354,14 +361,14 @@ class InstanceCheckpointer:
         pause_ns = time.monotonic_ns() - began_ns
 
     def _encoded(self, name: InstanceName) -> None:
-        """Nothing more is encoded of what an instance was at a barrier."""
+        """Close the open snapshot of an instance, and save its final one if the instance ended meanwhile."""
         del self._open_writes[name]
         running = self._ending.pop(name, None)
         if running is not None:
             self._at_end_beside_rows(running)
 
     def _at_end_beside_rows(self, running: RunningInstance) -> None:
-        """As `at_end`, outside of an instance's turn: a state that is no plain data is the end of it as in one."""
+        """Save the final snapshot between batches; a state that is no plain data fails the instance, as during its own work."""
 
         def step() -> bool:
             self.at_end(running)
@@ -382,7 +389,7 @@ class InstanceCheckpointer:
     def _unprepared(
         self, running: RunningInstance, report: DeclineCheckpoint, again: Callable[[], None] | None
     ) -> None:
-        """It could not be saved. No later barrier does it for one that has ended: that is tried again until the disk takes it."""
+        """Report that an instance could not be saved; `again` retries for an ended instance, which no later barrier reaches."""
         running.unsaved = f"{report.reason}, so nothing is committed"
         self._send(report)
         if again is not None:
@@ -393,14 +400,14 @@ class InstanceCheckpointer:
             self._thread.submit(work)
 
     def _after_delivery(self, running: RunningInstance, work: Callable[[], None], fault: AgileDartError | None) -> None:
-        """What a sink was given before a barrier is where it belongs; or it never will be, which nobody else may hear of."""
+        """Write a sink's snapshot once its rows have arrived; a delivery fault fails the instance instead."""
         if fault is not None:
             self.on_failure(running, f"{running.name}: {fault}")
             return
         self._submit(work)
 
     def _saved(self, running: RunningInstance, report: AcknowledgeCheckpoint) -> None:
-        """An element is on the disk."""
+        """Report a snapshot that is on the disk."""
         running.unsaved = ""
         if report.ends:
             self._ends.setdefault(report.instance, {})[report.epoch] = report.ends
@@ -428,15 +435,15 @@ class InstanceCheckpointer:
 
     @staticmethod
     def _stage(running: RunningInstance) -> Stage:
-        """Its own, in its own term: an instance whose term ends with a barrier never follows the plan behind it."""
+        """Return the stage in the instance's own plan; an instance whose generation ends at a barrier never follows the next plan."""
         part = running.instance or running.source
         assert part is not None
         return part.plan.stages[running.stage]
 
     def at_end(self, running: RunningInstance) -> None:
-        """An instance has come to the end of its input: what it is now holds for every epoch whose barrier it has not passed."""
+        """Save an instance at the end of its input; the snapshot holds for every epoch whose barrier it has not passed."""
         if running.instance_name in self._open_writes:
-            self._ending[running.instance_name] = running  # what it is now stays as it is
+            self._ending[running.instance_name] = running  # saved later: no row can change an ended instance
             return
         began, epoch = time.monotonic_ns(), running.barrier + 1
         snapshot: EncodedSnapshot
@@ -454,55 +461,57 @@ class InstanceCheckpointer:
             return
 
     def commit(self, running: RunningInstance, epoch: int) -> None:
-        """An epoch is committed in the register: a sink lets its rows count. Nothing for one that it had not prepared.
+        """Commit the rows of an epoch that is committed in the register; do nothing for an epoch that the sink had not prepared.
 
-        Where its disk does not take the mark, the register remembers: the next epoch's word says this one, too.
+        When the sink's disk refuses the commit, the rows wait: the notice of the next epoch commits this one, too.
 
         Raises:
-            SpoiltFile, RollBackNeeded: somebody else has changed what the sink had written, or the disk has lost some of it.
+            OutputFileChangedError, RollBackNeeded: another program changed the sink's files, or the disk has lost some of them.
         """
         name = running.instance_name
         if running.instance is not None and running.instance.increments is not None:
             running.instance.increments.committed(epoch)
         self._trim(running, epoch)
         prepared = self._ends.get(name, {})
-        known = [one for one in prepared if one <= epoch]
+        due = [earlier for earlier in prepared if earlier <= epoch]
         writer = _transactional_sink(running.writer)
-        if not known or writer is None:
+        if not due or writer is None:
             return
         try:
-            writer.commit(prepared[max(known)], epoch)
+            writer.commit(prepared[max(due)], epoch)
         except (OutputFileChangedError, RollBackNeeded):
             raise
         except OperationFailed as error:
-            running.unsaved = f"{error}; its rows of the epoch are committed, and are shown with the next one"
+            running.unsaved = f"{error}; its rows of the epoch are committed and become visible with the next one"
             return
-        for one in known:
-            del prepared[one]
+        for earlier in due:
+            del prepared[earlier]
 
     def _trim(self, running: RunningInstance, epoch: int) -> None:
-        """A source's log is cut where the epoch is committed, a group told; an end, named above the last barrier, waits for it.
+        """Cut a source's log at the position of the committed epoch, or acknowledge that position to a broker's group.
 
-        Where the run may go back to the epoch before, that one's place counts.
+        An end, named by the epoch above the last barrier, waits for that epoch. Where the run may roll back to the previous epoch,
+        the position of that epoch counts.
         """
         name, source = running.instance_name, running.source
         places = self._places.get(name, {})
-        known = [one for one in places if one <= epoch]
-        if not known or source is None:
+        due = [earlier for earlier in places if earlier <= epoch]
+        if not due or source is None:
             return
-        place = places[max(known)]
+        place = places[max(due)]
         if any(stage.if_lost == PREVIOUS for stage in source.plan.stages):
             self._committed_places[name], place = place, self._committed_places.get(name, b"")
         if place:
             source.reader.trim(place)
-        for one in known:
-            del places[one]
+        for earlier in due:
+            del places[earlier]
 
     # ---- logs of sources
 
     def keep_log(self, running: RunningInstance) -> None:
-        """A source may have a log: from now on it is forced to the disk while rows come. One that may begin elsewhere each time,
-        as behind the newest message, goes on where an earlier life of the run began.
+        """Start periodic fsyncs of a source's log, if it has one.
+
+        A source whose start may differ each time, as behind the newest message, starts where an earlier attempt of the run began.
         """
         log = running.source.reader if running.source is not None else None
         if (begin := getattr(log, "saved_by_epochs", None)) is not None:
@@ -530,7 +539,7 @@ class InstanceCheckpointer:
 
     @staticmethod
     def _write_file(path: Path, content: bytes) -> None:
-        """Raises OSError."""
+        """Replace a file by checksummed content, atomically. Raises OSError."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = path.with_name(f".{path.name}.part")
         part.write_bytes(add_checksum(content, path.name))
@@ -546,13 +555,13 @@ class InstanceCheckpointer:
     def _sync(self, log: LoggedReader) -> None:
         try:
             receipt = log.sync()
-        except OSError:  # who sent it is told nothing; it is tried again, and at the next epoch the disk is named
+        except OSError:  # the sender gets no receipt; the next try follows, and the next epoch names the disk
             self._call_soon(self._sync_soon, log)
         else:
             self._call_soon(log.synced, receipt)
 
     def sync_logs(self, report: Callable[[str], None]) -> None:
-        """Force all logs of this process to the disk, then say so; or why that failed."""
+        """Fsync all logs of this process, then call `report` with an empty text or the reason of the failure."""
 
         def work() -> None:
             try:
@@ -568,11 +577,11 @@ class InstanceCheckpointer:
     # ----
 
     def restore(self, running: RunningInstance, at: RestoreFrom) -> None:
-        """Bring an instance back to where it was at a committed epoch; its channels begin anew.
+        """Restore an instance from a committed epoch; its channels begin anew.
 
         Raises:
-            DamagedElement: the element here is not the one that was committed.
-            OperationFailed: it cannot be read, or a source cannot go back there.
+            DamagedSnapshot: the snapshot here is not the committed one.
+            OperationFailed: the snapshot cannot be read, or a source cannot rewind to it.
         """
         self._open_transactional_sink(running)
         self.save_increments(running)
@@ -581,7 +590,7 @@ class InstanceCheckpointer:
             if at.origin:
                 self._begin_from_checkpoint(running, at)
             self._emits_again(running)
-            return  # else the beginning: as a new instance is
+            return  # epoch 0 without a checkpoint is a fresh start
         name = running.instance_name
         saved = self._saved_of(name.stage, name.index, at)
         header, blocks = (None, []) if saved is None else self.read(running, saved.digest)
@@ -599,7 +608,7 @@ class InstanceCheckpointer:
                     lines = running.source.lines
                     running.source.reader = FastForwardedReader(running.source.reader, lines, time.time_ns)
             elif running.instance is not None:
-                assert saved is not None  # there is a header
+                assert saved is not None  # the header was read from it
                 running.instance.restore(*self._chain(running, saved, header), blocks[0])
                 writer: object = running.writer
                 if isinstance(writer, NumbersRows):
@@ -610,60 +619,65 @@ class InstanceCheckpointer:
         except OperationFailed as error:
             raise OperationFailed(f"{running.name}: {error}") from None
         except (msgspec.MsgspecError, IndexError) as error:
-            raise DamagedSnapshot(f"{running.name}: its element does not fit: {error}") from None
+            raise DamagedSnapshot(f"{running.name}: its snapshot does not fit: {error}") from None
 
     def _emits_again(self, running: RunningInstance) -> None:
         if running.emitted_rows is not None and running.instance is not None:
             running.emitted_rows.resume_at(running.instance.written, self._attempt)
 
     def _begin_from_checkpoint(self, running: RunningInstance, at: RestoreFrom) -> None:
-        """The run begins with a checkpoint of another one.
+        """Start an instance of a new run from a checkpoint of another run.
 
         Raises:
-            DamagedElement: it does not fit the code; says of which step.
-            OperationFailed: a source cannot go on there.
+            DamagedSnapshot: the snapshot does not fit the code; the text names the step.
+            OperationFailed: a source cannot continue there.
         """
         name = running.instance_name
-        found = [one for one in at.snapshots if one.stage == name.stage]
+        chains = [chain for chain in at.snapshots if chain.stage == name.stage]
         try:
             if running.source is not None:
-                for one in found:
-                    self._continue_source(running, read_snapshot(self._folder, one.digest)[1], anew=at.origin == STEPS)
+                for chain in chains:
+                    self._continue_source(
+                        running, read_snapshot(self._folder, chain.digest)[1], anew=at.origin == STEPS
+                    )
             elif running.instance is not None and at.origin == WHOLE:
-                for one in found:
-                    if one.index == name.index:
-                        running.instance.restore(*self._read_chain_of_run(one))
+                for chain in chains:
+                    if chain.index == name.index:
+                        running.instance.restore(*self._read_chain_of_run(chain))
                         running.instance.count_from(0)
             elif running.instance is not None and running.writer is None:
                 part = running.instance
                 restore_share(
-                    part.state, self._stage(running).owners, part.index, [self._read_chain_of_run(one) for one in found]
+                    part.state,
+                    self._stage(running).owners,
+                    part.index,
+                    [self._read_chain_of_run(chain) for chain in chains],
                 )
         except (msgspec.MsgspecError, StateFormatError, IndexError, ValueError) as error:
             raise DamagedSnapshot(
                 f"{running.name} {DOES_NOT_FIT}: its rows or its state have another form now"
-                f" ({error}). Restore it with --drop {running.name.split('+')[0]}, or with the code that it was saved with"
+                f" ({error}). Restore with --drop {running.name.split('+')[0]}, or with the code that saved the checkpoint"
             ) from None
         except OperationFailed as error:
             raise OperationFailed(f"{running.name}: {error}") from None
 
     def _read_chain_of_run(self, saved: SnapshotChain) -> list[StoredBlock]:
-        """What the elements of a chain of another run say, a whole one first."""
-        found: list[StoredBlock] = []
+        """Return the states of a snapshot chain of another run, the full snapshot first."""
+        states: list[StoredBlock] = []
         onto = b""
         for digest in (*saved.before, saved.digest):
             header, blocks = stored_snapshot(self._folder, digest)
             if header.onto != onto:
                 raise DamagedSnapshot(
-                    f"what stage {header.stage} saved rests on another element than the checkpoint says"
+                    f"a snapshot of stage {header.stage} rests on another one than the checkpoint says"
                 )
-            found.append(blocks[0])
+            states.append(blocks[0])
             onto = digest
-        return found
+        return states
 
     @staticmethod
     def _continue_source(running: RunningInstance, blocks: list[bytes], *, anew: bool) -> None:
-        """A source goes on behind what another run has read."""
+        """Continue a source behind the rows that another run has read."""
         source = running.source
         assert source is not None
         source.resume(blocks[0], anew=anew)
@@ -675,38 +689,38 @@ class InstanceCheckpointer:
             source.reader = FastForwardedReader(source.reader, source.lines, time.time_ns)
 
     def read(self, running: RunningInstance, digest: bytes) -> tuple[SnapshotHeader, list[StoredBlock]]:
-        """An element of an instance's stage, in any of its terms.
+        """Read a snapshot of an instance's stage, of any generation.
 
         Raises:
-            DamagedElement, OperationFailed: it cannot be read, or is of another run or stage.
+            DamagedSnapshot, OperationFailed: it cannot be read, or belongs to another run or stage.
         """
         header, blocks = stored_snapshot(self._folder, digest)
         if (header.run, header.stage, header.steps) != (self._run, running.stage, self._steps(running.stage)):
-            raise DamagedSnapshot(f"{running.name}: its element is of another run, or of {', '.join(header.steps)}")
+            raise DamagedSnapshot(f"{running.name}: its snapshot is of another run, or of {', '.join(header.steps)}")
         return header, blocks
 
     def _chain(self, running: RunningInstance, saved: SnapshotChain, last: SnapshotHeader) -> list[StoredBlock]:
-        """What the elements say that the last one rests on, in order."""
-        found: list[StoredBlock] = []
+        """Return the states of the snapshots that the last one builds on, in order."""
+        states: list[StoredBlock] = []
         before = b""
         for digest in saved.before:
             header, blocks = self.read(running, digest)
             if header.onto != before:
-                raise DamagedSnapshot(f"{running.name}: an element of its chain rests on another one")
-            found.append(blocks[0])
+                raise DamagedSnapshot(f"{running.name}: a snapshot of its chain rests on another one")
+            states.append(blocks[0])
             before = digest
         if last.onto != before:
-            raise DamagedSnapshot(f"{running.name}: its element rests on another one than its chain says")
-        return found
+            raise DamagedSnapshot(f"{running.name}: its snapshot rests on another one than its chain says")
+        return states
 
     def _begins_empty(self, running: RunningInstance, at: RestoreFrom) -> bool:
-        """Whether its state was lost and its topology lets it go on with none, so that nobody names an element of it."""
+        """Return True when the instance's state was lost and its topology allows an empty state instead."""
         stage = self._stage(running)
-        snapshots = [self.read(running, one.digest)[0] for one in at.snapshots if one.stage == running.stage]
+        snapshots = [self.read(running, chain.digest)[0] for chain in at.snapshots if chain.stage == running.stage]
         return stage.if_lost == EMPTY and all(header.generation == stage.generation for header in snapshots)
 
     def close(self) -> None:
-        """What is being written is let go: an epoch that was not prepared was not committed either."""
+        """Drop snapshots that are still being written: an epoch that was not prepared was not committed either."""
         self.slices.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._log_thread.shutdown(wait=False, cancel_futures=True)

@@ -1,7 +1,7 @@
-"""A source goes back to where it was at an epoch: its reader is begun anew, and as many lines are let go as had been read by then.
+"""Rewind of a source to a checkpoint: its reader is reopened, and the lines that were read by then are skipped.
 
-A reader that knows its position is sent there instead. One that can do neither has lost what came: what it reads goes to a log
-first (`spool/logged_reader.py`).
+A reader that knows its position seeks to it instead. A reader that can do neither cannot read its input again, so its rows go to
+a log first (`spool/logged_reader.py`).
 """
 
 import time
@@ -21,15 +21,17 @@ from agiledart_kernel.limits import MAX_BATCH_ROWS
 
 
 def needs_log(step: Step, delivery: Delivery = Delivery.EXACTLY_ONCE) -> bool:
-    """Whether what a source reads has to be in a log before it leaves, so that a run can be brought back.
+    """Return True when a source's rows must be in a log before they leave, so that a run can be restarted.
 
-    That is so where it cannot be read again, where a clock says what is late, and where rows wait on the disk in any case.
+    That is the case where the input cannot be read again, where a clock decides which rows are late, and where rows wait on the
+    disk in any case.
 
     Args:
-        delivery: what is promised of it.
+        step: the source.
+        delivery: delivery guarantee of the application.
 
     Raises:
-        ConfigurationError: its rows would be lost or doubled all the same.
+        ConfigurationError: its rows would be lost or duplicated even with a log.
     """
     connector, source = step.connector, step.source
     assert connector is not None
@@ -50,14 +52,15 @@ def needs_log(step: Step, delivery: Delivery = Delivery.EXACTLY_ONCE) -> bool:
 
 
 def refuse_duplicate_rows(step: str, connector: Connector, writer: object, *, counts_by_epoch: bool) -> None:
-    """Raise `ConfigurationError` for a sink that cannot take rows back which were written after the last epoch, unless it says
-    when rows have arrived and rows that come again do no harm.
+    """Raise `ConfigurationError` for a sink that can neither abort uncommitted rows nor tolerate duplicates.
+
+    A sink tolerates duplicates when it confirms the arrival of rows and rows that come again do no harm.
     """
     if counts_by_epoch:
         return
     fault = duplicates_fault(connector, sink_guarantee(connector.kind))
     if not fault and not isinstance(writer, ConfirmsDelivery):
-        fault = "it does not say when rows have arrived"
+        fault = "it does not confirm when rows have arrived"
     if fault:
         raise ConfigurationError(
             f"{connector.url()} cannot take rows back, so exactly-once cannot be promised; {fault}, or submit the application"
@@ -66,7 +69,7 @@ def refuse_duplicate_rows(step: str, connector: Connector, writer: object, *, co
 
 
 def refuse_immovable_sink(step: str, connector: Connector, *, moves: bool) -> None:
-    """Raise `ConfigurationError` for a sink that is to move when its node is lost, and whose rows are there and nowhere else."""
+    """Raise `ConfigurationError` for a sink that must move when its node is lost although its rows are only on that node."""
     if not moves:
         raise ConfigurationError(
             f'{connector.url()} stays on its node, so on_sink_lost="move" cannot be promised; write to a log (log:NAME), or take'
@@ -75,15 +78,15 @@ def refuse_immovable_sink(step: str, connector: Connector, *, moves: bool) -> No
 
 
 class FastForwardedReader:
-    """A reader that has been brought behind the lines that were read before.
+    """Reader that skips the lines that were read before a restart.
 
     Args:
-        reader: stands at its beginning; gives rows, not columns.
-        lines: how many of its lines to let go.
-        wall_ns: for the reader.
+        reader: at the beginning of its input; yields rows, not columns.
+        lines: number of its lines to skip.
+        wall_ns: wall clock for the reader.
 
     Raises:
-        OperationFailed: it ends before: what it reads is shorter than it was.
+        OperationFailed: the input ends before that, so it is shorter than it was.
     """
 
     def __init__(self, reader: SourceReader, lines: int, wall_ns: Callable[[], int]) -> None:
@@ -91,7 +94,7 @@ class FastForwardedReader:
         self._left: Reading | None = None
         passed = 0
         while passed < lines:
-            # The last ones are taken row by row, so that no row behind them is taken along with others.
+            # Read the last lines one by one, so that no reading goes beyond the line to stop at.
             reading = reader.read(max(1, min(lines - passed - MAX_BATCH_ROWS, MAX_BATCH_ROWS)), wall_ns())
             passed += reading.lines
             if passed > lines:
@@ -105,36 +108,38 @@ class FastForwardedReader:
         self.fileno = getattr(reader, "fileno", lambda: None)
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
-        """As the reader's own."""
+        """Read like the wrapped reader."""
         left, self._left = self._left, None
         return left if left is not None else self._reader.read(max_rows, wall_ns)
 
     def close(self) -> None:
-        """As the reader's own."""
+        """Close the wrapped reader."""
         self._reader.close()
 
 
 def _last_lines(reading: Reading, lines: int) -> Reading:
-    """The part of a reading that its last lines brought: its rows, because those before them were malformed."""
+    """Return the part of a reading that its last lines brought: its rows, because the lines before them were malformed."""
     before = reading.lines - lines
     malformed = dict(reading.malformed)
     for reason in list(malformed):
         taken = min(before, malformed[reason])
         malformed[reason] -= taken
         before -= taken
-    kept = {reason: count for reason, count in malformed.items() if count}
-    return Reading(reading.rows, lines, kept, reading.exhausted, reading.drained)
+    left_over = {reason: count for reason, count in malformed.items() if count}
+    return Reading(reading.rows, lines, left_over, reading.exhausted, reading.drained)
 
 
 def open_logged_reader(
     step: Step, reader: SourceReader, folder: Path, *, restores: bool, moves: bool = False
 ) -> LoggedReader:
-    """The reader of a source with its log.
+    """Open the log of a source and return a reader that reads through it.
 
     Args:
+        step: the source.
+        reader: of its input.
         folder: of the log.
-        restores: what lies there is of this run; else it is of an earlier one, and goes.
-        moves: it may go on without the log that it had on another node.
+        restores: the log in the folder belongs to this run; False: it belongs to an earlier run and is deleted.
+        moves: the source may continue without the log that it had on another node.
 
     Raises:
         OperationFailed: the log cannot be opened.

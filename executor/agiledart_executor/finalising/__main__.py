@@ -1,7 +1,7 @@
-"""`python -m agiledart_executor.finalising`: a `FinaliseRequest` comes on standard input, a `FinaliseResult` goes to standard output.
+"""Program `python -m agiledart_executor.finalising`: finalises the output files of an ended run.
 
-What is to be finished was named by a process of users' code. So this one, too, has nothing of the agent's, and what it reads may
-end it without harm to the agent.
+It reads a `FinaliseRequest` from standard input and writes a `FinaliseResult` to standard output. A process of user code has named
+the files. So this process has no access to the agent either, and a file that makes it crash does no harm to the agent.
 """
 
 import sys
@@ -17,28 +17,28 @@ from agiledart_kernel.errors import OperationFailed
 
 
 def finalise_all(wanted: FinaliseRequest) -> FinaliseResult:
-    """Finish what can be; tell the rest."""
+    """Finalise the files of all sinks; return which of them failed and why."""
     wrong: list[str] = []
     again = ""
-    for one in wanted.files:
+    for files in wanted.files:
         try:
-            finalise_files(one.place, one.ends)
+            finalise_files(files.place, files.ends)
         except OutputFileChangedError as error:
-            wrong.append(f"{one.place.step}: {error}")
+            wrong.append(f"{files.place.step}: {error}")
         except OperationFailed as error:
-            again = f"{one.place.step}: {error}"
+            again = f"{files.place.step}: {error}"
     return FinaliseResult(tuple(wrong), again)
 
 
 def main() -> None:
-    """Standard input → standard output, from the agent's state directory."""
-    wanted = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=FinaliseRequest)
+    """Answer the request on standard input on standard output; the working directory is the agent's state directory."""
+    request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=FinaliseRequest)
     try:
-        confine_file_finaliser(Path.cwd(), wanted.application, wanted.closed)
-        found = finalise_all(wanted)
+        confine_file_finaliser(Path.cwd(), request.application, request.closed)
+        result = finalise_all(request)
     except OperationFailed as error:
-        found = FinaliseResult(again=str(error))
-    sys.stdout.buffer.write(msgspec.msgpack.encode(found))
+        result = FinaliseResult(again=str(error))
+    sys.stdout.buffer.write(msgspec.msgpack.encode(result))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Gives the last files of a run that has ended their names: of a run that is brought back no more, nobody else does.
+"""Finalising of the output files of an ended run, which will not be restarted: the last files get their final names.
 
-Files before the committed end are whole. The one that it lies in is cut back there (a Parquet file is made from the rows that are
-kept of it), and what lies behind goes. Doing it twice changes nothing.
+Files before the committed end are whole. The file that holds the committed end is cut there (a Parquet file is written from its
+kept rows), and later files are deleted. A second call changes nothing.
 """
 
 import time
@@ -18,24 +18,26 @@ from agiledart_kernel.errors import OperationFailed
 
 
 class EmptyRow(NamedTuple):
-    """None is written any more."""
+    """Row type without fields, for a writer that gets no more rows."""
 
 
 def finalise_files(place: PendingPlace, ends: tuple[int, ...]) -> None:
-    """Finish a sink's files up to this end.
+    """Finalise a sink's files up to its committed end.
 
     Raises:
-        SpoiltFile: somebody else has changed them.
-        OperationFailed: they are still being written, or their disk does not take it: to be tried again.
+        OutputFileChangedError: another program has changed them.
+        OperationFailed: they are still being written, or the disk refuses the change; a later call may succeed.
     """
     if len(ends) != 2:
-        raise OutputFileChangedError(f"{place.path}: what was committed of it was no file that is rolled")
-    number, kept = ends
-    whose = place.run, place.step
-    files = PendingFiles(place.path, int(place.rolls), 0, time.monotonic_ns, *whose, (number, kept), place.seal)
-    held = files.rows(number) if place.kind == "parquet" else files.part(number)
-    if not kept or (not held.exists() and files.final(number).exists()):
-        return  # nothing is committed of the last one, or it has its name
+        raise OutputFileChangedError(f"{place.path}: the committed end does not name a rolled file")
+    number, committed_end = ends
+    owner = place.run, place.step
+    files = PendingFiles(
+        place.path, int(place.rolls), 0, time.monotonic_ns, *owner, (number, committed_end), place.seal
+    )
+    last = files.rows(number) if place.kind == "parquet" else files.part(number)
+    if not committed_end or (not last.exists() and files.final(number).exists()):
+        return  # no row of the last file is committed, or the file has its final name already
     if place.kind == "parquet":
         _end_parquet(files, number)
     else:
@@ -57,7 +59,7 @@ def _end_parquet(files: PendingFiles, number: int) -> None:
         writer.close()
     part, final = files.part(number), files.final(number)
     if final.exists() and _are_same(part, final):
-        files.remove(number)  # it was named, and its rows were still there
+        files.remove(number)  # an earlier call has named the file, but not deleted its rows
     else:
         files.finish_before(number + 1)
 

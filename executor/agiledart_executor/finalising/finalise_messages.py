@@ -1,4 +1,4 @@
-"""What the agent gives to the process that finishes files, and what it hears."""
+"""Request to the process that finalises files, and its answer."""
 
 import msgspec
 
@@ -6,18 +6,19 @@ from agiledart_connectors.files.pending_place import PendingPlace
 
 
 class FilesToFinalise(msgspec.Struct, frozen=True, array_like=True):
-    """A sink's files, and the end of its last committed epoch in them."""
+    """Files of a sink, and the end of its last committed epoch in them."""
 
     place: PendingPlace
     ends: tuple[int, ...]
 
 
 class FinaliseRequest(msgspec.Struct, frozen=True, array_like=True):
-    """What to finish.
+    """Request to finalise the files of an application's sinks.
 
     Args:
-        application: whose it is: its own folder is open to the process.
-        closed: as of `Configure`.
+        application: name; its own folder is open to the process.
+        files: of each sink.
+        closed: as in `Configure`.
     """
 
     application: str
@@ -26,11 +27,11 @@ class FinaliseRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FinaliseResult(msgspec.Struct, frozen=True, array_like=True):
-    """What has come of it.
+    """Result of a finalisation.
 
     Args:
-        wrong: of files that nothing mends.
-        again: why it has to be tried again; empty: it need not.
+        unrepairable: errors of files that no retry repairs.
+        again: why a retry is needed; empty when none is.
     """
 
     unrepairable: tuple[str, ...] = ()

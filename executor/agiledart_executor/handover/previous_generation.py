@@ -1,7 +1,7 @@
-"""What instances of the term before left, in elements on this disk: read, and put on what was built of it beforehand.
+"""Snapshots of the previous generation on this disk: reading them, and applying them to the state that was preloaded.
 
-An element that a change's barrier leaves says what has changed since one that is committed. Whoever takes over has built that one
-by then (`StateShares`), or builds it now, from the chain that the register names. After a roll-back everything is built from there.
+The snapshot at a change's barrier holds the changes since a committed snapshot. A successor has built that committed state by then
+(`StateShares`), or builds it now, from the chain that the register names. After a roll-back it builds everything from the chain.
 Source: scaling specification, section 8, steps 1, 2, 5 and 6.
 """
 
@@ -21,11 +21,11 @@ from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.limits import KEY_GROUPS
 
 ReadSnapshot = Callable[[RunningInstance, bytes], tuple[SnapshotHeader, list[StoredBlock]]]
-"""Reads an element of an instance's stage by its digest. Raises `DamagedSnapshot`, OperationFailed."""
+"""Function that reads a snapshot of an instance's stage by its digest. Raises `DamagedSnapshot`, OperationFailed."""
 
 
 class IncrementLink(NamedTuple):
-    """An element of a chain: which one, what it rests on, what it says."""
+    """Snapshot of a chain: its digest, the digest of the snapshot that it builds on, and its encoded state."""
 
     digest: bytes
     onto: bytes
@@ -33,11 +33,12 @@ class IncrementLink(NamedTuple):
 
 
 class ReadPreviousState(NamedTuple):
-    """What an instance of the term before left, as far as it was read.
+    """Final snapshot of an instance of the previous generation, as read from the disk.
 
     Attributes:
-        left: its state is in it only where the element is whole and nothing was built beforehand.
-        links: what is still to be put on what was built, in order; empty where the state is in `left`.
+        header: of the snapshot.
+        left: parts of the snapshot; they hold the state only where the snapshot is full and nothing was preloaded.
+        links: snapshots still to be applied to the preloaded state, in order; empty where the state is in `left`.
     """
 
     header: SnapshotHeader
@@ -46,7 +47,7 @@ class ReadPreviousState(NamedTuple):
 
 
 def previous_stage(instance: Instance, before: SnapshotHeader) -> Stage:
-    """The stage of an instance in the term before; `before`: of any element of that term."""
+    """Return the stage of an instance as it was in the previous generation; `before` is any snapshot header of that one."""
     after = instance.plan.stages[instance.stage]
     return msgspec.structs.replace(
         after, generation=before.generation, parallelism=before.parallelism, owners=before.owners
@@ -54,13 +55,13 @@ def previous_stage(instance: Instance, before: SnapshotHeader) -> Stage:
 
 
 def successor_of(instance: Instance, before: SnapshotHeader) -> Successor:
-    """What waits for all those whose keys an instance takes over; `before`: of any of their elements."""
+    """Return the successor that waits for all instances whose keys an instance takes over; `before` is any of their headers."""
     after = instance.plan.stages[instance.stage]
     return Successor(previous_stage(instance, before), after, instance.index, instance.take_over)
 
 
 def groups_from(before: Stage, after: Stage, old: int, index: int) -> dict[int, None]:
-    """Key groups that an instance of the next term takes from one of the term before."""
+    """Return the key groups that an instance of the next generation takes from one of the previous generation."""
     return {
         group: None
         for group in range(KEY_GROUPS)
@@ -69,74 +70,77 @@ def groups_from(before: Stage, after: Stage, old: int, index: int) -> dict[int, 
 
 
 class StateShares:
-    """What one instance that waits has built of the states of those before it, by their indices."""
+    """Preloaded state of one waiting instance, in a share for each instance of the previous generation, by index."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._shares: dict[int, PreloadedState] = {}
 
     def of(self, header: SnapshotHeader) -> PreloadedState:
-        """Of the instance that has saved an element. The largest is built where the instance keeps its state."""
-        known = self._shares.get(header.index)
-        if known is None:
+        """Return the share of the instance that saved a snapshot; the largest share is built in the instance's own state."""
+        share = self._shares.get(header.index)
+        if share is None:
             instance, before = self._instance, previous_stage(self._instance, header)
             after, index = instance.plan.stages[instance.stage], instance.index
             sizes = [len(groups_from(before, after, old, index)) for old in range(before.parallelism)]
             is_largest = header.index == sizes.index(max(sizes))
             state = instance.state if is_largest else instance.another_state()
-            known = PreloadedState(state, groups_from(before, after, header.index, index))
-            self._shares[header.index] = known
-        return known
+            share = PreloadedState(state, groups_from(before, after, header.index, index))
+            self._shares[header.index] = share
+        return share
 
     def built(self, index: int) -> bytes:
-        """The element as of which an instance's share is built; empty: it is not."""
+        """Return the digest of the snapshot as of which an instance's share is built; empty when it is not built."""
         share = self._shares.get(index)
         return b"" if share is None else share.digest
 
-    def complete(self, found: ReadPreviousState) -> SnapshotParts:
-        """What an instance left, with its state. Raises as `PreloadedState.put`, and `DamagedSnapshot`."""
-        if not found.links:
-            if found.header.index in self._shares:
-                self._shares[found.header.index].clear()
-            return found.left
-        share = self.of(found.header)
-        for link in found.links:
+    def complete(self, previous: ReadPreviousState) -> SnapshotParts:
+        """Complete the snapshot of a previous instance with its state. Raises as `PreloadedState.put`, and `DamagedSnapshot`."""
+        if not previous.links:
+            if previous.header.index in self._shares:
+                self._shares[previous.header.index].clear()
+            return previous.left
+        share = self.of(previous.header)
+        for link in previous.links:
             for _ in share.put(*link):
                 pass
-        return found.left._replace(state=share.state)
+        return previous.left._replace(state=share.state)
 
 
 def read_chain(
     read: ReadSnapshot, running: RunningInstance, chain: Sequence[bytes], built: bytes
 ) -> list[tuple[SnapshotHeader, IncrementLink]]:
-    """The elements of a chain that are to be put on one that was built; all of them where that is none of the chain.
+    """Read the snapshots of a chain that follow the one that was built; all of them where that one is not in the chain.
 
     Raises:
-        DamagedElement: one rests on another element than the chain says, or cannot be read.
-        OperationFailed: one is not here.
+        DamagedSnapshot: a snapshot builds on another one than the chain says, or cannot be read.
+        OperationFailed: a snapshot is not here.
     """
     start = chain.index(built) + 1 if built in chain else 0
     before = built if start else b""
-    found: list[tuple[SnapshotHeader, IncrementLink]] = []
+    links: list[tuple[SnapshotHeader, IncrementLink]] = []
     for digest in chain[start:]:
         header, blocks = read(running, digest)
         if header.onto != before:
-            raise DamagedSnapshot(f"{running.name}: an element of a chain rests on another one")
-        found.append((header, IncrementLink(digest, before, blocks[0].whole())))
+            raise DamagedSnapshot(f"{running.name}: a snapshot of a chain rests on another one")
+        links.append((header, IncrementLink(digest, before, blocks[0].whole())))
         before = digest
-    return found
+    return links
 
 
 def read_previous_state(
     read: ReadSnapshot, running: RunningInstance, saved: SnapshotChain, built: bytes
 ) -> ReadPreviousState:
-    """What an instance of the term before left.
+    """Read the final snapshot of an instance of the previous generation.
 
     Args:
-        built: the element as of which its share is built.
+        read: reads a snapshot.
+        running: the waiting instance.
+        saved: chain of the final snapshot.
+        built: digest of the snapshot as of which the instance's share is built.
 
     Raises:
-        DamagedElement, OperationFailed: it cannot be read.
+        DamagedSnapshot, OperationFailed: a snapshot cannot be read.
     """
     instance = running.instance
     assert instance is not None  # sources never change
@@ -148,26 +152,26 @@ def read_previous_state(
         else:
             left = instance.snapshot_parts_in(header.index, last.snapshot)
     except (msgspec.MsgspecError, IndexError) as error:
-        raise DamagedSnapshot(f"{running.name}: what was handed over does not fit: {error}") from None
+        raise DamagedSnapshot(f"{running.name}: the state that was handed over does not fit: {error}") from None
     return ReadPreviousState(header, left, [link for _, link in chain] if last.onto or built else [])
 
 
 def take_over(read: ReadSnapshot, running: RunningInstance, at: RestoreFrom) -> None:
-    """The stage took a new term with an epoch: an element of it is part of those that the instances of the term before saved.
+    """Restore an instance from the snapshots of the previous generation, because its own generation began with that epoch.
 
     Raises:
-        DamagedElement, OperationFailed: they cannot be read, or are not all.
+        DamagedSnapshot, OperationFailed: the snapshots cannot be read, or some are missing.
     """
-    saved = [one for one in at.snapshots if one.stage == running.stage]
+    saved = [chain for chain in at.snapshots if chain.stage == running.stage]
     if running.instance is None or not saved:
-        raise OperationFailed(f"nobody says what it was at epoch {at.epoch}")
+        raise OperationFailed(f"no snapshot of its stage is named for epoch {at.epoch}")
     shares = StateShares(running.instance)
     successor: Successor | None = None
-    for one in saved:
-        if successor is None or successor.misses(one.index):
-            found = read_previous_state(read, running, one, b"")
-            successor = successor or successor_of(running.instance, found.header)
-            if successor.misses(one.index):
-                successor.hand(shares.complete(found))
+    for chain in saved:
+        if successor is None or successor.misses(chain.index):
+            previous = read_previous_state(read, running, chain, b"")
+            successor = successor or successor_of(running.instance, previous.header)
+            if successor.misses(chain.index):
+                successor.hand(shares.complete(previous))
     if successor is None or not successor.has_begun:
-        raise OperationFailed("not all whose keys it takes over have an element here")
+        raise OperationFailed("a snapshot is missing here of an instance whose keys it takes over")

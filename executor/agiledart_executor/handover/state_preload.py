@@ -1,6 +1,6 @@
-"""Instances that wait build what they will take over, beside those that work: a few milliseconds, then these, then again.
+"""State preload: waiting instances build the state that they will take over, in slices of a few milliseconds between other work.
 
-What is read from the disk is read in a thread. What is handed over while something is built waits for it.
+A thread reads the disk. State that is handed over during a build waits for its end.
 """
 
 import asyncio
@@ -25,25 +25,28 @@ from agiledart_executor.process.garbage_collector import collecting_nothing
 from agiledart_executor.snapshots.snapshot_file import DamagedSnapshot, SnapshotHeader
 
 SLICE_NS: Final = 2_000_000
-"""How long one builds before others may work."""
+"""Nanoseconds for which an instance builds before other instances may work."""
 
 PAUSE: Final = 1.0
-"""How long others may work then, as a share of that."""
+"""Pause after each slice in which other instances may work, as a share of the slice."""
 
 
 class PreviousState(NamedTuple):
-    """What an instance of the term before left, complete, and a header of its term."""
+    """Complete state of an instance of the previous generation, with a snapshot header of that generation."""
 
     header: SnapshotHeader
     left: SnapshotParts
 
 
 class StatePreload:
-    """What one waiting instance has built.
+    """Preloaded state of one waiting instance.
 
     Args:
         running: the instance.
-        read: reads elements of its stage.
+        read: reads snapshots of its stage.
+
+    Attributes:
+        is_over: the instance has begun or was dropped, so builds stop.
     """
 
     def __init__(self, running: RunningInstance, read: ReadSnapshot) -> None:
@@ -55,10 +58,10 @@ class StatePreload:
         self.is_over = False
 
     async def build(self, snapshots: Sequence[SnapshotChain]) -> None:
-        """Build what instances of the term before have saved, as far as it is not built yet.
+        """Build the committed state of instances of the previous generation, as far as it is not built yet.
 
         Raises:
-            AgileDartError: it cannot be read, or does not fit.
+            AgileDartError: a snapshot cannot be read, or does not fit.
         """
         for saved in snapshots:
             async with self._lock:
@@ -81,27 +84,27 @@ class StatePreload:
                     await asyncio.sleep(PAUSE * took / 1e9)
                     began = time.monotonic_ns()
         except (msgspec.MsgspecError, IndexError) as error:
-            raise DamagedSnapshot(f"{self._running.name}: an element does not fit: {error}") from None
+            raise DamagedSnapshot(f"{self._running.name}: a snapshot does not fit: {error}") from None
 
     async def receive_previous_state(self, saved: SnapshotChain) -> PreviousState:
-        """What an instance of the term before left, put on what is built of it. Raises as `build`."""
+        """Apply the final snapshot of a previous instance to its preloaded share, and return the result. Raises as `build`."""
         async with self._lock:
             if saved.index in self._previous_states:
                 return self._previous_states[saved.index]
             built = self._shares.built(saved.index)
-            found: ReadPreviousState = await asyncio.to_thread(
+            previous: ReadPreviousState = await asyncio.to_thread(
                 read_previous_state, self._read, self._running, saved, built
             )
             if self.is_over:
-                return PreviousState(found.header, found.left)
+                return PreviousState(previous.header, previous.left)
             with collecting_nothing():
-                receive_previous_state = self._previous_states[saved.index] = PreviousState(
-                    found.header, self._complete(found)
-                )
-            return receive_previous_state
+                complete = self._previous_states[saved.index] = PreviousState(previous.header, self._complete(previous))
+            return complete
 
-    def _complete(self, found: ReadPreviousState) -> SnapshotParts:
+    def _complete(self, previous: ReadPreviousState) -> SnapshotParts:
         try:
-            return self._shares.complete(found)
+            return self._shares.complete(previous)
         except (msgspec.MsgspecError, IndexError) as error:
-            raise DamagedSnapshot(f"{self._running.name}: what was handed over does not fit: {error}") from None
+            raise DamagedSnapshot(
+                f"{self._running.name}: the state that was handed over does not fit: {error}"
+            ) from None

@@ -1,10 +1,10 @@
-"""Terms to come, in an executor: what a change of a stage asks of it before, at and after the barrier that carries it.
+"""Upcoming generations in an executor: the steps of a stage change before, at and after the barrier that carries it.
 
-    prepared     instances of the next term wait; links and channels of their plan are open, and carry nothing
-    the barrier  senders and receivers change over by themselves (`Instance`, `InstanceHost`)
-    built ahead  what they will take over from other processes, as far as it is committed
-    handed over  by reference from an instance beside them, else as an element on this disk: instances that have all begin
-    let go       what waited is closed, as if nobody had asked
+    prepared     instances of the next generation wait; links and channels of their plan are open, and carry nothing
+    barrier      senders and receivers switch over by themselves (`Instance`, `InstanceHost`)
+    preloaded    waiting instances build committed state that they will take over from other processes
+    handed over  by reference from an instance in this process, else by a snapshot on this disk; complete instances begin
+    dropped      waiting instances and their channels are closed, as if the change had not been requested
 
 Source: scaling specification, section 8.
 """
@@ -27,10 +27,14 @@ from agiledart_kernel.node_id import NodeId
 
 @dataclass(eq=False)
 class _PendingGeneration:
-    """A plan that may come: whoever waits for it, and what was opened for it beside them.
+    """Plan that a barrier may bring: the instances that wait for it, and the channels that were opened for it.
 
     Attributes:
-        before: stages that change, in the term before, as far as one of their instances has handed over.
+        program: user code joined with the plan.
+        waiting: (stage, instance) → the waiting instance, and its successor once the previous stage is known.
+        inputs, outputs: channels that were opened for the plan, with their instances.
+        preloads: preloaded state of the waiting instances.
+        before: changing stages as they were in the previous generation, once one of their instances has handed over.
     """
 
     program: Program
@@ -41,7 +45,7 @@ class _PendingGeneration:
     before: dict[int, Stage] = field(default_factory=dict)
 
     def successor(self, key: tuple[int, int]) -> Successor | None:
-        """What one that waits waits for; None: nobody has said yet what its stage was."""
+        """Return the successor of a waiting instance; None while its previous stage is unknown."""
         running, successor = self.waiting[key]
         if successor is None and key[0] in self.before:
             assert running.instance is not None  # sources never change
@@ -51,22 +55,22 @@ class _PendingGeneration:
         return successor
 
     def preload_of(self, key: tuple[int, int], read: ReadSnapshot) -> StatePreload:
-        """What one that waits has built."""
+        """Return the preloaded state of a waiting instance."""
         return self.preloads.setdefault(key, StatePreload(self.waiting[key][0], read))
 
     def end_preload(self, key: tuple[int, int]) -> None:
-        """It has begun, or never will."""
-        preload_of = self.preloads.pop(key, None)
-        if preload_of is not None:
-            preload_of.is_over = True
+        """Stop the preload of an instance that has begun or was dropped."""
+        preload = self.preloads.pop(key, None)
+        if preload is not None:
+            preload.is_over = True
 
 
 class UpcomingGenerations:
-    """The plans that may come to one executor.
+    """Plans that later barriers may bring to one executor.
 
     Args:
-        host: its instances.
-        fails: told of an instance that cannot begin or go on because of a change, and why.
+        host: of its instances.
+        on_failure: called with an instance that cannot begin or go on because of a change, and the reason.
     """
 
     def __init__(self, host: InstanceHost, on_failure: Callable[[RunningInstance, str], None]) -> None:
@@ -75,16 +79,16 @@ class UpcomingGenerations:
         host.on_handed_over = self._left
 
     def plan(self, name: bytes, program: Program) -> Program:
-        """Know a plan by its name; the program with it, the one that was known first."""
+        """Register a plan by its name and return the program that was first registered under that name."""
         for other, generation in list(self._generations.items()):
-            if other != name and not generation.waiting:  # it has come, and all follow it
+            if other != name and not generation.waiting:  # its barrier has come, and all instances follow it
                 del self._generations[other], self._host.programs[other]
         generation = self._generations.setdefault(name, _PendingGeneration(program))
         self._host.programs[name] = generation.program
         return generation.program
 
     def wait(self, name: bytes, running: RunningInstance) -> None:
-        """Have an instance of a plan wait until it is handed over to; it takes frames in, and keeps them."""
+        """Let an instance of a plan wait for its state; it buffers the frames that come until then."""
         running.has_begun = False
         assert running.instance is not None  # sources never change
         plan = running.instance.plan
@@ -94,7 +98,7 @@ class UpcomingGenerations:
         self._host.running[running.stage, running.index] = running
 
     def open_inputs(self, name: bytes) -> None:
-        """Let instances that stay take frames of channels of a plan, and keep them until a barrier tells of it."""
+        """Open the new channels of a plan at instances that stay; they buffer frames until a barrier brings the plan."""
         generation = self._generations[name]
         after = generation.program.plan
         for running in self._continuing_instances(after):
@@ -105,7 +109,7 @@ class UpcomingGenerations:
                         generation.inputs.append((running, channel))
 
     def missing_outputs(self, name: bytes) -> list[tuple[RunningInstance, int, int]]:
-        """(instance, edge, target) of each channel that a plan needs and that is not there."""
+        """Return (instance, edge, target) of each channel that a plan needs and that is not open yet."""
         generation = self._generations[name]
         after = generation.program.plan
         senders = [*self._continuing_instances(after), *(running for running, _ in generation.waiting.values())]
@@ -118,29 +122,29 @@ class UpcomingGenerations:
         ]
 
     def opened(self, name: bytes, running: RunningInstance, channel: tuple[int, int]) -> None:
-        """One of them is there now."""
+        """Record a channel that was opened for a plan."""
         self._generations[name].outputs.append((running, channel))
 
     def ready(self, name: bytes) -> None:
-        """All is open for a plan."""
+        """Start using the channels of a plan, all of which are open now."""
         for running in self._continuing_instances(self._generations[name].program.plan):
             running.take_outputs()
         for running, _ in self._generations[name].waiting.values():
             self._host.add(running)
 
     def _continuing_instances(self, after: StagePlan) -> list[RunningInstance]:
-        """Instances whose stage keeps its term in a plan."""
-        found = []
+        """Return the instances whose stage keeps its generation in a plan."""
+        continuing = []
         for running in self._host.running.values():
             part = running.instance or running.source
             if part is None or not running.has_begun or running.has_handed_over or running.broken:
                 continue
             if part.plan.stages[running.stage].generation == after.stages[running.stage].generation:
-                found.append(running)
-        return found
+                continuing.append(running)
+        return continuing
 
     def drop(self, name: bytes) -> None:
-        """A plan will not come."""
+        """Drop a plan that will not come: close its waiting instances and its channels."""
         generation = self._generations.pop(name, None)
         self._host.programs.pop(name, None)
         if generation is None:
@@ -157,10 +161,10 @@ class UpcomingGenerations:
             running.close()
 
     def _left(self, running: RunningInstance) -> None:
-        """An instance beside those that wait has handed over: what they take of it stays where it is."""
+        """Hand the final snapshot of a local instance over to the waiting instances, by reference."""
         instance = running.instance
         assert instance is not None  # sources never change
-        assert instance.left is not None  # it is told of then
+        assert instance.left is not None  # set before the host calls this
         for generation in self._generations.values():
             if keys := [key for key in generation.waiting if key[0] == running.stage]:
                 generation.before.setdefault(running.stage, instance.plan.stages[running.stage])
@@ -168,14 +172,14 @@ class UpcomingGenerations:
                     self._hand_over(generation, key, instance.left, running.barrier)
 
     async def receive_previous_state(self, message: PreviousStateStored, read: ReadSnapshot) -> None:
-        """What an instance elsewhere left has come to this disk."""
+        """Hand the final snapshot of a remote instance, which is on this disk now, over to the waiting instances."""
         generation = self._generations.get(message.after)
         if generation is None:
             return
-        stage, which = message.origin.stage, message.origin.index
-        saved = SnapshotChain(stage, which, message.digest, message.before)
+        stage, index = message.origin.stage, message.origin.index
+        saved = SnapshotChain(stage, index, message.digest, message.before)
         for key in [key for key in generation.waiting if key[0] == stage]:
-            if not self._waits(generation, message.after, key) or not _may_need(generation, key, which):
+            if not self._waits(generation, message.after, key) or not _may_need(generation, key, index):
                 continue
             running, _ = generation.waiting[key]
             try:
@@ -191,25 +195,27 @@ class UpcomingGenerations:
             self._hand_over(generation, key, left, message.epoch)
 
     def _waits(self, generation: _PendingGeneration, name: bytes, key: tuple[int, int]) -> bool:
-        """Does one still wait? While something is read it may have begun, with what was handed over beside it, or been let go."""
+        """Return True while an instance still waits: during a read it may have begun with local state, or been dropped."""
         return key in generation.waiting and generation is self._generations.get(name)
 
     async def preload_state(self, message: PreloadSnapshots, read: ReadSnapshot) -> None:
-        """Have those that wait for a plan build what others have saved of what they will take over.
+        """Let the instances that wait for a plan build state from committed snapshots of remote instances.
 
         Raises:
-            AgileDartError: it cannot be read, or does not fit.
+            AgileDartError: a snapshot cannot be read, or does not fit.
         """
         generation = self._generations.get(message.plan_name)
         for key in () if generation is None else tuple(generation.waiting):
             if generation is not None and key in generation.waiting:
                 mine = [
-                    one for one in message.snapshots if one.stage == key[0] and not self._is_local(generation, key, one)
+                    chain
+                    for chain in message.snapshots
+                    if chain.stage == key[0] and not self._is_local(generation, key, chain)
                 ]
                 await generation.preload_of(key, read).build(mine)
 
     def _is_local(self, generation: _PendingGeneration, key: tuple[int, int], saved: SnapshotChain) -> bool:
-        """Whether one that has saved an element is in this process: what it leaves is taken over as it is."""
+        """Return True when the instance of a snapshot runs in this process: its state is taken over by reference."""
         instance = generation.waiting[key][0].instance
         assert instance is not None  # sources never change
         return any(
@@ -223,7 +229,7 @@ class UpcomingGenerations:
 
     def _hand_over(self, generation: _PendingGeneration, key: tuple[int, int], left: SnapshotParts, epoch: int) -> None:
         running, successor = generation.waiting[key][0], generation.successor(key)
-        assert successor is not None, "who hands over says what the stage was"
+        assert successor is not None, "the caller has recorded the previous stage"
         try:
             begins = successor.hand(left)
         except (ChangeFailed, AgileDartError) as error:
@@ -238,12 +244,12 @@ class UpcomingGenerations:
 
 
 def by_channel_number(plan: StagePlan, known: Mapping[tuple[int, int], str]) -> dict[tuple[int, int], str]:
-    """Addresses by (stage, index), by the numbers of channels instead."""
-    return {(stage, member(plan.stages[stage].generation, index)): where for (stage, index), where in known.items()}
+    """Return addresses keyed by (stage, instance as channels name it) instead of (stage, index)."""
+    return {(stage, member(plan.stages[stage].generation, index)): address for (stage, index), address in known.items()}
 
 
 def nodes_of(plan: StagePlan, part: DeploymentPart) -> dict[tuple[int, int], NodeId]:
-    """(stage, instance as channels name it) → the node that runs it."""
+    """Return (stage, instance as channels name it) → the node that runs the instance."""
     return {
         (stage, member(plan.stages[stage].generation, index)): peer.node
         for (stage, index), peer in part.places().items()
@@ -251,13 +257,13 @@ def nodes_of(plan: StagePlan, part: DeploymentPart) -> dict[tuple[int, int], Nod
 
 
 def _may_need(generation: _PendingGeneration, key: tuple[int, int], which: int) -> bool:
-    """May one that waits need what an instance of the term before left?"""
+    """Return True when a waiting instance may need the state of a previous instance."""
     successor = generation.successor(key)
     return successor is None or successor.misses(which)
 
 
 def _buffering_input() -> InputEnd:
-    """An input that keeps what comes; its first frame is acknowledged by itself, since its sender measures when it is taken."""
+    """Return an input that buffers frames; it acknowledges the first one alone, because the sender measures when that happens."""
     end = InputEnd(waiting=[])
     end.channel.acknowledge_next()
     return end

@@ -1,7 +1,7 @@
-"""How often Python's garbage collector looks for cycles while rows pass.
+"""Settings of Python's garbage collector while rows pass.
 
-Rows live for one batch. With Python's 700 new objects the collector looks at each batch in the middle of it, for 0.1 to 0.3 µs a
-row, and finds nothing.
+Rows live for one batch. At Python's default of 700 new objects the collector scans in the middle of each batch, for 0.1 to 0.3 µs
+a row, and finds no garbage.
 """
 
 import gc
@@ -10,33 +10,34 @@ from contextlib import contextmanager
 from typing import Final
 
 YOUNG_OBJECTS: Final = 20_000
-"""New objects that wait for the collector."""
+"""Number of new objects after which the collector runs."""
 
 
 def collect_rarely() -> None:
-    """From now on, in a process that runs a job and nothing else; what it has imported is not looked at again."""
+    """Collect rarely from now on, in a process that runs only one job; imported objects are not scanned again."""
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
 
 
 @contextmanager
 def collecting_rarely() -> Iterator[None]:
-    """For as long as a job runs in a process that is somebody else's."""
+    """Collect rarely while a job runs in a process that belongs to a user."""
     before = gc.get_threshold()
-    rarer = 0 < before[0] < YOUNG_OBJECTS  # else its owner wants it so, or another job runs that began earlier
+    rarer = 0 < before[0] < YOUNG_OBJECTS  # else the process's owner chose that, or another job that began earlier
     if rarer:
         gc.set_threshold(YOUNG_OBJECTS, *before[1:])
     try:
         yield
     finally:
-        if rarer and gc.get_threshold()[0] == YOUNG_OBJECTS:  # else user code has changed its mind meanwhile
+        if rarer and gc.get_threshold()[0] == YOUNG_OBJECTS:  # else user code has set another threshold meanwhile
             gc.set_threshold(*before)
 
 
 @contextmanager
 def collecting_nothing() -> Iterator[None]:
-    """For as long as many objects are built that stay: the collector would look at all of them again and again. Afterwards they
-    count as old ones, without a look; as frozen ones they would outlive whoever has them, in circles as they are.
+    """Stop the collector while many long-lived objects are built, because it would scan all of them again and again.
+
+    Afterwards they count as old objects, without a scan. They are not left frozen: frozen cycles would outlive their owner.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -45,5 +46,5 @@ def collecting_nothing() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.unfreeze()
-        if was_enabled:  # else user code, or somebody who builds, too, wants it so
+        if was_enabled:  # else user code, or another build, has switched it off
             gc.enable()

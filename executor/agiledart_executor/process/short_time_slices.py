@@ -1,7 +1,7 @@
-"""Short turns on the processor: whoever asks for little at a time is let in sooner when it wakes (Linux 6.12 and later).
+"""Short time slices of the processor: a process that requests a short slice runs sooner when it wakes (Linux 6.12 and later).
 
-A frame takes a fraction of a millisecond and then its process sleeps, but the kernel takes it for one that would like three
-milliseconds, the default, and lets it wait behind others that run.
+A frame takes a fraction of a millisecond, and then its process sleeps. But the kernel assumes that the process wants three
+milliseconds, the default, and makes it wait behind running processes.
 """
 
 import ctypes
@@ -11,19 +11,20 @@ import struct
 import sys
 
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
-"""Number of the system call, which the C library has no function for; `sched_setattr(2)`."""
+"""Number of the system call `sched_setattr(2)`, for which the C library has no function, by architecture."""
 
 _ATTRIBUTES = struct.Struct("=IIQiIQQQII")
-"""Size, policy, flags, niceness, priority, runtime (ns; with the normal policy the length of a turn), and four for others."""
+"""Struct `sched_attr`: size, policy, flags, niceness, priority, runtime (ns; the slice under the normal policy), and four
+fields of other policies."""
 
 SLICE_NS = 100_000
-"""The shortest turn that may be asked for."""
+"""Shortest slice in nanoseconds that the kernel grants."""
 
 
 def request_short_slices() -> bool:
-    """Ask for this thread, and those that it starts; was it possible? A kernel before 6.12 says yes and does nothing.
+    """Request short slices for this thread and the threads that it starts; return True when the kernel accepted.
 
-    Niceness stays, and who was given another policy than the normal one keeps it.
+    A kernel before 6.12 accepts and does nothing. The niceness stays, and a thread with another than the normal policy keeps it.
     """
     number = _SCHED_SETATTR.get(platform.machine())
     if sys.platform != "linux" or number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:

@@ -435,7 +435,7 @@ def _full(*_: Any) -> Any:
 
 def test_an_instance_of_which_nothing_was_saved_is_named(tmp_path: Path) -> None:
     async def play() -> None:
-        with pytest.raises(OperationFailed, match="nobody says what it was at epoch 3"):
+        with pytest.raises(OperationFailed, match="no snapshot of its stage is named for epoch 3"):
             Life(tmp_path, 2, 0, RestoreFrom(3))
 
     asyncio.run(play())
