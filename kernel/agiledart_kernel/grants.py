@@ -19,7 +19,7 @@ from agiledart_kernel.limits import MAX_CHAIN_LINKS, MAX_LINK_BYTES
 LINK_CONTEXT: Final = b"agiledart-link/1\0"
 SIGNATURE_BYTES: Final = 64
 SKEW_SECONDS: Final = 300
-"""How far a signer's clock may run ahead of the verifier's."""
+"""Seconds by which a signer's clock may run ahead of the verifier's."""
 
 Role = Literal["admin", "agent", "submitter", "reader", "executor"]
 Use = Literal["act", "invite"]

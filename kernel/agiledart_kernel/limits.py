@@ -15,7 +15,7 @@ MAX_UNVERIFIED_LINKS = 32
 """Connections in TLS or HELLO at one time, before their peers are verified. Others wait."""
 
 MAX_UNVERIFIED_OF_ADDRESS = 4
-"""Of these, connections from one IPv4 address or one /64 of IPv6: a stranger with one address keeps no other caller
+"""Unverified connections from one IPv4 address or one /64 of IPv6: a stranger with one address keeps no other caller
 out.
 """
 
@@ -97,7 +97,7 @@ CHANNEL_WINDOW_FRAMES = 16
 """Data frames of a channel that may be unacknowledged. Windows of 8 to 64 measured equally fast."""
 
 REORDER_FRAMES = 64
-"""How far ahead of the next expected frame a frame may arrive and be buffered: the window, its watermarks, and the
+"""Largest distance ahead of the next expected frame at which a frame is buffered: the window, its watermarks, and the
 parts of a batch of large rows.
 """
 

@@ -38,7 +38,7 @@ class Principal(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ApplicationOwnership(NamedTuple):
-    """What this node knows of an application that a request concerns.
+    """Ownership of an application that a request concerns, as far as this node knows it.
 
     Args:
         owner: the key that submitted it; empty: no application has this name, or it is older than owners are.
@@ -53,7 +53,7 @@ class ApplicationOwnership(NamedTuple):
 
 
 class LogOwnership(NamedTuple):
-    """What this node knows of a sink's log whose rows a request concerns.
+    """Ownership of a sink's log whose rows a request concerns, as far as this node knows it.
 
     Args:
         application: the application whose run wrote it last.

@@ -98,7 +98,7 @@ def test_the_key_that_holds_most_of_unfinished_frames_gives_way(run: Run, monkey
         for link in links:
             begin_frame(link, 200_000, 80_000)
         await a.until(lambda: len(a.ended) == 1)
-        assert a.ended[0] == ("unfinished", "a frame did not come as a whole")
+        assert a.ended[0] == ("unfinished", "a frame did not arrive completely")
         assert ledger.total <= 300_000
         assert slow._transport is not None
         slow._transport.write(bytes(30_000))  # the rest of the honest one's

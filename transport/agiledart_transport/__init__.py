@@ -1,6 +1,7 @@
-"""Links: TLS 1.3 connections between nodes that have proven who they are and what they may do.
+"""Links: TLS 1.3 connections between nodes that have proven their identity and their permissions.
 
-Agents and executors share this package, so it imports only the kernel, the standard library and, in the modules that an
-executor never loads (`certificates`, `local_judge`), `cryptography`. It knows frames and grants, not what is in the
-frames. Nothing is re-exported here: import `links`, `contexts`, `certificates`, `judge` or `local_judge`.
+Agents and executors share this package. So it imports only the kernel, the standard library and, in the modules that an
+executor never loads (`certificates`, `local_peer_verifier`, `sealing`), `cryptography`. It handles frames and grants,
+not the content of frames. This module re-exports nothing: import `connecting`, `listener`, `tls_contexts`,
+`certificates`, `peer_verifier` or `local_peer_verifier`.
 """

@@ -1,8 +1,8 @@
-"""One Ed25519 key is a node's identity: it vouches for the key of a short-lived TLS leaf.
+"""Identity of a node: one Ed25519 key, which vouches for the key of a short-lived TLS leaf.
 
-The leaf carries libp2p's SignedKey extension: the node's public key and its signature over the leaf's own key, so
-whoever holds the leaf's key (TLS proves that) speaks for the node's key. libp2p's leaves are self-signed, which
-Python's `ssl` refuses from clients; ours are signed by a CA whose key everybody can derive from the network's public id
+The leaf carries libp2p's SignedKey extension: the node's public key and its signature over the leaf's own key. TLS
+proves that the peer holds the leaf's key, so the peer speaks for the node's key. libp2p's leaves are self-signed, which
+Python's `ssl` refuses from clients. Ours are signed by a CA whose key any node can derive from the network's public id
 (decision 0002 and the notes it rests on). Source: libp2p TLS specification, "Peer authentication"; the admission spec,
 sections 1 and 5.
 """
@@ -23,14 +23,14 @@ from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import is_proper_key
 from agiledart_transport.tls_contexts import TlsCredentials
 
-# A stranger's odd certificate must not print a warning into our log: it is parsed and judged, or refused and counted.
+# A stranger's odd certificate must not print a warning into our log: it is parsed and verified, or refused and counted.
 warnings.filterwarnings("ignore", message="Parsed a ", category=CryptographyDeprecationWarning)
 
 LEAF_DAYS: Final = 30
-"""Life of a TLS leaf. It is made anew at each start and in its last tenth."""
+"""Validity of a TLS leaf. The node makes a new one at each start and in the leaf's last tenth."""
 
 MAX_CERTIFICATE_BYTES: Final = 2_048
-"""A leaf has about 450 bytes."""
+"""Largest certificate that is parsed. A leaf has about 450 bytes."""
 
 _SIGNED_KEY: Final = x509.ObjectIdentifier("1.3.6.1.4.1.53594.1.1")
 _CONTEXT: Final = b"libp2p-tls-handshake:"
@@ -44,12 +44,12 @@ _EXTENSION_BYTES: Final = 106
 
 
 def public_bytes(key: ed25519.Ed25519PrivateKey) -> bytes:
-    """The 32 bytes of a key's public half."""
+    """Return the 32 bytes of a key's public half."""
     return key.public_key().public_bytes_raw()
 
 
 def check_signature(key: bytes, signature: bytes, message: bytes) -> bool:
-    """Is this the signature of `key` over `message`? The function that `verify_chain` wants."""
+    """Return whether `signature` is that of `key` over `message`. This is the function that `verify_chain` takes."""
     try:
         ed25519.Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
     except (InvalidSignature, ValueError):
@@ -58,7 +58,7 @@ def check_signature(key: bytes, signature: bytes, message: bytes) -> bool:
 
 
 def peer_id_text(key: bytes) -> str:
-    """A node's name for people and libp2p: base58 of the identity multihash of its public key, `12D3Koo…`."""
+    """Return a node's name for people and libp2p: base58 of the identity multihash of its public key, `12D3Koo…`."""
     number, text = int.from_bytes(b"\x24" + _KEY_PREFIX + key, "big"), ""
     while number:
         number, rest = divmod(number, 58)
@@ -88,7 +88,9 @@ def _network_ca(network: bytes) -> tuple[ed25519.Ed25519PrivateKey, x509.Certifi
 def make_credentials(
     key: ed25519.Ed25519PrivateKey, network: bytes, now_seconds: int, days: int = LEAF_DAYS
 ) -> TlsCredentials:
-    """A fresh TLS leaf that proves `key`, with what a context needs to show it and to judge others of this network."""
+    """Return a fresh TLS leaf that proves `key`, with what a context needs to present it and to verify peers of this
+    network.
+    """
     ca_key, ca = _network_ca(network)
     leaf_key = ec.generate_private_key(ec.SECP256R1())
     spki = leaf_key.public_key().public_bytes(
@@ -112,9 +114,10 @@ def make_credentials(
 
 
 def verify_peer_certificate(der: bytes | None) -> bytes:
-    """The Ed25519 public key that a TLS leaf speaks for; raises `Refused("certificate")`, nothing else.
+    """Return the Ed25519 public key that a TLS leaf speaks for. Raises `Refused("certificate")`, nothing else.
 
-    TLS has already checked that the peer holds the leaf's key and that the leaf is of our network's form and in date.
+    TLS has already checked that the peer holds the leaf's key, and that the leaf is of our network's form and not
+    expired.
     """
     if not der or len(der) > MAX_CERTIFICATE_BYTES:
         raise Refused("certificate", f"{len(der or b'')} bytes")
@@ -124,7 +127,7 @@ def verify_peer_certificate(der: bytes | None) -> bytes:
         spki = certificate.public_key().public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
-    except Exception as error:  # noqa: BLE001  the library has a class for each oddity, all mean the same
+    except Exception as error:  # noqa: BLE001  the library has a class for each oddity, and all mean the same
         raise Refused("certificate", str(error)[:100]) from None
     value = extension.value if isinstance(extension, x509.UnrecognizedExtension) else b""
     key, signature = value[8:40], value[42:]

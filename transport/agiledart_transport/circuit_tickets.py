@@ -1,9 +1,11 @@
-"""Who may use a relay, and how often: tickets for circuits, each good once, for a few seconds, from one address. No I/O.
+"""Tickets for circuits: which key may use a relay, and how often. A ticket is valid once, for a few seconds, from one
+address.
 
     booked ── redeemed in time, from the right address ──> open ── ended ──> gone
     booked ── late ──> gone
 
-Booked and open circuits count alike against the bounds, so whoever asks ten thousand times holds no more than eight.
+Booked and open circuits count alike against the bounds, so a peer that requests ten thousand circuits holds no more
+than eight. This module does no I/O.
 """
 
 from collections import Counter
@@ -13,21 +15,23 @@ from agiledart_kernel.errors import Refused
 from agiledart_kernel.instants import SECOND
 
 MAX_CIRCUITS: Final = 64
-"""Of one relay: each costs two sockets and two buffers."""
+"""Circuits of one relay at one time: each costs two sockets and two buffers."""
 
 MAX_CIRCUITS_OF_PEER: Final = 8
-"""Of these, of one key."""
+"""Circuits of one key, out of `MAX_CIRCUITS`."""
 
 TICKET_NS: Final = 5 * SECOND
-"""For which a ticket waits: the asker has it after one round trip and needs another."""
+"""Validity of a ticket: the requester has it after one round trip and needs another."""
 
 
 class Booking(NamedTuple):
-    """A circuit that somebody may open.
+    """A circuit that a requester may open.
 
     Args:
-        asker: its key; `from_host`: the address from which it asked.
-        host, port: where the circuit leads; `says`: bytes that are sent there first: the preface for another relay.
+        requester_key: public key of the requester.
+        from_host: the address from which the request came.
+        host, port: the address to which the circuit leads.
+        initial_bytes: bytes that the relay sends there first: the preface for another relay.
     """
 
     requester_key: bytes
@@ -38,7 +42,7 @@ class Booking(NamedTuple):
 
 
 class CircuitTickets:
-    """The circuits of one relay."""
+    """Tickets and open circuits of one relay."""
 
     def __init__(self, circuits: int = MAX_CIRCUITS, of_peer: int = MAX_CIRCUITS_OF_PEER) -> None:
         self._most, self._most_of_peer = circuits, of_peer
@@ -48,23 +52,26 @@ class CircuitTickets:
 
     @property
     def held(self) -> int:
-        """Circuits that are open or may be opened."""
+        """Number of circuits that are open or may be opened."""
         return self.open + len(self._booked)
 
     def check_quota(self, requester_key: bytes, now: int) -> None:
-        """Raise `Refused("quota")` unless this key may have one more."""
+        """Raise `Refused("quota")` unless this key may have one more circuit."""
         self._forget_late(now)
         if self.held >= self._most or self._by_peer[requester_key] >= self._most_of_peer:
             raise Refused("quota", "this relay carries as many circuits as it may")
 
     def book(self, ticket: bytes, booking: Booking, now: int) -> None:
-        """Let a circuit be opened with this ticket; raises `Refused("quota")`."""
+        """Allow one circuit to be opened with this ticket. Raises `Refused("quota")`."""
         self.check_quota(booking.requester_key, now)
         self._booked[ticket] = (now + TICKET_NS, booking)
         self._by_peer[booking.requester_key] += 1
 
     def redeem(self, ticket: bytes, from_host: str, now: int) -> Booking:
-        """What a ticket is for, once; `ended` must follow. Raises `Refused("ticket")`: unknown, used, late, of another address."""
+        """Return the booking of a ticket, once. The caller must call `ended` later.
+
+        Raises `Refused("ticket")` when the ticket is unknown, used or late, or comes from another address.
+        """
         self._forget_late(now)
         known = self._booked.get(ticket)
         if known is None or known[1].from_host != from_host:
@@ -74,7 +81,7 @@ class CircuitTickets:
         return known[1]
 
     def ended(self, booking: Booking) -> None:
-        """A circuit that was redeemed is over."""
+        """Release a redeemed circuit that has ended."""
         self.open -= 1
         self._release(booking)
 

@@ -1,8 +1,9 @@
-"""Circuits: a link whose bytes pass through a relay, which holds no key and reads no frame. What both ends of one need.
+"""Circuits: links whose bytes pass through a relay, which holds no key and reads no frame. The part that both ends
+need.
 
-Whoever wants a circuit asks a relay for a ticket and connects to the relay's one port. That connection begins with a preface,
-`\\0ADT`, a version and the ticket; behind it bytes pass as they are, TLS between the two ends. A TLS record begins with 22, so a
-listener tells both apart by the first byte. Source: the shuffle spec, section 12.
+The dialer requests a ticket from a relay and connects to the relay's one port. That connection begins with a preface:
+`\\0ADT`, a version and the ticket. Behind it bytes pass unchanged, as TLS between the two ends. A TLS record begins
+with 22, so a listener tells both apart by the first byte. Source: the shuffle spec, section 12.
 """
 
 import asyncio
@@ -12,17 +13,17 @@ from typing import Final, NamedTuple
 from agiledart_kernel.errors import Refused
 
 PREFACE: Final = b"\0ADT\x01"
-"""Its last byte is the version."""
+"""First bytes of a preface. The last of them is the version."""
 
 TICKET_BYTES: Final = 16
 PREFACE_BYTES: Final = len(PREFACE) + TICKET_BYTES
 
 
 class Via(NamedTuple):
-    """The relay that a link goes through: its address as a socket knows it, the ticket that it gave, and its name for people.
+    """The relay of a link: its address as a socket knows it, the ticket that it issued, and its name for people.
 
     Args:
-        cost: of the whole way in slots of 5 ms, as it is claimed.
+        cost: claimed cost of the whole path in slots of 5 ms.
     """
 
     host: str
@@ -33,27 +34,27 @@ class Via(NamedTuple):
 
 
 def preface(ticket: bytes) -> bytes:
-    """How a connection to a relay begins."""
+    """Return the first bytes of a connection to a relay."""
     return PREFACE + ticket
 
 
 def ticket_of(head: bytes) -> bytes:
-    """The ticket in a whole preface; raises `Refused("ticket")`."""
+    """Return the ticket in a complete preface. Raises `Refused("ticket")`."""
     if len(head) != PREFACE_BYTES or not head.startswith(PREFACE):
-        raise Refused("ticket", "no preface of a version that is known")
+        raise Refused("ticket", "no preface of a known version")
     return head[len(PREFACE) :]
 
 
 async def connect_through_relay(via: Via) -> socket.socket:
-    """A connection to a relay on which the bytes of a circuit pass; raises OSError."""
+    """Return a connection to a relay that passes the bytes of a circuit. Raises OSError."""
     return await open_connection(via.host, via.port, preface(via.ticket))
 
 
 async def open_connection(host: str, port: int, initial_bytes: bytes = b"") -> socket.socket:
-    """A connection that has said these bytes; raises OSError."""
+    """Return a connection on which these bytes were sent. Raises OSError."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, where = found[0]
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, where = addresses[0]
     connection = socket.socket(family, kind, protocol)
     try:
         connection.setblocking(False)

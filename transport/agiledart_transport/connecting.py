@@ -1,7 +1,7 @@
-"""Opening links: `connect` to a node, judged by both ends; `listener` has the other end.
+"""Opening of links: `connect` dials a node, and both ends verify each other; `listener` has the other end.
 
-A node has one TCP port for all its services; the dialer's HELLO says which one it wants. Source: the admission spec, section 3;
-decision 0002.
+A node has one TCP port for all its services; the dialer's HELLO says which service it wants. Source: the admission
+spec, section 3; decision 0002.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ __all__ = [
 ]  # fmt: skip
 
 SHUTDOWN_SECONDS: Final = 1.0
-"""How long a closing link may take to send the rest; then it is cut."""
+"""Time for a closing link to send the rest; after it the link is aborted."""
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[v6]:port`; raises ValueError."""
+    """Return host and port of `host:port` or `[v6]:port`. Raises ValueError."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise ValueError(f'an address is HOST:PORT, got "{address}"')
@@ -38,7 +38,7 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def format_address(host: str, port: int) -> str:
-    """The text that `parse_address` reads."""
+    """Return the text that `parse_address` reads."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -60,33 +60,33 @@ async def connect(
     timeout: float = HELLO_TIMEOUT_SECONDS,
     wall_seconds: Callable[[], float] = time.time,
 ) -> Link:
-    """A link to the node at `address`, judged by both ends.
+    """Return a link to the node at `address`, after both ends have verified each other.
 
     Args:
         service: the logical port; put into the HELLO.
         hello: what we say about ourselves.
         on_frame, on_closed, on_writable, before, after, on_echo: as of `LinkHandler`.
-        expect: give up when the peer's id is another one.
-        via: go through this relay, which has agreed to lead to `address`.
+        expect: refuse the peer when its id is another one.
+        via: connect through this relay, which has agreed to lead to `address`.
         timeout: seconds for TCP, TLS and HELLO together.
 
     Raises:
-        RefusedByPeer: the peer refused us; `reason` is its word for it.
-        RemoteProtocolError: we refuse the peer (`Refused`), or it spoke nonsense.
-        OSError: nobody there, unreachable, timed out (TimeoutError), or cut off.
-        ValueError: `address` is none.
+        RefusedByPeer: the peer refused us; `reason` is its reason.
+        RemoteProtocolError: we refuse the peer (`Refused`), or it broke the protocol.
+        OSError: no node listens there, it is unreachable, timed out (TimeoutError), or the connection was lost.
+        ValueError: `address` has another form.
     """
     host, port = parse_address(address)
-    passage: socket.socket | None = None
+    relay_socket: socket.socket | None = None
     link = Link(service, dialled=True, wall_seconds=wall_seconds)
     mine = for_service(hello, service)
     handler = LinkHandler(on_frame, on_closed, on_writable, before, after, on_echo)
     try:
         async with asyncio.timeout(timeout):
             if via is not None:
-                passage = await connect_through_relay(via)
+                relay_socket = await connect_through_relay(via)
                 link.relay = via.name or via.host
-            await _begin_tls(link, host, port, passage, context, timeout)
+            await _begin_tls(link, host, port, relay_socket, context, timeout)
             link.greet(encode_hello(mine))
             theirs = await link.greeting()
             negotiate(mine, theirs)
@@ -98,7 +98,7 @@ async def connect(
             link.open(peer, handler)
     except TimeoutError:
         link.abort("timeout")
-        _close_unused(link, passage)
+        _close_unused(link, relay_socket)
         raise TimeoutError(f"{address} did not answer within {timeout:g} s") from None
     except RemoteProtocolError as error:
         link.close(error.reason)
@@ -108,7 +108,7 @@ async def connect(
         raise Refused("tls", error.reason or str(error)) from None
     except BaseException:
         link.abort("lost")
-        _close_unused(link, passage)
+        _close_unused(link, relay_socket)
         raise
     return link
 
@@ -123,7 +123,7 @@ async def _begin_tls(
             host,
             port,
             ssl=context,
-            server_hostname="",  # nothing about whom we call travels in clear
+            server_hostname="",  # the name of the callee must not travel in clear
             ssl_handshake_timeout=timeout + 1,
             ssl_shutdown_timeout=SHUTDOWN_SECONDS,
         )
@@ -139,11 +139,11 @@ async def _begin_tls(
 
 
 def _close_unused(link: Link, passage: socket.socket | None) -> None:
-    """A passage over which TLS never came up belongs to nobody."""
+    """Close a connection to a relay over which TLS never came up: no link owns it."""
     if passage is not None and not link.certificate:
         passage.close()
 
 
 def for_service(hello: Hello, service: str) -> Hello:
-    """The HELLO as it goes to this service."""
+    """Return the HELLO for this service."""
     return hello if hello.service == service else msgspec.structs.replace(hello, service=service)

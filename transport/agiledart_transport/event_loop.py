@@ -1,4 +1,4 @@
-"""The event loop of agents and executors: uvloop, or asyncio's own where uvloop has no wheel."""
+"""Event loop of agents and executors: uvloop, or asyncio's own where uvloop has no wheel."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def run_on_uvloop(main: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run`, on the faster loop when it is there."""
+    """Run a coroutine as `asyncio.run` does, on the faster loop where it is installed."""
     try:
         import uvloop
     except ImportError:

@@ -1,7 +1,7 @@
-"""The first record of a caller, looked at before TLS is begun for it: the system keeps it, we only peek.
+"""Check of a caller's first record before TLS begins: the record stays in the socket, the listener only peeks.
 
-So a caller that says nothing, or a byte now and then, costs a socket and no TLS; and what is no TLS at all is refused unread, but
-for the preface of a circuit, which is taken.
+So a caller that sends nothing, or a byte now and then, costs a socket and no TLS. Bytes that are not TLS are refused
+unread, except the preface of a circuit, which is accepted.
 """
 
 import asyncio
@@ -17,35 +17,38 @@ _MAX_RECORD: Final = 1 << 14
 
 
 async def first_record(connection: socket.socket) -> bytes:
-    """Wait until the first TLS record of a caller has come as a whole; nothing of it is taken from the socket.
+    """Wait until the first TLS record of a caller has arrived completely. No byte of it is taken from the socket.
 
     Returns:
-        Empty, or the ticket of a caller that begins with the preface of a circuit; the preface is taken from the socket.
+        Empty, or the ticket of a caller that begins with the preface of a circuit. The preface is taken from the
+        socket.
 
     Raises:
-        Refused: `tls`, when what comes is neither, or the caller goes before it is whole; `ticket`, for half a preface.
+        Refused: `tls`, when the bytes are neither, or the caller leaves before its record is complete; `ticket`, for
+            half a preface.
     """
     head = await _peek(connection, _RECORD_HEADER)
     if head == PREFACE:
-        whole = await _peek(connection, PREFACE_BYTES)
-        return ticket_of(connection.recv(len(whole)))
+        preface_bytes = await _peek(connection, PREFACE_BYTES)
+        return ticket_of(connection.recv(len(preface_bytes)))
     length = int.from_bytes(head[3:5], "big")
     if head[0] != _HANDSHAKE or head[1] != 3 or not 0 < length <= _MAX_RECORD:
-        raise Refused("tls", "no TLS record")
+        raise Refused("tls", "not a TLS record")
     await _peek(connection, _RECORD_HEADER + length)
     return b""
 
 
 async def _peek(connection: socket.socket, size: int) -> bytes:
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)  # the system wakes us once, when all is here
+    # the system wakes us once, when all bytes are here
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
     try:
         await _readable(connection)
-        found = connection.recv(size, socket.MSG_PEEK)
+        peeked = connection.recv(size, socket.MSG_PEEK)
     finally:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-    if len(found) < min(size, _RECORD_HEADER):
-        raise Refused("tls", "gone before its first record")
-    return found
+    if len(peeked) < min(size, _RECORD_HEADER):
+        raise Refused("tls", "the caller left before its first record was complete")
+    return peeked
 
 
 async def _readable(connection: socket.socket) -> None:

@@ -1,12 +1,13 @@
-"""Who may take the time of a listener before it has proven anything. No I/O: the listener tells what happens.
+"""Handshake slots: which callers may use a listener's time before they are verified.
 
-    at the door ── its first record is whole ──> waits ── a place is free ──> seated ── proven or refused ──> gone
+    pending ── its first record is complete ──> waiting ── a slot is free ──> granted ── verified or refused ──> gone
 
-A caller at the door costs a socket. One that has a place costs a TLS connection and our signature, so places are few, and few of
-them go to one address. Whoever waits while all are taken makes the one that has been seated longest give way, once that one has had
-`MIN_SLOT_SECONDS`: who is honest needs two round trips. So silent strangers, however many, keep no newcomer out.
+A pending caller costs a socket. A caller with a slot costs a TLS connection and our signature, so slots are few, and
+few of them go to one address. When all slots are taken, a waiting caller evicts the caller that has held a slot
+longest, once that caller has had `MIN_SLOT_SECONDS`. An honest caller needs two round trips. So silent strangers,
+however many, keep no newcomer out.
 
-Source: the admission spec, section 3.
+This module does no I/O: the listener reports what happens. Source: the admission spec, section 3.
 """
 
 from collections import Counter
@@ -15,13 +16,15 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 
 MIN_SLOT_SECONDS: Final = 2.0
-"""How long a caller keeps its place while others wait for it: many times what a handshake takes, also across an ocean."""
+"""Time for which a caller keeps its slot while others wait: many times what a handshake takes, also across an ocean."""
 
 _IPV6_BLOCK_BITS: Final = 64
 
 
 def block_of(host: str) -> str:
-    """What counts as one address: an IPv4 address, or the /64 of an IPv6 address, which one customer is given as a whole."""
+    """Return the unit that counts as one address: an IPv4 address, or the /64 of an IPv6 address, which one customer
+    gets as a whole.
+    """
     try:
         address: IPv4Address | IPv6Address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -35,12 +38,12 @@ def block_of(host: str) -> str:
 
 @dataclass(eq=False, slots=True)
 class UnverifiedCaller:
-    """Somebody who has not proven itself.
+    """A caller that has not been verified.
 
     Attributes:
         block: `block_of` its address.
-        seated_at: when it got its place, in seconds of the listener's clock.
-        waits_for_us: it has said all that it has to say; the time that passes now is ours.
+        granted_at: time at which it got its slot, in seconds of the listener's clock.
+        is_waiting_for_us: it has sent all that it has to send; the time that passes now is ours.
     """
 
     block: str
@@ -49,12 +52,12 @@ class UnverifiedCaller:
 
 
 class SlotChanges(NamedTuple):
-    """What follows from a look at the places.
+    """Result of an assignment of slots.
 
     Attributes:
-        seated: got a place.
-        giving_way: have lost theirs and must be closed; they `leave` when they are.
-        look_in: seconds after which to look again; None: not before something happens.
+        granted: callers that got a slot.
+        evicted: callers that lost their slot and must be closed; they `leave` when they are.
+        next_check_in: seconds after which to assign again; None: not before something happens.
     """
 
     granted: list[UnverifiedCaller]
@@ -63,46 +66,49 @@ class SlotChanges(NamedTuple):
 
 
 class HandshakeSlots:
-    """The places of one listener.
+    """Slots of one listener.
 
     Args:
-        total: callers that may be seated at one time.
-        per_block: of these, from one address.
-        at_door: callers that may stand at the door or wait.
+        total: callers that may hold a slot at one time.
+        per_address_block: of these, from one address.
+        max_pending: callers that may be pending or waiting.
     """
 
     def __init__(self, total: int, per_address_block: int, max_pending: int) -> None:
         self._total, self._per_address_block, self._max_pending = total, per_address_block, max_pending
         self._silent: dict[UnverifiedCaller, None] = {}
         self._waiting: dict[UnverifiedCaller, None] = {}
-        self._granted: dict[UnverifiedCaller, None] = {}  # in the order in which they sat down
+        self._granted: dict[UnverifiedCaller, None] = {}  # in the order in which they got their slots
         self._being_evicted: set[UnverifiedCaller] = set()
         self._by_block: Counter[str] = Counter()
 
     @property
     def count(self) -> int:
-        """Callers here."""
+        """Number of callers here."""
         return len(self._silent) + len(self._waiting) + len(self._granted)
 
     def arrive(self, caller: UnverifiedCaller) -> UnverifiedCaller | None:
-        """A caller is at the door; who must go for it, if anybody: who has been silent longest, or has waited longest."""
+        """Add a pending caller. Return the caller that must go for it, if any.
+
+        That is the caller that has been silent longest; when no caller is silent, the one that has waited longest.
+        """
         self._silent[caller] = None
         if len(self._silent) + len(self._waiting) <= self._max_pending:
             return None
-        goes = next(iter(self._silent))
-        if goes is caller and self._waiting:  # all others have spoken
-            goes = next(iter(self._waiting))
-        self.leave(goes)
-        return goes
+        displaced = next(iter(self._silent))
+        if displaced is caller and self._waiting:  # all others have sent their first record
+            displaced = next(iter(self._waiting))
+        self.leave(displaced)
+        return displaced
 
     def request_slot(self, caller: UnverifiedCaller) -> None:
-        """It has said enough to be worth a place."""
+        """Note that a caller has sent enough to be worth a slot."""
         if caller in self._silent:
             del self._silent[caller]
             self._waiting[caller] = None
 
     def leave(self, caller: UnverifiedCaller) -> None:
-        """It has proven itself, or is gone."""
+        """Remove a caller that was verified or has left."""
         self._silent.pop(caller, None)
         self._waiting.pop(caller, None)
         if caller in self._granted:
@@ -113,7 +119,7 @@ class HandshakeSlots:
                 del self._by_block[caller.block]
 
     def assign(self, now: float) -> SlotChanges:
-        """Give out what is free, in the order of waiting, and say who must give way for those who still wait."""
+        """Assign free slots in the order of waiting. Select the callers to evict for those that still wait."""
         granted: list[UnverifiedCaller] = []
         evicted: list[UnverifiedCaller] = []
         next_check_in: float | None = None
@@ -138,7 +144,11 @@ class HandshakeSlots:
         return SlotChanges(granted, evicted, next_check_in)
 
     def _oldest(self, block: str) -> UnverifiedCaller | None:
-        for one in self._granted:
-            if (not block or one.block == block) and one not in self._being_evicted and not one.is_waiting_for_us:
-                return one
+        for caller in self._granted:
+            if (
+                (not block or caller.block == block)
+                and caller not in self._being_evicted
+                and not caller.is_waiting_for_us
+            ):
+                return caller
         return None

@@ -1,11 +1,11 @@
 """`Link`: a verified connection that carries frames.
 
-States, and who moves them:
+States, and what moves a link from one to the next:
 
     new ── TLS done ──> greeting ── HELLO accepted (`open`) ──> open ── close, expiry, loss ──> closed
 
-In `greeting` the only frame taken is one HELLO; reading stops until it has been judged, so a stranger makes us hold at
-most one HELLO and what one socket read brought with it. Nothing that a peer sends raises out of a callback: it
+In `greeting` the link accepts only one HELLO frame. Reading stops until that frame is verified, so a stranger makes us
+hold at most one HELLO and what one socket read brought with it. Nothing that a peer sends raises out of a callback: it
 closes the link with a reason from a bounded set, fit for a metric's label. Works on uvloop and on plain asyncio.
 """
 
@@ -46,12 +46,15 @@ LINK_REASONS: Final = (
     "too many links", "unfinished",  # worn
     "descriptors", "ticket", "slow", "stalled", "lost", "done", "leaving", "internal", "peer closed",
 )  # fmt: skip
-"""Every reason with which a link ends or is refused. `done`: closed on purpose; `slow`: the peer did not read; `stalled`: it
-did not answer, and another link to it did; `unfinished`: a frame did not come as a whole; `too many links`: of this key;
-`descriptors`: the process has no more of them; `ticket`: for a circuit, none that is good."""
+"""Every reason with which a link ends or is refused.
+
+`done`: closed on purpose; `slow`: the peer did not read; `stalled`: it did not answer, and another link to it did;
+`unfinished`: a frame did not arrive completely; `too many links`: of this key; `descriptors`: the process has no more
+of them; `ticket`: no valid ticket for a circuit.
+"""
 
 ORDINARY_ENDS: Final = ("done", "lost", "peer closed", "leaving", "stalled")
-"""Reasons that say nothing against the peer. An owner counts the others as refusals."""
+"""Reasons that are not the peer's fault. An owner counts the others as refusals."""
 
 MAX_UNSENT_BYTES: Final = 32 << 20
 """Bytes that may wait for a slow peer: two of the largest frames. Senders that heed `writable` stay far below."""
@@ -60,11 +63,12 @@ HIGH_WATER_BYTES: Final = 1 << 20
 """Unsent bytes above which `writable` turns false; it turns true again at a quarter of it."""
 
 CLOSE_SECONDS: Final = 2.0
-"""How long a closing link may take to send the rest and to see the other end close."""
+"""Time for a closing link to send the rest and to see the other end close."""
 
 _START_DELAY_ITERATIONS: Final = 8
-"""Turns of the loop between the opening of a dialled link and its first frame: who awaits `connect` through other tasks
-(`wait_for` of Python 3.11 makes one) holds the link by then."""
+"""Iterations of the loop between the opening of a dialled link and its first frame. A caller that awaits `connect`
+through other tasks (`wait_for` of Python 3.11 makes one) holds the link by then.
+"""
 
 _OWNER_FRAME_KINDS: Final = frozenset((int(FrameKind.DATA), int(FrameKind.ACK), int(FrameKind.CONTROL)))
 _FLUSH_AT: Final = 64 << 10
@@ -73,24 +77,27 @@ _EXPIRY_CHECK_SECONDS: Final = 3_600.0  # a long timer would not notice that the
 
 
 class RefusedByPeer(Refused):
-    """The other end refused us and said why in its CLOSE frame: `reason` is one of `LINK_REASONS`."""
+    """The other end refused us and gave its reason in its CLOSE frame. `reason` is one of `LINK_REASONS`."""
 
 
 class DeferFrame(Exception):
-    """Raised by `on_frame` for a frame that it can take only later: the link reads no more, and when its owner, in a later turn of
-    the loop, resumes reading, the frame comes again first."""
+    """Signal of `on_frame` that it can take a frame only later.
+
+    The link then reads no more. When its owner resumes reading, in a later iteration of the loop, the link delivers
+    that frame first.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class LinkHandler:
-    """What the owner of a link wants to be told. No call comes before `on_link` returned or `connect` did.
+    """Callbacks of a link's owner. No call comes before `on_link` or `connect` has returned.
 
     Args:
         on_frame: (link, kind, body) for each CONTROL, DATA and ACK frame, in order; may raise `DeferFrame`.
-        on_closed: (link, reason), once, with one of `LINK_REASONS`; `link.detail` has the peer's words.
+        on_closed: (link, reason), once, with one of `LINK_REASONS`; `link.detail` has the peer's text.
         on_writable: the link takes data again after `writable` was false.
         before, after: called around the frames that one read of the socket brought.
-        on_echo: (link, what the probe said): the other end of the link is there.
+        on_echo: (link, body of the probe): the other end of the link is there.
     """
 
     on_frame: "Callable[[Link, int, bytes], None]"
@@ -102,13 +109,13 @@ class LinkHandler:
 
 
 class Cork:
-    """Holds back what its links are given to send until it is released: then each writes all of it at once.
+    """Holds back what its links are given to send until it is released. Then each link writes all of it at once.
 
-    Without one a link writes at the next turn of its loop, and to get there the loop looks at all its sockets.
+    Without a cork a link writes in the next iteration of its loop, and to get there the loop polls all its sockets.
 
     Attributes:
-        held: set by the owner, who releases it in the same callback of the loop.
-        links: those that have something to write; a link that is given something while this is held puts itself there.
+        held: set by the owner, which releases the cork in the same callback of the loop.
+        links: links that have something to write. A link that is given data while the cork is held adds itself.
     """
 
     __slots__ = ("held", "links")
@@ -118,13 +125,13 @@ class Cork:
         self.links: list[Link] = []
 
     def release(self) -> None:
-        """Let them write, and hold nothing back any more."""
+        """Let the links write, and hold nothing back any more."""
         self.held = False
         if self.links:
             self.flush()
 
     def flush(self) -> None:
-        """Let them write what they were given so far."""
+        """Let the links write what they were given so far."""
         links, self.links = self.links, []
         for link in links:
             link.flush()
@@ -133,8 +140,9 @@ class Cork:
 _numbers = itertools.count()
 
 _incoming: "WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]" = WeakKeyDictionary()
-"""Where each loop's links receive: one buffer for all, because what came is copied out before the next read. A new one for
-each read would be a quarter of a megabyte asked of the system and given back for every frame."""
+"""Receive buffer of each loop: one for all its links, because received bytes are copied out before the next read. A new
+buffer for each read would request a quarter of a megabyte from the system for every frame.
+"""
 
 
 def _incoming_of(loop: asyncio.AbstractEventLoop) -> memoryview:
@@ -148,15 +156,15 @@ class Link(asyncio.BufferedProtocol):
     """One end of a connection. Made by `connect` and `serve`; all attributes are for reading.
 
     Attributes:
-        number: of the links of this process, in the order in which they were made.
-        peer: who is there; set before anybody sees the link.
+        number: number of the link in this process, in order of creation.
+        peer: the verified peer; set before any owner sees the link.
         service: the logical port that this link is for.
-        relay: by way of whom it goes, for people; empty: directly.
-        dialled: did we open it?
+        relay: the relay through which it goes, for people; empty: direct.
+        dialled: did this process open it?
         remote: the peer's socket address as text.
-        detail: why it closed, in words, when `closed`.
+        detail: why it closed, as text, when `closed`.
         writable: does the link take data without piling it up?
-        has_more: while a frame is handed over: has more come behind it?
+        has_more: while a frame is delivered: have more frames arrived behind it?
         frames_in, frames_out, bytes_in, bytes_out: since it was opened; bytes are those of frames, not of TLS.
         cork: may hold back what is sent; for the owner to set.
     """
@@ -183,16 +191,16 @@ class Link(asyncio.BufferedProtocol):
         self._handler: LinkHandler | None = None
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
-        self._deferred_frame: tuple[int, bytes] | None = None  # a frame that was not taken when it came
+        self._deferred_frame: tuple[int, bytes] | None = None  # a frame that the owner deferred
         self._paused = self._delivering = False
-        self._going_on = False  # between `resume_reading` and the turn in which frames come again
+        self._going_on = False  # between `resume_reading` and the iteration in which frames are delivered again
         self.has_more = False
         self._held = False  # between a HELLO and the moment at which frames are let through
         self._writable_event: asyncio.Event = asyncio.Event()
         self._writable_event.set()
         self.writable = True
         self._reason = ""
-        self._expiry: asyncio.TimerHandle | None = None  # of the grant; of closing, once that began
+        self._expiry: asyncio.TimerHandle | None = None  # of the grant; of closing, once that has begun
 
     def __repr__(self) -> str:
         name = self.peer.hello.name or self.peer.node_id.short if self._handler else "?"
@@ -202,31 +210,34 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def closed(self) -> bool:
-        """Is it closed or closing? Then `send` does nothing."""
+        """Whether the link is closed or closing. Then `send` does nothing."""
         return bool(self._reason) or self.gone.done()
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that wait here for the peer to read; what the system's socket buffer holds is not counted."""
+        """Bytes that wait here for the peer to read, without those in the system's socket buffer."""
         return self._unsent_bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
 
     def progress(self) -> TcpProgress:
-        """How far the bytes of the connection have come; what waits is a little more than that, since TLS adds to it."""
+        """Return how far the bytes of the connection have come. `queued` is a little too large, since TLS adds to it."""
         if self._transport is None:
             return NO_PROGRESS
-        told = progress_of(self._transport.get_extra_info("socket"))
-        return told._replace(queued=told.queued + self.unsent_bytes) if told is not NO_PROGRESS else told
+        progress = progress_of(self._transport.get_extra_info("socket"))
+        return (
+            progress._replace(queued=progress.queued + self.unsent_bytes) if progress is not NO_PROGRESS else progress
+        )
 
     def send(self, kind: int, body: bytes) -> None:
-        """Queue one frame; what is sent in one turn of the loop leaves in one write. Nothing happens on a closed link.
+        """Queue one frame. Frames sent in one iteration of the loop leave in one write. A closed link ignores the call.
 
-        Never waits: heed `writable`, or `await drain()`. A peer that lets `MAX_UNSENT_BYTES` pile up is cut off.
+        The call never waits: heed `writable`, or `await drain()`. A peer that lets `MAX_UNSENT_BYTES` pile up is cut
+        off.
         """
         if self._reason or self.gone.done():
             return
         if len(body) > LIMIT_BY_KIND[kind]:
             raise oversize(kind, body)
-        raw = FRAME_HEADER.pack(len(body), kind) + body  # as `frame`, without the call: it comes with every frame
+        raw = FRAME_HEADER.pack(len(body), kind) + body  # as `frame`, without the call: this line runs for every frame
         if not self._unsent:
             if (cork := self.cork) is not None and cork.held:
                 cork.links.append(self)
@@ -240,20 +251,23 @@ class Link(asyncio.BufferedProtocol):
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write what is queued."""
         if not self._unsent or self._transport is None:
             return
         joined = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
         self._unsent.clear()
         self._unsent_bytes = 0
-        # Below the high water mark only a very large frame can be too much: no need to ask how much waits.
+        # Below the high-water mark only a very large frame can exceed the bound, so the size of the queue is not asked
+        # for.
         if (not self.writable or len(joined) > HIGH_WATER_BYTES) and self.unsent_bytes + len(joined) > MAX_UNSENT_BYTES:
             self.abort("slow")
             return
         self._transport.write(joined)
 
     async def drain(self) -> None:
-        """Wait until the link takes data again, one turn of the loop at least; ConnectionError when it is closed."""
+        """Wait until the link takes data again, at least one iteration of the loop. Raises ConnectionError when it is
+        closed.
+        """
         self.flush()
         await asyncio.sleep(0)  # a loop of sends that never stalls must not keep the peer's answers from being read
         await self._writable_event.wait()
@@ -261,24 +275,24 @@ class Link(asyncio.BufferedProtocol):
             raise ConnectionError(f"link closed: {self._reason or 'lost'}")
 
     def pause_reading(self) -> None:
-        """Take no frames for now: the peer's sends will stall. No effect when closed or paused."""
+        """Deliver no frames for now: the peer's sends will stall. No effect when closed or paused."""
         self._paused = True
         self._pause_transport()
 
     def resume_reading(self) -> None:
-        """Take frames again, first those that had arrived, also when the peer is gone by now."""
+        """Deliver frames again, first those that had arrived, also when the peer is gone by now."""
         if self._paused:
             self._paused, self._going_on = False, True
             self._loop.call_soon(self._go_on)
 
     def close(self, reason: str = "done", words: str = "") -> None:
-        """Tell the peer why, send what is queued, then close. `on_closed` follows when the socket is gone.
+        """Send the reason to the peer and what is queued, then close. `on_closed` follows when the socket is gone.
 
-        `words`: more for the peer's user.
+        `words`: further text for the peer's user.
         """
         if self._reason:
             return
-        if self.gone.done():  # the peer was first, and what it had sent is still waiting to be read
+        if self.gone.done():  # the peer closed first, and frames that it had sent still wait to be delivered
             self._reason = reason
             self._loop.call_soon(self._finish)
             return
@@ -293,7 +307,7 @@ class Link(asyncio.BufferedProtocol):
         self._end_transport()
 
     def abort(self, reason: str) -> None:
-        """Close at once; what is queued is dropped."""
+        """Close at once; queued frames are dropped."""
         self._reason = self._reason or reason
         if self._transport is not None:
             self._transport.abort()
@@ -302,20 +316,21 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def peer_key(self) -> bytes:
-        """Whose frames come here."""
+        """Public key of the peer whose frames arrive here."""
         return self.peer.grant.key
 
     def cut_unfinished(self) -> None:
-        """A frame takes too long, or too much room: forget what came of it, and close."""
+        """Drop an incomplete frame that takes too long or too much space, and close the link."""
         self._reader = FrameReader()
-        self.detail = "a frame did not come as a whole"
+        self.detail = "a frame did not arrive completely"
         self.close("unfinished")
 
     # ---------------------------------------------------------------------------------- for connect() and the listener
 
     async def greeting(self) -> Hello:
-        """The peer's HELLO; raises `RefusedByPeer` when the peer closes with a reason, `RemoteProtocolError` for
-        anything else.
+        """Return the peer's HELLO.
+
+        Raises `RefusedByPeer` when the peer closes with a reason, `RemoteProtocolError` for anything else.
         """
         return await self._greeting
 
@@ -326,7 +341,7 @@ class Link(asyncio.BufferedProtocol):
         self._transport.write(frame(FrameKind.HELLO, body))
 
     def open(self, peer: PeerInfo, handler: LinkHandler) -> None:
-        """The peer was judged: let frames through, a little later."""
+        """Let frames through, a little later: the peer was verified."""
         if self.gone.done() or self._reason:
             raise ConnectionResetError("closed during HELLO")
         self.peer, self._handler = peer, handler
@@ -344,7 +359,7 @@ class Link(asyncio.BufferedProtocol):
     # ---------------------------------------------------------------------------------------------- asyncio's callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """TLS is done: both ends hold the key of a leaf of our network's form, no more."""
+        """Note that TLS is done: both ends hold the key of a leaf of our network's form, no more."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         name = transport.get_extra_info("peername")
@@ -353,11 +368,11 @@ class Link(asyncio.BufferedProtocol):
         self.certificate = (tls.getpeercert(binary_form=True) if tls is not None else None) or b""
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """asyncio: where the next bytes go."""
+        """Return the buffer for the next bytes (asyncio)."""
         return self._incoming
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came in."""
+        """Take received bytes (asyncio)."""
         if self._reason:
             return
         self._reader.feed(bytes(self._incoming[:nbytes]))
@@ -367,22 +382,22 @@ class Link(asyncio.BufferedProtocol):
             self._greet_back()
 
     def eof_received(self) -> None:
-        """The peer sends no more; links have no half-open state, so the transport closes itself."""
+        """Note that the peer sends no more. Links have no half-open state, so the transport closes itself (asyncio)."""
 
     def pause_writing(self) -> None:
-        """asyncio: the send buffer is full."""
+        """Note that the send buffer is full (asyncio)."""
         self.writable = False
         self._writable_event.clear()
 
     def resume_writing(self) -> None:
-        """asyncio: the send buffer has room."""
+        """Note that the send buffer has space again (asyncio)."""
         self.writable = True
         self._writable_event.set()
         if self._handler is not None and self._handler.on_writable is not None and not self._reason:
             self._call(self._handler.on_writable)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone, whoever closed it."""
+        """Note that the socket is gone, whichever end closed it (asyncio)."""
         self._transport = None
         if self._holds_unfinished:
             self._unfinished.note(self, 0)
@@ -394,7 +409,7 @@ class Link(asyncio.BufferedProtocol):
                 self._greeting.set_exception(RemoteProtocolError("truncated", "closed within its HELLO"))
             else:
                 self._greeting.set_exception(ConnectionResetError("closed before HELLO"))
-            self._greeting.exception()  # nobody may be waiting any more, and that is no error
+            self._greeting.exception()  # no task may be waiting any more, and that is no error
         self._unsent.clear()
         self._unsent_bytes = 0
         self.writable = True
@@ -403,25 +418,25 @@ class Link(asyncio.BufferedProtocol):
             self._expiry.cancel()
         if not self.gone.done():
             self.gone.set_result(None)
-        # What the peer sent before it went is still delivered: on_closed comes after the last frame.
+        # What the peer sent before it left is still delivered: `on_closed` comes after the last frame.
         if self._reason or not (self._paused or self._going_on or self._held):
             self._finish()
 
     # ----------------------------------------------------------------------------------------------------------- inside
 
     def _greet_back(self) -> None:
-        """Take the one HELLO, then stop reading until it has been judged."""
+        """Take the one HELLO, then stop reading until it has been verified."""
         try:
-            found = self._reader.next()
-            if found is None:
+            received = self._reader.next()
+            if received is None:
                 return
-            if found[0] == FrameKind.CLOSE:
-                self.detail = decode_close_reason(found[1])
+            if received[0] == FrameKind.CLOSE:
+                self.detail = decode_close_reason(received[1])
                 word, _, rest = self.detail.partition(": ")
                 raise RefusedByPeer(word, rest) if word in LINK_REASONS else RefusedByPeer("peer closed", self.detail)
-            if found[0] != FrameKind.HELLO:
-                raise RemoteProtocolError("unexpected frame", f"kind {found[0]} before HELLO")
-            hello = decode_hello(found[1])
+            if received[0] != FrameKind.HELLO:
+                raise RemoteProtocolError("unexpected frame", f"kind {received[0]} before HELLO")
+            hello = decode_hello(received[1])
         except RemoteProtocolError as error:
             self._greeting.set_exception(error)
             self._greeting.exception()
@@ -444,7 +459,7 @@ class Link(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _go_on(self) -> None:
-        """Deliver what is here, then read on; or finish, when there is nothing left to read from."""
+        """Deliver what is here, then read on; or finish, when no socket is left to read from."""
         self._going_on = False
         self._deliver()
         if self._paused or self._held:
@@ -455,7 +470,7 @@ class Link(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _finish(self) -> None:
-        """Tell the owner, once."""
+        """Report the end to the owner, once."""
         if not self._reason:
             self._reason = "truncated" if self._reader.buffered else "lost"
         self._deferred_frame = None
@@ -464,8 +479,8 @@ class Link(asyncio.BufferedProtocol):
             self._call(handler.on_closed, self._reason)
 
     def _deliver(self) -> None:
-        """Hand over whole frames until there is none, the owner pauses, or the link closes."""
-        if self._delivering:  # called again from a handler: the loop below goes on
+        """Deliver complete frames until none is left, the owner pauses, or the link closes."""
+        if self._delivering:  # called again from a handler: the loop below continues
             return
         self._delivering = True
         handler, reader, taken = self._handler, self._reader, self.frames_in
@@ -475,10 +490,10 @@ class Link(asyncio.BufferedProtocol):
             while not (self._paused or self._held or self._reason) and self._handler is not None:
                 if self._deferred_frame is not None:
                     (kind, body), self._deferred_frame = self._deferred_frame, None
-                elif reader.is_empty or (found := reader.next()) is None:
+                elif reader.is_empty or (next_frame := reader.next()) is None:
                     break
                 else:
-                    kind, body = found
+                    kind, body = next_frame
                 self.has_more = not reader.is_empty
                 self.frames_in += 1
                 self.bytes_in += len(body) + HEADER_BYTES
@@ -491,22 +506,22 @@ class Link(asyncio.BufferedProtocol):
             self._deferred_frame = kind, body
             self.frames_in -= 1
             self.bytes_in -= len(body) + HEADER_BYTES
-        except Exception as error:  # noqa: BLE001  judged there
+        except Exception as error:  # noqa: BLE001  `_on_handler_error` decides what it means
             self._on_handler_error(error)
         finally:
             self._delivering = False
             if self._holds_unfinished or not reader.is_empty:
                 self._note_unfinished(is_new=self.frames_in != taken)
             if handler is not None and (after := handler.after) is not None:
-                try:  # as `_call`, without the call: it comes with every frame
+                try:  # as `_call`, without the call: this line runs for every frame
                     after(self)
-                except Exception as error:  # noqa: BLE001  judged there
+                except Exception as error:  # noqa: BLE001  `_on_handler_error` decides what it means
                     self._on_handler_error(error)
 
     def _handle_link_frame(self, handler: LinkHandler, kind: int, body: bytes) -> None:
-        """A frame that is for the link itself."""
+        """Handle a frame that is for the link itself."""
         if kind == FrameKind.PROBE:
-            if self.writable:  # else whoever asks does not read
+            if self.writable:  # otherwise the peer that probes does not read
                 self.send(FrameKind.ECHO, body)
         elif kind == FrameKind.ECHO:
             if handler.on_echo is not None:
@@ -519,7 +534,7 @@ class Link(asyncio.BufferedProtocol):
             raise RemoteProtocolError("unexpected frame", "a second HELLO")
 
     def _note_unfinished(self, *, is_new: bool) -> None:
-        """Say what is held of a frame that has not ended. While reading is paused, whole frames wait here, by our own will."""
+        """Report the size of an incomplete frame. While reading is paused, complete frames wait here by our own will."""
         size = 0 if self._paused or self._reason or self._transport is None else self._reader.buffered
         self._holds_unfinished = size > 0
         self._unfinished.note(self, size, is_new=is_new)
@@ -528,11 +543,13 @@ class Link(asyncio.BufferedProtocol):
         """Run the owner's code."""
         try:
             callback(self, *arguments)
-        except Exception as error:  # noqa: BLE001  judged there
+        except Exception as error:  # noqa: BLE001  `_on_handler_error` decides what it means
             self._on_handler_error(error)
 
     def _on_handler_error(self, error: Exception) -> None:
-        """What the owner finds wrong with the peer closes the link; its own mistakes do, loudly, and do not stop the loop."""
+        """Close the link after an error in a handler. A fault of the peer closes it with its reason; our own bug is
+        logged, too.
+        """
         if isinstance(error, RemoteProtocolError):
             self.detail = str(error)
             self.close(error.reason)
@@ -542,7 +559,7 @@ class Link(asyncio.BufferedProtocol):
         self.close("internal")
 
     def _check_expiry(self) -> None:
-        """Close when the peer's grant has run out; else look again when it may have."""
+        """Close when the peer's grant has expired; otherwise check again when it may have."""
         if self._reason:
             return
         left = self.peer.grant.not_after + 1 - self._wall_seconds()

@@ -1,15 +1,17 @@
-"""When a data link is asked for a sign of life, when another one is dialled, and which of them carries on: no I/O, no clock.
+"""Failover of a data link: when to probe it, when to dial another, and which of them carries on.
 
-    works ── probe unanswered for `stall_ns` ──> silent ── echo ──> works
-    silent ── another dial succeeds ──> works, over the new link
-    works, silent ── lost ──> down ── a dial succeeds ──> works, over the new link
-    silent, down ── `timeout_ns` without an answer ──> given up
-    works by way of others ── the direct way opens ──> works, directly
+    working ── probe unanswered for `stall_ns` ──> silent ── echo ──> working
+    silent ── another dial succeeds ──> working, over the new link
+    working, silent ── lost ──> down ── a dial succeeds ──> working, over the new link
+    silent, down ── `timeout_ns` without an answer ──> abandoned
+    working through a relay ── the direct path opens ──> working, directly
 
-Silence alone moves nothing: a receiver that is stopped, or whose user code holds its process, answers no new link either, so the
-old one goes on when it is back. A thin link is not silent while the bytes before the probe still move. A connection in back-off
-looks dead for long after the way has healed, which is why dialling begins beside it, and goes on at a steady pace.
-Source: the shuffle spec, section 12.
+Silence alone moves nothing. A receiver that is stopped, or whose user code blocks its process, answers no new link
+either, so the old link continues when it is back. A thin link is not silent while the bytes before the probe still
+move. TCP in back-off looks dead for long after the path has healed. So dialling begins beside the old link, and
+continues at a steady rate.
+
+No I/O, no clock. Source: the shuffle spec, section 12.
 """
 
 from enum import Enum, auto
@@ -19,22 +21,24 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
 
 STALL_NS: Final = 700 * MILLISECOND
-"""For which a probe may be unanswered at the least; ten round trips where that is more, at most `MAX_STALL_NS`."""
+"""Least time for which a probe may be unanswered. It is ten round trips where that is more, at most `MAX_STALL_NS`."""
 
 MAX_STALL_NS: Final = 3 * SECOND
 
 REDIAL_NS: Final = 500 * MILLISECOND
-"""From one dial to the next, 20 % more or less: after healing nobody waits for a timer that has doubled."""
+"""Time from one dial to the next, 20 % more or less: after healing no link waits for a timer that has doubled."""
 
 DIAL_TIMEOUT_NS: Final = SECOND
-"""For a dial to succeed. Every fourth one has `LONG_DIAL_TIMEOUT_NS`: a busy small board needs more for TLS."""
+"""Time for a dial to succeed. Every fourth one has `LONG_DIAL_TIMEOUT_NS`: a busy small board needs more for TLS."""
 
 LONG_DIAL_TIMEOUT_NS: Final = 5 * SECOND
 _LONG_EVERY: Final = 4
 
 DIRECT_RETRY_NS: Final = 3 * SECOND
-"""From one look at the direct way to the next while a link goes by way of others. Doubled, up to `MAX_DIRECT_RETRY_NS`, when the direct
-link falls silent within `PROVEN_NS`: a bad link opens now and then, and each return to it costs a silence."""
+"""Time from one try of the direct path to the next while a link is relayed. It is doubled, up to `MAX_DIRECT_RETRY_NS`,
+when the direct link falls silent within `PROVEN_NS`: a bad link opens now and then, and each return to it costs a
+silence.
+"""
 
 MAX_DIRECT_RETRY_NS: Final = 300 * SECOND
 PROVEN_NS: Final = 30 * SECOND
@@ -44,11 +48,11 @@ MAX_REDIAL_NS: Final = 8 * SECOND
 
 
 class CheckLink(NamedTuple):
-    """It is time to look at the link; also told now and then without being asked for.
+    """It is time to check the link; also sent now and then without a request.
 
     Args:
         sent: frames that the link was given; came: frames that it has brought.
-        acknowledged, queued: bytes that the next host has acknowledged, and that still wait here for that.
+        acknowledged, queued: bytes that the next host has acknowledged, and bytes that still wait here for that.
     """
 
     sent: int
@@ -70,27 +74,27 @@ class LinkClosed(NamedTuple):
 
 
 class DialSucceeded(NamedTuple):
-    """A dial has succeeded; `relayed`: by way of others."""
+    """A dial has succeeded. `is_relayed`: through a relay."""
 
     dial: int
     is_relayed: bool = False
 
 
 class DialFailed(NamedTuple):
-    """A dial has not."""
+    """A dial has failed."""
 
     dial: int
     why: str
 
 
 class ProbeLink(NamedTuple):
-    """Ask the link for an echo."""
+    """Request an echo from the link."""
 
     probe: int
 
 
 class DialLink(NamedTuple):
-    """Dial, and give up after this time; `directly`: not by way of others."""
+    """Dial, and give up after this time. `is_direct`: not through a relay."""
 
     dial: int
     timeout_ns: int
@@ -98,7 +102,7 @@ class DialLink(NamedTuple):
 
 
 class SwitchLink(NamedTuple):
-    """Go on over the link of this dial, and end all other dials and the old link."""
+    """Continue over the link of this dial, and end all other dials and the old link."""
 
     dial: int
 
@@ -110,13 +114,13 @@ class CancelDial(NamedTuple):
 
 
 class CheckLinkAt(NamedTuple):
-    """Look again at this instant, whatever was asked for before."""
+    """Check the link again at this instant, whatever was requested before."""
 
     at: int
 
 
 class AbandonLink(NamedTuple):
-    """Nothing has answered for the whole patience."""
+    """Abandon the link: no answer has come for the whole timeout."""
 
     why: str
 
@@ -126,7 +130,7 @@ Effect = ProbeLink | DialLink | SwitchLink | CancelDial | CheckLinkAt | AbandonL
 
 
 class LinkState(Enum):
-    """What is known of the link."""
+    """Knowledge about the link."""
 
     WORKING = auto()
     SILENT = auto()
@@ -134,17 +138,18 @@ class LinkState(Enum):
 
 
 class LinkFailover:
-    """Keeps one link to one executor.
+    """Keeps one link to one executor working.
 
     Args:
-        patience_ns: for how long nothing may answer.
-        random: spreads the dials of many.
-        relayed: does the first link go by way of others?
+        timeout_ns: longest time without any answer.
+        random: spreads the dials of many links.
+        is_relayed: does the first link go through a relay?
 
     Attributes:
         state: of the present link.
         since: when the trouble began; None while there is none.
-        tried: dials since then; `why`: what became of the last one.
+        tried: dials since then.
+        why: result of the last of these dials.
         changes: times at which another link has taken over.
     """
 
@@ -152,28 +157,28 @@ class LinkFailover:
         self._timeout_ns, self._random, self._is_relayed = timeout_ns, random, is_relayed
         self._direct_retry_ns = DIRECT_RETRY_NS
         self._direct_retry_at: int | None = None
-        self._direct_since: int | None = None  # of a direct link that came after one by way of others
+        self._direct_since: int | None = None  # of a direct link that followed a relayed one
         self.state = LinkState.WORKING
         self.since: int | None = None
         self.tried = self.changes = 0
         self.why = ""
         self._rtt_ns = 0
         self._probe = self._dials = 0
-        self._asked_at: int | None = None  # when the probe under way was sent
+        self._asked_at: int | None = None  # when the pending probe was sent
         self._moved_at = 0  # since when nothing before the probe has moved
         self._asked_sent = self._asked_came = self._asked_until = self._acknowledged = 0
-        self._has_answered = True  # the present link, once: the first one was opened with a word from the peer
+        self._has_answered = True  # the present link, once: the first one was opened with a message from the peer
         self._dial_at = 0
         self._pause_ns = REDIAL_NS
         self._given_up = False
 
     @property
     def stall_ns(self) -> int:
-        """For how long a probe may be unanswered."""
+        """Longest time for which a probe may be unanswered."""
         return max(STALL_NS, min(10 * self._rtt_ns, MAX_STALL_NS))
 
     def step(self, event: Event, now: int) -> list[Effect]:
-        """What to do."""
+        """Handle one event. Return the effects to carry out."""
         match event:
             case CheckLink():
                 return self._look(event, now)
@@ -194,7 +199,7 @@ class LinkFailover:
         back = self._try_direct_path(now) if self._is_relayed else []
         if self._asked_at is None:
             if seen.sent == self._asked_sent:
-                return back  # nothing was sent since the last answer: nobody waits for this link
+                return back  # no frame was sent since the last answer, so no sender waits for this link
             return back + self._ask(seen, now)
         if seen.came != self._asked_came:
             self._asked_came, self._moved_at = seen.came, now
@@ -211,7 +216,7 @@ class LinkFailover:
         return self._try(now)
 
     def _try_direct_path(self, now: int) -> list[Effect]:
-        """By way of others: is the direct way open again?"""
+        """Return a dial of the direct path of a relayed link, when it is time for one."""
         if self._direct_retry_at is None:
             self._direct_retry_at = now + self._spread(self._direct_retry_ns)
         if now < self._direct_retry_at:
@@ -221,7 +226,9 @@ class LinkFailover:
         return [DialLink(self._dials, DIAL_TIMEOUT_NS, is_direct=True)]
 
     def _note_direct_path_failure(self, now: int) -> None:
-        """A link falls silent or is lost: if rows had just come back to it, they come back later the next time."""
+        """Note that a link fell silent or was lost. If it was a direct link for a short time, rows return to the direct
+        path later.
+        """
         if self._direct_since is not None:
             proven = now - self._direct_since >= PROVEN_NS
             self._direct_retry_ns = DIRECT_RETRY_NS if proven else min(MAX_DIRECT_RETRY_NS, 2 * self._direct_retry_ns)
@@ -237,22 +244,24 @@ class LinkFailover:
 
     def _echoed(self, probe: int, now: int) -> list[Effect]:
         if probe != self._probe or self._asked_at is None:
-            return []  # of the link before, or made up
-        took = now - self._asked_at
-        self._rtt_ns = took if not self._rtt_ns else (7 * self._rtt_ns + min(took, 8 * self._rtt_ns)) // 8
-        was, self.state = self.state, LinkState.WORKING
+            return []  # of the link before, or forged
+        round_trip_ns = now - self._asked_at
+        self._rtt_ns = (
+            round_trip_ns if not self._rtt_ns else (7 * self._rtt_ns + min(round_trip_ns, 8 * self._rtt_ns)) // 8
+        )
+        state_before, self.state = self.state, LinkState.WORKING
         self._asked_at, self.since, self._has_answered = None, None, True
         self.tried, self.why, self._pause_ns = 0, "", REDIAL_NS
-        return [CancelDial(-1)] if was is LinkState.SILENT else []
+        return [CancelDial(-1)] if state_before is LinkState.SILENT else []
 
     def _lost(self, why: str, now: int) -> list[Effect]:
         if self.state is LinkState.DOWN:
             return []
-        was, self.state = self.state, LinkState.DOWN
+        state_before, self.state = self.state, LinkState.DOWN
         self._note_direct_path_failure(now)
         self._asked_at, self.why = None, why
         self.since = now if self.since is None else self.since
-        if was is LinkState.SILENT:
+        if state_before is LinkState.SILENT:
             return self._try(now)
         if self._has_answered:
             self._dial_at = now
@@ -274,7 +283,7 @@ class LinkFailover:
         return [SwitchLink(dial), CheckLinkAt(now)]
 
     def _try(self, now: int) -> list[Effect]:
-        """Dial when it is time, unless it has taken too long already."""
+        """Dial when it is time, unless the timeout is over."""
         if self._given_up:
             return []
         assert self.since is not None

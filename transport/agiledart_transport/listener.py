@@ -1,9 +1,9 @@
-"""The listener: takes callers in, has them prove who they are, and gives their links to their owners.
+"""Listener: accepts callers, verifies them, and hands their links to their owners.
 
-The acceptor sends its HELLO only after it has judged the dialer's, so a dialer that has one is in (in TLS 1.3 it is "connected"
-before the server has looked at its certificate). Whoever has not proven itself within `HELLO_TIMEOUT_SECONDS` of the first packet
-is closed; how many may be in that phase, and who gives way, say `places` and `door`.
-Source: the admission spec, section 3; decision 0002.
+The acceptor sends its HELLO only after it has verified the dialer's, so a dialer that has received one is admitted. (In
+TLS 1.3 the dialer is "connected" before the server has checked its certificate.) A caller that is not verified within
+`HELLO_TIMEOUT_SECONDS` of the first packet is closed. `handshake_slots` and `first_record` decide how many callers may
+be in that phase, and which is evicted. Source: the admission spec, section 3; decision 0002.
 """
 
 import asyncio
@@ -34,21 +34,21 @@ from agiledart_transport.link import Link, LinkHandler
 from agiledart_transport.peer_verifier import PeerInfo, PeerVerifier
 
 _REFUSAL_READ_SECONDS: Final = 0.25
-"""How long a refused peer may take to read why; it occupies one of the unverified places meanwhile."""
+"""Time for a refused peer to read the reason. It occupies one of the unverified places meanwhile."""
 
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class ListenerLimits(NamedTuple):
-    """How many a listener lets in.
+    """Numbers of connections that a listener accepts.
 
     Args:
         links: verified links.
-        for_agents: of these, kept for agents.
-        of_key: of these, of one key to one service.
-        unverified: connections for which TLS is done before they have proven themselves.
-        of_address: of these, from one address.
-        at_door: connections that have said too little for TLS, or wait.
+        reserved_for_agents: of these, reserved for agents.
+        per_key: of these, of one key to one service.
+        unverified: connections in TLS or HELLO, before their peers are verified.
+        per_address: of these, from one address.
+        pending: connections that have sent too little for TLS, or wait.
     """
 
     links: int = MAX_LINKS
@@ -61,7 +61,7 @@ class ListenerLimits(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Arrival:
-    """A connection that was accepted and has not proven itself."""
+    """A connection that was accepted and is not verified."""
 
     caller: UnverifiedCaller
     connection: socket.socket
@@ -73,7 +73,7 @@ class _Arrival:
 
 
 class Listener:
-    """Accepts links. `address` is where (the real port when 0 was asked for)."""
+    """Listener for links. `address` is the address in use (with the real port when 0 was requested)."""
 
     def __init__(
         self,
@@ -107,17 +107,17 @@ class Listener:
 
     @property
     def unverified(self) -> int:
-        """Connections that have not yet proven themselves, or were refused and are not gone yet."""
+        """Number of connections that are not yet verified, or were refused and are not gone yet."""
         return len(self._arrivals)
 
     @property
     def links(self) -> int:
-        """Verified links that came in here and are still open."""
+        """Number of verified links that came in here and are still open."""
         return self._open
 
     async def close(self) -> None:
-        """Stop accepting and drop who has not proven itself. Links that exist stay: they belong to their owners."""
-        tasks = [self._accepting, *(one.task for one in self._arrivals.values() if one.task is not None)]
+        """Stop accepting and drop callers that are not verified. Existing links stay: they belong to their owners."""
+        tasks = [self._accepting, *(arrival.task for arrival in self._arrivals.values() if arrival.task is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -134,8 +134,8 @@ class Listener:
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
                     self._on_refused("descriptors", "")
-                    await asyncio.sleep(0.1)  # there is nothing to wait for but time; the backlog keeps the callers
-                continue  # else a caller that went away before it was accepted
+                    await asyncio.sleep(0.1)  # only time helps; the backlog keeps the callers
+                continue  # a caller left before it was accepted
             remote = format_address(*name[:2])
             if self._open >= self._limits.links:
                 connection.close()
@@ -149,8 +149,8 @@ class Listener:
         self._arrivals[arrival.caller] = arrival
         arrival.task = self._loop.create_task(self._admit(arrival))
         arrival.task.add_done_callback(lambda _: self._end(arrival))
-        if (goes := self._slots.arrive(arrival.caller)) is not None:
-            self._evict(goes)
+        if (displaced := self._slots.arrive(arrival.caller)) is not None:
+            self._evict(displaced)
 
     def _end(self, arrival: _Arrival) -> None:
         self._slots.leave(arrival.caller)
@@ -166,7 +166,7 @@ class Listener:
         arrival.task.cancel()
 
     def _assign_slots(self) -> None:
-        """Give out places, and look again when somebody's patience has run out."""
+        """Assign free slots, and do so again when the minimum time of a slot holder is over."""
         if self._look_timer is not None:
             self._look_timer.cancel()
             self._look_timer = None
@@ -188,7 +188,7 @@ class Listener:
             await _close_refused(arrival.link)
 
     async def _reason_against(self, arrival: _Arrival) -> str:
-        """Why this caller is not let in; empty when it is, and its link is open."""
+        """Return why this caller is not admitted; empty when it is, and its link is open."""
         link, words = arrival.link, ""
         try:
             async with asyncio.timeout(self._timeout):
@@ -216,11 +216,11 @@ class Listener:
             reason = "tls"
         except OSError:
             reason = "lost"
-        except Exception as error:  # noqa: BLE001  the boundary to judge and owner: their mistake costs one caller
-            self._loop.call_exception_handler({"message": "error while judging", "exception": error})
+        except Exception as error:  # noqa: BLE001  boundary to verifier and owner: their mistake costs one caller
+            self._loop.call_exception_handler({"message": "error while a caller was verified", "exception": error})
             reason = "internal"
         if reason == "lost" and not link.certificate:
-            reason = "tls"  # gone before TLS was up: a scanner, or one whose network is another and who noticed first
+            reason = "tls"  # gone before TLS was up: a scanner, or a member of another network that noticed first
         if reason in ("tls", "lost", "timeout"):
             link.abort(reason)
         else:
@@ -228,9 +228,9 @@ class Listener:
         return reason
 
     def _hand_over(self, arrival: _Arrival, ticket: bytes) -> None:
-        """A connection for a circuit is the relay's from now on; raises `Refused` when it is none of its own."""
+        """Hand a connection for a circuit over to the relay. Raises `Refused` when the relay does not know its ticket."""
         if self._on_circuit is None:
-            raise Refused("service", "no relay here")
+            raise Refused("service", "this node is no relay")
         connection = socket.socket(fileno=arrival.connection.detach())
         try:
             self._on_circuit(connection, ticket)
@@ -257,16 +257,16 @@ class Listener:
         negotiate(mine, theirs)
         self._check_limits(peer, theirs.service)
         if link.closed or link.gone.done():
-            raise ConnectionResetError("closed while it was judged")
+            raise ConnectionResetError("closed while it was verified")
         link.peer = peer
-        handler = self._on_link(link)  # from here to `open` nothing waits, so the owner will hear of the link's end
+        handler = self._on_link(link)  # from here to `open` nothing waits, so `on_closed` will report the link's end
         link.greet(encode_hello(mine))
         link.open(peer, handler)
         self._count(peer, theirs.service, 1)
         link.gone.add_done_callback(lambda _: self._count(peer, theirs.service, -1))
 
     def _check_limits(self, peer: PeerInfo, service: str) -> None:
-        """Raise `Refused` when this peer, or all who are no agents, have as many links as they may."""
+        """Raise `Refused` when this peer, or all peers that are no agents, have as many links as they may."""
         limits = self._limits
         if self._by_key[peer.grant.key, service] >= limits.per_key:
             raise Refused("too many links", f"{limits.per_key} of this key to {service}")
@@ -274,7 +274,7 @@ class Listener:
         if self._open >= limits.links or (
             peer.grant.role != "agent" and of_others >= limits.links - limits.reserved_for_agents
         ):
-            raise Refused("full", "no place for another link")
+            raise Refused("full", "the listener has as many links as it may")
 
     def _count(self, peer: PeerInfo, service: str, by: int) -> None:
         self._open += by
@@ -285,7 +285,7 @@ class Listener:
 
 
 async def _close_refused(link: Link) -> None:
-    """Let a refused peer read why, then make sure that its socket is gone: it holds a place until then."""
+    """Let a refused peer read the reason, then make sure that its socket is gone: it holds a slot until then."""
     if not link.certificate:
         return
     try:
@@ -310,21 +310,23 @@ async def serve(
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008  it is immutable
     wall_seconds: Callable[[], float] = time.time,
 ) -> Listener:
-    """Accept links at `host:port` (port 0: any free one); raises OSError when that address cannot be had.
+    """Accept links at `host:port` (port 0: any free one). Raises OSError when that address cannot be bound.
 
     Args:
-        hello: what we say to this (already judged) peer; an executor of several applications picks the chain that fits.
+        hello: what we say to this (already verified) peer; an executor of several applications picks the chain that
+            fits.
         services: logical ports offered here.
-        on_link: a peer was admitted: `link.peer`, `link.service`; returns what its frames go to. May raise `Refused`.
+        on_link: a peer was admitted: `link.peer`, `link.service`. Returns the handler of its frames. May raise
+            `Refused`.
         on_refused: (one of `LINK_REASONS`, remote address); called for each attempt, so count, and log once per reason.
-        on_circuit: takes the connection of a caller that begins with the preface of a circuit, and its ticket; may raise `Refused`.
-            None: there is no relay here.
+        on_circuit: takes the connection of a caller that begins with the preface of a circuit, and its ticket; may
+            raise `Refused`. None: this node is no relay.
         timeout: seconds from accept to the end of HELLO.
-        room: how many are let in.
+        limits: numbers of connections that are accepted.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, protocol, _, where = found[0]
+    addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, where = addresses[0]
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setblocking(False)

@@ -1,4 +1,4 @@
-"""The judge of an agent: certificate → key, chain → grant, role → service. Needs no one else's word."""
+"""Peer verifier of an agent: certificate → key, chain → grant, role → service. It needs no other process."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ from agiledart_transport.peer_verifier import PeerInfo
 
 @dataclass(slots=True)
 class LocalPeerVerifier:
-    """Judges peers of one network.
+    """Verifier of peers of one network.
 
     Args:
         network: our network's id.
         wall_seconds: the wall clock, in seconds since 1970.
         own: our own grant, for services that compare scopes; None for an agent.
-        banned: hashes of links, and keys, that count no more.
+        banned: hashes of links, and keys, that are no longer valid.
     """
 
     network: bytes
@@ -31,9 +31,10 @@ class LocalPeerVerifier:
     _newest: int = field(default=0, init=False)
 
     def now_seconds(self) -> int:
-        """Time for these checks: the wall clock, or the newest beginning that was verified if that is later.
+        """Return the time for these checks: the wall clock, or the newest start of validity that was verified if that
+        is later.
 
-        A clock that runs behind is so pulled on, by `SKEW_SECONDS` at the most: no member can push others further.
+        This moves a clock that runs behind forward, by `SKEW_SECONDS` at the most: no member can push others further.
         """
         wall = int(self.wall_seconds())
         return max(wall, min(self._newest, wall + SKEW_SECONDS))
@@ -41,7 +42,7 @@ class LocalPeerVerifier:
     def verify(
         self, certificate: bytes, hello: Hello, service: str, *, serves: bool = False, own: Grant | None = None
     ) -> PeerInfo:
-        """`judge` without waiting. `own`: the grant of the executor that asks its agent, instead of ours."""
+        """Verify a peer without waiting. `own`: the grant of the executor that asks its agent, instead of ours."""
         key = verify_peer_certificate(certificate)
         try:
             grant = verify_chain(self.network, hello.chain, key, self.now_seconds(), check_signature, self.banned)
@@ -52,16 +53,16 @@ class LocalPeerVerifier:
         return PeerInfo(node_id_of_key(key), key, grant, hello)
 
     def _by_clocks(self, refusal: Refused, hello: Hello) -> Refused:
-        """The same refusal; when it is one of time, and the peer's clock is not ours, it says so."""
+        """Return the same refusal. When its reason is a time, and the peer's clock differs from ours, its text says so."""
         ahead = hello.wall_ms - int(self.wall_seconds() * 1_000)
         if refusal.reason not in ("not yet valid", "expired") or not hello.wall_ms or abs(ahead) <= NAMED_MS:
             return refusal
         _, _, detail = str(refusal).partition(": ")
         return Refused(
             refusal.reason,
-            f"{detail}; clock of {hello.name or 'the peer'} is {describe_difference(ahead)}, as seen from here",
+            f"{detail}; clock of {hello.name or 'the peer'} is {describe_difference(ahead)}, as measured here",
         )
 
     async def verify_peer(self, certificate: bytes, hello: Hello, service: str, *, serves: bool = False) -> PeerInfo:
-        """The verified peer; raises `Refused`."""
+        """Return the verified peer. Raises `Refused`."""
         return self.verify(certificate, hello, service, serves=serves)

@@ -1,4 +1,4 @@
-"""One link to a peer that is asked for signs of life, and dialled afresh beside a silence: sockets and clocks for `redialling`."""
+"""One link to a peer that is probed, and redialled while it is silent: sockets and clocks for `link_failover`."""
 
 import asyncio
 import time
@@ -36,11 +36,11 @@ class MonitoredLink:
     Args:
         link: the first one, open.
         name: of the node there, for people.
-        dial: opens another link within so many seconds, only directly where that is wanted; what is heard of links goes to `closed`
-            and `echoed`.
-        patience_seconds: for how long nothing there may answer.
-        moved: told of the new link, when the old one is cut.
-        given_up: told when nothing has answered for the whole patience, with the reason.
+        dial: opens another link within so many seconds, only directly when the second argument is true. Ends and echoes
+            of links go to `closed` and `echoed`.
+        timeout_seconds: longest time without any answer.
+        moved: called with the new link, when the old one is cut.
+        given_up: called with the reason when no answer has come for the whole timeout.
 
     Attributes:
         link: the one in use.
@@ -65,7 +65,7 @@ class MonitoredLink:
 
     @property
     def waits_for(self) -> str:
-        """Who does not answer and since when, in words; empty while the link works."""
+        """The node that does not answer and since when, as text; empty while the link works."""
         failover = self._failover
         if failover.state is LinkState.WORKING or failover.since is None:
             return ""
@@ -75,29 +75,29 @@ class MonitoredLink:
 
     @property
     def goes_by(self) -> str:
-        """`NAME by RELAY` while the link goes by way of others; else empty."""
+        """`NAME by RELAY` while the link is relayed; otherwise empty."""
         return f"{self.name} by {self.link.relay}" if self.link.relay else ""
 
     def look(self) -> None:
-        """Look at the link. The owner calls this now and then; no more is needed while all is well."""
+        """Check the link. The owner calls this now and then; no more is needed while the link works."""
         link = self.link
         if link.peer.hello.protocol_max >= PROBE_PROTOCOL:
-            told = link.progress() if self._failover.state is LinkState.WORKING else NO_PROGRESS
-            self._step(CheckLink(link.frames_out, link.frames_in, told.acknowledged, told.queued))
+            progress = link.progress() if self._failover.state is LinkState.WORKING else NO_PROGRESS
+            self._step(CheckLink(link.frames_out, link.frames_in, progress.acknowledged, progress.queued))
 
     def echoed(self, link: Link, body: bytes) -> None:
-        """A link has brought an echo."""
+        """Take an echo that a link has brought."""
         if link is self.link and len(body) == _PROBE_BYTES:
             self._step(ProbeAnswered(int.from_bytes(body, "big")))
 
     def closed(self, link: Link, reason: str) -> None:
-        """A link that was dialled is gone."""
+        """Note that a dialled link is gone."""
         if link is self.link:
-            said = link.detail if reason in ORDINARY_ENDS else f"{reason}: {link.detail}"
-            self._step(LinkClosed(said or reason))
+            reason_text = link.detail if reason in ORDINARY_ENDS else f"{reason}: {link.detail}"
+            self._step(LinkClosed(reason_text or reason))
 
     def close(self) -> None:
-        """Try no more."""
+        """Stop dialling."""
         self._drop(-1)
         if self._timer is not None:
             self._timer.cancel()
@@ -116,7 +116,7 @@ class MonitoredLink:
                 case CheckLinkAt(at):
                     self._look_at(at)
                 case AbandonLink(why):
-                    self._given_up(f"no way to {self.name} has worked for {self._seconds} s ({why})")
+                    self._given_up(f"no path to {self.name} has worked for {self._seconds} s ({why})")
 
     def _look_at(self, at: int) -> None:
         if self._timer is not None:
@@ -142,9 +142,9 @@ class MonitoredLink:
         self.look()
 
     def _drop(self, dial: int) -> None:
-        for one in list(self._dials) if dial < 0 else [dial]:
-            if (task := self._dials.pop(one, None)) is not None:
+        for number in list(self._dials) if dial < 0 else [dial]:
+            if (task := self._dials.pop(number, None)) is not None:
                 task.cancel()
-        for one in list(self._opened) if dial < 0 else [dial]:
-            if (link := self._opened.pop(one, None)) is not None:
+        for number in list(self._opened) if dial < 0 else [dial]:
+            if (link := self._opened.pop(number, None)) is not None:
                 link.close("done")

@@ -1,6 +1,6 @@
-"""A link directly, or by way of a relay where nothing comes back for a while: the first that is open is taken.
+"""Dialling of a link directly, or through a relay when no answer comes for a while. The first link that opens is used.
 
-Source: the shuffle spec, section 12; a head start for the usual way, as between address families in RFC 8305.
+Source: the shuffle spec, section 12; a head start for the usual path, as between address families in RFC 8305.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ Dial = Callable[[], Coroutine[Any, Any, Link]]
 
 
 async def dial_direct_or_relayed(direct: Dial, relayed: Dial, head_start: float) -> Link:
-    """The first link that opens.
+    """Return the first link that opens.
 
     Args:
-        head_start: seconds for which only the direct way is tried.
+        head_start: seconds for which only the direct path is tried.
 
     Raises:
-        OSError, RemoteProtocolError: what the direct way said. A peer whose machine refuses the connection, or that speaks and
-            refuses us, is not asked by another way.
+        OSError, RemoteProtocolError: the error of the direct path. A peer whose machine refuses the connection, or that
+            answers and refuses us, is not dialled through a relay.
     """
     first = asyncio.ensure_future(direct())
     tasks = [first]

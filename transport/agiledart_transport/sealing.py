@@ -1,8 +1,8 @@
-"""Bytes that only one node can open: sealed to the Ed25519 key that it is known by.
+"""Bytes that only one node can open: sealed to the Ed25519 key that identifies it.
 
-An ephemeral X25519 key meets the node's, in its Montgomery form; HKDF-SHA256 makes a key of what they share and of both public
-halves, ChaCha20-Poly1305 seals with it, once. Source: RFC 7748 section 4.1 (the map between the two forms of the curve), RFC 5869,
-RFC 8439; the construction is that of libsodium's sealed boxes with other parts.
+An ephemeral X25519 key is combined with the node's, in its Montgomery form. HKDF-SHA256 derives a key from the shared
+secret and both public halves, and ChaCha20-Poly1305 seals with it, once. Source: RFC 7748 section 4.1 (the map between
+the two forms of the curve), RFC 5869, RFC 8439; the construction is that of libsodium's sealed boxes with other parts.
 """
 
 from hashlib import sha512
@@ -20,24 +20,24 @@ from agiledart_kernel.grants import is_proper_key
 PREFIX: Final = b"agiledart-secret/1\0"
 KEY_BYTES: Final = 32
 OVERHEAD_BYTES: Final = KEY_BYTES + 16
-"""Of the ephemeral key and the tag."""
+"""Bytes that sealing adds: the ephemeral key and the tag."""
 
 _P: Final = 2**255 - 19
 _NONCE: Final = bytes(12)
-"""Each key seals one text."""
+"""Constant nonce: each key seals one text."""
 
 
 def seal(public_key: bytes, context: bytes, text: bytes) -> bytes:
-    """For the holder of an Ed25519 key alone.
+    """Return `text` sealed for the holder of an Ed25519 key alone.
 
     Args:
         context: what the text is for; it opens under the same context only.
 
     Raises:
-        Refused: that is no key.
+        Refused: `public_key` is not a valid key.
     """
     if not is_proper_key(public_key):
-        raise Refused("form", "that is no public key of a node")
+        raise Refused("form", "not a public key of a node")
     theirs = montgomery_key(public_key)
     ephemeral = x25519.X25519PrivateKey.generate()
     ours = ephemeral.public_key().public_bytes_raw()
@@ -46,19 +46,20 @@ def seal(public_key: bytes, context: bytes, text: bytes) -> bytes:
 
 
 def unseal(key: ed25519.Ed25519PrivateKey, context: bytes, sealed: bytes) -> bytes:
-    """What was sealed; raises `Refused` when it was for another node or context, or was altered."""
-    secret = bytearray(sha512(key.private_bytes_raw()).digest()[:KEY_BYTES])  # RFC 8032: what the key signs with
+    """Return the text of sealed bytes. Raises `Refused` when they are for another node or context, or were altered."""
+    # RFC 8032: the secret with which the key signs
+    secret = bytearray(sha512(key.private_bytes_raw()).digest()[:KEY_BYTES])
     own = x25519.X25519PrivateKey.from_private_bytes(bytes(secret))
     try:
         theirs, text = sealed[:KEY_BYTES], sealed[KEY_BYTES:]
         shared = own.exchange(x25519.X25519PublicKey.from_public_bytes(theirs))
         return _cipher(shared, theirs, own.public_key().public_bytes_raw()).decrypt(_NONCE, text, PREFIX + context)
     except (InvalidTag, ValueError):
-        raise Refused("sealed", "it was sealed for another node, application or name, or was altered") from None
+        raise Refused("sealed", "the text was sealed for another node, application or name, or was altered") from None
 
 
 def montgomery_key(public_key: bytes) -> bytes:
-    """An Ed25519 public key as X25519 has it: u = (1 + y) / (1 - y)."""
+    """Return an Ed25519 public key in the form of X25519: u = (1 + y) / (1 - y)."""
     y = int.from_bytes(public_key, "little") & ((1 << 255) - 1)
     return ((1 + y) * pow(1 - y, -1, _P) % _P).to_bytes(KEY_BYTES, "little")
 

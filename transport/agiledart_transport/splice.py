@@ -1,6 +1,7 @@
-"""Passing the bytes of two connections on to each other, unread: what a relay does for a circuit.
+"""Relay of bytes between two connections, unread: the work of a relay for a circuit.
 
-One buffer a direction: what the one end does not take is not read from the other, so pressure reaches whoever sends.
+One buffer a direction: bytes that one end does not take are not read from the other, so back-pressure reaches the
+sender.
 """
 
 import asyncio
@@ -15,11 +16,11 @@ _BUFFER_BYTES: Final = 64 << 10
 async def splice(
     one: socket.socket, other: socket.socket, passed: Callable[[int], None], bytes_per_second: int = 0
 ) -> None:
-    """Until either end is gone; both are closed then.
+    """Pass bytes until either end is gone. Both connections are closed then.
 
     Args:
-        passed: told of bytes in either direction.
-        bytes_per_second: of each direction; 0: as fast as they go.
+        passed: called with the number of bytes passed in either direction.
+        bytes_per_second: of each direction; 0: unlimited.
     """
     pumps = [
         asyncio.ensure_future(_pump(one, other, passed, bytes_per_second)),

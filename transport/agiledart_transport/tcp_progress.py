@@ -1,4 +1,6 @@
-"""How far the bytes of a connection have come, as the kernel knows it: what its peer's kernel has acknowledged, and what waits."""
+"""Progress of the bytes of a connection, as the kernel knows it: what the peer's kernel has acknowledged, and what
+waits.
+"""
 
 import fcntl
 import socket
@@ -10,15 +12,17 @@ _TCP_INFO_BYTES: Final = 192
 _BYTES_ACKED: Final = struct.Struct("=Q")
 _BYTES_ACKED_AT: Final = 120
 _HELD_AT: Final = 176
-"""Of Linux's `struct tcp_info`: `tcpi_bytes_acked`, there since Linux 4.1, and `tcpi_rwnd_limited`, since 4.10."""
+"""Offsets in Linux's `struct tcp_info`: `tcpi_bytes_acked`, there since Linux 4.1, and `tcpi_rwnd_limited`, since 4.10.
+"""
 
 
 class TcpProgress(NamedTuple):
-    """Of one connection.
+    """Progress of one connection.
 
     Args:
-        acknowledged: bytes that the other host's kernel has; queued: bytes that it still has to get.
-        held_us: microseconds for which it had no room, because its process did not read.
+        acknowledged: bytes that the other host's kernel has.
+        queued: bytes that it still has to get.
+        held_us: microseconds for which it had no buffer space, because its process did not read.
     """
 
     acknowledged: int = 0
@@ -27,16 +31,16 @@ class TcpProgress(NamedTuple):
 
 
 NO_PROGRESS: Final = TcpProgress()
-"""Where the system does not tell: then nothing moves, and an echo is the only sign of life."""
+"""Value where the system gives no figures: then nothing moves, and an echo is the only sign of life."""
 
 
 def progress_of(connection: socket.socket) -> TcpProgress:
-    """What the kernel says."""
+    """Return the kernel's figures."""
     try:
-        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-        (acknowledged,) = _BYTES_ACKED.unpack_from(told, _BYTES_ACKED_AT)
+        tcp_info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        (acknowledged,) = _BYTES_ACKED.unpack_from(tcp_info, _BYTES_ACKED_AT)
         (queued,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0\0\0\0"))
     except (AttributeError, OSError, struct.error):
         return NO_PROGRESS
-    held = _BYTES_ACKED.unpack_from(told, _HELD_AT)[0] if len(told) >= _TCP_INFO_BYTES else 0
+    held = _BYTES_ACKED.unpack_from(tcp_info, _HELD_AT)[0] if len(tcp_info) >= _TCP_INFO_BYTES else 0
     return TcpProgress(acknowledged, queued, held)

@@ -1,8 +1,8 @@
-"""Frames that have begun and not ended: bounded in bytes over all links of a process, and in time.
+"""Incomplete frames: bounded in bytes over all links of a process, and in time.
 
-A peer may announce a frame of 16 MiB and send all but its last byte, on each of its links. What such frames take is counted here.
-When it is too much, the key that holds most gives way, with its oldest frame: so whoever wears the process down hits itself.
-Source: the admission spec, section 3.
+A peer may announce a frame of 16 MiB and send all but its last byte, on each of its links. This module counts the bytes
+of such frames. When they are too many, the key that holds most loses its oldest frame. So a peer that wears the process
+down hits itself. Source: the admission spec, section 3.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from agiledart_kernel.limits import MAX_UNFINISHED_BYTES, MAX_UNFINISHED_SECONDS
 
 LOOK_SECONDS: Final = 5.0
-"""Between two looks for frames that take too long; none while all are whole."""
+"""Time between two checks for frames that take too long; no check while all frames are complete."""
 
 
 class BufferingLink(Protocol):
@@ -21,16 +21,16 @@ class BufferingLink(Protocol):
 
     @property
     def peer_key(self) -> bytes:
-        """Whose frames they are."""
+        """Public key of the peer that sends the frames."""
         ...
 
     def cut_unfinished(self) -> None:
-        """Forget the frame and close."""
+        """Drop the frame and close."""
         ...
 
 
 class UnfinishedFrames:
-    """The ledger of one event loop.
+    """Ledger of one event loop.
 
     Attributes:
         total: bytes held.
@@ -43,7 +43,7 @@ class UnfinishedFrames:
         self.total = 0
 
     def note(self, link: BufferingLink, size: int, *, is_new: bool = False) -> None:
-        """A link holds so many bytes of a frame that has not ended; `is_new`: of another one than at the last note."""
+        """Note that a link holds `size` bytes of an incomplete frame. `is_new`: of another frame than at the last note."""
         before, since = self._held.get(link, (0, -1.0))
         if not size:
             if since >= 0:
@@ -63,13 +63,16 @@ class UnfinishedFrames:
         for link, (size, _) in self._held.items():
             by_key[link.peer_key] += size
         heaviest = max(by_key, key=lambda key: by_key[key])
-        link = min((one for one in self._held if one.peer_key == heaviest), key=lambda one: self._held[one][1])
+        link = min(
+            (candidate for candidate in self._held if candidate.peer_key == heaviest),
+            key=lambda candidate: self._held[candidate][1],
+        )
         self._cut(link)
 
     def _look(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
-        for link in [one for one, (_, since) in self._held.items() if now - since > self._max_seconds]:
+        for link in [candidate for candidate, (_, since) in self._held.items() if now - since > self._max_seconds]:
             self._cut(link)
         self._look_later()
 
@@ -87,8 +90,8 @@ _ledgers: "WeakKeyDictionary[asyncio.AbstractEventLoop, UnfinishedFrames]" = Wea
 
 
 def unfinished_of(loop: asyncio.AbstractEventLoop) -> UnfinishedFrames:
-    """The ledger of a loop: all its links share one."""
-    found = _ledgers.get(loop)
-    if found is None:
-        found = _ledgers[loop] = UnfinishedFrames()
-    return found
+    """Return the ledger of a loop: all its links share one."""
+    ledger = _ledgers.get(loop)
+    if ledger is None:
+        ledger = _ledgers[loop] = UnfinishedFrames()
+    return ledger
