@@ -73,8 +73,8 @@ assert not set(admission) & set(sys.modules), set(admission) & set(sys.modules)
 before = private()
 for name in admission:
     importlib.import_module(name)
-from agiledart_agent.admission.members import Members
-members = Members()
+from agiledart_agent.admission.members import RegisteredKeys
+members = RegisteredKeys()
 for number in range(1_000):
     members.note(bytes(32), number.to_bytes(32), number)
 print((private() - before) / 1024)

@@ -86,7 +86,7 @@ def measured(mesh: PlugMesh, name: str, delivery: str, chosen: argparse.Namespac
     """One run: rows a second, CPU, what epochs did."""
     mesh.ask(
         "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv@a1", "--set", f"report=csv:{name}.csv@a3",
-        "--set", f"name={name}", "--set", f"notes={PADDING_BYTES}", "--set", f"delivery={delivery}",
+        "--set", f"name={name}", "--set", f"padding_bytes={PADDING_BYTES}", "--set", f"delivery={delivery}",
     )  # fmt: skip
     until(lambda: read(mesh, name) >= chosen.keys or None, TIMEOUT_S, "each key is there")
     whole = whole_state(mesh, chosen.keys) if delivery == "exactly-once" else 0.0
@@ -108,7 +108,7 @@ def measured(mesh: PlugMesh, name: str, delivery: str, chosen: argparse.Namespac
         "agents_cpu_s": round(after[1] - agents, 2),
         "memory_mb": round(memory, 1),
         "epochs": epochs,
-        "took_s": round(told.get("took_ms", 0.0) / 1e3, 3),
+        "took_s": round(told.get("duration_ms", 0.0) / 1e3, 3),
         "whole_bytes": whole,
         "bytes": round(gained(before, last, "agiledart_recovery_snapshot_bytes_total") / max(1.0, epochs)),
         "sent_bytes": round(gained(before, last, SENT) / max(1.0, epochs)),

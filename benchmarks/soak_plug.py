@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         (mesh.folder / "plug_job.py").write_text(source.read_text())
         write_input(mesh.folder / "in.csv", chosen.keys, int((chosen.minutes + 30) * 60 * chosen.rate), chosen.rate)
         mesh.ask(
-            "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv?speed=1@a1", "--set", f"notes={PADDING_BYTES}",
+            "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv?speed=1@a1", "--set", f"padding_bytes={PADDING_BYTES}",
             "--set", f"report=csv:{mesh.folder / 'out.csv'}@a{MACHINES}", "--parallelism", "sums=3",
         )  # fmt: skip
         curves, blows = watched(mesh, chosen)

@@ -278,7 +278,7 @@ def _until_served(bench: Bench) -> None:
     deadline = time.monotonic() + 60
     while True:
         try:
-            bench.spark.read.format("agiledart").options(**bench.reader, patience="1s").load()
+            bench.spark.read.format("agiledart").options(**bench.reader, agentTimeout="1s").load()
             return
         except Exception:
             if time.monotonic() > deadline:

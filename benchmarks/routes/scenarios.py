@@ -53,7 +53,7 @@ def trouble_and_healing(break_it: Callable[[RouteLab], None], heal: Callable[[Ro
         break_it(lab)
         sleep_until(began + seconds)
         healed, route = time.monotonic(), job.route()
-        by = route.get("by", "")
+        by = route.get("relay", "")
         left = [(one["at_ms"] - wall_ms) / 1_000 for one in route.get("changes", ()) if one["at_ms"] >= wall_ms]
         heal(lab)
         sleep_until(healed + 5)
@@ -118,7 +118,7 @@ def relay_in_trouble(what: str) -> Callable[[RouteLab, MeshJob], dict[str, Any]]
     def act(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
         cut(lab)
         time.sleep(6)
-        by = str(job.route().get("by", ""))
+        by = str(job.route().get("relay", ""))
         if not by:
             return {"by": by}
         relay, began = int(by[1:]), time.monotonic()
@@ -130,7 +130,7 @@ def relay_in_trouble(what: str) -> Callable[[RouteLab, MeshJob], dict[str, Any]]
         else:
             lab.signal_agent(relay, signal.SIGTERM)
         sleep_until(began + 6)
-        after = job.route().get("by", "")
+        after = job.route().get("relay", "")
         if what == "frozen":
             lab.signal_agent(relay, signal.SIGCONT)
             lab.hosts.isolate(relay, cut=False)

@@ -28,10 +28,10 @@ def switches_early(patch: pytest.MonkeyPatch) -> None:
     def early(self: Any, barrier: int, emit: Any, change: bytes = b"", program: Any = None) -> bytes:
         if program is not None:
             before = self._outbox.plan
-            self._outbox.turn(program.plan)
+            self._outbox.retarget(program.plan)
             if (polled := self.poll(0, 0, 3)).batch is not None:
                 self.send(polled.batch, emit)
-            self._outbox.turn(before)
+            self._outbox.retarget(before)
         return send_barrier(self, barrier, emit, change, program)
 
     patch.setattr(SourceInstance, "send_barrier", early)
@@ -49,7 +49,7 @@ def switches_late(patch: pytest.MonkeyPatch) -> None:
         send(self, batch, emit)
         if (program := getattr(self, "turns_to", None)) is not None:
             self.turns_to = None
-            self._outbox.turn(program.plan)
+            self._outbox.retarget(program.plan)
 
     patch.setattr(SourceInstance, "send_barrier", late)
     patch.setattr(SourceInstance, "send", sent)
@@ -229,6 +229,6 @@ MUTANTS: dict[str, tuple[Plant, bool]] = {
     "ends are not told": (lambda p: has_inputs(p, lambda here, ended: (here, [])), False),
     "merges hold credit back": (lambda p: p.setattr(Instance, "expect_change", lambda self, barrier: None), False),
     "the frontier falls after a restore": (restored_frontier_falls, True),
-    "the old table stays": (lambda p: p.setattr(Outbox, "turn", lambda self, plan: None), False),
+    "the old table stays": (lambda p: p.setattr(Outbox, "retarget", lambda self, plan: None), False),
 }
 """Name → how it is planted, and whether roll-backs are needed to see it."""

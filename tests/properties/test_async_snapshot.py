@@ -215,7 +215,7 @@ def test_a_key_is_encoded_once(second: bool, monkeypatch: pytest.MonkeyPatch) ->
 def test_groups_that_come_or_go_finish_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = [*CHANGES[:20], ("move", 9, 0), *CHANGES[:20]]
     assert not found(moved, False)
-    monkeypatch.setattr(MemoryStore, "_invalidate_dirty_keys", lambda self: self._notes.invalidate())
+    monkeypatch.setattr(MemoryStore, "_invalidate_dirty_keys", lambda self: self._dirty_tracker.invalidate())
     assert found(moved, False)
 
 

@@ -67,7 +67,7 @@ class OfDisk(Model):
         is_whole = is_whole or dirty_keys is None
         self.lists = [] if is_whole else [*self.lists, dirty_keys]
         self.wanted = filled(self.beside.wanted)
-        self.open = self.store.open_groups(None if is_whole else list(self.lists), [{1: None}])
+        self.open = self.store.begin_snapshot(None if is_whole else list(self.lists), [{1: None}])
 
     def step(self) -> None:
         """Encode some more."""
@@ -197,7 +197,7 @@ def test_a_key_that_was_dropped_in_memory_only_is_not_there(tmp_path: Path, monk
         store.get(1)
         store.drop(1)
         store.dirty_keys()
-        groups = all_of(store.open_groups(None))
+        groups = all_of(store.begin_snapshot(None))
         store.close()
         return filled(read(msgspec.msgpack.encode(groups)))
 

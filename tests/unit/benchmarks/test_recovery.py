@@ -69,7 +69,7 @@ def test_both_engines_read_the_same_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lives", "lost", "twice"),
+    ("attempt_rows", "lost", "twice"),
     [
         (["0,0,0\n5,1,1\n10,0,0\n10,1,2\n"], 0, 0),
         (["0,0,0\n5,1,1\n", "5,1,1\n10,0,0\n10,1,2\n"], 0, 1),

@@ -66,7 +66,7 @@ class Source:
             if self.reads.is_set():
                 reading = self.reader.read(100, 0)
                 self.rows += reading.rows
-                self.notices += reading.notices
+                self.notices += reading.notes
 
     def post(self, body: bytes | str, path: str = "/in", method: str = "POST", **headers: str) -> tuple[int, Any, Any]:
         client = http.client.HTTPConnection("127.0.0.1", self.reader.port, timeout=30)

@@ -27,7 +27,7 @@ class Squares:
     api_version = 1
     what = "squares of numbers"
     options = ("count",)
-    guarantee = Guarantee("made again", goes_back=True)
+    guarantee = Guarantee("made again", can_rewind=True)
 
     def open_source(self, connector, row_type):
         if connector.path == "raise":
@@ -151,7 +151,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["plugins", "list", "-o", "json"]) == 0
     found = {(one["role"], one["name"], one["origin"]): one for one in json.loads(capsys.readouterr().out)["plugins"]}
     assert found["source", "squares", "squares"]["version"] == "2.5"
-    assert found["source", "squares", "squares"]["guarantee"]["goes_back"] is True
+    assert found["source", "squares", "squares"]["guarantee"]["can_rewind"] is True
     assert "made for version 99" in found["source", "old", "squares"]["fault"]
     assert "cannot be loaded" in found["source", "gone", "squares"]["fault"]
     assert "agiledart brings one of this name" in found["source", "csv", "squares"]["fault"]
