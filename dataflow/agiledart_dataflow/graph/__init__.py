@@ -1,1 +1,1 @@
-"""What users write: a topology, streams and their verbs. It makes steps of a plan and runs nothing."""
+"""Language of the users: a topology, streams and their verbs. It makes the steps of a plan and runs nothing."""

@@ -1,7 +1,7 @@
-"""Which sources deliver columns, and which fields anybody behind them looks at.
+"""Planning of columns: the sources that deliver columns, and the fields that later steps read.
 
-Columns when all that the source feeds begins with vectorised steps; rows when a function of rows comes first. The fields are
-a hint: a text that is not among them is read when it is asked for after all.
+A source delivers columns when every step that it feeds begins with vectorised steps; it delivers rows when a function of rows
+comes first. The fields are a hint: a text outside them is still read when a step asks for it.
 """
 
 from agiledart_dataflow.aggregation.named_running import NamedRunning
@@ -12,7 +12,7 @@ from agiledart_dataflow.plan.step import Step
 
 
 def wants_columns(graph: Graph, source: Step) -> bool:
-    """Does a source best give columns?"""
+    """Report whether a source should deliver columns."""
     parts = source.source
     assert parts is not None  # the caller asked
     plain = (
@@ -37,12 +37,12 @@ def _begins_vectorised(step: Step) -> bool:
 
 
 def _named_running(step: Step) -> NamedRunning | None:
-    """Its operator, of a step of named running values."""
+    """Return the operator of a step of named running values; None for other steps."""
     return step.state.operator if step.state is not None and isinstance(step.state.operator, NamedRunning) else None
 
 
 def fields_wanted(graph: Graph, step: Step) -> frozenset[str] | None:
-    """Fields of a step's rows that somebody behind it looks at; None: all of them."""
+    """Return the fields of a step's rows that later steps read; None: all of them."""
     wanted: set[str] = set()
     for consumer in graph.steps:
         if step.index in consumer.inputs:
@@ -54,27 +54,27 @@ def fields_wanted(graph: Graph, step: Step) -> frozenset[str] | None:
 
 
 def _taken(graph: Graph, step: Step) -> frozenset[str] | None:
-    """Fields of the rows that enter a step that it, or somebody behind it, looks at; all where they travel to its place."""
+    """Return the fields of its input that a step or a later step reads; None (all) where the rows travel to its node."""
     if any(graph.steps[before].at != step.at for before in step.inputs if step.at):
         return None
     inline = None if step.rows is None else step.rows.inline
     if isinstance(inline, RowExpression):
-        behind = fields_wanted(graph, step)
-        return None if behind is None else behind | inline.fields
+        fields_read_later = fields_wanted(graph, step)
+        return None if fields_read_later is None else fields_read_later | inline.fields
     if isinstance(inline, RowBuilder):
-        behind = fields_wanted(graph, step)
+        fields_read_later = fields_wanted(graph, step)
         taken = [
             value.fields
             for name, value in inline.values.items()
-            if value.field is None or behind is None or name in behind
+            if value.field is None or fields_read_later is None or name in fields_read_later
         ]
         return frozenset().union(*taken)
     running = _named_running(step)
     if running is not None and step.keying is not None and isinstance(step.keying.function, KeyExpression):
-        behind = fields_wanted(graph, step)
+        fields_read_later = fields_wanted(graph, step)
         taken = [part.fields for part in (*step.keying.function.parts, *running.values)]
-        kept = {field.field for field in running.fields}
-        return None if behind is None else frozenset().union(behind & kept, *taken)
+        field_names = {field.field for field in running.fields}
+        return None if fields_read_later is None else frozenset().union(fields_read_later & field_names, *taken)
     named = None if step.window is None else step.window.named
     if named is not None and isinstance(named.key, KeyExpression):
         values = [part.value_of for part in named.aggregator.parts if hasattr(part, "value_of")]

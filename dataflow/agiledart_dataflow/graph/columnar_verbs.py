@@ -1,4 +1,4 @@
-"""The verbs that take expressions or work on many rows at once: where, with_columns, select, map_batches.
+"""Verbs that take expressions or work on many rows at once: where, with_columns, select, map_batches.
 
 Steps of expressions need no name; they get the verb's, numbered from the second on.
 """
@@ -20,7 +20,7 @@ from agiledart_dataflow.user_code.error_policy import ErrorPolicy, policy_option
 
 
 def chosen(rows: Rows, condition: object, step: str | None, on_error: ErrorPolicy) -> Rows:
-    """The rows for which a condition is True."""
+    """Return the rows for which a condition is True."""
     where = call_site()
     if not isinstance(condition, Expression):
         hint = "; for a function of a row there is .filter" if callable(condition) else ""
@@ -33,13 +33,13 @@ def chosen(rows: Rows, condition: object, step: str | None, on_error: ErrorPolic
 
 
 def with_columns(rows: Rows, columns: dict[str, object], name: str | Expression | None, on_error: ErrorPolicy) -> Rows:
-    """The rows with more fields, or other values in fields that they have."""
+    """Return the rows with more fields, or with other values in existing fields."""
     where = call_site()
     step, columns = _step_and_columns(name, columns, where)
     if not columns:
         raise where.error('with_columns() takes fields and their values: .with_columns(ratio=col("tip") / col("fare"))')
-    kept = {field.name: col(field.name) for field in schema_of(rows.type).fields}
-    return _built(rows, "with_columns", step, {**kept, **columns}, on_error, where)
+    unchanged = {field.name: col(field.name) for field in schema_of(rows.type).fields}
+    return _built(rows, "with_columns", step, {**unchanged, **columns}, on_error, where)
 
 
 def selected(
@@ -49,7 +49,7 @@ def selected(
     name: str | Expression | None,
     on_error: ErrorPolicy,
 ) -> Rows:
-    """Rows with these fields only."""
+    """Return rows with these fields only."""
     where = call_site()
     step, columns = _step_and_columns(name, columns, where)
     values: dict[str, object] = {}
@@ -68,7 +68,7 @@ def selected(
 def mapped_batches(
     rows: Rows, function: Callable[..., Any], name: str | None, returns: Any, resizes: bool, on_error: ErrorPolicy
 ) -> Rows:
-    """What a function of many rows at once makes of them."""
+    """Return the result of a function that takes many rows at once."""
     where = call_site()
     name = step_name(function, name, "map_batches", where)
     row_type = rows.type if returns is None else returns
@@ -83,7 +83,7 @@ def mapped_batches(
 def _step_and_columns(
     name: str | Expression | None, columns: dict[str, object], where: CallSite
 ) -> tuple[str | None, dict[str, object]]:
-    """The step's name and the fields that are made: an expression called `name` is a field, as any other is."""
+    """Return the step's name and the new fields; an expression called `name` is a field like any other."""
     if isinstance(columns.get("step_name"), str):
         raise where.error(f"a step is named by name={columns['step_name']!r} in every verb; for a field: lit(…)")
     if isinstance(name, Expression):
@@ -119,7 +119,7 @@ def _expressed(
     parts: RowParts,
     on_error: ErrorPolicy,
 ) -> Rows:
-    """Add a step of expressions; what it means is part of the specification."""
+    """Add a step of expressions; the text of the expressions is part of the specification."""
     policy = policy_options(on_error, call_site())
     return rows.add(
         _free_name(rows.graph, verb, step),

@@ -1,4 +1,4 @@
-"""Calls that Python cannot make, said in the user's words: a wrong keyword, a missing argument, the line, what was meant."""
+"""Plain errors for calls with wrong arguments: the line, the wrong keyword or missing argument, and the likely intention."""
 
 import inspect
 from collections.abc import Callable
@@ -11,7 +11,7 @@ C = TypeVar("C", bound=type)
 
 
 def explained(kind: C) -> C:
-    """The class, whose public methods (and `__init__`) raise `TopologyError` in place of TypeError when they cannot be called."""
+    """Wrap the public methods and `__init__` of a class: a call with wrong arguments raises `TopologyError`, not TypeError."""
     for name, member in list(vars(kind).items()):
         if inspect.isfunction(member) and (name == "__init__" or not name.startswith("_")):
             setattr(kind, name, _explained(member, kind.__name__ if name == "__init__" else name))
@@ -24,7 +24,7 @@ def _explained(method: Callable[..., Any], verb: str) -> Callable[..., Any]:
         try:
             return method(*arguments, **keywords)
         except TypeError as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # it was never entered
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # the method was never entered
                 why = call_error(method, arguments, keywords) or str(error)
                 raise call_site().error(f"{verb}() {why}") from None
             raise
@@ -33,16 +33,20 @@ def _explained(method: Callable[..., Any], verb: str) -> Callable[..., Any]:
 
 
 def call_error(method: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
-    """Why a method cannot be called with these; empty when that cannot be told."""
+    """Return the reason that a method cannot be called with these arguments; empty when it is unknown."""
     parameters = list(inspect.signature(method).parameters.values())[1:]
-    names = [one.name for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    names = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
     takes = f"It takes {', '.join(names)}."
     if unknown := [word for word in keywords if word not in names]:
         from difflib import get_close_matches
 
         close = get_close_matches(unknown[0], names, 1)
         return f"has no argument {unknown[0]!r}{f': did you mean {close[0]}?' if close else '.'} {takes}"
-    by_place = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    by_place = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
     given = len(arguments) - 1
     if given > len(by_place):
         return f"takes {len(by_place)} arguments without a name, and here are {given}. {takes}"
@@ -50,5 +54,9 @@ def call_error(method: Callable[..., Any], arguments: tuple[Any, ...], keywords:
         return f"is given {twice[0]!r} twice."
     has = {*by_place[:given], *keywords}
     needs = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    missing = [one.name for one in parameters if one.kind in needs and one.default is one.empty and one.name not in has]
+    missing = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in needs and parameter.default is parameter.empty and parameter.name not in has
+    ]
     return f"needs {' and '.join(missing)}. {takes}" if missing else ""

@@ -1,4 +1,4 @@
-"""`Graph`: the steps of a topology under construction. `Rows` and `KeyedRows`: what leaves one of them."""
+"""`Graph`: the steps of a topology under construction. `Rows` and `KeyedRows`: the output of one of them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Graph:
     """Steps, each of which takes the rows of earlier ones.
 
     Args:
-        name: of the application.
+        name: name of the application.
 
     Raises:
         TopologyError: from any method, with file and line of the call and how to mend it.
@@ -44,7 +44,7 @@ class Graph:
         self.where = where
         self.steps: list[Step] = []
         self.paths: Paths = (AUTO,)
-        self.if_lost: Mapping[str, str] = {}  # by kind of stage, what becomes of the run when its node or state is lost
+        self.if_lost: Mapping[str, str] = {}  # by kind of stage: the policy when its node or state is lost
         self.paths_behind: dict[
             int, Paths
         ] = {}  # by step, where its rows may take other ways than those of the topology
@@ -52,7 +52,7 @@ class Graph:
     def add(
         self, name: str, kind: str, inputs: tuple[int, ...], row_type: Any, *, options: Options = (), **parts: Any
     ) -> "Rows":
-        """Add a step, `parts` of which are further attributes of `Step`; returns what leaves it."""
+        """Add a step and return its output; `parts` are further attributes of `Step`."""
         where = call_site()
         if not isinstance(name, str) or not name or len(name) > MAX_APPLICATION_NAME or not _is_name(name):
             raise where.error(
@@ -66,48 +66,48 @@ class Graph:
                     f" name can stand once; give this one another, for example name={name + '-2'!r}"
                 )
         if len(self.steps) >= MAX_STEPS:
-            raise where.error(f"more than {MAX_STEPS} steps: is a loop building them?")
-        told = tuple(sorted(options))
-        step = Step(len(self.steps), name, kind, inputs, row_type, where, options=told, **parts)
-        step.specification()  # a type that cannot travel is told here, at the line that brought it in
+            raise where.error(f"more than {MAX_STEPS} steps: does a loop build them?")
+        step_options = tuple(sorted(options))
+        step = Step(len(self.steps), name, kind, inputs, row_type, where, options=step_options, **parts)
+        step.specification()  # report a type that cannot travel here, at the line that introduced it
         self.steps.append(step)
         return Rows(self, step)
 
     def specification(self) -> Specification:
-        """The graph as data. Raises `TopologyError` for one that does nothing."""
+        """Return the graph as data. Raises `TopologyError` for a graph without a source or with unused rows."""
         if not any(step.source is not None for step in self.steps):
             raise self.where.error(f"{self.name} has no source: begin with topology.source(…)")
         read = [before for step in self.steps for before in step.inputs]
         for step in self.steps:
             if step.traits.stage != "sink" and step.index not in read:
-                raise step.where.error(f"nothing takes the rows of {step.name!r}: end the chain with .sink(…)")
+                raise step.where.error(f"no step takes the rows of {step.name!r}: end the chain with .sink(…)")
         self._check_times()
         return Specification(self.name, tuple(self._as_written(step.specification()) for step in self.steps))
 
     def _as_written(self, step: StepSpecification) -> StepSpecification:
-        """The step with what is said of all steps of its kind."""
+        """Return the step with the loss policy of all steps of its kind."""
         if_lost = self.if_lost.get(step.traits.stage, WAIT)
         if if_lost == WAIT or (step.traits.stage == "operator" and not step.traits.has_state):
             return self._with_paths(step)
-        expand_parallelism = tuple(sorted((*step.options, (IF_LOST, if_lost))))
-        return self._with_paths(msgspec.structs.replace(step, options=expand_parallelism))
+        options = tuple(sorted((*step.options, (IF_LOST, if_lost))))
+        return self._with_paths(msgspec.structs.replace(step, options=options))
 
     def _with_paths(self, step: StepSpecification) -> StepSpecification:
-        """The step, which says which ways its rows may take where that is not `auto`."""
+        """Return the step with the paths that its rows may take, where these are not `auto`."""
         paths = self.paths_behind.get(step.index, self.paths)
         if paths == (AUTO,) or step.traits.stage == "sink":
             return step
         return msgspec.structs.replace(step, options=tuple(sorted((*step.options, (PATHS, written(paths))))))
 
     def paths_given(self, value: str | Sequence[str], where: CallSite) -> Paths:
-        """What a user wrote as `paths`; raises TopologyError."""
+        """Parse the user's `paths`. Raises `TopologyError`."""
         try:
             return paths_from(value)
         except ValueError as error:
             raise where.error(str(error)) from None
 
     def _check_times(self) -> None:
-        """Windows over rows without event times would never close; told at the line that asks for one."""
+        """Reject windows over rows without event times, at the line of the window: they would never close."""
         timeless: dict[int, str] = {}
         for step in self.steps:
             if step.source is not None and step.function is no_time:
@@ -118,52 +118,52 @@ class Graph:
             if step.traits.by_event_time and step.index in timeless:
                 source = timeless[step.index]
                 raise step.where.error(
-                    f"{step.name!r} goes by event time, and the rows of source {source!r} have none: give it event_time=…"
+                    f"{step.name!r} uses event time, and the rows of source {source!r} have none: give it event_time=…"
                 )
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows that leave a step."""
+    """Rows that leave a step."""
 
     graph: Graph
     step: Step
 
     @property
     def type(self) -> Any:
-        """The type of the rows."""
+        """Return the type of the rows."""
         return self.step.row_type
 
     def add(self, name: str, kind: str, row_type: Any, *others: "Rows", **parts: Any) -> "Rows":
-        """The rows of a new step that takes these, and others beside them."""
+        """Return the rows of a new step that takes these, and others beside them."""
         inputs = tuple(rows.step.index for rows in (self, *others))
         return self.graph.add(name, kind, inputs, row_type, **parts)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedRows:
-    """The rows that leave a step, with a key."""
+    """Rows that leave a step, with a key."""
 
     rows: Rows
     keying: Keying
 
     @property
     def type(self) -> Any:
-        """The type of the rows."""
+        """Return the type of the rows."""
         return self.rows.type
 
     @property
     def key_of(self) -> Callable[[Any], Any]:
-        """Row → key."""
+        """Return the function row → key."""
         return self.keying.function
 
     @property
     def key_type(self) -> Any:
-        """The type of the key."""
+        """Return the type of the key."""
         return self.keying.key_type
 
     def add(self, name: str, kind: str, row_type: Any, *others: Rows, key_type: Any = None, **parts: Any) -> Rows:
-        """The rows of a new step that takes these by key; `key_type` is what the step's own code says of it."""
+        """Return the rows of a new step that takes these by key; `key_type` is the type that the step's own code declares."""
         keying = self.keying if key_type is None else Keying(self.key_of, key_type)
         return self.rows.add(name, kind, row_type, *others, keying=keying, function=self.key_of, **parts)
 
@@ -182,7 +182,7 @@ def needs_name(name: object, verb: str, example: str) -> None:
 
 
 def span_ms(what: str, span: timedelta | None, *, least: int | None = 1) -> int:
-    """A time in whole milliseconds; 0 for None. Raises `TopologyError` for one below `least` or between milliseconds."""
+    """Return a duration in whole milliseconds; 0 for None. Raises `TopologyError` below `least` or for a broken number."""
     if span is None:
         return 0
     if not isinstance(span, timedelta):

@@ -1,4 +1,4 @@
-"""The verbs that bring two streams together by key: window_join, interval_join, lookup, and stateful beside a broadcast stream."""
+"""Verbs that join two streams by key: window_join, interval_join, lookup, and stateful with a broadcast stream."""
 
 from datetime import timedelta
 from typing import Any, Unpack
@@ -16,17 +16,19 @@ from agiledart_dataflow.user_code.callsite import call_site
 
 
 def window_join(
-    left: KeyedRows, name: str, other: object, window: object, how: Any, **kept: Unpack[StateOptions]
+    left: KeyedRows, name: str, other: object, window: object, how: Any, **state_options: Unpack[StateOptions]
 ) -> Rows:
-    """All pairs of rows of one key and one window."""
+    """Return all pairs of rows of one key and one window."""
     where = call_site()
     if not isinstance(window, Panes) or window.lateness_ms:
         raise where.error(f"window_join() takes tumbling(…) or hopping(…) without lateness, not {window!r}")
     _check_how(how, "inner", "left", "outer")
     right = _right(left, name, "window-join", other)
     state_type = generic(dict, int, generic(tuple, generic(list, left.type), generic(list, right.type)))
-    told = (("how", how), ("window", str(window)))
-    return _joined(left, right, name, "window-join", WindowJoin(window, how), state_type, how, told, **kept)
+    step_options = (("how", how), ("window", str(window)))
+    return _joined(
+        left, right, name, "window-join", WindowJoin(window, how), state_type, how, step_options, **state_options
+    )
 
 
 def interval_join(
@@ -36,9 +38,9 @@ def interval_join(
     earliest: timedelta,
     latest: timedelta,
     how: Any,
-    **kept: Unpack[StateOptions],
+    **state_options: Unpack[StateOptions],
 ) -> Rows:
-    """Pairs of rows of one key, the right one of which happened within a while around the left one."""
+    """Return pairs of rows of one key whose times differ by a bounded amount."""
     where = call_site()
     earliest_ms = span_ms("earliest", earliest, least=None)
     latest_ms = span_ms("latest", latest, least=None)
@@ -48,30 +50,30 @@ def interval_join(
     right = _right(left, name, "interval-join", other)
     lefts = generic(list, generic(tuple, int, left.type, bool))
     state_type = generic(tuple, lefts, generic(list, generic(tuple, int, right.type)))
-    told = (("earliest_ms", str(earliest_ms)), ("how", how), ("latest_ms", str(latest_ms)))
+    step_options = (("earliest_ms", str(earliest_ms)), ("how", how), ("latest_ms", str(latest_ms)))
     operator = IntervalJoin(earliest_ms, latest_ms, how)
-    return _joined(left, right, name, "interval-join", operator, state_type, how, told, **kept)
+    return _joined(left, right, name, "interval-join", operator, state_type, how, step_options, **state_options)
 
 
-def lookup(left: KeyedRows, name: str, table: object, how: Any, **kept: Unpack[StateOptions]) -> Rows:
-    """Each row with the newest row of the table that has its key."""
+def lookup(left: KeyedRows, name: str, table: object, how: Any, **state_options: Unpack[StateOptions]) -> Rows:
+    """Return each row with the newest row of the table that has its key."""
     _check_how(how, "inner", "left")
     right = _right(left, name, "lookup", table)
-    state_type, told = generic(list, right.type), (("how", how),)
-    return _joined(left, right, name, "lookup", LookupJoin(how), state_type, how, told, **kept)
+    state_type, step_options = generic(list, right.type), (("how", how),)
+    return _joined(left, right, name, "lookup", LookupJoin(how), state_type, how, step_options, **state_options)
 
 
 def check_broadcast(keyed: KeyedRows, broadcast: object) -> Rows:
-    """The rows of a stream that every instance shall get whole; raises `TopologyError` for anything else."""
+    """Return the rows of a stream that every instance receives in full. Raises `TopologyError` for anything else."""
     if not isinstance(broadcast, Rows) or broadcast.graph is not keyed.rows.graph:
         raise call_site().error("connect() takes a stream of the same topology")
     return broadcast
 
 
 def stateful_beside(
-    keyed: KeyedRows, broadcast: Rows, name: str, operator: object, **kept: Unpack[StateOptions]
+    keyed: KeyedRows, broadcast: Rows, name: str, operator: object, **state_options: Unpack[StateOptions]
 ) -> Rows:
-    """What the user's code makes of each key's rows and of what the broadcast stream has told."""
+    """Return the result of user code over each key's rows and the value built from the broadcast stream."""
     where = call_site()
     needs_name(name, "stateful", "my-state")
     if not isinstance(operator, BroadcastOperator):
@@ -94,7 +96,7 @@ def stateful_beside(
         key_type=key_type,
         shared_type=shared,
         key_functions=(keyed.key_of, None),
-        **kept,
+        **state_options,
     )
 
 
@@ -104,7 +106,7 @@ def _check_how(how: object, *known: str) -> None:
 
 
 def _right(left: KeyedRows, name: str, kind: str, other: object) -> KeyedRows:
-    """The other side of a join; raises `TopologyError` for what these rows cannot be joined with."""
+    """Return the other side of a join. Raises `TopologyError` when these rows cannot be joined with it."""
     where = call_site()
     needs_name(name, kind, f"my-{kind}")
     if not isinstance(other, KeyedRows) or other.rows.graph is not left.rows.graph:
@@ -124,9 +126,9 @@ def _joined(
     state_type: Any,
     how: str,
     options: Options,
-    **kept: Unpack[StateOptions],
+    **state_options: Unpack[StateOptions],
 ) -> Rows:
-    """Add a step with two keyed inputs, whose rows may be missing where `how` lets those of the other side pass alone."""
+    """Add a step with two keyed inputs; a side may be None in a pair where `how` keeps rows without a partner."""
     row_type = generic(
         Joined,
         left.key_type,
@@ -144,5 +146,5 @@ def _joined(
         options=options,
         other_rows=None if left.type == right.type else right.type,
         key_functions=(left.key_of, right.key_of),
-        **kept,
+        **state_options,
     )

@@ -1,4 +1,4 @@
-"""The verbs that give rows a key, and those that keep a state for each key: stateful, reduce, running, distinct, pattern."""
+"""Verbs that give rows a key, and verbs that keep a state for each key: stateful, reduce, running, distinct, pattern."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -24,26 +24,26 @@ from agiledart_dataflow.user_code.callsite import CallSite, call_site
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy, policy_options
 
 Keep = Literal["memory", "disk"]
-"""Where a step keeps what it remembers: `disk` for more keys than memory holds, at some ten times the cost of a row."""
+"""Place of a step's state: `disk` for more keys than memory holds, at some ten times the cost of a row."""
 
 
 class StateOptions(TypedDict, total=False):
-    """What is said of a step with state besides its meaning; the methods of handles say the defaults."""
+    """Options of every step with state; the methods of the streams give the defaults."""
 
     on_error: ErrorPolicy
     keep: Keep
 
 
 def keyed_by(rows: Rows, function: Any, more: Sequence[Any], returns: Any) -> KeyedRows:
-    """The rows with a key: what a function gives, or one or more expressions."""
+    """Return the rows with a key: the result of a function, or one or more expressions."""
     where = call_site()
     if isinstance(function, Expression):
-        for one in more:
-            if not isinstance(one, Expression):
+        for expression in more:
+            if not isinstance(expression, Expression):
                 raise where.error(
-                    f"key_by() takes expressions or one function of a row, not {one!r} beside an expression"
+                    f"key_by() takes expressions or one function of a row, not {expression!r} beside an expression"
                 )
-        key = KeyExpression(tuple(RowExpression(one.node, rows.type, where) for one in (function, *more)))
+        key = KeyExpression(tuple(RowExpression(expression.node, rows.type, where) for expression in (function, *more)))
         keying = Keying(key, key.type)
     elif more:
         raise where.error("key_by() takes one function of a row, or expressions: .key_by(col(…), col(…))")
@@ -61,19 +61,19 @@ def _key_type(rows: Rows, function: Callable[[Any], Any], where: CallSite) -> An
         return traced_type(function, rows.type)
     except UnknownTypeError as error:
         raise where.error(
-            f"the type of the key cannot be told, {error}: write key_by(…, returns=str), for example"
+            f"the type of the key is unknown, {error}: write key_by(…, returns=str), for example"
         ) from None
 
 
 def itself(row: Any) -> Any:
-    """The row as its own key, or a value as its own rank."""
+    """Return the row as its own key, or a value as its own rank."""
     return row
 
 
 def stateful(
-    keyed: KeyedRows, name: str, operator: object, time_to_live: timedelta | None, **kept: Unpack[StateOptions]
+    keyed: KeyedRows, name: str, operator: object, time_to_live: timedelta | None, **state_options: Unpack[StateOptions]
 ) -> Rows:
-    """What the user's code makes of each key's rows."""
+    """Return the result of the user's code over each key's rows."""
     where = call_site()
     needs_name(name, "stateful", "my-state")
     if not isinstance(operator, KeyedOperator):
@@ -81,7 +81,7 @@ def stateful(
         raise where.error(f"stateful() takes an instance of a KeyedOperator, not {operator!r}{made}")
     if isinstance(operator, BroadcastOperator):
         raise where.error(
-            f"{type(operator).__name__} also hears a broadcast stream: write .connect(rules).stateful({name!r}, …)"
+            f"{type(operator).__name__} also takes a broadcast stream: write .connect(rules).stateful({name!r}, …)"
         )
     ttl_ms = span_ms("time_to_live", time_to_live)
     key_type, state_type, row_type = operator_types(operator, where)
@@ -99,43 +99,49 @@ def stateful(
         options=(("time_to_live_ms", str(ttl_ms)),),
         key_type=key_type,
         time_to_live_ms=ttl_ms,
-        **kept,
+        **state_options,
     )
 
 
-def reduced(keyed: KeyedRows, name: str, function: Callable[[Any, Any], Any], **kept: Unpack[StateOptions]) -> Rows:
-    """All rows of a key so far joined two by two."""
+def reduced(
+    keyed: KeyedRows, name: str, function: Callable[[Any, Any], Any], **state_options: Unpack[StateOptions]
+) -> Rows:
+    """Return all rows of a key so far joined two by two."""
     state_type = generic(list, generic(list, keyed.type))
     operator = RunningAggregate(Reduction(function))
-    return with_state(keyed, name, "running", operator, state_type, _change(keyed, keyed.type), **kept)
+    return with_state(keyed, name, "running", operator, state_type, _change(keyed, keyed.type), **state_options)
 
 
 def running(
-    keyed: KeyedRows, name: str, aggregator: Any, results: dict[str, Any], **kept: Unpack[StateOptions]
+    keyed: KeyedRows, name: str, aggregator: Any, results: dict[str, Any], **state_options: Unpack[StateOptions]
 ) -> Rows:
-    """What an aggregator, or named results, make of all rows of a key so far."""
+    """Return the value of an aggregator, or named results, over all rows of a key so far."""
     where = call_site()
     if results:
         needs_name(name, "running", "totals")
         if aggregator is not None:
             raise where.error("running() takes one aggregator, or named results, not both")
         named = named_running(name, keyed.type, results, where)
-        told = (("results", repr(sorted(results.items()))),)
+        step_options = (("results", repr(sorted(results.items()))),)
         kind = "running-values"
-        return with_state(keyed, name, kind, named, named.state_type, named.row_type, options=told, **kept)
+        return with_state(
+            keyed, name, kind, named, named.state_type, named.row_type, options=step_options, **state_options
+        )
     row_type = _change(keyed, aggregate_value_type(aggregator, keyed.type, call_site()))
     state_type = generic(list, aggregate_state_type(aggregator, keyed.type))
-    told = (("aggregate", type(aggregator).__name__),)
+    step_options = (("aggregate", type(aggregator).__name__),)
     operator = RunningAggregate(aggregator)
-    return with_state(keyed, name, "running", operator, state_type, row_type, options=told, **kept)
+    return with_state(keyed, name, "running", operator, state_type, row_type, options=step_options, **state_options)
 
 
-def distinct(keyed: KeyedRows, name: str, time_to_live: timedelta | None, **kept: Unpack[StateOptions]) -> Rows:
-    """The first row of each key."""
+def distinct(
+    keyed: KeyedRows, name: str, time_to_live: timedelta | None, **state_options: Unpack[StateOptions]
+) -> Rows:
+    """Return the first row of each key."""
     ttl_ms = span_ms("time_to_live", time_to_live)
-    told = (("time_to_live_ms", str(ttl_ms)),)
+    step_options = (("time_to_live_ms", str(ttl_ms)),)
     operator = DistinctOperator(ttl_ms)
-    return with_state(keyed, name, "distinct", operator, list[bool], keyed.type, options=told, **kept)
+    return with_state(keyed, name, "distinct", operator, list[bool], keyed.type, options=step_options, **state_options)
 
 
 def pattern(
@@ -143,9 +149,9 @@ def pattern(
     name: str,
     elements: Sequence[Callable[[Any], object] | Never[Any]],
     within: timedelta,
-    **kept: Unpack[StateOptions],
+    **state_options: Unpack[StateOptions],
 ) -> Rows:
-    """Rows of a key that follow each other."""
+    """Return matches: rows of a key that follow each other."""
     where = call_site()
     wanted = [element for element in elements if not isinstance(element, Never)]
     if any(not callable(element) for element in wanted):
@@ -154,11 +160,11 @@ def pattern(
         raise where.error("a pattern has two elements or more and begins with a row that comes, not with never(…)")
     within_ms = span_ms("within", within)
     shape = ",".join("never" if isinstance(element, Never) else "then" for element in elements)
-    told = (("elements", shape), ("within_ms", str(within_ms)))
+    step_options = (("elements", shape), ("within_ms", str(within_ms)))
     state_type = generic(list, generic(tuple, list[int], generic(list, keyed.type)))
     row_type = generic(Match, keyed.key_type, keyed.type)
     operator = Pattern(elements, within_ms)
-    return with_state(keyed, name, "pattern", operator, state_type, row_type, options=told, **kept)
+    return with_state(keyed, name, "pattern", operator, state_type, row_type, options=step_options, **state_options)
 
 
 def with_state(
@@ -178,21 +184,21 @@ def with_state(
     """Add a step with state by key, which takes these rows, and others beside them."""
     needs_name(name, kind, f"my-{kind}")
     check_keep(name, keep)
-    told = policy_options(on_error, call_site())
+    policy_options_of_step = policy_options(on_error, call_site())
     return keyed.add(
         name,
         kind,
         row_type,
         *others,
         key_type=key_type,
-        options=(*told, *options, ("keep", keep)),
+        options=(*policy_options_of_step, *options, ("keep", keep)),
         on_error=on_error,
         state=StateParts(operator, state_type, keep, **more),
     )
 
 
 def check_keep(name: str, keep: object) -> None:
-    """Raise `TopologyError` for a place where no state can be."""
+    """Raise `TopologyError` for an unknown place of state."""
     if keep not in ("memory", "disk"):
         raise call_site().error(f"{name!r} keeps its state in 'memory' or on 'disk', not {keep!r}")
 

@@ -1,4 +1,4 @@
-"""What to say when a stream is asked for what only another kind of stream can do: which verb comes first."""
+"""Hints for verbs that a kind of stream lacks: the error names the verb that must come first."""
 
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -44,13 +44,14 @@ _WHAT = {"Stream": "rows that have no key", "KeyedStream": "rows that only have 
 
 
 class NoSuchVerb(TopologyError, AttributeError):
-    """No stream has this verb. Also an AttributeError, so that `hasattr` and `getattr` with a default work as ever."""
+    """Error for a verb that no stream has. Also an AttributeError, so that `hasattr` and `getattr` with a default work as usual."""
 
 
 def missing_verbs(kind: str) -> Callable[[object, str], Callable[..., Any]]:
-    """The `__getattr__` of a kind of stream: a stand-in for a verb that it lacks raises `TopologyError` at the line that calls it.
+    """Return the `__getattr__` of a kind of stream: a missing verb raises `TopologyError` at the line that calls it.
 
-    What no stream has raises at once, with what was meant. Names that begin with `_` are Python's own: `copy` asks for them.
+    A name that no stream has raises at once, with the most similar verb. Names that begin with `_` are Python's own: `copy` reads
+    them.
     """
 
     def missing(stream: object, verb: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""The verbs on rows by themselves: map, filter, flat_map, union, sink."""
+"""Verbs on single rows: map, filter, flat_map, union, sink."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from agiledart_dataflow.user_code.error_policy import ErrorPolicy, policy_option
 
 
 def mapped(rows: Rows, function: Callable[..., Any], name: str | None, returns: Any, on_error: ErrorPolicy) -> Rows:
-    """Each row as another."""
+    """Return the rows that a function makes, one of each row."""
     where = call_site()
     name = step_name(function, name, "map", where)
     policy = policy_options(on_error, where)
@@ -25,7 +25,7 @@ def mapped(rows: Rows, function: Callable[..., Any], name: str | None, returns: 
 
 
 def filtered(rows: Rows, function: Callable[..., Any], name: str | None, on_error: ErrorPolicy) -> Rows:
-    """The rows for which a function says yes."""
+    """Return the rows for which a function is true."""
     where = call_site()
     name = step_name(function, name, "filter", where)
     return rows.add(
@@ -36,7 +36,7 @@ def filtered(rows: Rows, function: Callable[..., Any], name: str | None, on_erro
 def flat_mapped(
     rows: Rows, function: Callable[..., Any], name: str | None, returns: Any, on_error: ErrorPolicy
 ) -> Rows:
-    """Each row as none, one or many."""
+    """Return the rows that a function makes, none, one or many of each row."""
     where = call_site()
     name = step_name(function, name, "flat_map", where)
     many = True
@@ -59,7 +59,7 @@ def flat_mapped(
 
 
 def union(rows: Rows, others: Sequence[object], name: str) -> Rows:
-    """The rows of several steps, which are of one type."""
+    """Return the rows of several steps, which are of one type."""
     where = call_site()
     if not others:
         raise where.error("union() needs at least one other stream")
@@ -76,7 +76,7 @@ def union(rows: Rows, others: Sequence[object], name: str) -> Rows:
 
 
 def sink(rows: Rows, name: str, connector: object, at: str | None) -> None:
-    """Hand the rows to the outer world."""
+    """Write the rows to a sink outside the application."""
     where = call_site()
     if not isinstance(connector, Connector):
         hint = f"; did you mean csv({connector!r})?" if isinstance(connector, str) else ""
@@ -87,7 +87,7 @@ def sink(rows: Rows, name: str, connector: object, at: str | None) -> None:
 
 
 def step_name(function: Any, name: str | None, verb: str, where: CallSite) -> str:
-    """The name of a step that is made from a function: the one given, or the function's own."""
+    """Return the name of a step that is made from a function: the given one, or the function's own."""
     if isinstance(function, str):
         raise where.error(f'{verb} takes the function first, then the name: .{verb}(function, name="{function}")')
     if not callable(function):
@@ -96,20 +96,20 @@ def step_name(function: Any, name: str | None, verb: str, where: CallSite) -> st
         return name
     if is_lambda(function):
         raise where.error(
-            f'{verb}() with a lambda needs a name, by which errors and statistics call it:  .{verb}(…, name="…")'
+            f'{verb}() with a lambda needs a name, which errors and statistics show:  .{verb}(…, name="…")'
         )
     return str(function.__name__)
 
 
 def _ask_returns(verb: str, name: str, error: UnknownTypeError) -> str:
-    """What to write when the type of a step's rows cannot be told."""
+    """Return advice for a step whose row type is unknown."""
     return (
-        f"the type of the rows after {name!r} cannot be told, {error}: annotate the function (-> Row), or write"
+        f"the type of the rows after {name!r} is unknown, {error}: annotate the function (-> Row), or write"
         f" {verb}(…, returns=Row)"
     )
 
 
 def with_paths(rows: Rows, paths: str | Sequence[str]) -> Rows:
-    """The same rows, which may take these ways to other nodes."""
+    """Return the same rows, which may take these paths to other nodes."""
     rows.graph.paths_behind[rows.step.index] = rows.graph.paths_given(paths, call_site())
     return rows

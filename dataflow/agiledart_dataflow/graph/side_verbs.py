@@ -1,4 +1,4 @@
-"""The verbs that take up what a step puts beside its rows: late rows, records that user code raised at, the user's own."""
+"""Verbs that read a step's side outputs: late rows, records at which user code raised, and the user's own tags."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _OWN_TAGS = ("late", "errors")
 
 
 def late(rows: Rows, name: str) -> Rows:
-    """The rows that came too late for the step."""
+    """Return the rows that came too late for the step."""
     where = call_site()
     step = rows.step
     if step.source is not None:
@@ -26,7 +26,7 @@ def late(rows: Rows, name: str) -> Rows:
 
 
 def errors(rows: Rows, name: str) -> Rows:
-    """The records at which the step's user code raised; of a source the malformed ones."""
+    """Return the records at which the step's user code raised; for a source the malformed ones."""
     where = call_site()
     step = rows.step
     if step.source is not None:
@@ -42,7 +42,7 @@ def errors(rows: Rows, name: str) -> Rows:
 
 
 def side(rows: Rows, name: str, tag: str, row_type: Any) -> Rows:
-    """The rows that the step's own code puts out under a tag."""
+    """Return the rows that the step's own code puts out under a tag."""
     where = call_site()
     step = rows.step
     if not step.traits.tags:
@@ -53,7 +53,7 @@ def side(rows: Rows, name: str, tag: str, row_type: Any) -> Rows:
 
 
 def _taken(rows: Rows) -> Any:
-    """The type of the rows that the step takes."""
+    """Return the type of the rows that the step takes."""
     return rows.graph.steps[rows.step.inputs[0]].row_type
 
 

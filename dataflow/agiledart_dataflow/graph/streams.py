@@ -1,7 +1,7 @@
-"""The language on one page: `Stream`, `KeyedStream`, their windows, and keyed rows beside a broadcast stream.
+"""Stream language on one page: `Stream`, `KeyedStream`, their windows, and keyed rows with a broadcast stream.
 
-Handles carry no rows: a verb adds a step to the graph and returns the handle of what leaves it. What each verb checks and adds
-stands in the modules of verbs, by theme.
+Handles carry no rows: a verb adds a step to the graph and returns the handle of its output. The modules of verbs, by theme,
+contain the checks and the steps of each verb.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +37,7 @@ G = TypeVar("G")
 
 
 class Ranked(TypedDict, Generic[V], total=False):
-    """What is said of a ranking beside its places and when it speaks."""
+    """Options of a ranking besides its places and the time of output."""
 
     rank: Callable[[V], float | Decimal] | None
     ties: Literal["newest", "key"]
@@ -47,7 +47,7 @@ class Ranked(TypedDict, Generic[V], total=False):
 
 @explained
 class Stream(Generic[T]):
-    """Rows of type T on their way.
+    """Stream of rows of type T.
 
     Steps of expressions (`where`, `with_columns`, `select`) need no name; they get the verb's, numbered from the second on.
     `name` gives another. They mix freely with functions of rows.
@@ -56,7 +56,7 @@ class Stream(Generic[T]):
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
-    if not TYPE_CHECKING:  # which goes on to report them at once
+    if not TYPE_CHECKING:  # with it a type checker would accept any verb
         __getattr__ = missing_verbs("Stream")
 
     # ---- rows by themselves
@@ -69,18 +69,18 @@ class Stream(Generic[T]):
         returns: type[U] | None = None,
         on_error: ErrorPolicy = "fail",
     ) -> "Stream[U]":
-        """Each row becomes another. The new type comes from the function's annotation, or from `returns`.
+        """Replace each row by the function's result. The new type comes from the function's annotation, or from `returns`.
 
-        `on_error`, here and in `filter` and `flat_map`, says what becomes of a row for which the function raises: the application
-        fails with it (`fail`), goes on without it and counts it (`skip`), or counts it and puts it aside with the error
-        (`dead_letter`; `.errors(name)` reads them).
+        `on_error`, here and in `filter` and `flat_map`, decides about a row at which the function raises. `fail`: the application
+        fails. `skip`: the row is dropped and counted. `dead_letter`: the row is counted and put aside with the error;
+        `.errors(name)` reads it.
         """
         return Stream(row_verbs.mapped(self._rows, function, name, returns, on_error))
 
     def filter(
         self, function: Callable[[T], object], name: str | None = None, *, on_error: ErrorPolicy = "fail"
     ) -> "Stream[T]":
-        """Rows for which the function says yes."""
+        """Keep the rows for which the function is true."""
         return Stream(row_verbs.filtered(self._rows, function, name, on_error))
 
     @overload
@@ -104,38 +104,39 @@ class Stream(Generic[T]):
     def flat_map(
         self, function: Any, name: Any = None, *, returns: Any = None, on_error: Any = "fail"
     ) -> "Stream[Any]":
-        """Each row becomes one or none (`-> X | None`), or any number (`-> Iterable[X]`, `list[X]` …).
+        """Replace each row by one or none (`-> X | None`), or by any number of rows (`-> Iterable[X]`, `list[X]` …).
 
-        With a lambda, `returns=X` says the type of the rows, and the lambda returns an iterable of them.
+        With a lambda, `returns=X` gives the type of the rows, and the lambda returns an iterable of them.
         """
         return Stream(row_verbs.flat_mapped(self._rows, function, name, returns, on_error))
 
     def union(self, *others: "Stream[T]", name: str) -> "Stream[T]":
-        """The rows of several streams of one type, in order of position."""
+        """Merge the rows of several streams of one type, in order of position."""
         return Stream(row_verbs.union(self._rows, [_rows_of(other) for other in others], name))
 
     def sink(self, name: str, connector: Sink[T], *, at: str | None = None) -> None:
-        """Hand the rows to the outer world. `at` says which node runs it (over the connector's own `@node`)."""
+        """Write the rows to a sink. `at` is the node that runs it; it overrides the connector's own `@node`."""
         row_verbs.sink(self._rows, name, connector, at)
 
     def paths(self, paths: str | Sequence[str]) -> "Stream[T]":
-        """Which ways the rows of this step take to other nodes, over what the topology says: `auto`, `warm`, `direct`, or names of
-        nodes that shall lead.
+        """Set the paths of this step's rows to other nodes, in place of the topology's.
+
+        `auto`, `warm`, `direct`, or names of nodes that act as relays.
         """
         return Stream(row_verbs.with_paths(self._rows, paths))
 
     # ---- expressions, and many rows at once
 
     def where(self, condition: Expression, name: str | None = None, *, on_error: ErrorPolicy = "fail") -> "Stream[T]":
-        """The rows for which a condition is True; those for which it is False or None are dropped."""
+        """Keep the rows for which a condition is True; drop those for which it is False or None."""
         return Stream(columnar_verbs.chosen(self._rows, condition, name, on_error))
 
     def with_columns(
         self, *, name: str | Expression | None = None, on_error: ErrorPolicy = "fail", **columns: object
     ) -> "Stream[Any]":
-        """The rows with more fields, or other values in fields that they have: `.with_columns(ratio=col("tip") / col("fare"))`.
+        """Add fields, or replace values of fields: `.with_columns(ratio=col("tip") / col("fare"))`.
 
-        `name`, here and in `select`, is the step's when it is a text, and a field of that name when it is an expression.
+        `name`, here and in `select`, names the step when it is a text; it is a field of that name when it is an expression.
         """
         return Stream(columnar_verbs.with_columns(self._rows, columns, name, on_error))
 
@@ -146,7 +147,7 @@ class Stream(Generic[T]):
         on_error: ErrorPolicy = "fail",
         **columns: object,
     ) -> "Stream[Any]":
-        """Rows with these fields only: `.select("zone", ratio=col("tip") / col("fare"))`."""
+        """Keep only these fields: `.select("zone", ratio=col("tip") / col("fare"))`."""
         return Stream(columnar_verbs.selected(self._rows, fields, columns, name, on_error))
 
     def map_batches(
@@ -158,14 +159,16 @@ class Stream(Generic[T]):
         resizes: bool = False,
         on_error: ErrorPolicy = "fail",
     ) -> "Stream[U]":
-        """A function of many rows at once; it returns as many, of the type `returns` (or of the same type).
+        """Apply a function to many rows at once; it returns as many rows, of the type `returns` (or of the same type).
 
-        It gets a pyarrow.RecordBatch, or what its parameter is annotated with: `dict` (field → NumPy array) or
-        `polars.DataFrame`; it may return any of them. With `resizes=True` it returns fewer or more rows, and beside them their
-        origins, `(rows, origins)`: for each the number of the row of the batch from which it was made, counting up. It then has
-        that row's time. Where batches end depends on timing: each row's results must not depend on its neighbours.
-        With another `on_error` than "fail" it is called again for ever smaller parts of a batch at which it raises, so that
-        only the rows at fault are let go.
+        The function gets a pyarrow.RecordBatch, or the type that its parameter is annotated with: `dict` (field → NumPy array) or
+        `polars.DataFrame`. It may return any of these types. With `resizes=True` it returns fewer or more rows with their
+        origins, `(rows, origins)`. The origin of a row is the number of the row of the batch from which it was made; origins
+        count up. The new row has that row's time.
+
+        The end of a batch depends on timing, so a row's result must not depend on its neighbours. With another `on_error` than
+        "fail" the function is called again for ever smaller parts of a batch at which it raises, so that only the rows at fault
+        are dropped.
         """
         return Stream(columnar_verbs.mapped_batches(self._rows, function, name, returns, resizes, on_error))
 
@@ -176,14 +179,14 @@ class Stream(Generic[T]):
     @overload
     def key_by(self, function: Callable[[T], K], *, returns: type[K] | None = None) -> "KeyedStream[K, T]": ...
     def key_by(self, function: Any, *more: Any, returns: Any = None) -> "KeyedStream[Any, T]":
-        """Rows with a key: a function of a row, or one or more expressions, `.key_by(col("zone"))`.
+        """Give rows a key: a function of a row, or one or more expressions, `.key_by(col("zone"))`.
 
-        Equal keys meet in the same place. Not a step of its own, so it has no name.
+        Equal keys meet on the same instance. This is not a step of its own, so it has no name.
         """
         return KeyedStream(keyed_verbs.keyed_by(self._rows, function, more, returns))
 
     def distinct(self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory") -> "Stream[T]":
-        """The rows without those that were there before, as equal as tuples are; remembers every row."""
+        """Drop rows that are equal, as tuples are, to an earlier row; the step remembers every row."""
         return self.key_by(itself, returns=self._rows.type).distinct(name, keep=keep, on_error=on_error)
 
     def deduplicate(
@@ -196,16 +199,16 @@ class Stream(Generic[T]):
         on_error: ErrorPolicy = "fail",
         keep: Keep = "memory",
     ) -> "Stream[T]":
-        """The rows without those whose `by` was there before.
+        """Drop rows whose `by` equals that of an earlier row.
 
         Args:
-            name: of the step; must be given, because it keeps state.
-            by: row → what makes two rows the same.
-            time_to_live: a row passes again when so much event time went by since the like of it passed; without it what was
-                seen is remembered for ever.
-            returns: the type of `by`'s values, where it cannot be told.
-            on_error: what becomes of a row for which `by` raises.
-            keep: where it is remembered.
+            name: name of the step; required, because the step keeps state.
+            by: row → value that makes two rows duplicates.
+            time_to_live: a row passes again this much event time after the last equal row that passed. Without it every row is
+                remembered for ever.
+            returns: the type of `by`'s values, where it is unknown.
+            on_error: treatment of a row at which `by` raises.
+            keep: place of the state.
         """
         return self.key_by(by, returns=returns).distinct(name, time_to_live=time_to_live, keep=keep, on_error=on_error)
 
@@ -235,48 +238,47 @@ class Stream(Generic[T]):
         emit: Literal["on_record", "on_change"] = "on_record",
         on_error: ErrorPolicy = "fail",
     ) -> "Stream[Any]":
-        """The n keys of greatest value, as a `Ranking` at each source record that finds it changed.
+        """Put out the n keys of greatest value, as a `Ranking` at each source record that changed it.
 
         Args:
-            name: of the step; must be given, because it keeps state.
-            n: how many places.
-            rank: value → number by which to rank; the value itself when left out.
-            ties: `newest` puts the key first whose value a record renewed last, then the smaller key; `key` the smaller
-                key.
-            compare: what counts as a change: any value of the n, or only which keys stand where.
-            emit: `on_change` also speaks when time alone changed the ranking; `cause` is None then.
-            on_error: what happens when `rank` raises: the job fails, or the change is skipped and counted (the key keeps its
-                place), or it also goes to `.errors(name)`.
+            name: name of the step; required, because the step keeps state.
+            n: number of places.
+            rank: value → number by which to rank; by default the value itself.
+            ties: `newest`: the key whose value a record renewed last comes first, then the smaller key; `key`: the smaller key.
+            compare: a change is any change of a value among the n, or only of the keys and their places.
+            emit: `on_change` also puts out a ranking that time alone changed; `cause` is None then.
+            on_error: when `rank` raises, the job fails, or the change is skipped and counted (the key keeps its place), or it
+                also goes to `.errors(name)`.
         """
         return Stream(window_verbs.top(self._rows, name, n, rank, ties, compare, emit, on_error))
 
     # ---- what the step that this stream leaves puts beside its rows
 
     def late(self, name: str) -> "Stream[Any]":
-        """The rows that came too late for a source, or for a window with `allowed_lateness`, in the order in which they came.
+        """Read the rows that came too late for a source, or for a window with `allowed_lateness`, in order of arrival.
 
-        Their positions are those at which they came, so time does not run backwards behind them.
+        Their positions are those of their arrival, so time does not run backwards in later steps.
         """
         return Stream(side_verbs.late(self._rows, name))
 
     def errors(self, name: str) -> "Stream[DeadLetter[Any]]":
-        """The records at which the step's user code raised, when its policy is `on_error="dead_letter"`.
+        """Read the records at which the step's user code raised, when its policy is `on_error="dead_letter"`.
 
-        Of a source with `malformed="dead_letter"` they are the malformed records: texts as they came, or the row that `check`
-        refused as Python shows it.
+        For a source with `malformed="dead_letter"` they are the malformed records: texts as they came, or the row that `check`
+        refused, as Python shows it.
 
-        A join of rows of two types gives each as `Either(left, right)`, None at the side where it did not come from.
+        A join of rows of two types gives each as `Either(left, right)`, with None for the side that the row did not come from.
         """
         return Stream(side_verbs.errors(self._rows, name))
 
     def side(self, name: str, tag: str, *, rows: type[U]) -> "Stream[U]":
-        """The rows of a type that a `KeyedOperator` puts out with `context.emit_to(tag, row)`."""
+        """Read the rows of a type that a `KeyedOperator` puts out with `context.emit_to(tag, row)`."""
         return Stream(side_verbs.side(self._rows, name, tag, rows))
 
 
 @explained
 class KeyedStream(Generic[K, R]):
-    """Rows of type R with a key of type K; the verbs look at the rows of one key, one after the other.
+    """Stream of rows of type R with a key of type K; the verbs treat the rows of each key one after the other.
 
     In the verbs with a second stream, rows of equal time come in the order of their sources in the topology.
     """
@@ -284,7 +286,7 @@ class KeyedStream(Generic[K, R]):
     def __init__(self, rows: KeyedRows) -> None:
         self._rows = rows
 
-    if not TYPE_CHECKING:  # which goes on to report them at once
+    if not TYPE_CHECKING:  # with it a type checker would accept any verb
         __getattr__ = missing_verbs("KeyedStream")
 
     @overload
@@ -292,8 +294,9 @@ class KeyedStream(Generic[K, R]):
     @overload
     def window(self, window: ClosingWindow) -> "PaneStream[K, R]": ...
     def window(self, window: Any) -> Any:
-        """Divide each key's rows: `sliding(size)`, `hopping(size, every)`, `tumbling(size)`, `session(gap)` by event time,
-        `counted(size)` by number.
+        """Divide each key's rows by event time or by number.
+
+        By event time: `sliding(size)`, `hopping(size, every)`, `tumbling(size)`, `session(gap)`; by number: `counted(size)`.
         """
         if isinstance(window, Sliding):
             return SlidingStream(self._rows, window)
@@ -314,25 +317,25 @@ class KeyedStream(Generic[K, R]):
         on_error: ErrorPolicy = "fail",
         keep: Keep = "memory",
     ) -> Stream[U]:
-        """User code with state by key and timers in event time.
+        """Run user code with state by key and timers in event time.
 
         Args:
-            name: of the step; must be given, because it keeps state.
+            name: name of the step; required, because the step keeps state.
             operator: an instance of your `KeyedOperator`.
-            time_to_live: a key's state is forgotten so long (in event time) after its last record.
-            on_error: what happens when the operator raises: the job fails, or the record is skipped and counted, or it
-                also goes to `.errors(name)`. What the operator changed in the state before it raised stays.
-            keep: where the state is kept.
+            time_to_live: a key's state is dropped this long (in event time) after its last record.
+            on_error: when the operator raises, the job fails, or the record is skipped and counted, or it also goes to
+                `.errors(name)`. Changes of the state before the error stay.
+            keep: place of the state.
         """
         return Stream(keyed_verbs.stateful(self._rows, name, operator, time_to_live, on_error=on_error, keep=keep))
 
     def reduce(
         self, name: str, function: Callable[[R, R], R], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
     ) -> Stream[Change[K, R, R]]:
-        """All rows of a key so far joined two by two, `function(so far, next)`, anew at each row.
+        """Join all rows of a key so far two by two, `function(so far, next)`, anew at each row.
 
-        `on_error`, here and in `running`, `distinct` and `pattern`: what becomes of a row for which a function of the step or
-        of its key raises; the state of the key stays as it was before that row.
+        `on_error`, here and in `running`, `distinct` and `pattern`, decides about a row at which a function of the step or of its
+        key raises. The state of the key stays as it was before that row.
         """
         return Stream(keyed_verbs.reduced(self._rows, name, function, on_error=on_error, keep=keep))
 
@@ -349,24 +352,24 @@ class KeyedStream(Generic[K, R]):
     def running(
         self, name: str, aggregator: Any = None, *, on_error: Any = "fail", keep: Any = "memory", **results: Any
     ) -> Stream[Any]:
-        """What is made of all rows of a key so far, anew at each row.
+        """Compute a value of all rows of a key so far, anew at each row.
 
         An aggregator gives rows of type `Change`. Named results, `trips=count(), fares=col("fare").sum()`, give the rows
-        themselves with the results as further fields (SQL: `SUM(fare) OVER (PARTITION BY key ROWS UNBOUNDED PRECEDING)`);
-        sums of floats are then added up in the order of the rows, and columns stay columns.
+        themselves with the results as further fields (SQL: `SUM(fare) OVER (PARTITION BY key ROWS UNBOUNDED PRECEDING)`). Sums of
+        floats are then added up in the order of the rows, and columns stay columns.
         """
         return Stream(keyed_verbs.running(self._rows, name, aggregator, results, on_error=on_error, keep=keep))
 
     def running_count(
         self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
     ) -> Stream[Change[K, int, R]]:
-        """How many rows of a key there were so far, anew at each row."""
+        """Count the rows of a key so far, anew at each row."""
         return self.running(name, Count(), keep=keep, on_error=on_error)
 
     def distinct(
         self, name: str, *, time_to_live: timedelta | None = None, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
     ) -> Stream[R]:
-        """The first row of each key. With `time_to_live` the key counts as new again so long after the row that passed."""
+        """Keep the first row of each key. With `time_to_live` the key is new again this long after the row that passed."""
         return Stream(keyed_verbs.distinct(self._rows, name, time_to_live, on_error=on_error, keep=keep))
 
     def pattern(
@@ -377,11 +380,11 @@ class KeyedStream(Generic[K, R]):
         on_error: ErrorPolicy = "fail",
         keep: Keep = "memory",
     ) -> Stream[Match[K, R]]:
-        """Rows of a key that follow each other: `pattern("alarm", is_hot, is_hotter, never(is_cooled), within=…)`.
+        """Find rows of a key that follow each other: `pattern("alarm", is_hot, is_hotter, never(is_cooled), within=…)`.
 
-        Each element is a predicate, or `never(predicate)` for rows that must not come there. Each row that the first one
-        accepts begins a match of its own; each element takes the first later row that it accepts; the last row comes at
-        most `within` after the first. A pattern that ends with `never` is complete when `within` is over.
+        Each element is a predicate, or `never(predicate)` for rows that must not come there. Each row that the first element
+        accepts begins a match. Each element takes the first later row that it accepts. The last row comes at most `within` after
+        the first. A pattern that ends with `never` is complete when `within` is over.
         """
         return Stream(keyed_verbs.pattern(self._rows, name, elements, within, on_error=on_error, keep=keep))
 
@@ -395,7 +398,7 @@ class KeyedStream(Generic[K, R]):
         window: Panes,
         *,
         how: Literal["inner"] = ...,
-        **kept: Unpack[StateOptions],
+        **state_options: Unpack[StateOptions],
     ) -> Stream[Joined[K, R, U]]: ...
     @overload
     def window_join(
@@ -405,7 +408,7 @@ class KeyedStream(Generic[K, R]):
         window: Panes,
         *,
         how: Literal["left"],
-        **kept: Unpack[StateOptions],
+        **state_options: Unpack[StateOptions],
     ) -> Stream[Joined[K, R, U | None]]: ...
     @overload
     def window_join(
@@ -415,20 +418,20 @@ class KeyedStream(Generic[K, R]):
         window: Panes,
         *,
         how: Literal["outer"],
-        **kept: Unpack[StateOptions],
+        **state_options: Unpack[StateOptions],
     ) -> Stream[Joined[K, R | None, U | None]]: ...
     def window_join(
         self, name: str, other: Any, window: Any, *, how: Any = "inner", on_error: Any = "fail", keep: Any = "memory"
     ) -> Stream[Any]:
-        """All pairs of rows of one key and one tumbling or hopping window, when it closes.
+        """Join all pairs of rows of one key and one tumbling or hopping window, when the window closes.
 
         Args:
-            name: of the step.
+            name: name of the step.
             other: the right side, keyed too; its rows may be of another type.
             window: tumbling(…) or hopping(…).
-            how: `left` also lets rows of this side pass that met none in their window, `outer` those of both sides.
-            on_error: what becomes of a row for which a key function raises.
-            keep: where the rows of open windows are kept.
+            how: `left` also passes rows of this side without a partner in their window, `outer` those of both sides.
+            on_error: treatment of a row at which a key function raises.
+            keep: place of the rows of open windows.
         """
         return Stream(
             join_verbs.window_join(self._rows, name, _rows_of(other), window, how, on_error=on_error, keep=keep)
@@ -443,7 +446,7 @@ class KeyedStream(Generic[K, R]):
         earliest: timedelta,
         latest: timedelta,
         how: Literal["inner"] = ...,
-        **kept: Unpack[StateOptions],
+        **state_options: Unpack[StateOptions],
     ) -> Stream[Joined[K, R, U]]: ...
     @overload
     def interval_join(
@@ -454,7 +457,7 @@ class KeyedStream(Generic[K, R]):
         earliest: timedelta,
         latest: timedelta,
         how: Literal["left"],
-        **kept: Unpack[StateOptions],
+        **state_options: Unpack[StateOptions],
     ) -> Stream[Joined[K, R, U | None]]: ...
     def interval_join(
         self,
@@ -467,10 +470,10 @@ class KeyedStream(Generic[K, R]):
         on_error: ErrorPolicy = "fail",
         keep: Keep = "memory",
     ) -> Stream[Any]:
-        """Pairs of rows of one key in which the other happened from `earliest` to `latest` after this one, both included.
+        """Join pairs of rows of one key: the other row is from `earliest` to `latest` after this one, both included.
 
-        Times below zero mean before it. A pair comes out at the later of its rows; with `how="left"` a row of this side
-        that met none comes out when none can come any more.
+        Times below zero mean before it. A pair comes out at the later of its rows. With `how="left"` a row of this side without a
+        partner comes out when no partner can come any more.
         """
         rows = join_verbs.interval_join(
             self._rows, name, _rows_of(other), earliest, latest, how, on_error=on_error, keep=keep
@@ -479,57 +482,62 @@ class KeyedStream(Generic[K, R]):
 
     @overload
     def lookup(
-        self, name: str, table: "KeyedStream[K, U]", *, how: Literal["inner"] = "inner", **kept: Unpack[StateOptions]
+        self,
+        name: str,
+        table: "KeyedStream[K, U]",
+        *,
+        how: Literal["inner"] = "inner",
+        **state_options: Unpack[StateOptions],
     ) -> Stream[Joined[K, R, U]]: ...
     @overload
     def lookup(
-        self, name: str, table: "KeyedStream[K, U]", *, how: Literal["left"], **kept: Unpack[StateOptions]
+        self, name: str, table: "KeyedStream[K, U]", *, how: Literal["left"], **state_options: Unpack[StateOptions]
     ) -> Stream[Joined[K, R, U | None]]: ...
     def lookup(
         self, name: str, table: Any, *, how: Any = "inner", on_error: Any = "fail", keep: Any = "memory"
     ) -> Stream[Any]:
-        """Each row with the newest row of the table that has its key, as it stood at the row's position.
+        """Join each row with the newest row of the table that has its key, as the table stood at the row's position.
 
-        The table is a stream: of `topology.reference(…)`, read to its end before the first row is looked up, or any other,
-        whose rows replace each other as time passes. `how="left"` lets rows pass whose key the table does not know.
+        The table is a stream: a `topology.reference(…)`, read to its end before the first lookup, or any other stream whose rows
+        replace each other as time passes. `how="left"` also passes rows whose key the table does not have.
         """
         return Stream(join_verbs.lookup(self._rows, name, _rows_of(table), how, on_error=on_error, keep=keep))
 
     def connect(self, broadcast: Stream[B]) -> "ConnectedStream[K, R, B]":
-        """These rows beside a small stream that every instance gets whole: `.connect(rules).stateful("apply", …)`."""
+        """Combine these rows with a small stream that every instance gets in full: `.connect(rules).stateful("apply", …)`."""
         return ConnectedStream(self._rows, join_verbs.check_broadcast(self._rows, _rows_of(broadcast)))
 
 
 @explained
 class SlidingStream(Generic[K, R]):
-    """Rows of each key of the last while."""
+    """Rows of each key within a sliding window."""
 
     def __init__(self, keyed: KeyedRows, window: Sliding) -> None:
         self._keyed = keyed
         self._window = window
 
-    if not TYPE_CHECKING:  # which goes on to report them at once
+    if not TYPE_CHECKING:  # with it a type checker would accept any verb
         __getattr__ = missing_verbs("window")
 
     def count(self, name: str, *, on_error: ErrorPolicy = "fail") -> Stream[Change[K, int, R]]:
-        """How many rows the window of each key holds, whenever that changes."""
+        """Count the rows in each key's window, whenever the number changes."""
         return self.aggregate(name, Count(), on_error=on_error)
 
     def aggregate(
         self, name: str, aggregator: Aggregator[R, Any, V], *, on_error: ErrorPolicy = "fail"
     ) -> Stream[Change[K, V, R]]:
-        """What an aggregator makes of each key's window, whenever a row enters or leaves.
+        """Compute an aggregate of each key's window, whenever a row enters or leaves.
 
-        `on_error` says what becomes of a row for which the aggregator or the key function raises: the application fails with it
-        (`fail`), goes on as if it were not there and counts it (`skip`), or counts it and puts it aside (`dead_letter`). A result
-        that raises when a row leaves is not put out.
+        `on_error` decides about a row at which the aggregator or the key function raises. `fail`: the application fails. `skip`:
+        the row is ignored and counted. `dead_letter`: the row is counted and put aside. A result that raises when a row leaves is
+        not put out.
         """
         return Stream(window_verbs.aggregated(self._keyed, self._window, name, aggregator, {}, on_error, "memory"))
 
     def reduce(
         self, name: str, function: Callable[[R, R], R], *, on_error: ErrorPolicy = "fail"
     ) -> Stream[Change[K, R, R]]:
-        """The rows of each key's window joined two by two, `function(so far, next)`, whenever a row enters or leaves."""
+        """Join the rows of each key's window two by two, `function(so far, next)`, whenever a row enters or leaves."""
         return self.aggregate(name, Reduction(function), on_error=on_error)
 
 
@@ -541,11 +549,11 @@ class PaneStream(Generic[K, R]):
         self._keyed = keyed
         self._window = window
 
-    if not TYPE_CHECKING:  # which goes on to report them at once
+    if not TYPE_CHECKING:  # with it a type checker would accept any verb
         __getattr__ = missing_verbs("window")
 
     def count(self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory") -> Stream[Pane[K, int]]:
-        """How many rows of each key a window held, when it closes."""
+        """Count the rows of each key in a window, when it closes."""
         return self.aggregate(name, Count(), on_error=on_error, keep=keep)
 
     @overload
@@ -561,28 +569,28 @@ class PaneStream(Generic[K, R]):
     def aggregate(
         self, name: str, aggregator: Any = None, *, on_error: Any = "fail", keep: Any = "memory", **results: Any
     ) -> Stream[Any]:
-        """What is made of each key's rows of a window, when it closes.
+        """Compute a value of each key's rows in a window, when it closes.
 
         An aggregator gives rows of type `Pane`. Named results, `trips=count(), fares=col("fare").sum()`, give flat rows: the
         key's fields, `start_ms`, `end_ms` and the results.
 
-        `on_error`, here and in `count` and `reduce`, says what becomes of a row for which the aggregator, a value or the key raises
-        (also of a value that cannot be summed or compared): the application fails with it (`fail`), goes on as if it were not
-        there and counts it (`skip`), or counts it and puts it aside (`dead_letter`). A pane whose result raises is not put out.
-        `keep` says where open windows are: on `disk` there may be more of them than memory holds.
+        `on_error`, here and in `count` and `reduce`, decides about a row at which the aggregator, a value or the key raises, also
+        about a value that cannot be summed or compared. `fail`: the application fails. `skip`: the row is ignored and counted.
+        `dead_letter`: the row is counted and put aside. A pane whose result raises is not put out. `keep` is the place of open
+        windows: on `disk` there may be more of them than memory holds.
         """
         return Stream(window_verbs.aggregated(self._keyed, self._window, name, aggregator, results, on_error, keep))
 
     def reduce(
         self, name: str, function: Callable[[R, R], R], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
     ) -> Stream[Pane[K, R]]:
-        """The rows of each key and window joined two by two, `function(so far, next)`, when it closes."""
+        """Join the rows of each key and window two by two, `function(so far, next)`, when the window closes."""
         return self.aggregate(name, Reduction(function), on_error=on_error, keep=keep)
 
 
 @explained
 class ConnectedStream(Generic[K, R, B]):
-    """Keyed rows beside a broadcast stream."""
+    """Keyed rows with a broadcast stream."""
 
     def __init__(self, keyed: KeyedRows, broadcast: Rows) -> None:
         self._keyed = keyed
@@ -596,12 +604,12 @@ class ConnectedStream(Generic[K, R, B]):
         on_error: ErrorPolicy = "fail",
         keep: Keep = "memory",
     ) -> Stream[U]:
-        """User code with state by key, timers, and what the broadcast stream has told so far (`context.shared`)."""
+        """Run user code with state by key, timers, and the value built from the broadcast stream so far (`context.shared`)."""
         return Stream(
             join_verbs.stateful_beside(self._keyed, self._broadcast, name, operator, on_error=on_error, keep=keep)
         )
 
 
 def _rows_of(stream: object) -> object:
-    """The rows behind a stream or keyed stream; None for what is neither, which the verb refuses."""
+    """Return the rows of a stream or keyed stream; None for any other object, which the verb refuses."""
     return stream._rows if isinstance(stream, Stream | KeyedStream) else None  # noqa: SLF001  the handles' own helper

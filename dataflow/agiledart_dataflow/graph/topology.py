@@ -34,22 +34,22 @@ T = TypeVar("T")
 
 @explained
 class Topology(Graph):
-    """A dataflow graph under construction: `topology.source(…).map(…).sink(…)`.
+    """Dataflow graph under construction: `topology.source(…).map(…).sink(…)`.
 
     Args:
-        name: of the application: letters, digits, `-`, `_`, `.`.
-        delivery: on a mesh `exactly-once` saves what steps remember every ten seconds and brings the application back when a host
-            or its process dies: rows of a `log:` sink then count when they are committed, none twice and none missing.
-            `at-least-once` does the same for what steps remember, but sinks show rows at once and never take them back: after a
-            failure those of the last seconds are there again. `at-most-once` ends it with its host.
-        paths: which ways rows take between nodes. `auto`: directly while that works, by way of another node while it does not.
-            `warm`: two other ways are kept open, so that rows leave a bad link at once. `direct`: never by way of others. Or the
-            names of one to three nodes that shall lead, as `["pi2"]`. `Stream.paths` says it of a single step's rows.
-        on_source_lost, on_sink_lost: where it is saved, when the node of a source or sink is gone: `wait` for it, `move` to
+        name: name of the application: letters, digits, `-`, `_`, `.`.
+        delivery: on a mesh, `exactly-once` saves the state of all steps every ten seconds and restarts the application when a host
+            or its process dies. Rows of a `log:` sink are then visible when they are committed, without duplicates or losses.
+            `at-least-once` saves the same state, but sinks emit rows at once and never withdraw them: after a failure the rows of
+            the last seconds come again. `at-most-once` ends the application with its host.
+        paths: paths of rows between nodes. `auto`: direct while that works, else relayed by another node. `warm`: two more paths
+            are kept open, so that rows leave a bad link at once. `direct`: never relayed. Or names of one to three nodes as
+            relays, like `["pi2"]`. `Stream.paths` sets it for a single step's rows.
+        on_source_lost, on_sink_lost: for a saved application, when the node of a source or sink is gone: `wait` for it, `move` to
             another node (a source that can be read from there; of sinks only `log:`, whose offsets go on), or `fail`.
-        on_state_lost: when so many nodes are gone that the state of a step cannot be rebuilt: `wait` for them, `fail`, go on
-            with an `empty` state, or have the whole application go on from the `previous` epoch, where that one is left: then
-            rows of the epochs between come twice. The last three only after a minute.
+        on_state_lost: when too many nodes are gone to rebuild the state of a step: `wait` for them, `fail`, go on with an
+            `empty` state, or roll the whole application back to the `previous` epoch, where that is still stored: rows of the
+            epochs between then come twice. The last three apply only after a minute.
 
     Raises:
         TopologyError: from any method, with file and line of the call and how to mend it.
@@ -83,7 +83,7 @@ class Topology(Graph):
         if value != WAIT and not self.delivery.is_saved:
             raise self.where.error(f"{name}={value!r} needs {SAVING}: without it nothing survives its node")
 
-    if not TYPE_CHECKING:  # which goes on to report them at once
+    if not TYPE_CHECKING:  # with it a type checker would accept any verb
         __getattr__ = missing_verbs("Topology")
 
     def __repr__(self) -> str:
@@ -105,38 +105,36 @@ class Topology(Graph):
         max_ahead: timedelta | None = None,
         malformed: Literal["count", "fail", "dead_letter"] | None = None,
     ) -> Stream[T]:
-        """A stream of rows from outside.
+        """Read a stream of rows from outside.
 
         Args:
-            name: of the step; must be given, because what was read so far is remembered under it.
-            connector: where rows come from; a list of rows, or a callable that returns them, will do for tests.
-            event_time: row → when it happened: a datetime (without a zone: UTC) or milliseconds since 1970; or the name of
-                that field, or an expression. Without it rows have no time, and no windows; they keep the order in which
-                they are read.
-            rows: the rows' type, when neither the connector nor the builder's annotation `Source[T]` says it.
-            check: row → None, or a word that says why the row is malformed; such rows are counted by that word and left
+            name: name of the step; required, because the read position is saved under it.
+            connector: the origin of the rows; for tests a list of rows, or a callable that returns them.
+            event_time: row → its time: a datetime (without a zone: UTC) or milliseconds since 1970; or the name of that field, or
+                an expression. Without it rows have no time, and no windows; they keep the order in which they are read.
+            rows: the rows' type, when neither the connector nor the builder's annotation `Source[T]` gives it.
+            check: row → None, or a word that names the defect of a malformed row; such rows are counted by that word and left
                 out.
-            at: the node that runs it (over the connector's own `@node`).
-            max_out_of_order: rows are sorted within this time; what comes later than that is late: counted and left
-                out.
-            overload: what to do while the mesh is slower than rows come: `block` (default), `spool`, `shed_oldest`,
-                `shed_sample`, or an `Overload` with bounds; over what the connector says.
-            clock: what lets time pass: the rows (`events`), or the clock of the source's node (`wall`), for live rows whose
-                times are that clock's: then a row is late that comes more than `max_out_of_order` after its time.
-            idle_timeout: after so long without a reading the source holds others back no more: time passes by the clock
+            at: the node that runs the source; it overrides the connector's own `@node`.
+            max_out_of_order: rows are sorted within this time; later ones are late: counted and left out.
+            overload: policy while the mesh is slower than rows come: `block` (default), `spool`, `shed_oldest`, `shed_sample`, or
+                an `Overload` with bounds; it overrides the connector's.
+            clock: time passes by the rows (`events`), or by the clock of the source's node (`wall`). `wall` is for live rows
+                whose times come from that clock: a row that comes more than `max_out_of_order` after its time is late.
+            idle_timeout: after this time without a reading the source no longer delays other sources: time passes by the clock
                 until it reads again. For live sources.
-            max_ahead: a row whose time is further than this ahead of the node's clock pushes time no further than this, and
+            max_ahead: a row whose time is further than this ahead of the node's clock advances time no further than this, and
                 waits until its time has come. For live rows from devices whose clocks may be wrong.
-            malformed: what becomes of records that are none: they are counted, told and left out (`count`, the usual), or the
-                first one ends the application (`fail`), or `.errors(name)` gives them as `DeadLetter`, the record a text as it
-                came (`dead_letter`); over what the connector says.
+            malformed: treatment of malformed records: `count` (default) counts, reports and drops them; `fail` ends the
+                application at the first one; `dead_letter` gives them to `.errors(name)` as `DeadLetter`, the record a text as it
+                came. It overrides the connector's.
         """
         where = call_site()
         chosen = _source_connector(name, connector, where)
         row_type = rows or chosen.row_type or _annotated_row_type(connector) or _type_of_first(chosen)
         if row_type is None:
             raise where.error(
-                f"the rows of source {name!r} have no type yet: give rows=…, or annotate the builder's parameter, for example"
+                f"the rows of source {name!r} have no type: give rows=…, or annotate the builder's parameter, for example"
                 f" trips: Source[Trip]"
             )
         if max_out_of_order < timedelta(0):
@@ -174,9 +172,9 @@ class Topology(Graph):
         check: Callable[[T], str | None] | None = None,
         at: str | None = None,
     ) -> Stream[T]:
-        """A table from outside, for `lookup` and `connect`: rows that were there before all events.
+        """Read a table from outside, for `lookup` and `connect`: its rows are older than all events.
 
-        It must end: who looks something up waits until it has been read.
+        The table must end: a lookup waits until the whole table has been read.
         """
         return self.source(name, connector, event_time=_before_all, rows=rows, check=check, at=at)
 
@@ -187,11 +185,11 @@ class Topology(Graph):
         stuck_limit: timedelta | None = None,
         memory_mb: int | None = None,
     ) -> None:
-        """Bounds on this application's own code; what is not said here is as the agents have it.
+        """Bound this application's own code; a bound that is left out is the agents'.
 
         Args:
-            stuck_warning: one call that takes longer is told in the logs, with file and line.
-            stuck_limit: one call that takes longer ends its executor, and the application fails; zero: never.
+            stuck_warning: a single call that takes longer is logged, with file and line.
+            stuck_limit: a single call that takes longer ends its executor, and the application fails; zero: never.
             memory_mb: of each executor; an agent's own bound stays when it is lower.
         """
         try:
@@ -200,19 +198,19 @@ class Topology(Graph):
             raise call_site().error(f"{self.name}: {error}") from None
 
     def scale(self, step: str, low: int, high: int) -> None:
-        """Limits between which the stage of a step may scale: from `low` instances, with which it starts, to `high`.
+        """Set the limits between which a step's stage may scale: from `low` instances, with which it starts, to `high`.
 
-        What is asked for with the submission (`--parallelism STEP=…`) goes before it. Edges are planned for `high`:
-        where the order of rows shows in a result they then carry their positions, at a cost (`stage_plan.POSITIONS_COST`).
+        A parallelism given at submission (`--parallelism STEP=…`) overrides it. Edges are planned for `high`: where the order of
+        rows shows in a result they then carry their positions, at a cost (`stage_plan.POSITIONS_COST`).
 
         Args:
-            step: its name; the step must be there already.
+            step: its name; the step must exist already.
             low, high: 1 ≤ low ≤ high ≤ 128.
         """
         where = call_site()
-        found = next((one for one in self.steps if one.name == step), None)
-        if found is None:
-            names = [one.name for one in self.steps]
+        target = next((known_step for known_step in self.steps if known_step.name == step), None)
+        if target is None:
+            names = [known_step.name for known_step in self.steps]
             raise where.error(
                 f"there is no step {step!r} to scale.{suggestion(step, names)} Steps so far: {', '.join(names) or 'none'}"
             )
@@ -220,15 +218,15 @@ class Topology(Graph):
             raise where.error(
                 f"{step!r} cannot scale from {low!r} to {high!r}: 1 to {MAX_PARALLELISM}, the lower one first"
             )
-        if found.traits.runs_once:
-            raise where.error(f"{step!r} runs once ({found.kind}) and cannot scale")
-        others = [option for option in found.options if option[0] != SCALE]
+        if target.traits.runs_once:
+            raise where.error(f"{step!r} runs once ({target.kind}) and cannot scale")
+        others = [option for option in target.options if option[0] != SCALE]
         limits = (SCALE, limits_text((low, high)))
-        self.steps[found.index] = replace(found, options=tuple(sorted((*others, limits))))
+        self.steps[target.index] = replace(target, options=tuple(sorted((*others, limits))))
 
     @property
     def local_only(self) -> list[str]:
-        """Names of the sources and sinks whose data are objects of this process; a topology that has any cannot be submitted."""
+        """Return the names of the sources and sinks whose data are objects of this process; such a topology cannot be submitted."""
         return [step.name for step in self.steps if step.connector is not None and step.connector.is_local]
 
 
@@ -239,7 +237,7 @@ def _before_all(row: Any) -> int:
 def _clock(
     clock: Clock, idle_timeout: timedelta | None, max_ahead: timedelta | None, where: CallSite
 ) -> dict[str, Any]:
-    """What `EventClock` needs beyond the tolerance; only what differs from the usual."""
+    """Return the arguments of `EventClock` beyond the tolerance; only those that differ from the default."""
     if clock not in get_args(Clock):
         raise where.error(f"a source's clock is 'events' or 'wall', not {clock!r}")
     given = {
@@ -266,7 +264,7 @@ def _source_connector(name: str, connector: object, where: CallSite) -> Connecto
 
 
 def _overload(name: str, given: str | Overload | None, connector: Connector, where: CallSite) -> Overload:
-    """The policy of a source: as the builder says, else as its connector does, else to block."""
+    """Return the policy of a source: the builder's, else the connector's, else to block."""
     try:
         if given is None:
             return overload_of(connector.options) or Overload()
@@ -276,7 +274,7 @@ def _overload(name: str, given: str | Overload | None, connector: Connector, whe
 
 
 def _annotated_row_type(connector: object) -> Any:
-    """T when the calling builder function has a parameter `x: Source[T]` and x is this very connector; else None.
+    """Return T when the calling builder function has a parameter `x: Source[T]` and x is this very connector; else None.
 
     So `def build(trips: Source[Trip] = csv("trips.csv"))` needs to name `Trip` only once.
     """
@@ -299,7 +297,7 @@ def _annotated_row_type(connector: object) -> Any:
 
 
 def _type_of_first(connector: Connector) -> Any:
-    """The type of a list's first row; the last resort for tests that hand in a list."""
+    """Return the type of a list's first row; the last resort for tests that hand in a list."""
     if connector.kind == "list" and len(connector.payload):
         return type(connector.payload[0])
     return None

@@ -1,4 +1,4 @@
-"""What can be made of windows of keyed rows, and of values that change: aggregates and rankings."""
+"""Verbs on windows of keyed rows and on values that change: aggregates and rankings."""
 
 from collections.abc import Callable
 from typing import Any, get_args, get_origin
@@ -26,7 +26,7 @@ def aggregated(
     on_error: ErrorPolicy,
     keep: Keep,
 ) -> Rows:
-    """What an aggregator, or named results, make of each key's windows."""
+    """Return the value of an aggregator, or named results, for each key's windows."""
     where = call_site()
     example = "route-frequency" if isinstance(window, Sliding) else "per-minute"
     needs_name(name, "count" if isinstance(aggregator, Count) else "aggregate", example)
@@ -39,20 +39,20 @@ def aggregated(
     if results:
         named = named_window(name, keyed.key_of, keyed.key_type, keyed.type, results, where)
         aggregator, row_type, flat = named.aggregator, named.row_type, named.flat
-        told = ("results", repr(sorted(results.items())))
+        step_option = ("results", repr(sorted(results.items())))
     else:
         value = aggregate_value_type(aggregator, keyed.type, where)
         slides = isinstance(window, Sliding)
         row_type = (
             generic(Change, keyed.key_type, value, keyed.type) if slides else generic(Pane, keyed.key_type, value)
         )
-        told = ("aggregate", type(aggregator).__name__)
+        step_option = ("aggregate", type(aggregator).__name__)
     operator = keyed_window(window, aggregator, keyed.type, flat, on_disk=keep == "disk")
     return keyed.add(
         name,
         "window" if operator is None else "keyed-window",
         row_type,
-        options=(("window", str(window)), told, *_lateness(window), *policy, *_on_disk(keep)),
+        options=(("window", str(window)), step_option, *_lateness(window), *policy, *_on_disk(keep)),
         on_error=on_error,
         window=WindowParts(window, aggregator, aggregate_state_type(aggregator, keyed.type), named, keyed.type),
         state=None if operator is None else StateParts(*operator, keep),
@@ -78,11 +78,11 @@ def top(
     emit: str,
     on_error: ErrorPolicy,
 ) -> Rows:
-    """The n keys of greatest value."""
+    """Return the n keys of greatest value."""
     where = call_site()
     needs_name(name, "top", "busiest")
     if get_origin(rows.type) is not Change:
-        raise where.error(f"top() ranks rows of type Change (what a sliding window puts out), not {rows.type!r}")
+        raise where.error(f"top() ranks rows of type Change (the output of a sliding window), not {rows.type!r}")
     if not isinstance(n, int) or not 1 <= n <= 10_000:
         raise where.error(f"top() keeps 1 to 10,000 places, not {n!r}")
     if ties not in ("newest", "key") or compare not in ("values", "keys") or emit not in ("on_record", "on_change"):

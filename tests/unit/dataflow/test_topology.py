@@ -239,7 +239,7 @@ def test_mistakes_are_told_at_their_line_with_the_mend(build: Callable[[Stream[A
             "below zero",
         ),
         (lambda: Topology("x").specification(), "no source"),
-        (lambda: source().map(room_of)._rows.graph.specification(), "nothing takes the rows of 'room_of'"),
+        (lambda: source().map(room_of)._rows.graph.specification(), "no step takes the rows of 'room_of'"),
     ],
 )
 def test_mistakes_of_the_whole_graph(build: Callable[[], Any], words: str) -> None:
