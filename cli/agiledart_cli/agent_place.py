@@ -20,7 +20,7 @@ MESH_FILE = "mesh.json"
 """Where `agiledart up` says, in the user's state directory, which agents it runs."""
 
 
-NOTIFIED_FILE = "mesh.told"
+NOTIFIED_FILE = "mesh.notified"
 """Which terminals were told which mesh their commands use, beside `MESH_FILE`."""
 
 MAX_NOTIFIED = 64

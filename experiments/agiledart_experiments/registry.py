@@ -311,9 +311,9 @@ def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Experime
     if settings.fault and settings.fault not in experiment.faults:
         raise ConfigurationError(f"--fault {settings.fault}: {experiment.name} has {', '.join(experiment.faults)}.")
     if settings.replica_nodes and not experiment.kills_replica_nodes:
-        raise ConfigurationError(f"--holders: nobody who keeps fragments is lost in {experiment.name}.")
+        raise ConfigurationError(f"--replica-nodes: nobody who keeps fragments is lost in {experiment.name}.")
     if (settings.again or settings.code) and not settings.replica_nodes:
-        raise ConfigurationError("--again and --code say how holders are lost: say how many with --holders, too.")
+        raise ConfigurationError("--again and --code say how holders are lost: say how many with --replica-nodes, too.")
     if any(size < 2 for size in settings.sizes):
         raise ConfigurationError(f"--sizes {min(settings.sizes)}: the least size is 2.")
     started = time.process_time()

@@ -26,7 +26,7 @@ MAX_WAIT_MS: Final = 5_000
 DEFAULT_AGENT_TIMEOUT_S: Final = 60.0
 _KNOWN: Final = (
     *("sink", "bootstrap", "tokenFile", "identityFile", "startingOffsets", "maxRowsPerBatch"),
-    *("maxBytesPerBatch", "failOnDataLoss", "isolation", "waitMs", "patience"),
+    *("maxBytesPerBatch", "failOnDataLoss", "isolation", "waitMs", "agentTimeout"),
 )
 _SIZE: Final = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|kB|MB|GB)?\Z", re.IGNORECASE)
 _FACTORS: Final = {
@@ -57,7 +57,7 @@ class ReaderOptions:
         max_rows, max_bytes: most of one micro-batch; 0 for no limit.
         fail_on_loss: rows that retention removed before they were read end the query.
         wait_ms: how long an agent may hold the question for news.
-        patience: seconds for which a task waits for an agent that is away.
+        agent_timeout_s: seconds for which a task waits for an agent that is away.
         latest: also rows that are not committed, which a recovery may take back.
     """
 
@@ -121,7 +121,7 @@ def parse_options(given: Mapping[str, str]) -> ReaderOptions:
         fail_on_loss=_flag(found, "failOnDataLoss", True),
         latest=_choice(found, "isolation", READ_COMMITTED, READ_LATEST) == READ_LATEST,
         wait_ms=_whole(found, "waitMs", DEFAULT_WAIT_MS, MAX_WAIT_MS),
-        agent_timeout_s=_span(found, "patience", DEFAULT_AGENT_TIMEOUT_S),
+        agent_timeout_s=_span(found, "agentTimeout", DEFAULT_AGENT_TIMEOUT_S),
     )
 
 

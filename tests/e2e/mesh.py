@@ -106,7 +106,7 @@ class AgentProcess:
     def has_company(self) -> bool:
         """Whether it is in a ring and not alone there; who joins the ring of others is in none for a moment."""
         with contextlib.suppress(CommandRefusedError):
-            return not self.ask(Nodes())["alone"]
+            return not self.ask(Nodes())["isolation_warning"]
         return False
 
     def ask(self, command: Command) -> Any:

@@ -49,7 +49,7 @@ def test_a_run_is_stopped_with_its_state_kept(ring: Mesh, tmp_path: Path) -> Non
     assert "kept as checkpoint pause" in ended["reason"]
     wait_for(lambda: not list(ring.agent("a1").state_dir.glob("runs/first.*")), 30, "the run's own files go")
     for agent in ring.agents:
-        assert [one["name"] for one in agent.ask(Checkpoints("first"))["kept"]] == ["pause"]
+        assert [one["name"] for one in agent.ask(Checkpoints("first"))["retained"]] == ["pause"]
     ring.grow(1, "--host", "machine-4")  # it keeps none itself, and brings its user's order to who does
     told = cli("checkpoint", "export", "pause", "--output", str(tmp_path / "kept"), *agent_of(ring, "a4"))
     assert told.returncode == 0, told.stderr

@@ -53,7 +53,7 @@ def test_what_only_one_disk_had_is_waited_for_and_named(ring: Mesh, tmp_path: Pa
     assert told["waits_for"] == ["a1"]
     assert "what the source readings saved at epoch" in told["reason"]
     assert snapshot.digest.hex()[:16] in told["reason"]
-    attempt = told["life"]
+    attempt = told["attempt"]
     path.write_bytes(whole)
     over = job.until_over()
     assert (over["state"], over["reason"]) == ("finished", "")

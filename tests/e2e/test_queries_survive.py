@@ -94,7 +94,7 @@ def victim_of(query: Query, role: str, dice: random.Random) -> AgentProcess:
     stateful = [
         name for stage, nodes in told["placement"].items() if stage not in ("trips", "report") for name in nodes
     ]
-    elements = ring.agents[0].ask(Checkpoints(query.name))["elements"]
+    elements = ring.agents[0].ask(Checkpoints(query.name))["snapshots"]
     folder = f"runs/{query.name}*"
     voters = [agent.name for agent in ring.agents if any(agent.state_dir.glob(f"{folder}/voter*"))]
     found = {
@@ -103,7 +103,7 @@ def victim_of(query: Query, role: str, dice: random.Random) -> AgentProcess:
         "state": stateful,
         "coordinator": [coordinator],
         "voter": [name for name in voters if name != coordinator] or voters,
-        "holder": [name for one in elements for name in one["holders"]],
+        "holder": [name for one in elements for name in one["replica_nodes"]],
     }[role]
     assert found, f"nobody is {role}"
     between = [name for name in found if name not in (SOURCE, SINK)]

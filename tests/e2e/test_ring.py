@@ -155,7 +155,7 @@ def test_a_member_that_forgot_the_others_is_not_alone_in_silence_and_finds_them_
             (member.state_dir / name).rename(member.state_dir.parent / name)
         member.start()
         member.ready()
-        told = wait_for(lambda: member.ask(Nodes())["alone"], 10.0, "the word that it is alone")
+        told = wait_for(lambda: member.ask(Nodes())["isolation_warning"], 10.0, "the word that it is alone")
         assert "no address of them is known" in told
         doctor = cli("doctor", "--agent", str(member.state_dir))
         assert "alone, looking for the other nodes" in doctor.stdout
@@ -167,7 +167,7 @@ def test_a_member_that_forgot_the_others_is_not_alone_in_silence_and_finds_them_
         (member.state_dir / "peers.json").write_bytes(b"")  # a power cut: the good copy is taken
         member.start()
         member.ready()
-        told = wait_for(lambda: member.ask(Nodes())["alone"], 10.0, "the word that it is alone")
+        told = wait_for(lambda: member.ask(Nodes())["isolation_warning"], 10.0, "the word that it is alone")
         assert address in told
         (founder.state_dir / "peers.json").unlink()
         (founder.state_dir / "peers.json.good").unlink()  # it cannot find the member: the member has to find it

@@ -66,7 +66,7 @@ class Feeder:
 def is_in_a_later_life(job: Job, attempt: int, lines: int) -> bool:
     """Whether it runs, not in that life, and has read so many lines."""
     told = job.status()
-    is_there = told["state"] == "running" and (told.get("epoch") or {"life": 0})["life"] > attempt
+    is_there = told["state"] == "running" and (told.get("epoch") or {"attempt": 0})["attempt"] > attempt
     return is_there and job.read() == lines
 
 
@@ -81,7 +81,7 @@ def test_the_source_of_a_live_stream_is_killed(ring: Mesh, expected: tuple[Path,
     agent = ring.agent("a1")
     for _ in range(2):
         feeder.burst(BURST)
-        attempt = job.status()["epoch"]["life"]
+        attempt = job.status()["epoch"]["attempt"]
         if victim == "executor":
             for pid in executors_of(agent):
                 os.kill(pid, signal.SIGKILL)

@@ -139,9 +139,9 @@ def test_mistakes_come_as_one_sentence(written: Written, spark: Any, tmp_path: P
     stranger = tmp_path / "other.token"
     stranger.write_text(str(written.agent.ask(CreateToken(role="reader", scope="sink:other"))["token"]))
     for options, said in (
-        (written.options(sink="none", patience="1s"), "none"),
-        (written.options(tokenFile=str(stranger), patience="1s"), "clean-trips"),
-        (written.options(bootstrap="127.0.0.1:1", patience="1s"), "No agent answers"),
+        (written.options(sink="none", agentTimeout="1s"), "none"),
+        (written.options(tokenFile=str(stranger), agentTimeout="1s"), "clean-trips"),
+        (written.options(bootstrap="127.0.0.1:1", agentTimeout="1s"), "No agent answers"),
         (written.options(startingOffsets='{"clean-trips/9": 0}'), "clean-trips/9"),
     ):
         with pytest.raises(OperationFailed) as caught:

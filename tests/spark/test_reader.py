@@ -249,7 +249,7 @@ def test_an_agent_that_is_away_neither_fails_the_query_nor_loses_a_key(log: Fake
 
 
 def test_an_agent_that_goes_on_to_refuse_ends_the_query(log: FakeLog) -> None:
-    reader = stream(patience="0s")
+    reader = stream(agentTimeout="0s")
     refusal = SinkLogError("this grant is for another sink", NOT_ALLOWED)
     log.failures = [refusal, refusal]
     at = {"trips/0": 5, "trips/1": 1}
@@ -382,7 +382,7 @@ def test_every_row_once_whatever_happens(data: st.DataObject) -> None:
     """Random limits, growth, absences and restarts at a committed offset: every row exactly once, in order."""
     with pytest.MonkeyPatch.context() as patch, served(FakeLog(partitions=3), patch) as log:
         limit = data.draw(st.integers(0, 9))
-        reader = stream(maxRowsPerBatch=str(limit), patience="1h")
+        reader = stream(maxRowsPerBatch=str(limit), agentTimeout="1h")
         at = reader.initialOffset()
         got: list[tuple[str, int]] = []
         for _ in range(data.draw(st.integers(1, 12))):

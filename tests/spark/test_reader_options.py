@@ -16,7 +16,7 @@ def test_names_are_case_insensitive_and_values_are_texts() -> None:
             "maxBytesPerBatch": "64MiB",
             "failondataloss": "False",
             "waitMs": "0",
-            "patience": "2m",
+            "agentTimeout": "2m",
         }
     )
     assert found == ReaderOptions(
@@ -47,7 +47,7 @@ def test_offsets_as_json_with_or_without_the_name() -> None:
         ({"sink": "t", "maxBytesPerBatch": "a lot"}, "maxBytesPerBatch"),
         ({"sink": "t", "failOnDataLoss": "maybe"}, "failOnDataLoss"),
         ({"sink": "t", "waitMs": "60000"}, "waitMs"),
-        ({"sink": "t", "patience": "long"}, "patience"),
+        ({"sink": "t", "agentTimeout": "long"}, "agentTimeout"),
         ({"sink": "t", "bootstrap": "pi1"}, "HOST:PORT"),
         ({"sink": "t", "tokenFile": "a", "identityFile": "b"}, "give one"),
     ],

@@ -307,7 +307,7 @@ class UserService:
             keys = self._keys_of_nodes()
             body["nodes"] = [{**row, "key": keys.get(row["node_id"], "")} for row in body["nodes"]]
         if asked in (Nodes, Status):
-            body["alone"] = self._parts.rejoin_monitor.alone
+            body["isolation_warning"] = self._parts.rejoin_monitor.alone
         self._answer(effect.request, body)
 
     def _keys_of_nodes(self) -> dict[str, str]:
@@ -392,7 +392,7 @@ class UserService:
             "address": parts.address,
             "metrics": parts.metrics_address,
             "control": str(self._settings.state_dir / "control.sock"),
-            "alone": parts.rejoin_monitor.alone,
+            "isolation_warning": parts.rejoin_monitor.alone,
             "network": self._identity.network.hex(),
             "refusals": dict(self._log.refusals),
             "dropped_messages": dict(parts.links.dropped) if parts.links is not None else {},

@@ -16,7 +16,7 @@ AGES_APART_MS = 250
 
 FINAL_STATES = ("finished", "failed", "stopped")
 
-BEGUN_STATES = ("running", "recovering", "island")
+BEGUN_STATES = ("running", "recovering", "minority")
 """Of what runs, or is to run on."""
 
 MIN_NOTE_WIDTH = 24
@@ -24,7 +24,7 @@ MIN_NOTE_WIDTH = 24
 
 COLOURS = {
     **dict.fromkeys(("running", "finished"), GOOD),
-    **dict.fromkeys(("recovering", "island", "deploying", "stopped"), WATCH),
+    **dict.fromkeys(("recovering", "minority", "deploying", "stopped"), WATCH),
     "failed": BAD,
 }
 
@@ -78,7 +78,7 @@ def _print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
 
 def _print_paths(response: Mapping[str, Any]) -> None:
     """Which way rows go, and which steps are not where one would look for them. Older agents tell the JOIN paths only."""
-    for way in response.get("ways") or response.get("paths", []):
+    for way in response.get("data_paths") or response.get("paths", []):
         click.echo(f" way {' → '.join(way)} ({_hops(way)})")
     for stage, why in response.get("reasons", {}).items():
         nodes = response["placement"].get(stage, [])
@@ -139,17 +139,17 @@ def recovery_text(response: Mapping[str, Any]) -> str:
         return ""
     phase = recovery["phase"]
     gone = f". Where they are gone for ever: {recovery['remedy']}" if recovery.get("remedy") else ""
-    if phase == "island":
+    if phase == "minority":
         without = ", ".join(recovery["waits_for"])
         return f"no commit for {duration(recovery['seconds'])}, without {without}: {recovery['reason']}{gone}"
     if phase == "waiting":
         doing = f"waits for {', '.join(recovery['waits_for']) or 'room'}"
-    elif phase == "fetch" and recovery["of_bytes"]:
-        doing = f"fetches state, {recovery['bytes']:,} of {recovery['of_bytes']:,} bytes"
+    elif phase == "fetch" and recovery["total_bytes"]:
+        doing = f"fetches state, {recovery['bytes']:,} of {recovery['total_bytes']:,} bytes"
     else:
         doing = {"plan": "plans", "fetch": "fetches state", "restore": "restores"}.get(phase, "replays")
     return (
-        f"{doing}; life {recovery['life']} from epoch {recovery['from_epoch']}, since {duration(recovery['seconds'])}: "
+        f"{doing}; life {recovery['attempt']} from epoch {recovery['from_epoch']}, since {duration(recovery['seconds'])}: "
         f"{recovery['reason']}{gone}"
     )
 
@@ -159,7 +159,7 @@ def _epoch_text(epoch: Mapping[str, Any] | None) -> str:
     if not epoch:
         return ""
     age = f", {duration(epoch['age_s'])} ago" if epoch.get("age_s") is not None else ""
-    survives = epoch.get("survives")
+    survives = epoch.get("tolerated_losses")
     losses = "" if survives is None else f"; survives the loss of {survives} machine{'' if survives == 1 else 's'}"
     return f"epoch {epoch['committed']} committed{age}{losses}"
 
@@ -180,7 +180,7 @@ def print_status(response: Mapping[str, Any]) -> None:
         live = {
             "running": "running for",
             "recovering": "recovering; began to run",
-            "island": "an island; began to run",
+            "minority": "an island; began to run",
             "deploying": "being deployed for",
         }
         word, ends = live.get(state, f"{state},"), "" if state in ("running", "deploying") else " ago"
@@ -219,7 +219,7 @@ def print_status(response: Mapping[str, Any]) -> None:
 
 def _print_rivals(response: Mapping[str, Any]) -> None:
     """Whether the asked node is alone, clocks that are wrong, and other runs, which were submitted while nodes were apart."""
-    if alone := response.get("alone"):
+    if alone := response.get("isolation_warning"):
         click.echo(paint(f" this node is {alone}", WATCH))
     for clock in response.get("clocks") or ():
         click.echo(paint(f" {clock}", WATCH))
@@ -242,7 +242,7 @@ def _print_problems(response: Mapping[str, Any]) -> None:
             where = f"{stage['name']} on {one.get('node', '?')}"
             if told := one.get("waits_for"):
                 click.echo(paint(f" {where} waits for {told}", WATCH))
-            if told := one.get("goes_by"):
+            if told := one.get("relayed_by"):
                 click.echo(f" {where} reaches {told}")
             if told := one.get("unsaved"):
                 click.echo(paint(f" {where} cannot be saved: {told}", WATCH))
@@ -381,7 +381,7 @@ def _print_duplicates(summary: Mapping[str, Any]) -> None:
     told = summary.get("duplicates_by_attempt", ())
     for attempt, sink, rows in told:
         click.echo(f" life {attempt}: {rows:,} rows shown again at {sink}, at most")
-    if before := sum(summary.get("repeated", {}).values()) - sum(rows for _, _, rows in told):
+    if before := sum(summary.get("duplicated", {}).values()) - sum(rows for _, _, rows in told):
         click.echo(f" lives before: {before:,} rows shown again, at most")
     for sink in summary.get("uncounted", ()):
         click.echo(paint(f" {sink} came from a node that was lost: nobody knows what else it shows again", WATCH))
@@ -394,21 +394,21 @@ def print_checkpoints(response: Mapping[str, Any]) -> None:
     click.echo(f"{response['name']} v{response['version']}: {text}")
     rows = [
         [
-            *(one["stage"], one["index"], one["node"], f"{one['epoch']} (life {one['life']})", count(one["bytes"])),
-            f"any {one['needs']} of {', '.join(one['holders'])}" if one["needs"] else "its node only",
+            *(one["stage"], one["index"], one["node"], f"{one['epoch']} (life {one['attempt']})", count(one["bytes"])),
+            f"any {one['fragments_needed']} of {', '.join(one['replica_nodes'])}" if one["fragments_needed"] else "its node only",
         ]
-        for one in response["elements"]
+        for one in response["snapshots"]
     ]
     if rows:
         print_table(["stage", "#", "node", "epoch", "bytes", "kept by"], rows, ["#", "bytes"])
-    print_retained(response.get("kept", ()))
+    print_retained(response.get("retained", ()))
 
 
 def print_retained(kept: Sequence[Mapping[str, Any]]) -> None:
     """A line for each checkpoint that outlives its run."""
     rows = [
         [
-            *(one["name"], f"{one['application']} v{one['version']}", f"{one['epoch']} (life {one['life']})"),
+            *(one["name"], f"{one['application']} v{one['version']}", f"{one['epoch']} (life {one['attempt']})"),
             *(when(one["taken_ms"]), count(one["bytes"]), ", ".join(one["nodes"])),
         ]
         for one in kept

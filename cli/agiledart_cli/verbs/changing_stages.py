@@ -114,7 +114,7 @@ def drain(node: str, stay: bool, undo: bool, agent: str | None, identity: str | 
         "serving": f"{name} takes work.",
     }
     already = " It did already." if state == "serving" else " It was so already."
-    print_message(f"{told[state]}{already if shown['already'] else ''}", colour=GOOD)
+    print_message(f"{told[state]}{already if shown['is_unchanged'] else ''}", colour=GOOD)
 
 
 def _print(response: Mapping[str, Any], output: str, already: str) -> None:
@@ -122,7 +122,7 @@ def _print(response: Mapping[str, Any], output: str, already: str) -> None:
         print_json(response)
         return
     shown = harmless_document(response)
-    if shown["already"]:
+    if shown["is_unchanged"]:
         print_message(already, colour=GOOD)
     elif not shown["changes"]:
         print_message(f"{shown['name']}: it is under way.", colour=GOOD)

@@ -142,7 +142,7 @@ def _agent(info: dict[str, Any], seconds: float) -> DoctorFinding:
 
 
 def _ring(response: dict[str, Any]) -> DoctorFinding:
-    if alone := response.get("alone"):
+    if alone := response.get("isolation_warning"):
         what, _, advice = alone.partition(". ")
         return DoctorFinding("ring", BAD, what, advice or "look at the network between this machine and theirs")
     silent = [node["name"] for node in response["nodes"] if not node["answers"]]

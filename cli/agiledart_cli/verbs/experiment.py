@@ -63,7 +63,7 @@ def list_experiments(output: str) -> int:
     "--runs", type=click.IntRange(min=1), default=None, help="How often it happens, in place of the scale's number."
 )
 @click.option(
-    "--holders",
+    "--replica-nodes",
     type=click.IntRange(min=1),
     default=None,
     help="So many of those who keep fragments of a host's state die with it: all choices, one after another.",
@@ -97,7 +97,7 @@ def run(
       agiledart experiment run hop-count --scale paper --sizes 10000
       agiledart experiment run closed-loop --policy secant
       agiledart experiment run pull-the-plug --fault power --runs 5
-      agiledart experiment run pull-the-plug --holders 2 --code 4+2 --again
+      agiledart experiment run pull-the-plug --replica-nodes 2 --code 4+2 --again
     """
     from agiledart_experiments.plotting import check_plot, plot
     from agiledart_experiments.registry import find, run_experiment

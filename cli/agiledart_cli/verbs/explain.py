@@ -125,13 +125,13 @@ def scaling(name: str, stage: str, agent: str | None, identity: str | None, outp
 def print_scaling(response: Mapping[str, Any]) -> None:
     """A line for each stage, a sentence for each that has something to say, and one for each change of a stage."""
     if response["stages"]:
-        heads = ["stage", "×", "limits", "offered/s", "waiting", "can/s", "busy", "blocked", "f", "needed"]
+        heads = ["stage", "×", "limits", "offered/s", "waiting", "can/s", "busy", "blocked", "score", "needed"]
         print_table(heads, [_line(stage) for stage in response["stages"]], heads[1:])
     elif response.get("state") in FINAL_STATES:
         click.echo(f"{response['name']} is {response['state']}: only what runs is measured. What changed while it ran:")
     for stage in response["stages"]:
-        if stage["void"]:
-            click.echo(paint(f" {stage['name']}: {stage['void']}", WATCH))
+        if stage["unknown_reason"]:
+            click.echo(paint(f" {stage['name']}: {stage['unknown_reason']}", WATCH))
         elif stage["why"]:
             click.echo(f" {stage['name']}: {stage['why']}")
         if stage.get("keeps_number"):
@@ -153,7 +153,7 @@ def _line(stage: Mapping[str, Any]) -> list[Any]:
         *(stage["name"], stage["instances"], limits),
         *(_whole(figures["offered"]), _whole(figures["backlog"]), _whole(figures["capacity"])),
         *(_share(figures["busy"]), _share(figures["blocked"])),
-        "" if stage["f"] is None else f"{stage['f']:.2f}",
+        "" if stage["health_score"] is None else f"{stage['health_score']:.2f}",
         "" if stage["needed"] is None else stage["needed"],
     ]
 
@@ -175,7 +175,7 @@ def _changed(change: Mapping[str, Any]) -> str:
         return f"{what}{by}: under way"
     if change["state"] != "done":
         return paint(f"{what}{by}: {change['state'].replace('-', ' ')}: {change['why']}", WATCH)
-    gap = f", no rows for {change['gap_ms']:.0f} ms" if change["gap_ms"] is not None else ""
+    gap = f", no rows for {change['pause_ms']:.0f} ms" if change["pause_ms"] is not None else ""
     return f"{what}{by}: done in {change['seconds']:.1f} s, {change['moved_groups']} key groups to other nodes{gap}"
 
 
@@ -227,7 +227,7 @@ def print_routes(response: Mapping[str, Any]) -> None:
     if not response["routes"]:
         click.echo(f"{response['name']} sends nothing from one node to another now.")
     for way in response["routes"]:
-        by = f"by {way['by']}" if way["by"] else "directly"
+        by = f"by {way['relay']}" if way["relay"] else "directly"
         since = time.strftime("%H:%M:%S", time.localtime(way["since_ms"] / 1000))
         head = f"{way['step']}[{way['instance']}] on {way['from']} → {way['to']}: {by} since {since} (paths: {way['paths']})"
         click.echo(head if way["state"] == "works" else f"{head}  {paint(way['state'], WATCH)}")
@@ -245,7 +245,7 @@ def print_routes(response: Mapping[str, Any]) -> None:
 def _circuit_line(circuit: Mapping[str, Any]) -> list[str]:
     cost = circuit["cost_ms"]
     return [
-        f"by {circuit['by']}" if circuit["by"] else "directly",
+        f"by {circuit['relay']}" if circuit["relay"] else "directly",
         "last resort" if cost >= LAST_RESORT_MS else f"{cost:.0f} ms",
         f"{circuit['round_trip_ms']:.0f} ms",
         f"{circuit['success']:.0%}",

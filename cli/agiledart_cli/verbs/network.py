@@ -71,7 +71,7 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
     )
     if response["known"] > len(rows):
         print_message(f"{response['known'] - len(rows):,} more are known.")
-    if alone := response.get("alone"):
+    if alone := response.get("isolation_warning"):
         print_message(paint(alone, BAD))
     if mixed := _versions(response["nodes"]):
         print_message(paint(mixed, WATCH))

@@ -56,7 +56,7 @@ def run(settings: Settings) -> ExperimentReport:
     for code in (settings.code,) if settings.code else CODES:
         told.update(_with_code(code, settings, rows))
     parameters = {
-        "holders": settings.replica_nodes,
+        "replica_nodes": settings.replica_nodes,
         "again": settings.again,
         "rows_a_second": ROWS_A_SECOND,
         "interval_s": INTERVAL,
@@ -73,7 +73,7 @@ def _with_code(code: str, settings: Settings, rows: list[Row]) -> dict[str, int]
     data, parity = map(int, code.split("+"))
     choices = list(itertools.combinations(range(data + parity), settings.replica_nodes))
     if not choices:
-        raise ConfigurationError(f"--holders {settings.replica_nodes}: {code} has {data + parity}.")
+        raise ConfigurationError(f"--replica-nodes {settings.replica_nodes}: {code} has {data + parity}.")
     random = RandomStream(settings.seed, f"losing-holders-{code}")
     most = settings.runs or (len(choices) if settings.replica_nodes <= parity else FEW)
     while len(choices) > most:
@@ -84,7 +84,7 @@ def _with_code(code: str, settings: Settings, rows: list[Row]) -> dict[str, int]
             mesh.folder / "in.csv", KEYS[code], LOAD_MS, (len(choices) + 2) * RUN_SECONDS * ROWS_A_SECOND, ROWS_A_SECOND
         )
         mesh.ask(
-            "submit", "plug_job.py:plug", "--set", f"readings=csv:in.csv?speed=1@{ENDS}", "--set", f"notes={PADDING_BYTES}",
+            "submit", "plug_job.py:plug", "--set", f"readings=csv:in.csv?speed=1@{ENDS}", "--set", f"padding_bytes={PADDING_BYTES}",
             "--set", f"report=csv:{mesh.folder / 'out.csv'}@{ENDS}",
         )  # fmt: skip
         with SinkWatch(mesh.folder / "out.csv") as watch:
@@ -108,7 +108,7 @@ class _Trial:
         before = until(
             self._ready, TIMEOUT_S, f"the state is with {self._code} holders, and its host has neither source nor sink"
         )
-        host, replica_nodes = before["host"], [before["holders"][index] for index in choice]
+        host, replica_nodes = before["host"], [before["replica_nodes"][index] for index in choice]
         self._settings.progress(f"{self._code}: {host.name} dies with {', '.join(one.name for one in replica_nodes)}")
         time.sleep(self._random.uniform() * INTERVAL)
         began = time.monotonic()
@@ -151,16 +151,16 @@ class _Trial:
             if host == ENDS:
                 self._mesh.ask("move", "plug", STAGE, self._mesh.machines[-1].name)
                 return None
-            elements = self._mesh.ask("checkpoint", "list", "plug")["elements"]
-            saved = [one for one in elements if one["needs"] and one["node"] == host]
+            elements = self._mesh.ask("checkpoint", "list", "plug")["snapshots"]
+            saved = [one for one in elements if one["fragments_needed"] and one["node"] == host]
             large = max(saved, key=lambda one: int(one["bytes"]), default=None)
-            if large is None or large["bytes"] < KEYS[self._code] * PADDING_BYTES or large["needs"] != self._data:
+            if large is None or large["bytes"] < KEYS[self._code] * PADDING_BYTES or large["fragments_needed"] != self._data:
                 return None
-            if (status["epoch"]["survives"] or 0) <= self._parity or len(large["holders"]) != self._data + self._parity:
+            if (status["epoch"]["tolerated_losses"] or 0) <= self._parity or len(large["replica_nodes"]) != self._data + self._parity:
                 return None
-            found = [self._mesh.machine(name) for name in large["holders"]]
+            found = [self._mesh.machine(name) for name in large["replica_nodes"]]
             if all(one.is_alive for one in found):
-                return {"host": self._mesh.machine(host), "holders": found, "epoch": status["epoch"]}
+                return {"host": self._mesh.machine(host), "replica_nodes": found, "epoch": status["epoch"]}
         return None
 
     def _went_on(self, before: dict[str, Any]) -> bool | None:
@@ -168,7 +168,7 @@ class _Trial:
         if status is None or status["state"] != "running" or not status["epoch"]:
             return None
         now, then = status["epoch"], before["epoch"]
-        return True if now["life"] > then["life"] and now["committed"] > then["committed"] else None
+        return True if now["attempt"] > then["attempt"] and now["committed"] > then["committed"] else None
 
     def _wait(self, dead: list[AgentMachine]) -> list[str]:
         """Names of those that the run says it waits for; it commits nothing meanwhile."""

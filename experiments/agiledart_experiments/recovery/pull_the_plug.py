@@ -105,7 +105,7 @@ def submit(mesh: PlugMesh, scale: str, seconds: int) -> None:
     put_job(mesh)
     write_input(mesh.folder / "in.csv", KEYS[scale], LOAD_MS[scale], seconds * ROWS_A_SECOND, ROWS_A_SECOND)
     mesh.ask(
-        "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv?speed=1@a1", "--set", f"notes={PADDING_BYTES}",
+        "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv?speed=1@a1", "--set", f"padding_bytes={PADDING_BYTES}",
         "--set", f"report=csv:{mesh.folder / 'out.csv'}@a{MACHINES}", "--parallelism", f"{STAGE}={MACHINES}",
     )  # fmt: skip
 

@@ -1,16 +1,16 @@
-"""What a side of a partition may do. Pure functions.
+"""Side of a network partition, and what it may do. Pure functions.
 
 | side | is | does |
 |---|---|---|
-| COMMITS | a majority of the voters can be reached | begins epochs and lives, commits |
-| ISLAND | no majority, and a whole way from a source to a sink | works on inside the open epoch |
+| COMMITS | a majority of the voters can be reached | begins epochs and attempts, commits |
+| MINORITY | no majority, but a complete path from a source to a sink | works on inside the open epoch |
 | WAITS | neither | sources block, as at any full channel |
 
-On an island sink rows stay uncommitted, and source logs grow up to `island_bytes`; then the overload policy decides.
+On a minority side sink rows stay uncommitted, and source logs grow up to `island_bytes`; then the overload policy decides.
 
-No side changes anything in the register by being one: the name is for status, for the logs' bound, and for people. An island that
-meets the majority again is in the same life, and the next epoch commits all that it did; or a newer life has begun, and its rows
-come again from its sources' logs.
+A side changes nothing in the register: the name is for status, for the logs' bound, and for people. A minority side that meets
+the majority again may still be in the current attempt; then the next epoch commits all its work. Or a newer attempt has begun,
+and its rows come again from its sources' logs.
 """
 
 from collections.abc import Callable
@@ -21,15 +21,15 @@ from agiledart_recovery.wire.register_value import InstanceRole, Plan, RegisterV
 
 
 class PartitionSide(StrEnum):
-    """See the module."""
+    """Side of a partition; the module's head has the table."""
 
     COMMITS = "commits"
-    MINORITY = "island"
+    MINORITY = "minority"
     WAITS = "waits"
 
 
 def partition_side_of(value: RegisterValue, can_reach: Callable[[NodeId], bool]) -> PartitionSide:
-    """On which side of a partition a node is that can reach these others."""
+    """Return the side of a partition of a node that can reach these others."""
     voters = value.voters
     if 2 * sum(can_reach(voter.peer.node) for voter in voters) > len(voters):
         return PartitionSide.COMMITS
@@ -37,12 +37,16 @@ def partition_side_of(value: RegisterValue, can_reach: Callable[[NodeId], bool])
 
 
 def has_complete_path(plan: Plan, can_reach: Callable[[NodeId], bool]) -> bool:
-    """Whether some source's rows can reach some sink: along stages all of whose instances can be reached."""
-    whole = {each.instance.stage: True for each in plan.assignments}
-    for each in plan.assignments:
-        whole[each.instance.stage] &= can_reach(each.host.node)
-    # One source alone may be cut off from its sisters: its own rows still have a way.
-    reached = {each.instance.stage: None for each in plan.of(InstanceRole.SOURCE) if can_reach(each.host.node)}
+    """Return whether rows of some source can reach some sink, along stages all of whose instances can be reached."""
+    whole = {assignment.instance.stage: True for assignment in plan.assignments}
+    for assignment in plan.assignments:
+        whole[assignment.instance.stage] &= can_reach(assignment.host.node)
+    # One source alone may be cut off from its sisters: its own rows still have a path.
+    reached = {
+        source_instance.instance.stage: None
+        for source_instance in plan.of(InstanceRole.SOURCE)
+        if can_reach(source_instance.host.node)
+    }
     front = list(reached)
     while front:
         stage = front.pop()
@@ -50,4 +54,4 @@ def has_complete_path(plan: Plan, can_reach: Callable[[NodeId], bool]) -> bool:
             if source == stage and target not in reached and whole.get(target):
                 reached[target] = None
                 front.append(target)
-    return any(each.instance.stage in reached for each in plan.of(InstanceRole.SINK))
+    return any(sink_instance.instance.stage in reached for sink_instance in plan.of(InstanceRole.SINK))

@@ -25,16 +25,16 @@ from agiledart_node.wire.commands import (
     UploadCheckpoint,
 )
 
-EPOCH = {"committed": 7, "life": 2, "age_s": 3.0, "took_ms": 40.0, "bytes": 5000, "survives": 2, "coordinator": "a2"}
+EPOCH = {"committed": 7, "attempt": 2, "age_s": 3.0, "duration_ms": 40.0, "bytes": 5000, "tolerated_losses": 2, "coordinator": "a2"}
 ELEMENT = {
     "stage": "sums",
     "index": 1,
     "node": "a2",
     "epoch": 7,
-    "life": 2,
+    "attempt": 2,
     "bytes": 4096,
-    "needs": 1,
-    "holders": ["a3", "a4"],
+    "fragments_needed": 1,
+    "replica_nodes": ["a3", "a4"],
 }
 
 
@@ -42,7 +42,7 @@ KEPT = {
     "name": "pause",
     "application": "job",
     "version": 1,
-    "life": 2,
+    "attempt": 2,
     "epoch": 7,
     "taken_ms": 1_700_000_000_000,
     "bytes": 5_000,
@@ -69,14 +69,14 @@ class Client(Exported):
     def ask(self, command: Checkpoints, timeout: float = 0.0) -> dict[str, Any]:
         """Keeps the question."""
         Client.asked = command
-        source = ELEMENT | {"stage": "rows", "index": 0, "node": "a1", "needs": 0, "holders": []}
+        source = ELEMENT | {"stage": "rows", "index": 0, "node": "a1", "fragments_needed": 0, "replica_nodes": []}
         return {
             "name": "job",
             "version": 1,
             "state": "running",
             "recovery": None,
             "epoch": EPOCH,
-            "elements": [source, ELEMENT],
+            "snapshots": [source, ELEMENT],
         }
 
 
@@ -101,8 +101,8 @@ def test_a_line_for_each_that_outlives_its_run(capsys: pytest.CaptureFixture[str
         "state": "stopped",
         "recovery": None,
         "epoch": None,
-        "elements": [],
-        "kept": [KEPT],
+        "snapshots": [],
+        "retained": [KEPT],
     }
     print_checkpoints(body)
     told = capsys.readouterr().out

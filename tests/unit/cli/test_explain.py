@@ -17,7 +17,7 @@ NOTHING = dict.fromkeys(MEASURES)
 def stage(name: str, **fields: Any) -> dict[str, Any]:
     """A row of the answer."""
     usual = {"name": name, "kind": "operator", "instances": 1, "limits": [1, 1], "scales": False, "measures": NOTHING,
-             "f": None, "needed": None, "wanted": None, "why": "", "void": ""}  # fmt: skip
+             "health_score": None, "needed": None, "wanted": None, "why": "", "unknown_reason": ""}  # fmt: skip
     return usual | fields
 
 
@@ -37,9 +37,9 @@ class Client:
         Client.asked = command
         rows = [
             stage("rows", kind="source", why="it runs once"),
-            stage("work", instances=2, limits=[1, 8], scales=True, measures=MEASURES, f=0.1778, needed=9, wanted=8,
+            stage("work", instances=2, limits=[1, 8], scales=True, measures=MEASURES, health_score=0.1778, needed=9, wanted=8,
                   why="proportional: f 0.18"),
-            stage("best", void="what is asked of work is not known"),
+            stage("best", unknown_reason="what is asked of work is not known"),
         ]  # fmt: skip
         return {"name": "job", "version": 1, "state": "running", "policy": "secant", "stages": rows, "changes": [],
                 "silent_nodes": ["a3"]}  # fmt: skip
@@ -70,10 +70,10 @@ def test_what_agents_say_cannot_steer_a_terminal(
 
 def test_changes_are_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     change = {
-        "stage": "areas", "term": 2, "from": 2, "to": 3, "kind": "scale", "reason": "ann", "state": "done", "why": "",
-        "moved_groups": 21, "moved_bytes": 2_100, "seconds": 1.24, "gap_ms": 80.0,
+        "stage": "areas", "generation": 2, "from": 2, "to": 3, "kind": "scale", "reason": "ann", "state": "done", "why": "",
+        "moved_groups": 21, "moved_bytes": 2_100, "seconds": 1.24, "pause_ms": 80.0,
     }  # fmt: skip
-    lost = {**change, "state": "rolled-back", "why": "pi2 was lost", "gap_ms": None}
+    lost = {**change, "state": "rolled-back", "why": "pi2 was lost", "pause_ms": None}
     body = {"stages": [], "changes": [change, lost, {**change, "state": "running"}], "silent_nodes": []}
     print_scaling(body)
     told = capsys.readouterr().out
@@ -94,9 +94,9 @@ def test_changes_are_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys:
 def way(**fields: Any) -> dict[str, Any]:
     """Of an instance, in what `status` says."""
     circuits = [
-        {"by": "a2", "in_use": True, "cost_ms": 24.0, "round_trip_ms": 22.0, "success": 0.21, "answers": 50,
+        {"relay": "a2", "in_use": True, "cost_ms": 24.0, "round_trip_ms": 22.0, "success": 0.21, "answers": 50,
          "bytes_per_second": 20_000, "late": False},
-        {"by": "a3", "in_use": False, "cost_ms": 2.5e9, "round_trip_ms": 30.0, "success": 0.1, "answers": 9,
+        {"relay": "a3", "in_use": False, "cost_ms": 2.5e9, "round_trip_ms": 30.0, "success": 0.1, "answers": 9,
          "bytes_per_second": 0, "late": False},
     ]  # fmt: skip
     usual = {
@@ -104,7 +104,7 @@ def way(**fields: Any) -> dict[str, Any]:
         "target": 0,
         "to": "pi3",
         "paths": "auto",
-        "by": "a2",
+        "relay": "a2",
         "since_ms": 0,
         "state": "works",
         "circuits": circuits,
@@ -148,7 +148,7 @@ def test_a_route_of_no_such_step_is_a_mistake_in_words(
 def test_names_of_relays_cannot_steer_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    routes(monkeypatch, by="a\x1b[2J")
+    routes(monkeypatch, relay="a\x1b[2J")
     assert run_cli(["explain", "route", "job"]) == 0
     assert not {"\x1b", "\x07"} & set(capsys.readouterr().out)
 

@@ -154,7 +154,7 @@ def test_a_long_reason_is_cut_on_a_terminal_only(
 def test_status_says_how_old_its_figures_are_and_why_a_step_is_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     body: dict[str, Any] = {
         "name": "small", "version": 1, "state": "running", "changed_ms": 0, "placement": {"rows": ["a1"], "count": ["a2"]},
-        "ways": [["a1", "a2", "a1"]], "paths": [["a1"]], "reasons": {"count": "a1 has 5 instances already, and others have room"},
+        "data_paths": [["a1", "a2", "a1"]], "paths": [["a1"]], "reasons": {"count": "a1 has 5 instances already, and others have room"},
         "stages": [{"name": "rows", "instances": [{"age_ms": 100}]}, {"name": "count", "instances": [{"age_ms": 2_300}]}],
     }  # fmt: skip
     application_view.print_status(body)

@@ -7,12 +7,12 @@ import pytest
 from agiledart_cli.verbs.application_view import print_applications, print_status, recovery_text
 
 RECOVERY: dict[str, Any] = {
-    "life": 2, "from_epoch": 7, "reason": "a host was lost", "phase": "fetch", "waits_for": [], "seconds": 1.5,
-    "bytes": 1_000, "of_bytes": 4_000, "attempt": 1,
+    "attempt": 2, "from_epoch": 7, "reason": "a host was lost", "phase": "fetch", "waits_for": [], "seconds": 1.5,
+    "bytes": 1_000, "total_bytes": 4_000, "restarts": 1,
 }  # fmt: skip
 BODY: dict[str, Any] = {
     "name": "orders", "version": 1, "state": "recovering", "reason": "", "changed_ms": 0, "stages": [], "summary": {},
-    "epoch": {"committed": 7, "life": 2, "age_s": 3.0, "took_ms": 20.0, "bytes": 5_000, "survives": 1, "coordinator": "pi2"},
+    "epoch": {"committed": 7, "attempt": 2, "age_s": 3.0, "duration_ms": 20.0, "bytes": 5_000, "tolerated_losses": 1, "coordinator": "pi2"},
     "recovery": RECOVERY,
 }  # fmt: skip
 
@@ -41,13 +41,13 @@ def test_an_island_says_how_long_nothing_is_committed_without_whom_and_what_beco
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     why = "2 of 3 voters of its register are not reached, so nothing is committed"
-    island = {**RECOVERY, "phase": "island", "waits_for": ["pi3", "pi4"], "seconds": 90.0, "reason": why}
-    body = {**BODY, "state": "island", "recovery": island}
+    island = {**RECOVERY, "phase": "minority", "waits_for": ["pi3", "pi4"], "seconds": 90.0, "reason": why}
+    body = {**BODY, "state": "minority", "recovery": island}
     print_status(body)
     print_applications({"applications": [body], "unreadable": 0})
     told = capsys.readouterr().out
     assert told.count(f"no commit for 1 min 30 s, without pi3, pi4: {why}") == 2
-    assert "orders v1   island" in told
+    assert "orders v1   minority" in told
 
 
 def test_status_and_list_show_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,7 +86,7 @@ def test_status_says_why_epochs_stop(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_rows_that_were_shown_again_are_told_by_life(capsys: pytest.CaptureFixture[str]) -> None:
     told = {
-        "repeated": {"out": 260, "log": 0},
+        "duplicated": {"out": 260, "log": 0},
         "duplicates_by_attempt": [[3, "out", 214]],
         "uncounted": ["log"],
         "instances_reporting": 2,
@@ -96,7 +96,7 @@ def test_rows_that_were_shown_again_are_told_by_life(capsys: pytest.CaptureFixtu
     assert " life 3: 214 rows shown again at out, at most\n" in said
     assert " lives before: 46 rows shown again, at most\n" in said
     assert " log came from a node that was lost: nobody knows what else it shows again\n" in said
-    print_status(BODY | {"state": "running", "recovery": None, "summary": {"repeated": {"out": 0}}})
+    print_status(BODY | {"state": "running", "recovery": None, "summary": {"duplicated": {"out": 0}}})
     assert "again" not in capsys.readouterr().out
 
 

@@ -54,8 +54,8 @@ def test_the_ledger_counts_what_is_lost_and_what_comes_twice(tmp_path: Path) -> 
     ("wanted", "complaint"),
     [
         (Settings(replica_nodes=2, code="3+3"), r"has 1\+2, 2\+2, 4\+2"),
-        (Settings(again=True), "say how many with --holders"),
-        (Settings(code="4+2"), "say how many with --holders"),
+        (Settings(again=True), "say how many with --replica-nodes"),
+        (Settings(code="4+2"), "say how many with --replica-nodes"),
         (Settings(replica_nodes=5, code="2+2"), r"2\+2 has 4"),
     ],
 )

@@ -22,14 +22,14 @@ MAX_ANSWERS = 1_000
 @click.option(
     "--since", "span", callback=time_span, metavar="SPAN", default=None, help="Not what was longer ago: 30m, 24h, 7d."
 )
-@click.option("--who", default="", metavar="KEY", help="One key or role: what `who` or the key begins with.")
+@click.option("--requester", default="", metavar="KEY", help="Only requests of this key or role; a prefix is enough.")
 @click.option("--app", "application", default="", metavar="APP", help="Only what was about this application.")
 @click.option("--verify", is_flag=True, help="Show no lines; say of each agent whether its lines are whole.")
 @agent_options
 @output_option
 def audit(
     span: timedelta | None,
-    who: str,
+    requester: str,
     application: str,
     verify: bool,
     agent: str | None,
@@ -41,7 +41,7 @@ def audit(
     \b
     Example:
       agiledart audit --since 24h --app taxi
-      agiledart audit --who 6d0b… -o json
+      agiledart audit --requester 6d0b… -o json
       agiledart audit --verify
 
     Each agent keeps what it was asked itself: orders (what changes something), and whatever it refused. Its lines hang together
@@ -49,7 +49,7 @@ def audit(
     """
     since_ms = 0 if span is None else max(0, int((time.time() - span.total_seconds()) * 1_000))
     with connect(agent, identity) as client:
-        response = _ask(client, Audit(since_ms, who, application, {}, verify=True), wants_rows=not verify)
+        response = _ask(client, Audit(since_ms, requester, application, {}, verify=True), wants_rows=not verify)
     if output == "json":
         print_json(response)
     else:
@@ -67,7 +67,7 @@ def _ask(client: ControlClient, command: Audit, *, wants_rows: bool) -> dict[str
         if not any(node["has_more"] for node in part["nodes"]):
             break
         after = {node["node_id"]: node["after"] for node in part["nodes"]}
-        part = client.ask(Audit(command.since_ms, command.who, command.application, after))
+        part = client.ask(Audit(command.since_ms, command.requester, command.application, after))
         rows += part["rows"]
     rows.sort(key=lambda row: (row["at_ms"], row["node"], row["number"]))
     return {**response, "rows": rows}
@@ -82,7 +82,7 @@ def _print(response: dict[str, Any], verify: bool) -> None:
         click.echo("Nobody wanted anything of that kind.")
     else:
         print_table(
-            ["when", "node", "who", "what", "about", "allowed", "whence", ""], [_cells(row) for row in response["rows"]]
+            ["when", "node", "requester", "action", "application", "allowed", "origin", ""], [_cells(row) for row in response["rows"]]
         )
     for node in response["nodes"]:
         for fault in node["faults"]:
@@ -95,15 +95,15 @@ def _cells(row: dict[str, Any]) -> list[str]:
     said = [row["details"]] if row["details"] else []
     if row["allowed"] and row["outcome"]:
         said.append(f"but: {row['outcome']}")
-    if row["left_out"]:
-        said.append(f"({count(row['left_out'])} more before)")
+    if row["suppressed"]:
+        said.append(f"({count(row['suppressed'])} more before)")
     return [
         when(row["at_ms"]),
         row["node"],
-        row["who"],
-        row["what"],
+        row["requester"],
+        row["action"],
         row["application"],
         "yes" if row["allowed"] else f"no: {row['reason']}",
-        row["whence"],
+        row["origin"],
         " ".join(said),
     ]

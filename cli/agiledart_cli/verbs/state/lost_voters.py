@@ -67,24 +67,24 @@ def _confirm(found: dict[str, Any], without: tuple[str, ...], *, yes: bool) -> N
     if yes:
         return
     shown = harmless_document(found)
-    for note in shown["notes"]:
+    for note in shown["warnings"]:
         print_message(f"  {note}")
     if not sys.stdin.isatty():
         raise ConfigurationError(
-            f"Nothing was changed: {shown['name']} would lose what only {', '.join(shown['without'])} knew. To do it:  "
+            f"Nothing was changed: {shown['name']} would lose what only {', '.join(shown['lost_voters'])} knew. To do it:  "
             f"agiledart checkpoint recover {shown['name']} {' '.join(f'--without {one}' for one in without)} --yes"
         )
-    if not click.confirm(f"Have {shown['name']} go on without {', '.join(shown['without'])}?", err=True):
+    if not click.confirm(f"Have {shown['name']} go on without {', '.join(shown['lost_voters'])}?", err=True):
         raise ConfigurationError("Nothing was changed.")
 
 
 def _print(response: dict[str, Any]) -> None:
-    for note in response["notes"]:
+    for note in response["warnings"]:
         print_message(f"  {note}")
-    lost = ", ".join(response["without"])
+    lost = ", ".join(response["lost_voters"])
     if response["done"]:
         print_message(
-            f"{response['name']} goes on from epoch {response['epoch']} without {lost}, in generation {response['generation']}."
+            f"{response['name']} goes on from epoch {response['epoch']} without {lost}, in generation {response['quorum_generation']}."
             f" Its voters: {', '.join(response['voters'])}.",
             colour=GOOD,
         )
