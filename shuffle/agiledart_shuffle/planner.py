@@ -41,8 +41,8 @@ class PathPlanner:
             random: decides between links of equal cost.
             exchange_every: packets from one exchange of J to the next; in between each node refreshes its own links alone.
             lookahead: links that J looks ahead; None: all links to the sink.
-            looks_again: whether a node also refreshes its own links at each decision right after an exchange: for callers that decide
-                again after every failed attempt.
+            looks_again: whether a node also refreshes its own links at each decision right after an exchange: for callers that
+                decide again after every failed attempt.
         """
         self.estimates = Estimates(graph.links, memory)
         self.costs = [1.0] * graph.links

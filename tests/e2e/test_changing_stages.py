@@ -64,7 +64,7 @@ def test_a_stage_grows_shrinks_and_moves_while_rows_flow(ring: Mesh, tmp_path: P
     assert all(0 < gap < 1_000 * one["seconds"] for gap, one in zip(gaps, changes(ring, "elastic"), strict=True)), gaps
     for words, code, text in (
         (("scale", "elastic", "smus", "2"), 2, "Did you mean sums"),
-        (("scale", "elastic", "sums", "9"), 2, "sums may have 1 to 4 instances"),
+        (("scale", "elastic", "sums", "9"), 2, "sums was planned for 1 to 4 instances"),
         (("scale", "elastic", "readings", "2"), 2, "readings runs once"),
         (("scale", "elastic", "report", "auto"), 2, "report runs once: it is a sink"),
         (("scale", "elastic", "sums", "more"), 2, "neither a number nor auto"),

@@ -1,5 +1,1 @@
-""".
-
-What a graph has become before it runs: steps and their kinds, stages, what an edge carries, connectors, what each host
-deploys.
-"""
+"""Plan of a topology before it runs: steps and their kinds, stages, edges, connectors, the deployment of each node."""

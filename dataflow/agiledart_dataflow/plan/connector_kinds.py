@@ -1,4 +1,4 @@
-"""What is known of a kind of source or sink without opening one: its options, what it guarantees, what has to be installed for it.
+"""Description of a kind of source or sink, known without opening one: its options, its guarantee, its extra packages.
 
 Packages add kinds by entry points in the groups `agiledart.sources` and `agiledart.sinks`: each names a `SourcePlugin` or a
 `SinkPlugin`, an object or class with these attributes; formats by `agiledart.codecs`.
@@ -11,21 +11,21 @@ from typing import Any, Final, Protocol
 from agiledart_dataflow.plan.connectors import Connector, SinkWriter, SourceReader
 
 API_VERSION: Final = 1
-"""Of what plugins implement; one made for another version is not used."""
+"""Version of the plugin interface; a plugin made for another version is not used."""
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What becomes of rows when something ends in the middle.
+    """Guarantee of a connector for rows when a process ends midway.
 
     Attributes:
-        goes_back: a source: what was read can be read again.
-        takes_back: a sink: what was written behind the last committed epoch can be taken back.
-        acknowledges: a source: when it tells where rows come from that they are safe.
-        repeats: after a crash: which rows are lost, which come or are written again.
-        delivers: a sink: it says when rows have arrived (`when_delivered`), so an epoch can wait for that.
-        same_with: then: an option with which a row that is written again changes nothing.
-        loses_without: then: an option without which it does not say so.
+        duplicates: after a crash: which rows are lost, and which are read or written again.
+        can_rewind: a source: rows that were read can be read again.
+        acknowledges: a source: when it confirms to the rows' origin that they are safe.
+        can_abort: a sink: it can withdraw rows written after the last committed epoch.
+        delivers: a sink: it reports when rows have arrived (`when_delivered`), so an epoch can wait for that.
+        idempotent_with: of such a sink: option with which a row written again changes nothing.
+        confirms_with: of such a sink: option without which it does not report arrivals.
     """
 
     duplicates: str
@@ -42,12 +42,14 @@ class ConnectorKind:
     """One kind of source or sink.
 
     Attributes:
-        what: in a few words.
-        options: that it knows; a source's `speed`, `malformed` and overload policy are not among them.
-        extra: of this package that it needs, `mqtt` for `agiledart[mqtt]`.
+        name: the word before the colon of a connector's URL.
+        what: description in a few words.
+        guarantee: its guarantee for rows after a crash.
+        options: names of its options; a source's `speed`, `malformed` and overload policy are not among them.
+        extra: extra of this package that it needs, `mqtt` for `agiledart[mqtt]`.
         needs: a module that is missing without the extra.
         opens: `module:function` of `agiledart_connectors` that opens it.
-        probes: the same for one that says whether it would open, without reading or writing; "": it is opened and closed again.
+        probes: `module:function` that tests whether it would open, without reading or writing; "": it is opened and closed again.
     """
 
     name: str
@@ -61,7 +63,7 @@ class ConnectorKind:
 
 
 class SourcePlugin(Protocol):
-    """A source of another package."""
+    """Source of another package."""
 
     api_version: int
     what: str
@@ -69,12 +71,12 @@ class SourcePlugin(Protocol):
     guarantee: Guarantee
 
     def open_source(self, connector: Connector, row_type: Any) -> SourceReader:
-        """The reader. Raises `ConfigurationError` (an option makes no sense) or `OperationFailed` (it is not there)."""
+        """Return a reader. Raises `ConfigurationError` (an option is invalid) or `OperationFailed` (the input does not exist)."""
         ...
 
 
 class SinkPlugin(Protocol):
-    """A sink of another package."""
+    """Sink of another package."""
 
     api_version: int
     what: str
@@ -82,5 +84,5 @@ class SinkPlugin(Protocol):
     guarantee: Guarantee
 
     def open_sink(self, connector: Connector, row_type: Any, clock: Callable[[], int]) -> SinkWriter:
-        """The writer; raises as `SourcePlugin.open_source`."""
+        """Return a writer; raises as `SourcePlugin.open_source`."""
         ...

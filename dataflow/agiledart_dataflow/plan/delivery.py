@@ -1,15 +1,15 @@
-"""`Delivery`: what becomes of an application, and of the rows that it has shown, when a node dies that runs a part of it."""
+"""`Delivery`: guarantee for an application, and for the rows that it has emitted, when a node that runs a part of it fails."""
 
 from enum import StrEnum
 from typing import Final
 
 
 class Delivery(StrEnum):
-    """What a user asks for; all that follows from the word is a property of it.
+    """Delivery guarantee that a user requests; all of its consequences are properties of it.
 
-    `EXACTLY_ONCE`: it is brought back from its last committed epoch, and rows count when their epoch is committed.
-    `AT_LEAST_ONCE`: it is brought back, too, but rows are shown at once and stay: those behind the last epoch come again.
-    `AT_MOST_ONCE`: nothing is saved, and it ends with its host.
+    `EXACTLY_ONCE`: the run restarts from its last committed epoch, and rows count once their epoch is committed.
+    `AT_LEAST_ONCE`: the run restarts, too, but sinks emit rows at once and keep them: rows after the last epoch come again.
+    `AT_MOST_ONCE`: nothing is saved, and the run ends with its host.
     """
 
     EXACTLY_ONCE = "exactly-once"
@@ -18,33 +18,34 @@ class Delivery(StrEnum):
 
     @property
     def is_saved(self) -> bool:
-        """The run is saved by epochs, and survives its hosts."""
+        """True when the run is saved by epochs and survives its hosts."""
         return self is not Delivery.AT_MOST_ONCE
 
     @property
     def duplicates(self) -> bool:
-        """Sinks show rows at once and take none back, so that some are there again after a failure."""
+        """True when sinks emit rows at once and abort none, so that some rows are duplicated after a failure."""
         return self is Delivery.AT_LEAST_ONCE
 
     @classmethod
     def of(cls, *, is_saved: bool, duplicates: bool) -> "Delivery":
-        """The one with these properties."""
+        """Return the guarantee with these properties."""
         if not is_saved:
             return cls.AT_MOST_ONCE
         return cls.AT_LEAST_ONCE if duplicates else cls.EXACTLY_ONCE
 
     @classmethod
     def named(cls, word: str) -> "Delivery":
-        """By what a user wrote; nothing is the default. Raises ValueError, with a sentence for the user."""
+        """Return the guarantee for a user's word; an empty word gives the default. Raises ValueError with a message for the
+        user."""
         try:
             return cls(word) if word else DEFAULT
         except ValueError:
             raise ValueError(f"delivery is {' or '.join(map(repr, DELIVERIES))}, not {word!r}") from None
 
 
-DELIVERIES: Final = tuple(str(one) for one in Delivery)
+DELIVERIES: Final = tuple(str(delivery) for delivery in Delivery)
 DEFAULT: Final = Delivery.AT_MOST_ONCE
-"""Where neither the topology nor who submits it says a word."""
+"""Guarantee where neither the topology nor the submission names one."""
 
-SAVING: Final = " or ".join(f'delivery="{one}"' for one in Delivery if one.is_saved)
-"""For messages that say what to submit with, so that an application survives its hosts."""
+SAVING: Final = " or ".join(f'delivery="{delivery}"' for delivery in Delivery if delivery.is_saved)
+"""Options to submit with so that an application survives its hosts, for messages."""

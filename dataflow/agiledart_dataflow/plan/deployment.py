@@ -1,11 +1,9 @@
-"""What one node is told to run of an application, and where everything else of it runs.
+"""Part of an application that one node runs, with the places of all other parts.
 
-A deployment goes out in waves, from the sinks to the sources: a node gets a part once the data addresses of
-everything downstream
-of that part are known, so that no instance starts before what it sends to can listen. A node that hosts several
-stages may get
-several parts of the same application. Source: [AgileDART] §IV-A (plan sent back along the paths in reverse), spec
-of the dataflow graph, section 3 step 5.
+A deployment goes out in waves, from the sinks to the sources. A node gets a part once the data addresses of everything
+downstream of that part are known, so that no instance starts before its receivers listen. A node that hosts several stages
+may get several parts of the same application. Source: [AgileDART] §IV-A (plan sent back along the paths in reverse), spec of
+the dataflow graph, section 3 step 5.
 """
 
 from typing import Annotated
@@ -23,7 +21,7 @@ class PlacedInstance(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One parallel copy of a stage that runs here.
 
     Args:
-        stage, index: which copy of which stage of the plan.
+        stage, index: stage of the plan, and number of the copy.
         executor: slot of the executor process that runs it, `0 … executors - 1`.
     """
 
@@ -38,7 +36,7 @@ class PlacedInstance(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class InstancePlace(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Where one parallel copy of a stage runs; `node` is a position in `DeploymentPart.nodes`."""
+    """Place of one parallel copy of a stage; `node` is a position in `DeploymentPart.nodes`."""
 
     stage: int
     index: int
@@ -46,7 +44,7 @@ class InstancePlace(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class InstanceAddress(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Where one parallel copy takes its data frames: `host:port`."""
+    """Address at which one parallel copy takes its data frames: `host:port`."""
 
     stage: int
     index: int
@@ -54,7 +52,10 @@ class InstanceAddress(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class SnapshotChain(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The element with which one instance goes on, by the hash of its file; `before`: those that it rests on, a whole one first."""
+    """Snapshot with which one instance continues, by the hash of its file.
+
+    `before`: the snapshots that it rests on, a whole one first.
+    """
 
     stage: int
     index: int
@@ -63,11 +64,14 @@ class SnapshotChain(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RestoreFrom(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Where instances go on: a committed epoch; 0: the beginning. `elements`: of those that had anything to save.
+    """Checkpoint with which instances continue: a committed epoch; 0: the beginning.
 
     Args:
-        origin: the beginning is a checkpoint of another run, of the `whole` topology or of some of its `steps`; empty: it is none.
-        shown: elements of sinks that say up to where their rows count, where `elements` are of an earlier epoch than that.
+        epoch: number of the checkpoint.
+        snapshots: those of all instances that had state to save.
+        origin: the run begins with a checkpoint of another run, of its `whole` topology or of some of its `steps`; empty: it does
+            not.
+        emitted_rows: snapshots of sinks that tell up to which row theirs are committed, where `snapshots` are of an earlier epoch.
     """
 
     epoch: int
@@ -77,38 +81,39 @@ class RestoreFrom(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 WHOLE, STEPS = "whole", "steps"
-"""What a run that begins with a checkpoint takes from it: all, or the state of steps by their names."""
+"""Part of a checkpoint that a new run begins with: all of it, or the state of steps by their names."""
 
 DOES_NOT_FIT = "cannot begin with what the checkpoint holds of it"
-"""In the reason why an instance was not started: another try would not help."""
+"""Part of the reason why an instance was not started; another attempt would not help."""
 
 
 class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Instances of one application that one node starts, with all that it needs to know of the rest.
 
     Args:
-        application, version: its name, and which submission of that name.
-        number: of the run, in data frames, grants and elements, see `agiledart_kernel.frames.application_number`.
-        life: execution of the plan; grows when a running application is placed or brought back anew.
+        application, version: its name, and the number of the submission under that name.
+        number: of the run, in data frames, grants and snapshots, see `agiledart_kernel.frames.application_number`.
+        attempt: execution of the plan; grows when a running application is placed anew or restarted.
         specification, plan: wire forms of the `Specification` and the `StagePlan`.
         bundle: the user's code; never empty when it reaches a driver.
-        nodes: every node of the deployment; positions in it stand for nodes elsewhere.
-        instances: what this node starts now.
+        nodes: every node of the deployment; other fields refer to nodes by their positions in it.
+        instances: those that this node starts now.
         assignment: every instance of the application.
         addresses: of all instances downstream of these ones.
-        coordinator: node of the first sink in the order of ids; told when instances end.
-        scheduler: node that planned this.
+        coordinator: node of the first sink in the order of ids; notified when instances end.
+        scheduler: node that planned this deployment.
         executors: executor processes that the application may use on each node, at least 1.
         domain: zone or region whose schedulers serve the application.
-        most: operator instances that the receiver may hold with this plan; more means that its load was surveyed too early.
-            0: no more than its capacity.
-        by_epoch: the run is saved by epochs, so that it survives the death of its hosts.
-        order: with which the user submitted it, signed; what is done for it later rests on that.
+        most: operator instances that the receiver may hold with this plan; if it holds more, its load was surveyed too early. 0: no
+            more than its capacity.
+        by_epoch: the run is saved by epochs, so that it survives the failure of its hosts.
+        signed_command: the user's signed command to submit; later actions for the run rest on it.
         owner: the key that the application belongs to, and with it the logs that its sinks begin.
-        deeds: where the order is not the owner's: the signed orders which say that the run is its owner's all the same.
-        log_owners: (log, key): those that stay another's when this run begins them here; said by this node, never by another one.
-        goes_on: it begins with the state of another run, so files that its sinks would write anew go on where they end.
-        repeats: sinks show rows at once and take none back (`Delivery.repeats`).
+        signed_entries: signed commands that prove the owner's right to the run, where `signed_command` is not the owner's.
+        log_owners: (log, key) of logs that stay another key's when this run begins them here; set by this node, never by another
+            one.
+        goes_on: the run begins with the state of another run, so its sinks append to files that they would otherwise write anew.
+        duplicates: sinks emit rows at once and abort none (`Delivery.duplicates`).
     """
 
     application: str
@@ -137,13 +142,13 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def delivery(self) -> Delivery:
-        """What was asked for."""
+        """Delivery guarantee that the user requested."""
         return Delivery.of(is_saved=self.by_epoch, duplicates=self.duplicates)
 
     def places(self) -> dict[tuple[int, int], Peer]:
-        """(stage, index) → the node that runs it."""
+        """Return (stage, index) → the node that runs it."""
         return {(place.stage, place.index): self.nodes[place.node] for place in self.assignment}
 
     def known_addresses(self) -> dict[tuple[int, int], str]:
-        """(stage, index) → `host:port`, as far as known."""
+        """Return (stage, index) → `host:port`, as far as known."""
         return {(known.stage, known.index): known.address for known in self.addresses}

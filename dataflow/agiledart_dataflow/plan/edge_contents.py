@@ -1,7 +1,7 @@
-"""What travels beside the rows of an edge: nothing, event times, or positions. Decided once, when stages are planned.
+"""Data beside the rows of an edge: none, event times, or positions. Decided once, when stages are planned.
 
-Positions make results independent of timing, and cost: a tuple beside each row, its bytes on the wire, a merge that
-waits for its slowest input. They are carried only where somebody downstream of the edge can tell the difference.
+Positions make results independent of timing, at a cost: a tuple beside each row, its bytes on the wire, a merge that waits
+for its slowest input. Edges carry them only where a step downstream can tell the difference.
 Source: decision 0014; design of the data path, event time.
 """
 
@@ -12,11 +12,14 @@ from agiledart_dataflow.plan.specification import Specification, StepSpecificati
 from agiledart_dataflow.plan.stage_plan import Stage, StagePlan
 
 _UNORDERED_SINKS: Final = frozenset({"null"})
-"""Sinks in whose results the order of rows does not show."""
+"""Sinks whose results do not show the order of rows."""
 
 
 def may_delay_watermarks(specification: Specification, plan: StagePlan) -> list[bool]:
-    """For each edge: may a mark without rows wait for the next rows? Yes where nobody downstream merges or minds time."""
+    """Return for each edge whether a watermark without rows may wait for the next rows.
+
+    It may where no stage downstream merges channels or reacts to time.
+    """
     matters: dict[int, bool] = {}
     for stage in reversed(plan.stages):
         matters[stage.index] = (
@@ -28,31 +31,33 @@ def may_delay_watermarks(specification: Specification, plan: StagePlan) -> list[
 
 
 def carried(specification: Specification, plan: StagePlan) -> list[Carries]:
-    """What each edge of a plan carries, by the edge's index.
+    """Return the contents of each edge of a plan, by the edge's index.
 
-    An input of several channels needs positions when the order in which its rows are taken shows anywhere downstream.
+    An input of several channels needs positions when any result downstream shows the order in which its rows are taken.
     One channel alone is in order by itself.
     """
     needs: list[Carries] = ["rows"] * len(plan.edges)
-    shows: dict[int, bool] = {}
+    shows_order: dict[int, bool] = {}
     plain = _plain_stages(specification, plan)
     for stage in reversed(plan.stages):  # a stage comes after those that feed it
         head = specification.steps[stage.steps[0]]
-        outgoing = plan.outgoing(stage.index)
-        shows[stage.index] = (
-            _is_order_sensitive_sink(head) if stage.kind == "sink" else any(shows[edge.target] for edge in outgoing)
+        out_edges = plan.outgoing(stage.index)
+        shows_order[stage.index] = (
+            _is_order_sensitive_sink(head)
+            if stage.kind == "sink"
+            else any(shows_order[edge.target] for edge in out_edges)
         )
-        need = most(head.needs, *(needs[edge.index] for edge in outgoing))
-        times_do = need != "times" or stage.kind == "sink" or _preserves_source_order(plan, stage, plain)
-        if shows[stage.index] and (_has_several_channels(plan, stage) or not times_do):
-            need = "positions"
+        required = most(head.needs, *(needs[edge.index] for edge in out_edges))
+        times_suffice = required != "times" or stage.kind == "sink" or _preserves_source_order(plan, stage, plain)
+        if shows_order[stage.index] and (_has_several_channels(plan, stage) or not times_suffice):
+            required = "positions"
         for edge in plan.incoming(stage.index):
-            needs[edge.index] = need
+            needs[edge.index] = required
     return needs
 
 
 def _plain_stages(specification: Specification, plan: StagePlan) -> set[int]:
-    """Stages whose rows come from one source, each caused by one of its records, in the order of these."""
+    """Return the stages whose rows come from one source, each caused by one of its records, in the order of these."""
     plain: set[int] = set()
     for stage in plan.stages:
         head = specification.steps[stage.steps[0]]
@@ -62,7 +67,10 @@ def _plain_stages(specification: Specification, plan: StagePlan) -> set[int]:
 
 
 def _preserves_source_order(plan: StagePlan, stage: Stage, plain: set[int]) -> bool:
-    """Then the order in which keys first come is the order of positions without their time, in which panes close."""
+    """Return whether the stage keeps the order of one source.
+
+    Then the order in which keys first come is the order of positions without their time, in which panes close.
+    """
     incoming = plan.incoming(stage.index)
     return len(incoming) == 1 and incoming[0].source in plain
 
@@ -72,7 +80,10 @@ def _is_order_sensitive_sink(head: StepSpecification) -> bool:
 
 
 def _has_several_channels(plan: StagePlan, stage: Stage) -> bool:
-    """Whether an instance of it may ever have: what edges carry must not change when the stages before it scale."""
+    """Return whether an instance of the stage may ever have several input channels.
+
+    The limits of the stages before it count, because the contents of edges must not change when these stages scale.
+    """
     most = [
         1 if edge.partitioning == "forward" else plan.stages[edge.source].high for edge in plan.incoming(stage.index)
     ]

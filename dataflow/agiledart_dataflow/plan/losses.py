@@ -1,20 +1,19 @@
-"""What becomes of an exactly-once run when a node is gone that has a source, a sink or a state: what users write as `on_…_lost`.
+"""Policies for an exactly-once run that loses the node of a source, of a sink or of state: users' options `on_…_lost`.
 
-It stands as an option at each source, sink and step with state, so it is part of the digest that a user's order signs.
+Each source, sink and step with state has the option, so it is part of the digest that a user's command signs.
 """
 
 from typing import Final, Literal, get_args
 
 IF_LOST: Final = "if_lost"
-"""Option of a step; not there: `wait`."""
+"""Option of a step; absent: `wait`."""
 
 NodeLost = Literal["wait", "move", "fail"]
-"""The node of a source or sink is gone: the run waits for it, another node goes on, or the run has failed."""
+"""Policy when the node of a source or sink is lost: the run waits for it, another node takes over, or the run fails."""
 
 StateLost = Literal["wait", "fail", "empty", "previous"]
-"""More holders of a state's fragments are gone than may be: the run waits for them, has failed, goes on with an empty state, or
-all of it goes on from the epoch before the last one.
-"""
+"""Policy when too many replica nodes of a state's fragments are lost: the run waits for them, fails, continues with an empty
+state, or restarts as a whole from the epoch before the last one."""
 
 WAIT: Final = "wait"
 MOVE: Final = "move"

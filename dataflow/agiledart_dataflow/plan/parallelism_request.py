@@ -1,4 +1,4 @@
-"""How many instances a user asks for: one number, or limits between which the stage may scale while it runs."""
+"""Parallelism that a user requests: one number, or limits between which the stage may scale while it runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -9,7 +9,7 @@ from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.limits import MAX_PARALLELISM
 
 RequestedParallelism = int | tuple[int, int]
-"""Instances of a stage: so many, or from … to."""
+"""Instances of a stage: a number, or lower and upper limit."""
 
 SCALE: Final = "scale"
 """Option of a step whose builder gave its stage limits."""
@@ -18,7 +18,7 @@ _BETWEEN: Final = ".."
 
 
 def parse_limits(text: str) -> RequestedParallelism | None:
-    """`4` or `1..8` as the number or the limits; None: it is neither, or out of range."""
+    """Return the number or the limits in `4` or `1..8`; None: the text is neither, or out of range."""
     low, between, high = text.partition(_BETWEEN)
     numbers = [int(part) for part in ((low, high) if between else (low,)) if part.isascii() and part.isdecimal()]
     if not between:
@@ -27,31 +27,31 @@ def parse_limits(text: str) -> RequestedParallelism | None:
 
 
 def limits_text(asked: RequestedParallelism) -> str:
-    """`4` or `1..8`."""
+    """Return the text `4` or `1..8`."""
     return str(asked) if isinstance(asked, int) else f"{asked[0]}{_BETWEEN}{asked[1]}"
 
 
 def is_valid_parallelism(asked: RequestedParallelism) -> bool:
-    """Whether a stage can have so many: 1 to 128, the lower limit first."""
+    """Return whether a stage can have this parallelism: 1 to 128, the lower limit first."""
     low, high = (asked, asked) if isinstance(asked, int) else asked
     return 1 <= low <= high <= MAX_PARALLELISM
 
 
 def check_parallelism(asked: RequestedParallelism) -> None:
-    """Raise `TopologyError` for what no stage can have."""
+    """Raise `TopologyError` for a parallelism that no stage can have."""
     if is_valid_parallelism(asked):
         return
-    reach = f"1 to {MAX_PARALLELISM} (one for each key group)"
+    allowed = f"1 to {MAX_PARALLELISM} (one for each key group)"
     if isinstance(asked, int):
-        raise TopologyError(f"Parallelism {asked} is not possible: {reach}")
-    raise TopologyError(f"Limits {limits_text(asked)} are not possible: {reach}, the lower number first")
+        raise TopologyError(f"Parallelism {asked} is not possible: {allowed}")
+    raise TopologyError(f"Limits {limits_text(asked)} are not possible: {allowed}, the lower number first")
 
 
 class ParallelismRequest:
-    """What the user asked for, checked: with the submission, else in the builder.
+    """The user's request after validation: from the submission, else from the builder.
 
     Raises:
-        TopologyError: numbers out of range, a name that is none.
+        TopologyError: numbers out of range, an unknown name of a step.
     """
 
     def __init__(self, specification: Specification, asked: int | Mapping[str, RequestedParallelism]) -> None:
@@ -66,10 +66,10 @@ class ParallelismRequest:
             check_parallelism(number)
 
     def of_stage(self, steps: Sequence[StepSpecification]) -> RequestedParallelism:
-        """Of the stage that holds these steps.
+        """Return the parallelism of the stage that holds these steps.
 
         Raises:
-            TopologyError: its steps disagree, or it runs once and several are asked for.
+            TopologyError: its steps disagree, or it runs once and several instances are requested.
         """
         named = {step.name: self._by_name[step.name] for step in steps if step.name in self._by_name}
         if not named:
@@ -88,11 +88,12 @@ class ParallelismRequest:
 
 
 def builder_limits(step: StepSpecification) -> tuple[int, int] | None:
-    """The limits that the builder gave a step; None: it gave none. Raises TopologyError for what no builder writes."""
+    """Return the limits that the builder gave a step; None: it gave none. Raises TopologyError for a text that no builder
+    writes."""
     text = step.option(SCALE)
     if not text:
         return None
     limits = parse_limits(text)
     if not isinstance(limits, tuple):
-        raise TopologyError(f"{step.name}: it cannot scale between {text!r}")
+        raise TopologyError(f"{step.name}: {text!r} is not a pair of limits, as 1..8")
     return limits

@@ -1,4 +1,4 @@
-"""Which instances of one term of a stage go on for which of the term before. Pure; agents ask it, too, to know what to fetch.
+"""Mapping between the instances of two successive generations of a stage. Pure; agents use it, too, to choose what to fetch.
 
 Source: scaling specification, section 8, step 6.
 """
@@ -8,15 +8,17 @@ from agiledart_kernel.limits import KEY_GROUPS
 
 
 def successor_of(index: int, after: Stage) -> int:
-    """The instance of the next term that goes on counting for one of the term before."""
+    """Return the instance of the next generation that continues the counts of an instance."""
     return index % after.parallelism
 
 
 def predecessors_of(before: Stage, after: Stage, index: int) -> tuple[int, ...]:
-    """The instances of a term without which one of the next cannot begin: those that own what it will own, and those whose heir it
-    is. One to which nothing goes at all waits for the first.
+    """Return the instances of a generation whose state an instance of the next one needs before it can begin.
+
+    These are the instances that own the key groups that it will own, and those that it succeeds. An instance that takes over
+    nothing waits for the first.
     """
     groups = range(KEY_GROUPS) if before.owners else range(0)
     owned = [before.owners[group] for group in groups if after.owners[group] == index]
-    heirs = [one for one in range(before.parallelism) if successor_of(one, after) == index]
-    return tuple(sorted(dict.fromkeys(owned + heirs))) or (0,)
+    succeeded = [old for old in range(before.parallelism) if successor_of(old, after) == index]
+    return tuple(sorted(dict.fromkeys(owned + succeeded))) or (0,)

@@ -1,4 +1,4 @@
-"""`Specification`: a topology as data. No functions, no file names: equal on every node that built the same code.
+"""`Specification`: a topology as data, without functions or file names, equal on every node that built the same code.
 
 Nodes run the builder again from the bundle and compare `digest()`; a difference means that the code does not build the
 same graph everywhere (it read a clock, a file, an environment variable).
@@ -15,21 +15,21 @@ from agiledart_dataflow.plan.connectors import ConnectorSpecification
 from agiledart_dataflow.plan.step_kinds import KEYED_PATH, StepKind, kind_named
 
 FORMAT = 2
-"""Version of this form; a node refuses one that it does not know. It counts up with every change of what a topology's specification
-looks like, its digest above all, so that nodes of two versions tell each other so in place of blaming the user's code."""
+"""Version of this form; a node refuses a version that it does not know. It grows with every change of the form of a specification,
+its digest above all, so that nodes of two versions report the versions in place of blaming the user's code."""
 
 Options = tuple[tuple[str, str], ...]
 
 LATENESS: Final = "lateness_ms"
-"""Option of a window that goes on listening for late rows."""
+"""Option of a window that accepts late rows for a while."""
 
 
 PATHS = "paths"
-"""Option of a step that says which ways its rows may take to other nodes."""
+"""Option of a step with the paths that its rows may take to other nodes."""
 
 
 def release(software: str, form: int) -> str:
-    """A version of AgileDart and the form of specifications that it knows, for people; older ones did not say theirs."""
+    """Return a version of AgileDart and its form of specifications, for people; older nodes did not report theirs."""
     return (
         f"agiledart {software} with specification {form}"
         if software
@@ -48,11 +48,11 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
         keyed: True when rows reach it by key.
         row_type: structural text of the type of the rows that it puts out (a sink: that it takes).
         key_type: structural text of the key's type, "" when not keyed.
-        options: what else defines it, as (name, text) in order of name.
+        options: the rest of its definition, as (name, text) in order of name.
         connector: of a source or a sink.
         at: the node to which it is pinned, or "".
-        needs: what it must know of each row that enters it.
-        minds_time: it does something when time passes without rows.
+        needs: data that it needs beside each row that enters it.
+        reacts_to_time: it acts when time passes without rows.
     """
 
     index: int
@@ -70,16 +70,16 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def traits(self) -> StepKind:
-        """What is known of its kind."""
+        """Row of its kind in the table of step kinds."""
         return kind_named(self.kind)
 
     def option(self, name: str) -> str:
-        """The text of an option; "" where it is not said."""
+        """Return the text of an option; "" if the step does not have it."""
         return dict(self.options).get(name, "")
 
     @property
     def side(self) -> str:
-        """The tag of the side output that it takes of the step before it; "" for all steps but those."""
+        """Tag of the side output that it takes from the step before it; "" for all other steps."""
         return self.option("tag")
 
     @property
@@ -90,17 +90,17 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def makes_one_at_most(self) -> bool:
-        """Does one row that enters make one row at most?"""
+        """True when one row that enters gives one row at most."""
         counting, yields = self.traits.counting, self.option("yields")
         if counting == "makes":
             return yields == "optional" or (self.traits.loop == "batch" and not yields)
         return counting in ("keeps", "sieves")
 
     def path_elements(self, *, has_lateness: bool) -> int:
-        """How many elements it appends to the positions that enter it.
+        """Return the number of elements that it appends to the positions of rows that enter it.
 
         Args:
-            has_lateness: positions say how late a row was.
+            has_lateness: whether positions state how late a row was.
         """
         traits, window = self.traits, self._own_window
         if traits.stage == "source":
@@ -112,7 +112,7 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def _own_window(self) -> Window | None:
-        """The window of a step whose operator is one; None where a keyed operator or a join carries it out."""
+        """The window of a step whose operator is a window; None where a keyed operator or a join implements it."""
         written = self.option("window")
         return read_window(written) if written and self.traits.path_by_window else None
 
@@ -125,11 +125,11 @@ class Specification(msgspec.Struct, frozen=True, gc=False, array_like=True):
     format: int = FORMAT
 
     def digest(self) -> bytes:
-        """SHA-256 over the canonical MessagePack form."""
+        """Return the SHA-256 of the canonical MessagePack form."""
         return sha256(msgspec.msgpack.encode(self)).digest()
 
     def consumers(self, index: int) -> tuple[StepSpecification, ...]:
-        """The steps that take rows from a step, one entry for each edge."""
+        """Return the steps that take rows from a step, one entry for each edge."""
         return tuple(step for step in self.steps for source in step.inputs if source == index)
 
     @property
@@ -144,8 +144,8 @@ class Specification(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def lateness_ms(self) -> int:
-        """How late a row may be to be let in at the sources: as late as the most patient of the windows allows.
+        """Lateness in ms up to which sources accept rows: the largest allowed lateness of all windows.
 
-        Where it is above zero, positions say by how much each row was late, in the first element of their path.
+        Where it is above zero, positions state how late each row was, in the first element of their path.
         """
         return max((int(value) for step in self.steps for name, value in step.options if name == LATENESS), default=0)

@@ -1,4 +1,4 @@
-"""Stages and edges as data: what a topology is cut into, and which channels there are. The same on every node."""
+"""Stages and edges as data: the parts of a topology, and the channels between them. The same on every node."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -15,29 +15,29 @@ from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.limits import MAX_PARALLELISM
 
 Partitioning = Literal["forward", "key", "round_robin", "single", "broadcast"]
-"""How rows choose an instance: the same index, by key, in turn, the only one, all of them."""
+"""Choice of the instance for a row: the same index, by key, in turn, the only one, all of them."""
 
 StageKind = Literal["source", "operator", "sink"]
 
 ERRORS = "errors"
 """Tag of the side output that a step's dead letters take."""
 
-POSITIONS_COST = "4 to 8 % of what a job takes that does little with each row (docs/how-to/scaling.md)"
-"""What limits cost a job with one instance of everything, as `python -m benchmarks.limits_costs` measured it (decision 0020)."""
+POSITIONS_COST = "4 to 8 % of the time of a job that does little work per row (docs/how-to/scaling.md)"
+"""Cost of limits in a job with one instance of each stage, measured by `python -m benchmarks.limits_costs` (decision 0020)."""
 
 
 def member(generation: int, index: int) -> int:
-    """The number by which channels name an instance: its index in the first term, another one in each later term."""
+    """Return the number of an instance in channels: its index in the first generation, a larger number in each later one."""
     return (generation - 1) * MAX_PARALLELISM + index
 
 
 def index_of(number: int) -> int:
-    """The index, within its term, of the instance that channels name so."""
+    """Return the index, within its generation, of the instance with this channel number."""
     return number % MAX_PARALLELISM
 
 
 def generation_of(number: int) -> int:
-    """The term of the instance that channels name so."""
+    """Return the generation of the instance with this channel number."""
     return number // MAX_PARALLELISM + 1
 
 
@@ -49,15 +49,15 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
         name: its steps, joined with "+".
         kind: source, operator or sink.
         steps: indices of its steps, in the order in which rows pass them.
-        parallelism: how many instances it has.
+        parallelism: number of its instances.
         keyed: True when its instances own key groups.
         has_state: True when an instance of it remembers rows.
         at: the node to which it is pinned, or "".
-        term: how many times its instances were given numbers or places, from 1; grows at a barrier while rows flow.
+        generation: number of its present assignment of instances to nodes, from 1; grows at a barrier while rows flow.
         low, high: limits of `parallelism`, within which its edges need not be planned anew.
-        scales: it was given limits, and may be scaled without a command.
-        owners: of this term; empty where it can have one instance only.
-        if_lost: what becomes of the run when its node (of a source or sink) or its state is lost, see `losses`; "": it waits.
+        scales: the user gave it limits, and it may be scaled without a command.
+        owners: owner table of this generation; empty where it can have one instance only.
+        if_lost: policy when its node (of a source or sink) or its state is lost, see `losses`; "": the run waits.
     """
 
     index: int
@@ -76,37 +76,37 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
     if_lost: str = ""
 
     def first_owners(self) -> Owners:
-        """The table that it begins with."""
+        """Return the owner table of the first generation."""
         if self.high == 1:
             return b""
         return owners_by_key(self.parallelism) if self.keyed else owners_round_robin(self.parallelism)
 
     def groups(self, index: int) -> tuple[int, ...]:
-        """The key groups of one instance; () where there is no table."""
+        """Return the key groups of one instance; () where there is no table."""
         return groups_of(self.owners, index)
 
     def with_instances(self, number: int) -> "Stage":
-        """The stage with another number of instances, the first ones of today among them, and few groups moved."""
+        """Return the stage with another number of instances: the first ones stay, and few groups move."""
         if number == self.parallelism:
             return self
-        kept = range(min(number, self.parallelism))
-        return msgspec.structs.replace(self, parallelism=number, owners=next_owners(self.owners, kept, number))
+        remaining = range(min(number, self.parallelism))
+        return msgspec.structs.replace(self, parallelism=number, owners=next_owners(self.owners, remaining, number))
 
 
 class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Rows of one stage on their way to another.
+    """Rows from one stage to another.
 
     Attributes:
         index: its place in `StagePlan.edges`.
         source, target: indices of the stages.
         partitioning: how rows choose an instance of the target.
         row_type: structural text of the rows' type.
-        depth: how many path elements the positions on it have.
-        padding: what the target appends to each position (a union does).
-        carries: what travels beside its rows.
-        lazy_marks: a mark without rows may wait for the next rows.
-        paths: which ways its rows may take between two nodes.
+        depth: number of path elements of the positions on it.
+        padding: elements that the target appends to each position (a union does).
+        carries: data beside its rows.
         side: "" for the rows that the last step of the stage puts out; "step/tag" for a side output of one of its steps.
+        lazy_watermarks: a watermark without rows may wait for the next rows.
+        paths: allowed paths for its rows between two nodes.
     """
 
     index: int
@@ -128,6 +128,8 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Attributes:
         application: the topology's name.
         digest: of the specification that was planned.
+        stages: in topological order.
+        edges: between the stages.
     """
 
     application: str
@@ -136,25 +138,25 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
     edges: tuple[Edge, ...]
 
     def outgoing(self, stage: int) -> tuple[Edge, ...]:
-        """The edges that leave a stage."""
+        """Return the edges that leave a stage."""
         return tuple(edge for edge in self.edges if edge.source == stage)
 
     def incoming(self, stage: int) -> tuple[Edge, ...]:
-        """The edges that enter a stage."""
+        """Return the edges that enter a stage."""
         return tuple(edge for edge in self.edges if edge.target == stage)
 
     def carries(self, stage: int) -> Carries:
-        """What goes with the rows inside a stage: what its inputs carry, at a source what its outputs need."""
+        """Return the data beside the rows inside a stage: that of its inputs, at a source that which its outputs need."""
         incoming = self.incoming(stage)
         return incoming[0].carries if incoming else most(*(edge.carries for edge in self.outgoing(stage)))
 
     def members(self, stage: int) -> range:
-        """The instances of a stage in its present term, as channels name them."""
+        """Return the channel numbers of a stage's instances in its present generation."""
         first = member(self.stages[stage].generation, 0)
         return range(first, first + self.stages[stage].parallelism)
 
     def inputs(self, stage: int, index: int) -> tuple[tuple[int, int], ...]:
-        """(edge, upstream instance) of every channel that enters an instance; `index` is that within its term."""
+        """Return (edge, upstream instance) of every channel that enters an instance; `index` is that within its generation."""
         return tuple(
             (edge.index, source)
             for edge in self.incoming(stage)
@@ -163,7 +165,7 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
         )
 
     def targets(self, edge: int, source: int) -> range:
-        """The instances of the target stage to which an instance sends over an edge."""
+        """Return the instances of the target stage to which an instance sends over an edge."""
         members = self.members(self.edges[edge].target)
         if self.edges[edge].partitioning == "forward":
             at = index_of(source)
@@ -171,27 +173,30 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return members
 
     def followers(self, edge: int, source: int) -> tuple[int, ...]:
-        """Whose channels go on where that of an instance of the term before has ended: those of all instances, since all before
-        stood at one frontier; of its partner only, where each hears of its own partner alone.
+        """Return the instances whose channels continue a channel of an instance of the previous generation.
+
+        These are all instances, since all of the previous generation stopped at one frontier. With `forward` inputs it is the
+        partner alone, since each instance gets rows of its own partner only.
         """
         stage = self.edges[edge].source
-        if any(one.partitioning == "forward" for one in self.incoming(stage)):
+        if any(incoming.partitioning == "forward" for incoming in self.incoming(stage)):
             return (self.members(stage)[index_of(source)],)
         return tuple(self.members(stage))
 
     def channels(self) -> Iterator[tuple[int, int, int]]:
-        """(edge, source instance, target instance) of every channel."""
+        """Yield (edge, source instance, target instance) of every channel."""
         for edge in self.edges:
             for source in self.members(edge.source):
                 for target in self.targets(edge.index, source):
                     yield edge.index, source, target
 
     def next_generations(self, numbers: Mapping[str, int]) -> "StagePlan":
-        """The plan in which the stages that are named, by themselves or by a step, have a new term: with other numbers of
-        instances and few groups moved, or with the same number, table and other places.
+        """Return the plan in which the named stages, given by their own name or a step's, have a new generation.
+
+        A stage gets another number of instances with few groups moved, or the same number and table at other places.
 
         Raises:
-            TopologyError: as `with_instances`, and for what cannot change its place in mid-stream.
+            TopologyError: as `with_instances`, and for a stage that cannot move while rows flow.
         """
         plan = self.with_instances(numbers)
         stages = list(plan.stages)
@@ -203,10 +208,10 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return msgspec.structs.replace(plan, stages=tuple(stages))
 
     def with_instances(self, numbers: Mapping[str, int]) -> "StagePlan":
-        """The plan with other numbers of instances, by name of a stage or step; edges stay as they are.
+        """Return the plan with other numbers of instances, by name of a stage or step; edges stay as they are.
 
         Raises:
-            TopologyError: more or fewer than its edges were planned for, or than it may have at all.
+            TopologyError: a number outside the limits for which its edges were planned, or outside 1 to 128.
         """
         stages = list(self.stages)
         for name, number in numbers.items():
@@ -222,21 +227,21 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
         if stage.high == 1 and not stage.scales and stage.kind != "operator":
             raise TopologyError(f"{step} runs once: it is a {stage.kind}")
         if not stage.low <= number <= stage.high:
-            wanted = f"{min(stage.low, max(1, number))}..{max(stage.high, number)}"
+            needed_limits = f"{min(stage.low, max(1, number))}..{max(stage.high, number)}"
             raise TopologyError(
-                f"{stage.name} may have {stage.low} to {stage.high} instances, as it was planned, not {number}."
-                + _how_to_allow(step, wanted, number)
+                f"{stage.name} was planned for {stage.low} to {stage.high} instances, not {number}."
+                + _how_to_allow(step, needed_limits, number)
             )
         for edge in (*self.incoming(stage.index), *self.outgoing(stage.index)):
             if edge.partitioning == "forward":
-                other = self.stages[edge.source if edge.target == stage.index else edge.target]
+                neighbour = self.stages[edge.source if edge.target == stage.index else edge.target]
                 raise TopologyError(
-                    f"{stage.name} and {other.name} were planned with one number of instances, each handing its rows to its"
-                    f" partner.{_how_to_allow(step, f'1..{stage.high}', number)}"
+                    f"{stage.name} and {neighbour.name} were planned with the same number of instances, each sending its rows"
+                    f" to its partner.{_how_to_allow(step, f'1..{stage.high}', number)}"
                 )
 
     def stage_named(self, name: str) -> Stage:
-        """The stage with this name, or that holds a step with this name. Raises `TopologyError`, with a suggestion."""
+        """Return the stage with this name, or the stage that holds the step with it. Raises `TopologyError`, with a suggestion."""
         names: list[str] = []
         near: list[str] = []
         for stage in self.stages:
@@ -253,12 +258,12 @@ def _how_to_allow(step: str, limits: str, number: int) -> str:
     if not 1 <= number <= MAX_PARALLELISM:
         return f" 1 to {MAX_PARALLELISM} are possible (one for each key group)."
     return (
-        f" Submit it with --parallelism {step}={limits}, or say topology.scale({step!r}, {limits.replace('..', ', ')}):"
+        f" Submit it with --parallelism {step}={limits}, or call topology.scale({step!r}, {limits.replace('..', ', ')}):"
         f" rows may then carry their positions, which costs {POSITIONS_COST}."
     )
 
 
 def suggestion(name: str, names: list[str]) -> str:
-    """A hint at the name that was probably meant, or nothing."""
+    """Return a hint at the name that was probably meant, or ""."""
     near = get_close_matches(name, names, n=1)
     return f" Did you mean {near[0]}?" if near else ""

@@ -1,8 +1,8 @@
-"""Logical graph → stages: what is fused, what is cut, how rows pass from stage to stage.
+"""Logical graph → stages: which steps are fused, where the graph is cut, how rows pass from stage to stage.
 
-A stage is what is placed. It is cut at every shuffle edge (by key, into a union of several streams, into a step that
-runs once) and where the node changes to which steps are pinned; sources and sinks are stages of their own. Steps inside
-a stage call each other directly.
+A stage is the unit of placement. The graph is cut at every shuffle edge (by key, into a union of several streams, into a step
+that runs once) and where the pinned node of the steps changes; sources and sinks are stages of their own. Steps inside a stage
+call each other directly.
 Source: spec of the dataflow, section 2.
 """
 
@@ -34,21 +34,21 @@ def plan_stages(
 ) -> StagePlan:
     """Cut a topology into stages.
 
-    A stage with limits starts at the lower one; its edges are planned for the higher one, so that nothing but the number and the
-    table of owners changes when it scales.
+    A stage with limits starts at the lower one; its edges are planned for the higher one, so that only the number and the
+    owner table change when it scales.
 
     Args:
         specification: the topology.
         parallelism: instances of every stage that can have several, or by name of a step: a number, or limits.
-        at_least: what every edge carries, also where less would do.
+        at_least: least contents of every edge, even where less would suffice.
 
     Raises:
-        TopologyError: a number out of range, a name that is none, two steps of one stage that disagree.
+        TopologyError: a number out of range, an unknown name of a step, two steps of one stage that disagree.
     """
     for step in specification.steps:
         if step.kind not in STEP_KINDS:
             raise TopologyError(
-                f"{step.name}: this version of AgileDart knows no step of kind {step.kind!r}; the topology was built by another one"
+                f"{step.name}: this version of AgileDart knows no step of kind {step.kind!r}; another version built the topology"
             )
     groups = _fused(specification)
     if len(groups) > MAX_STAGES:
@@ -77,7 +77,7 @@ def plan_stages(
     edges = _edges(specification, stages)
     plan = StagePlan(specification.name, specification.digest(), tuple(stages), tuple(edges))
     needs = carried(specification, plan)
-    if specification.lateness_ms:  # how late a row was stands in its position
+    if specification.lateness_ms:  # the position of a row states its lateness
         at_least = "positions"
     lazy = may_delay_watermarks(specification, plan)
     edges = [
@@ -88,7 +88,7 @@ def plan_stages(
 
 
 def _fused(specification: Specification) -> list[list[StepSpecification]]:
-    """Steps by stage, in an order in which inputs come first."""
+    """Return the steps by stage, in an order in which inputs come first."""
     groups: list[list[StepSpecification]] = []
     group_of: dict[int, list[StepSpecification]] = {}
     for step in specification.steps:
@@ -96,8 +96,8 @@ def _fused(specification: Specification) -> list[list[StepSpecification]]:
         if step.traits.is_stateless:
             (before,) = step.inputs
             upstream = specification.steps[before]
-            takers = [one for one in specification.consumers(before) if not one.side]
-            joins = upstream.traits.stage != "source" and len(takers) == 1 and step.at == upstream.at
+            consumers = [consumer for consumer in specification.consumers(before) if not consumer.side]
+            joins = upstream.traits.stage != "source" and len(consumers) == 1 and step.at == upstream.at
         if joins:
             group = group_of[step.inputs[0]]
         else:
@@ -111,9 +111,9 @@ def _fused(specification: Specification) -> list[list[StepSpecification]]:
 def expand_parallelism(
     specification: Specification, asked: Mapping[str, RequestedParallelism]
 ) -> dict[str, RequestedParallelism]:
-    """What was asked for by name of a step, with what was asked for all others (`""`) written out.
+    """Return the request by name of a step, with the request for all other steps (`""`) written out.
 
-    That goes to one step of each stage that may have several instances, unless the builder or a name says something else of it.
+    That goes to one step of each stage that may have several instances, unless the builder or a name states another number.
 
     Raises:
         TopologyError: as `plan_stages` does.
@@ -174,14 +174,14 @@ def _partitioning(head: StepSpecification, branch: int, upstream: Stage, stage: 
 
 
 def _depths(specification: Specification) -> dict[int, int]:
-    """Path elements of the positions that each step puts out; `program.py` builds operators that keep this promise."""
+    """Return the number of path elements of the positions that each step puts out; operators of `program.py` must match it."""
     depths: dict[int, int] = {}
     has_lateness = specification.lateness_ms > 0
     for step in specification.steps:
         depth = max((depths[before] for before in step.inputs), default=0)
         if (
             step.side == ERRORS and specification.steps[step.inputs[0]].inputs
-        ):  # a dead letter stands where the record stood
+        ):  # a dead letter keeps the position of its record
             raised = specification.steps[step.inputs[0]]
             depth = max((depths[before] for before in raised.inputs), default=0) + raised.traits.branches
         else:

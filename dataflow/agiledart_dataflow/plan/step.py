@@ -1,4 +1,4 @@
-"""`Step`: one step of a graph with the user's functions, and what it needs to know of each row."""
+"""`Step`: one step of a graph with the user's functions, and the data that it needs beside each row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Step:
     """One step of the graph with the user's functions; `StepSpecification` is its part without them.
 
     Attributes:
-        on_error: what becomes of the application when its code raises.
+        on_error: how the application continues when its code raises.
         source, rows, state, window, top: the parts of its implementation, by its kind.
     """
 
@@ -44,7 +44,7 @@ class Step:
 
     @property
     def traits(self) -> StepKind:
-        """What is known of its kind."""
+        """Row of its kind in the table of step kinds."""
         return kind_named(self.kind)
 
     @property
@@ -57,11 +57,11 @@ class Step:
 
     @property
     def skips_failed_rows(self) -> bool:
-        """Does it go on without a row at which its code raised?"""
+        """True when it continues without a row for which its code raised."""
         return self.on_error != "fail"
 
     def specification(self) -> StepSpecification:
-        """What of the step travels."""
+        """Return the part of the step that travels."""
         try:
             return StepSpecification(
                 index=self.index,
@@ -82,16 +82,16 @@ class Step:
 
 
 def need_of(step: Step) -> Carries:
-    """What a step needs to know of each row that enters it: what its kind needs, but for what is known of its parts."""
+    """Return the data that a step needs beside each row: the need of its kind, reduced where its parts allow."""
     if step.traits.stage == "sink" and read_time_index(step.row_type) is None:
-        return "rows"  # else latencies are sampled by the source and number of the record behind a result
+        return "rows"  # otherwise latencies are sampled by the source and number of the record behind a result
     if step.traits.path_by_window and step.window is not None and getattr(step.window.window, "closes_by_time", False):
         return "times" if getattr(step.window.aggregator, "commutative", False) else "positions"
     return step.traits.needs
 
 
 def reacts_to_time(step: Step) -> bool:
-    """Does a step do something when time passes without rows? Its kind says so; code of users without timers does not."""
+    """Return whether a step acts when time passes without rows. Its kind decides; users' code without timers does not."""
     if step.traits.user_timers and step.state is not None:
         operator = type(step.state.operator)
         return any("on_timer" in vars(cls) for cls in operator.__mro__ if cls.__name__ != "KeyedOperator")

@@ -1,7 +1,7 @@
-"""The table of step kinds: all that the rest of the engine must know of a kind of step, without the step's code.
+"""Table of step kinds: all that the rest of the engine must know of a kind of step, without the step's code.
 
-Nobody compares kinds by their names: who has to treat a kind differently asks its row of this table. A new kind is a row here, a
-verb in `graph/`, and an operator in `operators/` or `aggregation/`; planning, ledger, metrics and forming need no change.
+No code compares kinds by their names: code that treats kinds differently reads the kind's row of this table. A new kind is a row
+here, a verb in `graph/`, and an operator in `operators/` or `aggregation/`; planning, ledger, metrics and forming need no change.
 """
 
 from dataclasses import dataclass
@@ -11,19 +11,20 @@ from typing import Final, Literal
 from agiledart_dataflow.data.carries import Carries
 
 StageKind = Literal["source", "operator", "sink"]
-"""What the stage that begins with a step is for its driver."""
+"""Kind of the stage that begins with a step, for its driver."""
 
 Loop = Literal["map", "filter", "many", "batch"]
-"""What a stage's generated loop makes of one row: one row, the row or nothing, any number, or all rows of a batch at once."""
+"""Result of a stage's generated loop for one row: one row, the row or nothing, any number, or all rows of a batch at once."""
 
 Inputs = Literal["none", "one", "two", "any"]
-"""How many streams a step takes; the rows of `two` may be of different types."""
+"""Number of streams that a step takes; the rows of `two` may be of different types."""
 
 Counting = Literal["source", "keeps", "sieves", "makes", "takes", "each"]
-"""How the ledger counts a step's rows.
+"""Rule by which the ledger counts a step's rows.
 
-`keeps`: every row comes out, but for errors; `sieves`: it comes out or is dropped; `makes`: it makes any number, unless an option
-says at most one; `takes`: it goes into a state, from which results are made; `each`: into a state, and one result comes at once.
+`keeps`: every row comes out, except for errors; `sieves`: it comes out or is dropped; `makes`: it gives any number, unless an
+option limits it to one; `takes`: it goes into a state, from which results are made; `each`: into a state, and one result comes at
+once.
 """
 
 KEYED_PATH: Final = 2
@@ -35,19 +36,19 @@ class StepKind:
     """One kind of step.
 
     Attributes:
-        name: by which specifications call it.
-        stage: of which kind the stage is that begins with it.
+        name: its name in specifications.
+        stage: kind of the stage that begins with it.
         loop: how a stage's loop treats a row, of a stateless kind, which joins the stage before it; None for all others.
-        runs_once: it has one instance, whatever parallelism is asked for.
-        inputs: how many streams it takes.
+        runs_once: it has one instance, whatever parallelism the user requests.
+        inputs: number of streams that it takes.
         shares_second: the rows of its second input go whole to every instance.
         has_state: an instance of it remembers rows.
-        path: elements that it appends to positions; what `makes` many rows of one appends one more.
-        path_by_window: its window says how many elements instead.
-        path_anew: what it puts out has these elements only, whatever came in.
-        needs: the least that must go with the rows that enter it; the step's parts may need more, or let less do.
-        minds_time: it does something when time passes without rows.
-        users_timers: users' code says whether it does.
+        path: elements that it appends to positions; a step that `makes` many rows of one appends one more.
+        path_by_window: its window gives the number of elements instead.
+        path_anew: its output has these elements only, whatever came in.
+        needs: least data beside the rows that enter it; the step's parts may need more, or allow less.
+        reacts_to_time: it acts when time passes without rows.
+        user_timers: users' code decides whether it reacts to time.
         tags: users' code may put out rows beside its own, each kind under a tag.
         by_event_time: it makes no sense for rows without event times.
         counting: how the ledger counts it.
@@ -79,17 +80,17 @@ class StepKind:
 
     @property
     def is_bare(self) -> bool:
-        """True for a kind that hands its rows on and has no operator: sinks, unions, side outputs."""
+        """True for a kind that passes its rows on and has no operator: sinks, unions, side outputs."""
         return self.loop is None and not self.has_state and self.stage != "source"
 
     @property
     def joins(self) -> bool:
-        """True for a kind with two inputs whose rows may be of different types; the number of the branch tells them apart."""
+        """True for a kind with two inputs whose rows may be of different types; the branch number tells them apart."""
         return self.inputs == "two"
 
     @property
     def branches(self) -> bool:
-        """True for a kind whose inputs' positions are padded to one length and end in the number of the branch."""
+        """True for a kind whose inputs' positions are padded to one length and end in the branch number."""
         return self.inputs in ("two", "any")
 
 
@@ -167,8 +168,8 @@ STEP_KINDS: Final = MappingProxyType({kind.name: kind for kind in _KINDS})
 
 
 def kind_named(name: str) -> StepKind:
-    """The kind with this name; of one that only another version knows, no more than that it is an operator.
+    """Return the kind with this name; for a kind that only another version knows, a plain operator of that name.
 
-    Planning refuses such a kind; who only shows or counts steps need not.
+    Planning refuses such a kind; code that only shows or counts steps can use it.
     """
     return STEP_KINDS.get(name) or StepKind(name)

@@ -1,4 +1,4 @@
-"""The parts of a step's implementation that do not travel: a step has those of its kind, and None for all others."""
+"""Parts of a step's implementation that do not travel: a step has those of its kind, and None for all others."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ from agiledart_dataflow.plan.overload import Overload
 
 @dataclass(frozen=True, slots=True)
 class SourceParts:
-    """How a source treats what it reads.
+    """Treatment of the records of a source.
 
     Attributes:
-        check: row → None, or a word that says why it is malformed.
-        malformed: what becomes of records that cannot be read (`MALFORMED_POLICIES`); "": as the connector says.
+        check: row → None, or a word for the reason why it is malformed.
+        malformed: policy for records that cannot be read (`MALFORMED_POLICIES`); "": the connector's.
         max_out_of_order_ms: rows are sorted within this time.
-        overload: what to do while the mesh is slower than rows come.
-        clock: what `EventClock` needs beyond the tolerance; only what differs from the usual.
-        times_of_columns: the event times of a batch of columns; None where only rows tell them.
+        overload: policy while the mesh is slower than rows come.
+        clock: arguments of `EventClock` beside the tolerance; only those that differ from the default.
+        times_of_columns: function columns → event times of a batch; None where event times can be read from rows only.
     """
 
     check: Callable[[Any], str | None] | None = None
@@ -30,11 +30,11 @@ class SourceParts:
 
 @dataclass(frozen=True, slots=True)
 class RowParts:
-    """How a stateless step treats a row.
+    """Treatment of a row by a stateless step.
 
     Attributes:
         many: of a flat_map: it may make more than one row of one.
-        inline: an expression that a generated loop holds as code.
+        inline: an expression that a generated loop contains as code.
         vector: the same for a batch of columns.
     """
 
@@ -48,12 +48,12 @@ class StateParts:
     """A keyed operator and its state.
 
     Attributes:
-        operator: the `KeyedOperator`, or what takes its place.
+        operator: the `KeyedOperator`, or an object with its interface.
         state_type: of a key's state in plain form.
         keep: "memory" or "disk".
         key_functions: row → key by input; None in it: rows that go to all instances. (): the step's one key.
-        time_to_live_ms: a key is forgotten that so long had no row; 0: never.
-        shared_type: of what a broadcast stream has told.
+        time_to_live_ms: a key without a row for this time is forgotten; 0: never.
+        shared_type: type of the state that a broadcast stream fills.
         other_rows: the type of the second input's rows, where it differs from the first's.
     """
 
@@ -68,11 +68,11 @@ class StateParts:
 
 @dataclass(frozen=True, slots=True)
 class WindowParts:
-    """A window and what is made of it.
+    """A window and the computation over it.
 
     Attributes:
-        window: the rows, one of `event_time.windows.Window`.
-        aggregator: what is made of them.
+        window: which rows belong together, one of `event_time.windows.Window`.
+        aggregator: the computation over the rows of a window.
         aggregate_type: of the aggregator's state in plain form.
         named: named results (`NamedWindow`); None for one aggregate.
         enters: the type of the rows, where results are named.
@@ -87,7 +87,7 @@ class WindowParts:
 
 @dataclass(frozen=True, slots=True)
 class TopParts:
-    """What `top` keeps: so many places, and how it orders and puts out."""
+    """Settings of `top`: number of places, order, and output."""
 
     n: int
     newest_first: bool

@@ -1,4 +1,4 @@
-"""What the engine knows of users' code: where a step was written, which errors it raised, how much it may use.
+"""Facts about users' code: where a step was written, which errors it raised, which resource limits it has.
 
-It imports the kernel only.
+The package imports the kernel only.
 """

@@ -1,4 +1,4 @@
-"""Where in the user's file a step was written."""
+"""Location of a step in the user's source file."""
 
 import sys
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ class CallSite:
         return f"{self.file.rsplit('/', 1)[-1]}:{self.line}"
 
     def error(self, message: str) -> TopologyError:
-        """The error that says what is wrong at this line."""
+        """Return an error whose message names this line."""
         return TopologyError(f"{self}  {message}")
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame outside AgileDart."""
+    """Return the innermost frame outside AgileDart."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  the documented way to a caller's line
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
@@ -36,6 +36,6 @@ def user_frame() -> FrameType | None:
 
 
 def call_site() -> CallSite:
-    """The innermost line outside AgileDart."""
+    """Return the innermost line outside AgileDart."""
     frame = user_frame()
     return CallSite("<unknown>", 0) if frame is None else CallSite(frame.f_code.co_filename, frame.f_lineno)

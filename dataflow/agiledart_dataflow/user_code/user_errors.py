@@ -1,4 +1,4 @@
-"""What users read when their own code raises: step, file and line, the record, the error; never our frames."""
+"""Error texts for users whose own code raised: step, file and line, record and error; engine frames are left out."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -7,17 +7,17 @@ from typing import Any
 from agiledart_kernel.errors import UserCodeError
 
 NO_RECORD: Any = object()
-"""Stands for the record where there was none yet."""
+"""Placeholder for the record when no record was in hand."""
 
 EXPRESSION_FILE = "<expression>"
-"""The file in tracebacks of what was made of an expression."""
+"""File name in tracebacks of code generated from an expression."""
 
 MAX_RECORD_TEXT = 200
 MAX_ERROR_TEXT = 300
 
 
 def bounded_repr(value: Any, limit: int = MAX_RECORD_TEXT) -> str:
-    """A bounded `repr` that never raises."""
+    """Return a bounded `repr`; never raises."""
     try:
         text = repr(value)
     except Exception as error:  # noqa: BLE001  a user's __repr__ may raise anything, and one error is enough
@@ -26,7 +26,7 @@ def bounded_repr(value: Any, limit: int = MAX_RECORD_TEXT) -> str:
 
 
 def without_surrogates(text: str) -> str:
-    """Without lone surrogates, which have no wire form: a message may quote what a device cut off."""
+    """Return the text without lone surrogates, which have no wire form: a message may quote text that a device cut off."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -39,35 +39,35 @@ def _message(error: BaseException) -> str:
 
 
 def is_engine_file(filename: str) -> bool:
-    """Whether a file of a traceback is the engine's, generated loops among them."""
+    """Return whether a file of a traceback belongs to the engine; generated loops do."""
     folders = any(ours in filename for ours in ("/agiledart_dataflow/", "/agiledart_executor/"))
     return folders or filename.startswith(("<stage ", EXPRESSION_FILE))
 
 
 def _place(traceback: TracebackType | None, function: Callable[..., Any] | None) -> str:
-    """File and line in the user's code:
+    """Return file and line in the user's code.
 
-    The innermost frame in the step's own file, else the innermost that is not ours.
+    The innermost frame in the step's own file, else the innermost frame outside the engine.
     """
     function = getattr(function, "__wrapped__", function)
     own = getattr(getattr(function, "__code__", None), "co_filename", None)
-    place = other = ""
+    own_line = other_line = ""
     while traceback is not None:
         filename = traceback.tb_frame.f_code.co_filename
-        here = f"{filename.rsplit('/', 1)[-1]}:{traceback.tb_lineno}"
+        line = f"{filename.rsplit('/', 1)[-1]}:{traceback.tb_lineno}"
         if filename == own:
-            place = here
+            own_line = line
         elif not is_engine_file(filename):
-            other = here
+            other_line = line
         traceback = traceback.tb_next
-    if not place and not other and own is not None:
+    if not own_line and not other_line and own is not None:
         code = function.__code__  # type: ignore[union-attr]  # `own` came from it
-        place = f"{own.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
-    return place or other
+        own_line = f"{own.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
+    return own_line or other_line
 
 
 def user_code_error(step: str, function: Callable[..., Any] | None, error: BaseException, record: Any) -> UserCodeError:
-    """The error to raise in place of what user code raised; keeps it as `__cause__` when raised `from` it."""
+    """Return the error to raise in place of the user code's error; raise it `from` that error to keep `__cause__`."""
     place = _place(error.__traceback__, function)
     where = f"{place} in {step}" if place else f"in {step}"
     at = "" if record is NO_RECORD else f" for record {bounded_repr(record)}"
@@ -76,12 +76,15 @@ def user_code_error(step: str, function: Callable[..., Any] | None, error: BaseE
 
 
 def record_in(traceback: TracebackType | None, runner: object) -> Any:
-    """The record that an operator had in hand when it raised: `row` in the frame of a method of its own, or of its `inner`'s."""
+    """Return the record that an operator was processing when it raised.
+
+    It is the local `row` in the innermost frame of a method of the operator, or of its `inner` operator.
+    """
     inner = getattr(runner, "inner", runner)
-    found: Any = NO_RECORD
+    record: Any = NO_RECORD
     while traceback is not None:
         names = traceback.tb_frame.f_locals
         if "row" in names and (names.get("self") is runner or names.get("self") is inner):
-            found = names["row"]
+            record = names["row"]
         traceback = traceback.tb_next
-    return found
+    return record

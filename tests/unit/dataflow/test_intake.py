@@ -215,11 +215,11 @@ def test_a_spool_needs_a_store_and_nothing_else_does() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"overload": "drop"}, "overload=drop: there are block, spool, shed_oldest, shed_sample"),
+        ({"overload": "drop"}, "overload=drop: use one of block, spool, shed_oldest, shed_sample"),
         ({"overload_rows": "0"}, "overload_rows=0: allowed are 1 to"),
-        ({"overload_rows": "many"}, "overload_rows=many is no whole number"),
+        ({"overload_rows": "many"}, "overload_rows=many is not a whole number"),
         ({"spool_bytes": "5"}, "spool_bytes=5: allowed are"),
-        ({"spool_full": "panic"}, "spool_full=panic: there are block and shed"),
+        ({"spool_full": "panic"}, "spool_full=panic: use block or shed"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, str], said: str) -> None:

@@ -111,8 +111,8 @@ def test_the_results_are_the_same_for_every_number(numbers: tuple[int, int]) -> 
 def test_what_was_not_planned_is_refused_with_the_words_that_would_allow_it() -> None:
     plan = planned({"counts": (2, 4)})
     for number, words in [
-        (8, r"2 to 4 instances, as it was planned, not 8\. Submit it with --parallelism counts=2\.\.8, or say "
-            r"topology\.scale\('counts', 2, 8\): .*costs 4 to 8 % of what a job takes"),
+        (8, r"planned for 2 to 4 instances, not 8\. Submit it with --parallelism counts=2\.\.8, or call "
+            r"topology\.scale\('counts', 2, 8\): .*costs 4 to 8 % of the time of a job"),
         (1, r"not 1\. .*counts=1\.\.4"),
         (0, r"not 0\. 1 to 128 are possible"),
         (129, r"not 129\. 1 to 128 are possible"),
@@ -135,7 +135,7 @@ def test_a_plain_number_may_be_lowered_where_no_partner_hangs_on_it() -> None:
     one = rows.map(lambda row: row, name="one")
     one.map(lambda row: row, name="left").sink("a", collect)
     one.map(lambda row: row, name="right").sink("b", collect)
-    with pytest.raises(TopologyError, match=r"left and one were planned with one number .*left=1\.\.2"):
+    with pytest.raises(TopologyError, match=r"left and one were planned with the same number .*left=1\.\.2"):
         plan_stages(topology.specification(), 2).with_instances({"left": 1})
 
 

@@ -47,7 +47,7 @@ def test_a_topology_that_says_nothing_is_the_one_that_it_was() -> None:
         ("a2", 'as \\["a2"\\]'),
         ([], "names 0 nodes"),
         (["a", "b", "c", "d"], "name 1 to 3"),
-        (["a2", "a2"], "named once"),
+        (["a2", "a2"], "name each node once"),
         (["auto"], "without brackets"),
         ([7], "a text"),
         ([""], "a text"),

@@ -231,7 +231,7 @@ def test_what_cannot_be_is_refused_at_the_line(tmp_path: Path) -> None:
         made.source("rows", connector, rows=Row, event_time=lambda row: row.at, overload=overload).sink("o", collect)
         return made
 
-    refused(lambda: built([Row(1)], "drop"), r"test_source_overload.py:\d+ +source 'rows': overload=drop: there are")
+    refused(lambda: built([Row(1)], "drop"), r"test_source_overload.py:\d+ +source 'rows': overload=drop: use one of")
     url = Connector("csv", str(file), (("overload", "shed_oldest"),))
     refused(lambda: run_topology(built(url)), "a file can wait, so nothing of it need be let go")
     assert run_topology(built(csv(str(file)), "spool")).summary.records_in == 2

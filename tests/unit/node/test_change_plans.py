@@ -167,8 +167,8 @@ def test_a_node_is_emptied_in_one_barrier() -> None:
     ("wrong", "words"),
     [
         (lambda: scaled(value(), "aeras", 3, [], ""), "Did you mean"),
-        (lambda: scaled(value(), "areas", 9, [], ""), "may have 1 to 4 instances"),
-        (lambda: scaled(value(), "areas", 0, [], ""), "may have 1 to 4 instances"),
+        (lambda: scaled(value(), "areas", 9, [], ""), "was planned for 1 to 4 instances"),
+        (lambda: scaled(value(), "areas", 0, [], ""), "was planned for 1 to 4 instances"),
         (lambda: scaled(value(), "areas", 200, [], ""), "1 to 128 are possible"),
         (lambda: scaled(value(), "trips", 2, [], ""), "runs once: it is a source"),
         (lambda: scaled(value(), "areas", 3, room(pi4=0), ""), "pi4 has room for 0"),

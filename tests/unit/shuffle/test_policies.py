@@ -28,7 +28,7 @@ def test_an_unknown_policy_is_told_with_those_there_are() -> None:
 
 
 def test_the_optimal_policy_must_know_the_rates() -> None:
-    with pytest.raises(ConfigurationError, match="told the success rates"):
+    with pytest.raises(ConfigurationError, match="pass the success rates"):
         policy_named("optimal", PathTask(TRIANGLE, 0, 3, RandomStream(1)))
 
 
