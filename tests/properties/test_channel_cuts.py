@@ -40,7 +40,7 @@ def drawn(seed: int, port: type[DataPort] = DataPort) -> CutChannel:
 def test_many_seeds_reach_what_can_happen() -> None:
     runs = [drawn(seed) for seed in range(SEEDS)]
     assert sum(run.end.sender.kept.resent for run in runs) > SEEDS
-    assert sum(run.input.early.doubled for run in runs) > SEEDS
+    assert sum(run.input.early.duplicate_frames for run in runs) > SEEDS
     assert sum(run.most_early > 2 for run in runs) > SEEDS // 10
     assert sum(run.most_kept > KEPT_BYTES // 2 for run in runs) > SEEDS // 10
 

@@ -347,8 +347,8 @@ class ChangingHost(InlineHost):
             return False
         before = instance.watermark
         instance.work(self._emitter(member), 1 + self._random.index(8))
-        if instance.left is not None:
-            self._left.append((name, instance.left, self._prepared[name]))
+        if instance.final_snapshot is not None:
+            self._left.append((name, instance.final_snapshot, self._prepared[name]))
             del self.instances[name]
             return True
         return instance.watermark != before

@@ -56,10 +56,10 @@ class SendingChannel:
         "_fitting",
         "_fitting_columns",
         "_head",
-        "_last_reported",
         "_lazy",
         "_max_rows",
         "_pending",
+        "_receiver_row_limit",
         "_released",
         "_watermark",
         "_watermark_sent",
@@ -92,7 +92,7 @@ class SendingChannel:
         self._acknowledged = self._acknowledged_watermarks = 0
         self.rows_waiting = self.rows_sent = 0
         self._fitting, self._fitting_columns = max_rows, MAX_COLUMN_BATCH_ROWS
-        self._last_reported = FIRST_ROWS if paced else MOST_FRAME_ROWS
+        self._receiver_row_limit = FIRST_ROWS if paced else MOST_FRAME_ROWS
         self.has_more = False
         self._limit()
 
@@ -264,8 +264,8 @@ class SendingChannel:
         self._limit()
 
     def _limit(self) -> None:
-        self.rows_limit = min(self._fitting, self._last_reported)
-        self.columns_limit = min(self._fitting_columns, self._last_reported)
+        self.rows_limit = min(self._fitting, self._receiver_row_limit)
+        self.columns_limit = min(self._fitting_columns, self._receiver_row_limit)
 
     def acknowledge(self, frames: int, watermarks: int, frame_rows: int = 0) -> None:
         """The receiver has taken so many data frames and seen so many punctuations, counted from the first.
@@ -278,8 +278,8 @@ class SendingChannel:
         """
         if frames > self.frames_sent or watermarks > self.watermarks_sent:
             raise RemoteProtocolError("acknowledgement", f"{frames} of {self.frames_sent} frames acknowledged")
-        if frame_rows != self._last_reported and frames >= self._acknowledged:
-            self._last_reported = frame_rows or MOST_FRAME_ROWS
+        if frame_rows != self._receiver_row_limit and frames >= self._acknowledged:
+            self._receiver_row_limit = frame_rows or MOST_FRAME_ROWS
             self._limit()
         self._acknowledged = max(self._acknowledged, frames)
         self._acknowledged_watermarks = max(self._acknowledged_watermarks, watermarks)
@@ -297,11 +297,11 @@ class ReceivingChannel:
     """
 
     __slots__ = (
+        "_acknowledged_watermarks",
         "_every",
         "_held_back",
         "_large",
-        "_last_reported",
-        "_reported_watermarks",
+        "_last_acknowledged",
         "_window",
         "acknowledgement_due",
         "frame_rows",
@@ -313,7 +313,7 @@ class ReceivingChannel:
     def __init__(self, window: int = CHANNEL_WINDOW_FRAMES) -> None:
         self._window = window
         self._every, self._held_back = max(1, window // 2), 0
-        self._last_reported = self._reported_watermarks = self._large = self.frame_rows = 0
+        self._last_acknowledged = self._acknowledged_watermarks = self._large = self.frame_rows = 0
         self.frames = self.watermarks = self.rows = 0
         self.acknowledgement_due = False
 
@@ -334,9 +334,9 @@ class ReceivingChannel:
         self._every, self._held_back = max(1, frames // 2), self._window - frames
 
     @property
-    def last_reported(self) -> tuple[int, int]:
+    def last_acknowledged(self) -> tuple[int, int]:
         """What was acknowledged last, as totals."""
-        return self._last_reported, self._reported_watermarks
+        return self._last_acknowledged, self._acknowledged_watermarks
 
     def acknowledge_next(self) -> None:
         """Acknowledge the next frame by itself when it is taken: it is large, and its sender keeps few like that; or it is the
@@ -359,13 +359,13 @@ class ReceivingChannel:
             self.frames += 1
             self.rows += rows
             self.acknowledgement_due = (
-                self.acknowledgement_due or self.frames - self._last_reported >= self._every + self._held_back
+                self.acknowledgement_due or self.frames - self._last_acknowledged >= self._every + self._held_back
             )
         else:
             self.watermarks += 1
             self.acknowledgement_due = (
                 self.acknowledgement_due
-                or self.watermarks - self._reported_watermarks >= _WATERMARKS_PER_ACKNOWLEDGEMENT
+                or self.watermarks - self._acknowledged_watermarks >= _WATERMARKS_PER_ACKNOWLEDGEMENT
             )
 
     def due(self, taken: int, *, all_of_it: bool = False) -> tuple[int, int] | None:
@@ -375,19 +375,19 @@ class ReceivingChannel:
             taken: data frames whose rows the operator has taken.
             all_of_it: acknowledge also less than half a window (nothing more will follow).
         """
-        watermarks = self.watermarks - self._reported_watermarks
-        is_large = taken >= self._large > self._last_reported
-        ready = taken if all_of_it or is_large else max(self._last_reported, taken - self._held_back)
+        watermarks = self.watermarks - self._acknowledged_watermarks
+        is_large = taken >= self._large > self._last_acknowledged
+        ready = taken if all_of_it or is_large else max(self._last_acknowledged, taken - self._held_back)
         due = None
         if (
-            ready - self._last_reported >= self._every
+            ready - self._last_acknowledged >= self._every
             or watermarks >= _WATERMARKS_PER_ACKNOWLEDGEMENT
             or is_large
-            or (all_of_it and (taken > self._last_reported or watermarks))
+            or (all_of_it and (taken > self._last_acknowledged or watermarks))
         ):
-            self._last_reported, self._reported_watermarks = ready, self.watermarks
+            self._last_acknowledged, self._acknowledged_watermarks = ready, self.watermarks
             due = ready, self.watermarks
         self.acknowledgement_due = (
-            self.frames - self._last_reported >= self._every + self._held_back or self._large > taken
+            self.frames - self._last_acknowledged >= self._every + self._held_back or self._large > taken
         )
         return due

@@ -106,7 +106,7 @@ class Instance:
         programs: the topology with the plans that may hold behind barriers to come, by their names.
         on_save: told when it is about to save itself.
         on_stop: told when its term has come to where it ends, before it saves itself.
-        left: what it leaves behind; None as long as its term goes on.
+        final_snapshot: what it leaves behind; None as long as its term goes on.
         increments: where an element need not be whole; who keeps elements puts it in.
         change_passed: a barrier has brought another plan; whoever takes note of it takes it back.
 
@@ -130,7 +130,7 @@ class Instance:
         self.stage, self.index = stage, index
         self.member = plan.members(stage)[index]
         self.programs: Mapping[bytes, Program] = {}
-        self.left: SnapshotParts | None = None
+        self.final_snapshot: SnapshotParts | None = None
         self.on_stop = self.on_save = _do_nothing
         self.change_passed = False
         self._asked: dict[int, bytes] = {}  # barrier that has come through an input → the change that it carries
@@ -206,11 +206,11 @@ class Instance:
     def work(self, emit: Emit, budget: int = WORK_BUDGET) -> bool:
         """Run what the inbox releases, at most `budget` rows; True when released rows remain."""
         inbox, fast = self._inbox, self._fast
-        left = budget if self.left is None else 0
+        left = budget if self.final_snapshot is None else 0
         while left > 0:
             if inbox.barriers and not self._is_draining_before(inbox.barriers[0]):
                 self._pass_barrier(inbox.barriers.pop(0), emit)
-                if self.left is not None:
+                if self.final_snapshot is not None:
                     break
             held, order, watermark = inbox.take(left if left < _CHUNK else _CHUNK)
             count = len(held)
@@ -223,7 +223,7 @@ class Instance:
             if not inbox.has_released and not inbox.barriers:
                 return False
             left -= count or 1
-        return self.left is None
+        return self.final_snapshot is None
 
     def pass_through(self, edge: int, source: int, batch: Batch, emit: Emit) -> bool:
         """Take the rows of a batch at once, as `offer` and `work` would; False where they have to be offered: there are
@@ -513,7 +513,7 @@ class Instance:
                 self.on_barrier(barrier, self._encode_snapshot(barrier, parts, is_last=ends), change)
         self._outbox.send_barrier(barrier, emit, change)
         if ends:
-            self.left = parts
+            self.final_snapshot = parts
         elif change:
             if isinstance(self._inbox, Merge):
                 self._inbox.acknowledges_early_until = 0

@@ -159,7 +159,7 @@ class Intake:
         """What waits in memory, in order."""
         return [*((time_ms, row) for time_ms, row, _number, _size in self._waiting), *self._tail]
 
-    def tell(self, counts: SourceCounts) -> None:
+    def add_counts_to(self, counts: SourceCounts) -> None:
         """Add what happened here to what its source has counted."""
         counts.waiting += self.waiting
         counts.spooled, counts.spooled_ever, counts.shed = self.spooled, self.spooled_ever, dict(self.shed)

@@ -286,8 +286,8 @@ class Outbox:
     def restore(self, plain: Any) -> None:
         """Go back to a snapshot."""
         self.watermark, turns, sent = plain
-        for route, retarget in zip(self._routes, turns, strict=True):
-            route.next_target = retarget
+        for route, next_target in zip(self._routes, turns, strict=True):
+            route.next_target = next_target
         self._only_sent = 0
         for route in (*self._routes, *self._sides.values()):
             route.gone = 0

@@ -135,14 +135,14 @@ class EarlyFrames:
 
     Attributes:
         frames: by number.
-        doubled: frames that had come before.
+        duplicate_frames: frames that had come before.
     """
 
-    __slots__ = ("_bytes", "doubled", "frames")
+    __slots__ = ("_bytes", "duplicate_frames", "frames")
 
     def __init__(self) -> None:
         self.frames: dict[int, bytes] = {}
-        self._bytes = self.doubled = 0
+        self._bytes = self.duplicate_frames = 0
 
     def take_early(self, number: int, expected: int, body: bytes) -> bool:
         """A frame came that is not the expected one; True: a double, which is dropped.
@@ -151,7 +151,7 @@ class EarlyFrames:
             RemoteProtocolError: it is beyond what may be kept (reason `window`).
         """
         if number < expected or number in self.frames:
-            self.doubled += 1
+            self.duplicate_frames += 1
             return True
         if number >= expected + REORDER_FRAMES or self._bytes + len(body) > KEPT_BYTES:
             raise RemoteProtocolError("window", f"frame {number} came where {expected} was expected")

@@ -283,7 +283,7 @@ class SourceInstance:
         """From now on show the one under this step's name what leaves it; nobody when there is none."""
         self._tap = taps.get(self._name)
 
-    def tell(self, *, at_end: bool = False) -> list[str]:
+    def take_messages(self, *, at_end: bool = False) -> list[str]:
         """What users should know of the input since the last time: malformed records, a header."""
         return self._validator.bad.take() + (self._validator.bad.rest(self._validator.lines) if at_end else [])
 
@@ -305,7 +305,7 @@ class SourceInstance:
         waiting = len(self._clock.due) + len(self._clock.sorting)
         counts = self._counted(waiting)
         if self._intake is not None:
-            self._intake.tell(counts)
+            self._intake.add_counts_to(counts)
         waiting = counts.waiting
         return InstanceStatistics(
             stage=self.stage,

@@ -164,12 +164,12 @@ class UpcomingGenerations:
         """Hand the final snapshot of a local instance over to the waiting instances, by reference."""
         instance = running.instance
         assert instance is not None  # sources never change
-        assert instance.left is not None  # set before the host calls this
+        assert instance.final_snapshot is not None  # set before the host calls this
         for generation in self._generations.values():
             if keys := [key for key in generation.waiting if key[0] == running.stage]:
                 generation.before.setdefault(running.stage, instance.plan.stages[running.stage])
                 for key in keys:
-                    self._hand_over(generation, key, instance.left, running.barrier)
+                    self._hand_over(generation, key, instance.final_snapshot, running.barrier)
 
     async def receive_previous_state(self, message: PreviousStateStored, read: ReadSnapshot) -> None:
         """Hand the final snapshot of a remote instance, which is on this disk now, over to the waiting instances."""

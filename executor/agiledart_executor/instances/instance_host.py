@@ -451,7 +451,7 @@ class InstanceHost:
         if instance.change_passed:
             instance.change_passed = False
             self.redirect_outputs(running)
-        has_handed_over = instance.left is not None
+        has_handed_over = instance.final_snapshot is not None
         running.ended = finished = instance.finished or has_handed_over
         for (edge, source), input_end in running.inputs.items():
             if (finished or input_end.channel.acknowledgement_due) and input_end.waiting is None:

@@ -131,7 +131,7 @@ class InputEnd:
     def repeat_acknowledgement(self) -> None:
         """Repeat the last acknowledgement: it may have been lost."""
         if self.acknowledge is not None:
-            self.acknowledge(*self.channel.last_reported)
+            self.acknowledge(*self.channel.last_acknowledged)
 
 
 @dataclass(eq=False)
@@ -278,7 +278,7 @@ class RunningInstance:
             ),
             "routes": self._routes(),
             "frames_resent": sum(end.frames_resent for end in self.outputs.values()),
-            "frames_doubled": sum(end.early.doubled for end in self.inputs.values()),
+            "frames_doubled": sum(end.early.duplicate_frames for end in self.inputs.values()),
             "first_ms": _wall_ms(self.first_ns),
             "last_ms": _wall_ms(self.last_ns),
             **self.owned,

@@ -337,7 +337,7 @@ class _LocalExecution:
         if on_log is None:
             return
         for source in self._sources:
-            for text in source.tell(at_end=at_end):
+            for text in source.take_messages(at_end=at_end):
                 on_log(text)
         for name, writer in self._writers.items():
             for text in getattr(writer, "take_notices", list)():

@@ -296,7 +296,7 @@ class Worker:
                     if (notes := getattr(running.writer, "take_notices", None)) is not None:
                         _log_texts([f"{running.name}: {note}" for note in notes()])
                 elif running.source is not None:
-                    _log_texts(running.source.tell())
+                    _log_texts(running.source.take_messages())
                 report = running.report()
                 try:
                     encode(report)
@@ -320,7 +320,7 @@ class Worker:
             self.send(InstanceHandedOver(running.instance_name))
             return
         if running.source is not None:
-            _log_texts(running.source.tell(at_end=True))
+            _log_texts(running.source.take_messages(at_end=True))
         if running.latencies is not None:
             self._spawn(self._finish(running, running.latencies))
         else:
@@ -332,7 +332,7 @@ class Worker:
 
     def _instance_failed(self, running: RunningInstance, message: str) -> None:
         if running.source is not None:
-            _log_texts(running.source.tell())
+            _log_texts(running.source.take_messages())
         self._report_last_figures()
         self.send(InstanceFailure(running.instance_name, _message(message), is_crash=running.needs_restart))
 

@@ -251,7 +251,8 @@ class RoutesRun:
 
     def _is_troubled(self, since: int) -> bool:
         return any(
-            one.begin <= self.now and since < one.end + CALM_NS and one.end < NEVER for one in self.wires.troubles
+            trouble.begin <= self.now and since < trouble.end + CALM_NS and trouble.end < NEVER
+            for trouble in self.wires.troubles
         )
 
     # ---- dialling
@@ -372,7 +373,7 @@ class RoutesRun:
         self._end(good_since >= 0)
         counts = {**self.faults.counts, **{f"move-{why.replace(' ', '-')}": count for why, count in self.moves.items()}}
         counts["circuits"] = self._numbers
-        counts["doubled"] = self.ends.input.early.doubled
+        counts["doubled"] = self.ends.input.early.duplicate_frames
         counts["resent"] = self.ends.end.frames_resent
         counts["circles"], counts["reused"] = self.agents.circles, self.agents.reused
         return RunReport(
