@@ -1,4 +1,4 @@
-"""What the roles of one node share: who it is, what time it is, whom it can reach, and what is to be done."""
+"""Context that the roles of one node share: its identity, the time, reachable peers, and the effects of a step."""
 
 from collections.abc import Callable, Hashable
 
@@ -12,26 +12,27 @@ from agiledart_recovery.recovery_config import RecoveryConfig
 from agiledart_recovery.wire.names import RunId
 
 RequestOutcome = Callable[[object, str], None]
-"""Gets what a request brought, and the reason when it failed (empty when it did not)."""
+"""Callback for a request: its result, and the reason when it failed (empty when it succeeded)."""
 
 IsCommandAuthorised = Callable[[RunId, bytes, bytes], bool]
-"""(run, order, the last one that is known): whether an admin has signed, later than that one, that the run is to go on without the
-majority of its voters."""
+"""Callback (run, command, last known command): whether an admin signed, later than the last one, that the run continues without
+the majority of its voters.
+"""
 
 
 def accept_any_command(run: RunId, signed_command: bytes, last: bytes) -> bool:
-    """Where nothing is signed, what is told is believed."""
+    """Accept every command, for networks in which nothing is signed."""
     return True
 
 
 class RecoveryContext:
-    """Effects of a step, requests under way, and what the overlay says about peers.
+    """Effects of a step, pending requests, and what the overlay knows of peers.
 
     Attributes:
         lost: nodes that the failure detector has declared dead.
-        room: nodes that could take over an instance, best first.
+        candidates: nodes that could take over an instance, best first.
         outbox: messages of this node to itself; the machine delivers them within the same step.
-        is_ordered: judges an admin's order with which an era begins.
+        is_command_authorised: verifies an admin's signed command that begins a configuration.
     """
 
     def __init__(
@@ -61,42 +62,42 @@ class RecoveryContext:
             self._book[peer.node] = peer
 
     def peer(self, peer: Peer) -> Peer:
-        """The newest handle of a node."""
+        """Return the newest handle of a node."""
         known = self.me if peer.node == self.me.node else self._book.get(peer.node)
         return known if known is not None and known.incarnation >= peer.incarnation else peer
 
     def send(self, to: Peer, message: Message) -> None:
-        """Send, also to oneself."""
+        """Send a message, also to this node itself."""
         if to.node == self.me.node:
             self.outbox.append(message)
         else:
             self.effects.append(Send(self.peer(to), message))
 
     def do(self, effect: Effect) -> None:
-        """Ask for something that has no outcome."""
+        """Emit an effect that has no outcome."""
         self.effects.append(effect)
 
     def ask(self, make: Callable[[int], Effect], outcome: RequestOutcome) -> int:
-        """Ask for something whose outcome comes back; returns its number."""
+        """Emit a request whose outcome comes back; return its number."""
         self._number += 1
         self._waiting[self._number] = outcome
         self.effects.append(make(self._number))
         return self._number
 
     def answered(self, request: int, result: object, reason: str) -> None:
-        """The outcome of a request is known; one that nobody waits for is nothing."""
+        """Deliver the outcome of a request; ignore an unknown request."""
         outcome = self._waiting.pop(request, None)
         if outcome is not None:
             outcome(result, reason)
 
     def set_timer(self, name: Hashable, delay_ns: int) -> None:
-        """Fire a timer after so long."""
+        """Set a timer that fires after a delay in nanoseconds."""
         self.effects.append(SetTimer(name, Instant(self.now + delay_ns)))
 
     def observe(self, observation: Observation) -> None:
-        """Report."""
+        """Pass an observation to the observer."""
         self._observer(observation)
 
     def can_reach(self, node: NodeId) -> bool:
-        """As far as the failure detector knows."""
+        """Return whether a node can be reached, as far as the failure detector knows."""
         return node == self.me.node or node not in self.lost

@@ -1,8 +1,8 @@
-"""`RecoveryMachine`: all that one node has to do with recovery, as one machine.
+"""`RecoveryMachine`: all of one node's part in recovery, as one machine.
 
-It holds a voter's seat and a coordinator for each run that it votes for, a participant for each run that it hosts, and a shelf of
-others' fragments. One table says which role a message is for. A message from the network never raises: what does not fit is ignored
-and observed, by its reason.
+It has a voter slot and a coordinator for each run that it votes for, a participant for each run that it hosts, and a store of
+other hosts' fragments. One table says which role a message is for. A message from the network never raises: an invalid one is
+ignored and observed, by its reason.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,15 +36,15 @@ _VOTER_SLOT_BITS = 60
 _WITHOUT_A_VALUE = (
     messages.Start, messages.Begin, messages.QueryPrepared, messages.Sync, messages.ProposeGeneration, messages.GenerationDropped
 )  # fmt: skip
-"""A coordinator's words that do not say themselves who may say them."""
+"""Messages of a coordinator that do not prove by themselves that the sender may send them."""
 
 
 _VOTES = (messages.Promise, messages.Accepted, messages.BallotRefused, messages.LeaderAcknowledged)
-"""What only who was asked for a vote has to say."""
+"""Messages that only a node that was asked for its vote may send."""
 
 
 def _has_signed_command(message: messages.RunMessage) -> bool:
-    """Whether it brings an admin's order, which is judged by itself, whoever brings it."""
+    """Return whether a message brings an admin's signed command, which is verified by itself, whichever node sends it."""
     return isinstance(message, messages.BallotRefused) and message.signed_command != b""
 
 
@@ -54,7 +54,7 @@ class _HasViolations(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryStatistics:
-    """What a node has to do with recovery now."""
+    """Counts of one node's part in recovery."""
 
     voter_slots: int
     coordinated: int
@@ -62,12 +62,12 @@ class RecoveryStatistics:
 
 
 class RecoveryMachine:
-    """One node's recovery.
+    """Recovery of one node.
 
     Args:
-        me: this life of this node.
-        random: draws the numbers of voters' seats.
-        is_ordered: judges an admin's order with which an era begins.
+        me: this incarnation of this node.
+        random: draws the numbers of voter slots.
+        is_command_authorised: verifies an admin's signed command that begins a configuration.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class RecoveryMachine:
     # ---- the contract
 
     def step(self, event: Event, now: Instant) -> Sequence[Effect]:
-        """See `agiledart_kernel.machine`."""
+        """Process an event; see `agiledart_kernel.machine`."""
         context = self._context
         context.now, context.effects = now, []
         if isinstance(event, Received):
@@ -123,20 +123,20 @@ class RecoveryMachine:
         return self.take_effects()
 
     def take_effects(self) -> list[Effect]:
-        """Effects of a call from outside a step: what a part was asked to do by its node."""
+        """Return effects of a call from outside a step, when the node asked a part to do something."""
         effects, self._context.effects = self._context.effects, []
         return effects
 
     def name_of(self, node: NodeId) -> str:
-        """For people, also of a node that is gone."""
+        """Return a node's name for people, also of a node that is gone."""
         return self._context.peer(Peer(node)).name or node.short
 
     def can_reach(self, node: NodeId) -> bool:
-        """As far as the failure detector knows."""
+        """Return whether a node can be reached, as far as the failure detector knows."""
         return self._context.can_reach(node)
 
     def rebuild(self, run: RunId, instance: InstanceId, snapshot: InstanceSnapshot) -> SnapshotRebuild:
-        """Fetch an element's fragments from all holders that can be reached; `take_effects` has the first questions."""
+        """Fetch a snapshot's fragments from all reachable replica nodes; `take_effects` has the first requests."""
         live = {
             replica_node: None
             for replica_node in snapshot.replica_nodes
@@ -145,92 +145,96 @@ class RecoveryMachine:
         return SnapshotRebuild(self._context, run, instance, snapshot, live)
 
     def report_entering(self, run: RunId, attempt: int, phase: str, got: int = 0, of: int = 0) -> None:
-        """The coordinator is to know how far this host is."""
+        """Report to the coordinator how far this host is in entering an attempt."""
         part = self.participants.get(run)
         if part is not None:
             part.report_entering(attempt, phase, got, of)
 
     def report_generation_progress(self, run: RunId, digest: bytes, got: int, of: int) -> None:
-        """The coordinator of a change is to know how much of what is to be built beforehand is here."""
+        """Report to the coordinator of a change how much of the preload is here."""
         part = self.participants.get(run)
         if part is not None:
             part.generation_preparation.report_progress(digest, got, of)
 
     def request_change(self, run: RunId, plan: Plan) -> str:
-        """Stages of a run are to take new terms; `take_effects` has the first steps. Returns why not; empty: it is under way."""
+        """Start a change of a run's stages; `take_effects` has the first steps. Return why not; empty: it is under way."""
         coordinator = self.coordinators.get(run)
         return coordinator.on_change(plan) if coordinator is not None else "another node coordinates it"
 
     def request_evacuation(self, run: RunId, host: Peer) -> str:
-        """What a host runs of a run, also sources and sinks that may move, is to run elsewhere. As `request_change`."""
+        """Move what a host runs of a run to other nodes, movable sources and sinks included. As `request_change`."""
         coordinator = self.coordinators.get(run)
         return coordinator.on_evacuation(host) if coordinator is not None else "another node coordinates it"
 
     def request_voter_evacuation(self, run: RunId, host: Peer) -> tuple[str, bool]:
-        """Another node is to vote in place of a host, which leaves. Why not, and whether it is so."""
+        """Let another node vote in place of a host that leaves. Return why not, and whether the register already names the
+        other node.
+        """
         coordinator = self.coordinators.get(run)
         if coordinator is None or not coordinator.is_coordinating or coordinator.proposer.value is None:
             return "another node coordinates it", False
         return coordinator.on_voter_evacuation(host)
 
     def request_hold(self, run: RunId) -> str:
-        """Nothing more of a run is to be read behind the next epoch. As `request_change`."""
+        """Let no source read behind the next epoch of a run. As `request_change`."""
         coordinator = self.coordinators.get(run)
         return coordinator.on_hold() if coordinator is not None else "another node coordinates it"
 
     def request_end_held(self, run: RunId, at: CheckpointId, reason: str) -> str:
-        """A run that is held at a committed epoch is to end there. As `request_change`."""
+        """End a run that is held at a committed epoch. As `request_change`."""
         coordinator = self.coordinators.get(run)
         return coordinator.on_end_held(at, reason) if coordinator is not None else "another node coordinates it"
 
     def request_release(self, run: RunId, reason: str) -> None:
-        """A run that is held is to go on."""
+        """Continue a run that is held."""
         coordinator = self.coordinators.get(run)
         if coordinator is not None:
             coordinator.on_release(reason)
 
     def resend_end(self, run: RunId, to: Peer) -> None:
-        """A host does not answer, though it knew that a run is over: it may have been restarted, and know it no more."""
+        """Send a run's end again to a host that does not answer, though it knew the end: it may have been restarted since."""
         coordinator = self.coordinators.get(run)
         if coordinator is not None:
             coordinator.resend_committed(to)
 
     @property
     def lacking(self) -> int:
-        """Fragments of elements that were saved here, which nobody has."""
+        """Return the number of fragments of this host's snapshots that no node has."""
         return sum(part.fragment_repair.lacking for part in self.participants.values())
 
     def drop_fragments_of(self, run: RunId) -> None:
-        """A run of which something lies here is over."""
+        """Delete the fragments of a run that is over."""
         if gone := self.fragment_store.drop_run(run):
             self._context.do(DeleteFragments(gone))
 
     def is_over(self, run: RunId) -> bool:
-        """Whether the register says that a run has ended, and all its hosts know that: what is here of it is of no more use."""
+        """Return whether the register says that a run has ended and all its hosts know that, so that its data here is of no use."""
         coordinator, part = self.coordinators.get(run), self.participants.get(run)
         if coordinator is not None:
             return coordinator.is_over
         return part is not None and part.is_closed
 
     def has_ended(self, run: RunId) -> bool:
-        """Whether this host knows that a run is over, and what it has of its end is carried out."""
+        """Return whether this host knows that a run is over and has carried its end out."""
         part = self.participants.get(run)
         return part is not None and part.is_closed
 
     def forget(self, run: RunId) -> bool:
-        """The application is over: nothing of the run is known here any more. False when nothing was."""
+        """Forget a run of an application that is over. Return false when nothing was known of it."""
         parts = (self.voter_slots, self.coordinators, self.participants)
         known = [part.pop(run, None) is not None for part in parts]
         return any(known)
 
     def statistics(self) -> RecoveryStatistics:
-        """See `RecoveryStatistics`."""
+        """Return the counts of this node's part in recovery."""
         return RecoveryStatistics(
-            len(self.voter_slots), sum(each.leads for each in self.coordinators.values()), len(self.participants)
+            len(self.voter_slots),
+            sum(coordinator.leads for coordinator in self.coordinators.values()),
+            len(self.participants),
         )
 
     def violations(self) -> list[str]:
-        """What must never be so, in any part."""
+        """Return violated invariants of all parts, for checkers."""
         roles: tuple[_HasViolations, ...] = (
             *self.voter_slots.values(),
             *self.coordinators.values(),
@@ -251,7 +255,7 @@ class RecoveryMachine:
             self._to_coordinator(sender, message)
 
     def _to_voter_slot(self, sender: Peer, message: messages.RunMessage) -> None:
-        """PREPARE and ACCEPT: only the holder of a ballot asks under it."""
+        """Pass PREPARE or ACCEPT on; only the node of a ballot may use it."""
         voter_slot = self.voter_slots.get(message.run)
         ballot = message.ballot if isinstance(message, messages.Prepare) else None
         if isinstance(message, messages.Accept):
@@ -264,7 +268,7 @@ class RecoveryMachine:
             or ballot is None
             or (ballot.node, ballot.incarnation) != (sender.node, sender.incarnation)
         ):
-            self._context.observe(MessageIgnored(sender.node, "ballot" if voter_slot is not None else "seat"))
+            self._context.observe(MessageIgnored(sender.node, "ballot" if voter_slot is not None else "voter_slot"))
         elif isinstance(message, messages.Prepare):
             voter_slot.on_prepare(sender, message)
         elif isinstance(message, messages.Accept):
@@ -296,15 +300,15 @@ class RecoveryMachine:
             part = self.participants[run] = Participant(self._context, run)
         self._dispatch_to_participant(part, sender, message)
         if opens and part is not None and part.is_blank:
-            del self.participants[run]  # at the word of who may not say so
+            del self.participants[run]  # the sender was not allowed to open it
 
     def _dispatch_to_participant(self, part: Participant | None, sender: Peer, message: messages.RunMessage) -> None:
         if part is None:
-            # What is said about a life to a host that knows of none is answered by one that has lost its disk.
+            # A host that does not know the run may have lost its disk: it answers messages about an attempt.
             self._context.observe(MessageIgnored(sender.node, "run"))
             Participant(self._context, message.run).on_other(sender, message)
         elif isinstance(message, messages.Reset | messages.Committed) and part.is_unproven(message.value):
-            self._context.observe(MessageIgnored(sender.node, "era"))
+            self._context.observe(MessageIgnored(sender.node, "configuration"))
         elif isinstance(message, _WITHOUT_A_VALUE) and not part.may_be_commanded_by(sender.node):
             self._context.observe(MessageIgnored(sender.node, "coordinator"))
         elif isinstance(message, messages.Reset):
@@ -331,7 +335,7 @@ class RecoveryMachine:
             part.handover_sender.on_ok(sender, message)
 
     def _release_unneeded(self, sender: Peer, value: RegisterValue) -> None:
-        """What an acknowledged value lets go of; nothing at the word of who does not vote."""
+        """Delete the fragments that an acknowledged value does not need; ignore nodes that do not vote."""
         if not value.may_be_sent_by(sender.node):
             return
         ended = value.state is RunState.FINISHED
@@ -353,7 +357,7 @@ class RecoveryMachine:
         assert isinstance(message, messages.HeldFragments)
         part = self.participants.get(message.run)
         if part is None or not part.fragment_repair.instances(sender.node):
-            self._context.observe(MessageIgnored(sender.node, "holder"))
+            self._context.observe(MessageIgnored(sender.node, "replica_node"))
         else:
             part.fragment_repair.on_holds(sender.node, message.instance, message.held)
 
@@ -487,15 +491,15 @@ class RecoveryMachine:
             coordinator.found(event.value)
 
     def register_status(self, run: RunId) -> RegisterStatus:
-        """What this node has of a run's register."""
+        """Return what this node has of a run's register."""
         voter_slot, part = self.voter_slots.get(run), self.participants.get(run)
         acknowledged_value = part.value if part is not None else None
         if voter_slot is None:
             return RegisterStatus(acknowledged_value=acknowledged_value)
-        led = self.coordinators[run].proposer.value
+        led_value = self.coordinators[run].proposer.value
         acknowledged_value = max(
-            (one for one in (acknowledged_value, led) if one is not None),
-            key=lambda one: (one.attempt, one.committed),
+            (value for value in (acknowledged_value, led_value) if value is not None),
+            key=lambda value: (value.attempt, value.committed),
             default=None,
         )
         return RegisterStatus(

@@ -1,1 +1,1 @@
-"""Epochs and lives of a run: coordinator, collected answers, plans of the next life, a host's side, sides of a partition."""
+"""Attempts and epochs of a run: coordinator, collected answers, plan of the next attempt, a host's side, sides of a partition."""

@@ -1,22 +1,28 @@
-"""Epochs of one life, from BEGIN to COMMITTED: the coordinator's side.
+"""Commit protocol of the epochs of one attempt, from BEGIN to COMMITTED: the coordinator's side.
 
-| step | who moves it |
+| step | trigger |
 |---|---|
-| 1 BEGIN(ℓ, e) to hosts of sources, a change's to all | `checkpoint_interval` after the last one, one at a time; a change: below |
-| 2 PREPARED(ℓ, e) of all parties | hosts; who does not answer is asked again |
+| 1 BEGIN(ℓ, e) to hosts of sources; with a change, to all hosts | `checkpoint_interval` after the last one, one at a time |
+| 2 PREPARED(ℓ, e) of all instances | hosts answer; the coordinator asks again where an answer is missing |
 | 3 SYNC(ℓ, e) to hosts of source logs, SYNCED | only where a merge by position has several sources, see below |
 | 4 ACCEPT the value with (ℓ, e) | `Coordinator._commit`: here the epoch is committed |
-| 5 COMMITTED(value), COMMITTED_OK | told until acknowledged |
+| 5 COMMITTED(value), COMMITTED_OK | repeated until acknowledged |
 
-A change (`changing`) is begun only when e - 1 is committed in this life, nothing else is begun, and all had caught up.
-A run that is to end with its state kept is *held*: from some epoch on sources send nothing behind the barrier. That one tells all
-marks, so what waited for them is worked off by the next one; when this is committed no other begins in this life. So nothing is
-read whose effects would be lost with the run, and nothing waits but what cannot go on without more input.
-SYNC, because the snapshot of a merge by position holds effects of rows behind a barrier: they must come again exactly alike.
+A change (`generation_change`) begins only when e - 1 is committed in this attempt, no other epoch is open, and all instances had
+caught up.
 
-Not complete within `epoch_timeout`: passed over, and the next has twice as long, at most four times: what is large and slow to save
-is rather committed late than begun again for ever. The awkward case: an epoch that carries a change must not be passed over, since
-its senders use the new plan behind the barrier; not committed within `handover_timeout` it ends in a new life.
+A run that is to end with its state kept is *held*: from some epoch on, sources send nothing behind the barrier. That barrier
+carries
+all watermarks, so the next epoch processes the rows that waited for them. When that one is committed, no other begins in this
+attempt. So no source reads a row whose effects would be lost with the run, and only work that needs more input is left waiting.
+
+SYNC is needed because the snapshot of a merge by position holds effects of rows behind a barrier. Those rows must come again in
+exactly the same order.
+
+An epoch that is not complete within `epoch_timeout` is aborted. The next one has twice as long, at most four times: a large state
+that is slow to save is better committed late than begun again for ever. The awkward case: an epoch that carries a change must not
+be aborted, since its senders use the new plan behind the barrier. If it is not committed within `handover_timeout`, a new attempt
+begins.
 """
 
 from typing import Final
@@ -35,24 +41,24 @@ from agiledart_recovery.wire.observations import EpochCommitted, EpochPassedOver
 from agiledart_recovery.wire.register_value import InstanceRole, Plan, RegisterValue, RunState, SinkEnd
 
 MIN_EPOCH_INTERVAL_NS: Final = SECOND
-"""Between two epochs, however often somebody asks for one."""
+"""Shortest time between two epochs, however often a caller requests one."""
 
 
 MAX_TIMEOUT_DOUBLINGS: Final = 2
-"""So often the time of an epoch is doubled, while none is committed."""
+"""How many times the timeout of an epoch is doubled while none is committed."""
 
 MAX_PREPARATION_INTERVALS = 3
-"""For so long no epoch begins while a change is made ready, at the most."""
+"""Intervals for which a change in preparation may delay the next epoch, at most."""
 
 
 class CommitProtocol:
-    """What a coordinator knows of the life that it coordinates.
+    """Epochs of the current attempt, as its coordinator sees them.
 
     Attributes:
         took_ns: from BEGIN to the commit of the last epoch.
-        pause_ns: for so long rows of an instance had to wait at once for it, at the most.
-        held: the committed epoch behind which nothing was read; None while there is none in this life.
-        is_held: such an epoch is wanted, or there.
+        pause_ns: the longest time for which rows of an instance had to wait for the last epoch.
+        held: the committed epoch behind which sources read nothing; None while there is none in this attempt.
+        is_held: whether such an epoch is requested or exists.
     """
 
     def __init__(self, context: RecoveryContext, run: RunId) -> None:
@@ -76,11 +82,13 @@ class CommitProtocol:
 
     @property
     def has_request(self) -> bool:
-        """Whether something is under way that another coordinator would not know of: a change, or a stop that keeps the state."""
+        """Return whether a request is under way that another coordinator would not know of: a change, or a stop that keeps the
+        state.
+        """
         return self.is_held or self.generation_change.step is not ChangeStep.IDLE
 
     def enter(self, value: RegisterValue) -> None:
-        """The register says so; answers of before are of no use."""
+        """Begin a new attempt that the register names; drop all answers of the previous one."""
         self.attempt = value.attempt
         self.epochs = EpochTracker(value.attempt, value.plan, value.committed.epoch)
         self._is_started = False
@@ -90,11 +98,11 @@ class CommitProtocol:
         self.held, self.is_held, self._held_from = None, False, 0
 
     def started(self, value: RegisterValue) -> None:
-        """Everybody has entered the life."""
+        """Note that all hosts have entered the attempt."""
         self._is_started, self._began = True, self._context.now
 
     def answered(self, sender: Peer, message: wire.ResetOk) -> None:
-        """A host is in the life, and has prepared this."""
+        """Note that a host is in the attempt, and what it has prepared."""
         self.epochs.begun = max(self.epochs.begun, message.begun)
         self._ready[sender.node] = None
         for answer in message.prepared:
@@ -103,7 +111,7 @@ class CommitProtocol:
     # ---- time
 
     def on_tick(self, value: RegisterValue, ballot: Ballot) -> str:
-        """Begin an epoch, or look after the open one; returns why a new life is needed, if it is."""
+        """Begin an epoch, or look after the open one; return why a new attempt is needed, or an empty string."""
         if not self._is_started:
             return ""
         config, age = self._context.config, self._context.now - self._began
@@ -122,7 +130,7 @@ class CommitProtocol:
         if self.generation_change.step is ChangeStep.CARRIED and age >= config.handover_timeout_ns:
             return f"the change at epoch {self._open} was not committed in time"
         if age >= config.epoch_timeout_ns << min(self._passed, MAX_TIMEOUT_DOUBLINGS):
-            missing = tuple(each.instance for each in self.epochs.missing(self._open))
+            missing = tuple(assignment.instance for assignment in self.epochs.missing(self._open))
             self._context.observe(EpochPassedOver(self._run, self._open, missing))
             self._open, self._passed = 0, self._passed + 1
             return ""
@@ -130,13 +138,16 @@ class CommitProtocol:
         return ""
 
     def carries_next(self, value: RegisterValue) -> bool:
-        """Whether the next tick begins the epoch that carries a change."""
+        """Return whether the next tick begins the epoch that carries a change."""
         alone = self.epochs.begun == self.epochs.committed and self.epochs.is_caught_up
         return alone and self._hastens(value) and self.generation_change.is_due(value, self.took_ns)
 
     def _hastens(self, value: RegisterValue) -> bool:
-        """Whether a change begins an epoch with the next tick: none is open, what is committed is built, and everybody whom it
-        concerns knows that it is, for what is handed over rests on it.
+        """Return whether a change begins an epoch with the next tick.
+
+        True when no epoch is open, the committed state is preloaded, and all hosts of the change know that it is committed. The
+        hand-over
+        rests on that epoch.
         """
         is_open = self._open > self.epochs.committed
         if is_open or not self._is_started or self.held is not None or not self.generation_change.wants_epoch:
@@ -147,23 +158,24 @@ class CommitProtocol:
         return on_acknowledged or not value.committed.epoch
 
     def want_epoch(self) -> None:
-        """Somebody does not want to wait for the next epoch."""
+        """Begin the next epoch soon, instead of after the usual interval."""
         self._is_wanted = True
 
     def hold(self) -> None:
-        """From the next epoch on nothing more is to be read in this life."""
+        """Let sources read nothing behind the barrier of the next epoch."""
         self.is_held = True
 
     def _is_time(self) -> bool:
-        """Whether an epoch is due by itself."""
+        """Return whether the interval since the last epoch has passed."""
         began = self._began
         if self.generation_change.step is ChangeStep.CHECKPOINTING_FASTER:
-            # The next epoch waits until the last one is built and known, however long that one took: another would begin it anew.
+            # The next epoch waits until the last one is preloaded and known, however long that one took. Another would start
+            # the preload anew.
             began = max(began, self.generation_change.committed_at)
         return self._context.now - began >= self.interval_ns()
 
     def interval_ns(self) -> int:
-        """How long after one epoch the next begins by itself, as it is now."""
+        """Return the current interval between the starts of two epochs, in nanoseconds."""
         usual = self._context.config.checkpoint_interval_ns
         if self.generation_change.step is ChangeStep.CHECKPOINTING_FASTER:
             usual *= MAX_PREPARATION_INTERVALS
@@ -181,18 +193,20 @@ class CommitProtocol:
         holds = 0 < self._held_from <= self._open
         message = wire.Begin(self._run, self.attempt, self._open, value.plan.digest, self._carried, holds)
         missing = self.epochs.missing(self._open)
-        # Of a change everybody is told: a merge whose input stands at the barrier needs room for the rows of the others.
-        told = {
-            each.host.node: each.host
-            for each in missing
-            if each.role is InstanceRole.SOURCE or self._carried is not None
+        # All hosts receive BEGIN of a change: a merge whose input stands at the barrier needs capacity for the rows of the
+        # others.
+        receivers = {
+            assignment.host.node: assignment.host
+            for assignment in missing
+            if assignment.role is InstanceRole.SOURCE or self._carried is not None
         }
-        for peer in told.values():
+        for peer in receivers.values():
             self._context.send(peer, message)
 
     def _ask_again(self, value: RegisterValue) -> None:
         self._send_begin(value)
-        # Everybody: a host all of whose parties have ended, and that was ended since, holds the others up and owes no answer.
+        # Ask all hosts: a host all of whose instances have ended, and that was ended since, owes no answer but holds the
+        # others up.
         for peer in self.epochs.plan.hosts.values():
             self._context.send(peer, wire.QueryPrepared(self._run, self.attempt, self.epochs.committed))
         if self._syncing:
@@ -201,23 +215,25 @@ class CommitProtocol:
     # ---- answers
 
     def prepared(self, sender: Peer, message: wire.Prepared) -> bool:
-        """A party's part of an epoch is safe; true when some epoch may be complete now."""
-        instances = {each.instance: each for each in self.epochs.plan.assignments}
+        """Take an instance's answer for an epoch; return true when some epoch may be complete now."""
+        instances = {assignment.instance: assignment for assignment in self.epochs.plan.assignments}
         mine = instances.get(message.instance)
         if mine is None or mine.host.node != sender.node or not self.epochs.take(message, instances):
             return False
         return self._is_started
 
     def synced(self, sender: Peer, message: wire.Synced) -> bool:
-        """A host's logs are on its disk."""
+        """Note that a host's logs are on its disk."""
         if message.attempt != self.attempt or message.epoch != self._syncing:
             return False
         self._synced[sender.node] = None
         return True
 
     def _must_sync(self, done: CompleteEpoch) -> bool:
-        """Whether logs are still to be put on disks before this epoch may be committed."""
-        logs = {each.host.node: each.host for each in self.epochs.plan.assignments if each.has_log}
+        """Return whether some hosts must still write their logs to disk before this epoch may be committed."""
+        logs = {
+            assignment.host.node: assignment.host for assignment in self.epochs.plan.assignments if assignment.has_log
+        }
         if not self.epochs.plan.syncs or not logs:
             return False
         if self._syncing != done.epoch:
@@ -226,14 +242,14 @@ class CommitProtocol:
         return any(node not in self._synced for node in logs)
 
     def _send_sync(self) -> None:
-        for each in self.epochs.plan.assignments:
-            if each.has_log and each.host.node not in self._synced:
-                self._context.send(each.host, wire.Sync(self._run, self.attempt, self._syncing))
+        for assignment in self.epochs.plan.assignments:
+            if assignment.has_log and assignment.host.node not in self._synced:
+                self._context.send(assignment.host, wire.Sync(self._run, self.attempt, self._syncing))
 
     # ---- the commit
 
     def next_value(self, value: RegisterValue) -> RegisterValue | None:
-        """The value that commits the highest complete epoch, or None while there is none."""
+        """Return the value that commits the highest complete epoch, or None while there is none."""
         done = self.epochs.complete() if self._is_started else None
         if (
             done is None
@@ -245,9 +261,11 @@ class CommitProtocol:
         self._written = done
         checkpoint = CheckpointId(self.attempt, done.epoch)
         parts = {end.part: end for end in value.parts}
-        for each in self.epochs.plan.of(InstanceRole.SINK):
-            answer = done.answers[each.instance]
-            end = SinkEnd(each.instance.stage, each.instance.index, each.host.node, checkpoint, answer.offset)
+        for assignment in self.epochs.plan.of(InstanceRole.SINK):
+            answer = done.answers[assignment.instance]
+            end = SinkEnd(
+                assignment.instance.stage, assignment.instance.index, assignment.host.node, checkpoint, answer.offset
+            )
             parts[end.part] = end
         return msgspec.structs.replace(
             with_changeover_pauses(
@@ -261,25 +279,28 @@ class CommitProtocol:
             rolled_back_to=None,
             fallback_checkpoint=self._fallback_checkpoint(value, done.plan),
             state=RunState.FINISHED if done.is_last else RunState.RUNNING,
-            reason="" if done.is_last else value.reason,  # what a life could not bring back is no reason for an end
+            reason="" if done.is_last else value.reason,  # a note on the last restart is not why the run ended
             old_voters=(),
         )
 
     def _fallback_checkpoint(self, value: RegisterValue, plan: Plan) -> CheckpointId | None:
-        """The epoch before, if the run may go on from there when the next one is committed.
+        """Return the previous epoch, if the run may roll back to it after the next commit.
 
-        There is none behind a change: what was saved before it is of other instances, which did not stand at one frontier. Nor
-        where a source may have moved since, with whose log it went. Nor to the beginning: a source may begin elsewhere each time.
+        There is none behind a change: the state saved before it belongs to other instances, which did not stop at one barrier.
+        There is
+        none when a source may have moved since, because its log stayed behind. And there is none at the beginning, because a
+        source may
+        start elsewhere each time.
         """
         has_moved = value.at.attempt != self.attempt and any(
-            not each.is_pinned for each in plan.of(InstanceRole.SOURCE)
+            not assignment.is_pinned for assignment in plan.of(InstanceRole.SOURCE)
         )
         if not plan.may_roll_back or not value.committed.epoch or plan != value.plan or has_moved:
             return None
         return value.at
 
     def written(self, value: RegisterValue) -> bool:
-        """The register says so; true when it is an epoch that was not known as committed."""
+        """Note that the register holds this value; return true when it commits an epoch that was not known as committed."""
         if value.committed.epoch <= self.epochs.committed:
             return False
         done = self._written
@@ -287,19 +308,20 @@ class CommitProtocol:
         assert done.epoch == value.committed.epoch, (done, value.committed)
         before = self.epochs.plan
         self.took_ns, self._passed = self._context.now - self._began, 0
-        self.pause_ns = max((each.pause_ns for each in done.answers.values() if not each.has_ended), default=0)
+        self.pause_ns = max((answer.pause_ns for answer in done.answers.values() if not answer.has_ended), default=0)
         self.epochs.finalise(done)
         if 0 < self._held_from < done.epoch:
             self.held = value.committed
         if done.plan != before:
-            # Who runs nothing any more hears on: holders of what it saved take only its word for what is not needed.
+            # Hosts that run nothing any more still receive commits: replica nodes of their snapshots delete fragments only at
+            # their word.
             self._former |= {node: (peer, done.epoch + 2) for node, peer in before.hosts.items()}
         self.generation_change.committed(value, is_change=done.plan != before)
         self._context.observe(EpochCommitted(self._run, value.committed))
         return True
 
     def send_committed(self, value: RegisterValue) -> None:
-        """COMMITTED to everybody who has not acknowledged it."""
+        """Send COMMITTED to all nodes that have not acknowledged it."""
         if not value.committed.epoch:
             return
         message = wire.Committed(self._run, value.attempt, value)
@@ -310,18 +332,19 @@ class CommitProtocol:
                 self._context.send(peer, message)
 
     def concerns(self, node: NodeId) -> bool:
-        """Whether it hosts something of an epoch that is open, or of what was, or may come to be."""
+        """Return whether a node hosts an instance of an open epoch, of an earlier plan, or of a planned change."""
         return node in self.epochs.plan.hosts or node in self.generation_change.hosts or node in self._former
 
     def all_acknowledged(self, value: RegisterValue) -> bool:
-        """Whether everybody has acknowledged what is committed. Nobody waits for who cannot be reached when the run has failed, or
-        when that one only has an old part of a sink.
+        """Return whether all nodes that matter have acknowledged the committed epoch.
+
+        An unreachable node does not matter when the run has failed, or when the node only holds an old part of a sink.
         """
         hosts = {} if value.state is RunState.FAILED else value.plan.hosts
         waited_for = [node for node in value.nodes if node in hosts or self._context.can_reach(node)]
         return not value.committed.epoch or all(self._acknowledged.get(node) == value.committed for node in waited_for)
 
     def on_committed_ok(self, sender: Peer, message: wire.CommittedOk) -> None:
-        """Sinks have written COMMIT there."""
+        """Note that a host has carried out the commit: its sinks have written COMMIT."""
         if message.attempt == self.attempt:
             self._acknowledged[sender.node] = message.committed

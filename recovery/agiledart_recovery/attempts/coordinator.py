@@ -103,7 +103,7 @@ class Coordinator:
 
     @property
     def node(self) -> NodeId:
-        """Whose coordinator this is."""
+        """Return the node of this coordinator."""
         return self._context.me.node
 
     @property
@@ -663,7 +663,7 @@ class Coordinator:
         return ""
 
     def on_end_held(self, at: CheckpointId, reason: str) -> str:
-        """Write that the run has ended at the epoch behind which sources read nothing. Return why not; empty: it is being written."""
+        """Write that the run has ended at the epoch behind which sources read nothing. Return why not; empty: it is under way."""
         if self.phase is not Phase.RUNNING or self.proposer.phase is not Hold.LEADING or self._need:
             return "the application is being restarted" if self.is_coordinating else "another node coordinates it"
         if self.commit_protocol.held != at or self.value.committed != at:

@@ -1,13 +1,13 @@
-"""What the parties of one life have prepared, and which epoch is complete.
+"""Tracker of what the instances of one attempt have prepared, and which epoch is complete.
 
-An epoch e is complete when each party of the plan has answered in this life: PREPARED(ℓ, e), or it has ended and the last barrier
-that it passed is below e. All that passed the barrier must name the same plan behind it. An epoch that never is complete is passed
-over: its rows belong to the next one.
+An epoch e is complete when each instance of the plan has answered in this attempt. An answer is PREPARED(ℓ, e), or the instance has
+ended and the last barrier that it passed is below e. All that passed the barrier must name the same plan behind it. An epoch that
+is never complete is aborted: its rows belong to the next one.
 
-A change whose stage has ended, while other sources go on, can't be committed: nobody handed over.
+A change whose stage has ended, while other sources continue, cannot be committed: no old instance handed its state over.
 
-The awkward case: a party that ended after barrier 5 is prepared for 6, 7 … by its last snapshot, never for 5 or 4, whose elements
-it made in passing: else a restored source skips the rows between.
+The awkward case: an instance that ended after barrier 5 is prepared for 6, 7 … by its last snapshot, but not for 5 or 4. Its
+snapshots of those barriers are earlier; with the last one a restored source would skip the rows between.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from agiledart_recovery.wire.register_value import Assignment, Plan
 
 @dataclass(frozen=True, slots=True)
 class CompleteEpoch:
-    """An epoch for which everybody has answered; `plan` holds behind it."""
+    """Epoch for which all instances have answered; `plan` is valid behind it."""
 
     epoch: int
     answers: dict[InstanceId, Prepared]
@@ -29,11 +29,11 @@ class CompleteEpoch:
 
 
 class EpochTracker:
-    """Answers of one life, above the committed epoch.
+    """Answers of one attempt, above the committed epoch.
 
     Attributes:
-        begun: the highest epoch that anybody in this life was asked for.
-        dead_end: why an epoch that all have prepared can't be committed, if there is one.
+        begun: the highest epoch that any node of this attempt was asked for.
+        dead_end: why an epoch that all have prepared cannot be committed, if there is one.
     """
 
     def __init__(self, attempt: int, plan: Plan, committed: int) -> None:
@@ -45,7 +45,7 @@ class EpochTracker:
         self._ended: dict[InstanceId, Prepared] = {}
 
     def take(self, answer: Prepared, instances: dict[InstanceId, Assignment]) -> bool:
-        """An answer came; false when it is of another life, of a party that is none, or of an epoch that is settled."""
+        """Take an answer; return false when it belongs to another attempt, an unknown instance, or an epoch that is decided."""
         if (
             answer.attempt != self.attempt
             or answer.instance not in instances
@@ -62,18 +62,20 @@ class EpochTracker:
         return True
 
     def answer(self, instance: InstanceId, epoch: int) -> Prepared | None:
-        """What a party has for an epoch, if anything."""
-        found = self._prepared.get(epoch, {}).get(instance)
+        """Return an instance's answer for an epoch, if it has one."""
+        prepared = self._prepared.get(epoch, {}).get(instance)
         ended = self._ended.get(instance)
-        return found or (ended if ended is not None and ended.epoch < epoch else None)
+        return prepared or (ended if ended is not None and ended.epoch < epoch else None)
 
     def missing(self, epoch: int) -> tuple[Assignment, ...]:
-        """Parties that have not answered for an epoch."""
-        return tuple(each for each in self.plan.assignments if self.answer(each.instance, epoch) is None)
+        """Return the instances that have not answered for an epoch."""
+        return tuple(
+            assignment for assignment in self.plan.assignments if self.answer(assignment.instance, epoch) is None
+        )
 
     def complete(self) -> CompleteEpoch | None:
-        """The highest epoch that can be committed; the end of a bounded run is one, too."""
-        instances = [each.instance for each in self.plan.assignments]
+        """Return the highest epoch that can be committed. The end of a bounded run is an epoch, too."""
+        instances = [assignment.instance for assignment in self.plan.assignments]
         if instances and all(instance in self._ended for instance in instances):
             return CompleteEpoch(self.begun + 1, dict(self._ended), self.plan, True)
         for epoch in sorted(self._prepared, reverse=True):
@@ -81,8 +83,11 @@ class EpochTracker:
                 instance: answer for instance in instances if (answer := self.answer(instance, epoch)) is not None
             }
             if len(answers) == len(instances):
-                passed = [each for each in answers.values() if not each.has_ended]
-                plans = {each.after.digest if each.after is not None else b"": each.after for each in passed}
+                passed = [answer for answer in answers.values() if not answer.has_ended]
+                plans = {
+                    passed_answer.after.digest if passed_answer.after is not None else b"": passed_answer.after
+                    for passed_answer in passed
+                }
                 after = next(iter(plans.values())) if len(plans) == 1 else None
                 if after is not None and (stage := self.ended_stage(after)):
                     self.dead_end = f"{stage} ended before the barrier of its change came"
@@ -91,15 +96,15 @@ class EpochTracker:
         return None
 
     def ended_stage(self, after: Plan) -> str:
-        """A stage that is to take a new term, and has come to its end: it will never pass the barrier."""
+        """Return a stage that is to take a new generation but has ended, so that it never passes the barrier; empty: none."""
         for change in after.changes:
-            if all(each.instance in self._ended for each in self.plan.stage(change.stage)):
+            if all(assignment.instance in self._ended for assignment in self.plan.stage(change.stage)):
                 return change.stage
         return ""
 
     def finalise(self, done: CompleteEpoch) -> None:
-        """The register has it: answers up to there are of no more use."""
+        """Note that the register holds this epoch, and drop the answers up to it."""
         self.committed, self.plan = done.epoch, done.plan
         self.begun = max(self.begun, done.epoch)
-        self.is_caught_up = all(each.is_caught_up for each in done.answers.values())
-        self._prepared = {epoch: each for epoch, each in self._prepared.items() if epoch > done.epoch}
+        self.is_caught_up = all(answer.is_caught_up for answer in done.answers.values())
+        self._prepared = {epoch: answers for epoch, answers in self._prepared.items() if epoch > done.epoch}

@@ -1,21 +1,22 @@
-"""A stage takes a new term: the coordinator's side of one change.
+"""Change of stages to new generations: the coordinator's side of one change.
 
-| step | who moves it |
+| step | trigger |
 |---|---|
-| IDLE | `want` → PREPARING, if the plan is sound and nothing else is under way |
-| PREPARING | new hosts enter the life; all are told PREPARE_TERM, outside any epoch. All are ready → HASTENING |
-| HASTENING | ordinary epochs, one after the other. One took at most `quick_epoch`, or it was the third → the next may carry it |
+| IDLE | `want` → PREPARING, if the plan is valid and no other change is under way |
+| PREPARING | new hosts enter the attempt; all hosts get PROPOSE_GENERATION, outside any epoch. All ready → CHECKPOINTING_FASTER |
+| CHECKPOINTING_FASTER | ordinary epochs in a row. One took at most `quick_epoch`, or it was the third → the next may carry it |
 | CARRIED | the next barrier carried it. Committed → done |
-| PREPARING, HASTENING | a host refuses or is lost, the time is over, a new life → *let go*: nothing has changed |
-| CARRIED | not committed in time, or anything wrong → a new life: *rolled back* |
+| PREPARING, CHECKPOINTING_FASTER | a host refuses or is lost, a timeout, a new attempt → *dropped*: nothing has changed |
+| CARRIED | not committed in time, or any other failure → a new attempt: *rolled back* |
 
-The register says that a change runs before its barrier is sent, so a coordinator that takes over tells who comes second, and
-notes what became of it. The awkward case: after a take-over in the same life nobody knows whether the barrier was sent. If it was,
-all name the new plan and the epoch commits it; else the next epoch commits the old one, and with it that the change was let go.
+The register says that a change is running before its barrier is sent. So a coordinator that takes over refuses a second change,
+and records the outcome of the first. The awkward case: after a take-over in the same attempt, no node knows whether the barrier
+was sent. If it was, all instances name the new plan and the epoch commits it. Else the next epoch commits the old plan, and
+with it that the change was dropped.
 
-Ready is who has built what is committed of the state that it will take over; each further epoch waits until the last one is, too.
-What an old instance hands over says what has changed since its last committed element, which the new ones have built. So a group
-stands still for what came since the last extra epoch, whatever its state weighs. A host that gets farther has more time.
+A host is ready when it has preloaded the committed state that it will take over. Each further epoch waits until all hosts have
+preloaded the last one. An old instance hands over only what has changed since its last committed snapshot. So a key group
+pauses for the rows since the last extra epoch, however large its state is. A host that makes progress has more time.
 
 Source: scaling specification §8, steps 1 to 3 and 8.
 """
@@ -37,7 +38,7 @@ from agiledart_recovery.wire.register_value import ChangeOutcome, InstanceRole, 
 
 
 class ChangeStep(Enum):
-    """See the module."""
+    """Step of a change; the module's head has the table."""
 
     IDLE = "idle"
     PREPARING = "preparing"
@@ -46,26 +47,28 @@ class ChangeStep(Enum):
 
 
 def plan_fault(value: RegisterValue, after: Plan) -> str:
-    """Why a plan may not follow the one that the register names; empty when it may."""
+    """Return why a plan may not follow the one that the register names; empty when it may."""
     before = value.plan
     changed = [change.stage for change in after.changes]
     if not changed or len(dict.fromkeys(changed)) != len(changed):
-        return "it changes nothing, or a stage twice"
+        return "the new plan changes no stage, or changes one stage twice"
     if (before.edges, before.syncs) != (after.edges, after.syncs):
-        return "its stages are joined in another way"
-    if [each for each in before.assignments if each.instance.stage not in changed] != [
-        each for each in after.assignments if each.instance.stage not in changed
+        return "the new plan connects the stages differently"
+    if [assignment for assignment in before.assignments if assignment.instance.stage not in changed] != [
+        assignment for assignment in after.assignments if assignment.instance.stage not in changed
     ]:
-        return "it changes a stage without a word"
+        return "the new plan changes a stage that it does not list as changed"
     for change in after.changes:
         old, new = before.stage(change.stage), after.stage(change.stage)
-        generations = {each.instance.generation: None for each in old} | {
-            one.generation: None for one in value.changes if one.name[0] == change.stage
+        generations = {assignment.instance.generation: None for assignment in old} | {
+            earlier_change.generation: None
+            for earlier_change in value.changes
+            if earlier_change.name[0] == change.stage
         }
-        fresh = all(each.instance.generation == change.generation for each in new) and change.generation > max(
-            generations, default=0
-        )
-        whole = [each.instance.index for each in new] == list(range(len(new))) and (len(old), len(new)) == (
+        fresh = all(
+            assignment.instance.generation == change.generation for assignment in new
+        ) and change.generation > max(generations, default=0)
+        whole = [assignment.instance.index for assignment in new] == list(range(len(new))) and (len(old), len(new)) == (
             change.before,
             change.after,
         )
@@ -74,17 +77,19 @@ def plan_fault(value: RegisterValue, after: Plan) -> str:
             or not new
             or not fresh
             or not whole
-            or any(each.role is not InstanceRole.STAGE for each in (*old, *new))
+            or any(assignment.role is not InstanceRole.STAGE for assignment in (*old, *new))
         ):
-            return f"{change.stage} can't take the term {change.generation}"
+            return f"{change.stage} can't take the generation {change.generation}"
     return ""
 
 
 def with_changeover_pauses(value: RegisterValue, answers: Iterable[wire.Prepared]) -> RegisterValue:
-    """The value with what senders say of changes that are done: the longest gap of each, as far as they have told."""
+    """Return the value with the longest pause of each finished change, as far as senders have reported it."""
     longest: dict[tuple[str, int], int] = {}
-    for one in (gap for answer in answers for gap in answer.changeover_pauses):
-        longest[one.stage, one.generation] = max(one.changeover_pause_ns, longest.get((one.stage, one.generation), 0))
+    for pause in (pause for answer in answers for pause in answer.changeover_pauses):
+        longest[pause.stage, pause.generation] = max(
+            pause.changeover_pause_ns, longest.get((pause.stage, pause.generation), 0)
+        )
     if not longest:
         return value
     changes = tuple(
@@ -99,13 +104,13 @@ def with_changeover_pauses(value: RegisterValue, answers: Iterable[wire.Prepared
 
 
 def next_generation(value: RegisterValue, stage: str) -> int:
-    """A term that no instance of a stage has had, and none was to have."""
-    generations = [each.instance.generation for each in value.plan.stage(stage)]
+    """Return a generation that no instance of a stage has had or was planned to have."""
+    generations = [assignment.instance.generation for assignment in value.plan.stage(stage)]
     return 1 + max([*generations, *(change.generation for change in value.changes if change.stage == stage)])
 
 
 def running(value: RegisterValue) -> tuple[StageChange, ...]:
-    """What the register says is under way."""
+    """Return the changes that the register names as running."""
     return tuple(change for change in value.changes if change.fate is ChangeOutcome.RUNNING)
 
 
@@ -113,8 +118,8 @@ class GenerationChange:
     """The one change of a run that may be under way.
 
     Attributes:
-        plan: what holds when it is done; empty: nothing is under way.
-        committed_at: when the last epoch was.
+        plan: the plan that is valid when the change is done; empty: no change is under way.
+        committed_at: when the last epoch was committed.
     """
 
     def __init__(self, context: RecoveryContext, run: RunId) -> None:
@@ -123,7 +128,7 @@ class GenerationChange:
         self._attempt = 0
         self._since = self._deadline = self.committed_at = context.now
         self._before = _NO_PLAN
-        self._ready: dict[NodeId, int | None] = {}  # the epoch that is built there; None: nothing is to be built
+        self._ready: dict[NodeId, int | None] = {}  # the epoch that is preloaded; None: no preload there
         self._got: dict[NodeId, int] = {}
         self._extra = self._number = self._committed = self._bytes = 0
         self._pending_changes: dict[tuple[str, int], StageChange] = {}
@@ -132,11 +137,11 @@ class GenerationChange:
 
     @property
     def age_ns(self) -> int:
-        """For how long the change of this coordinator has been under way; 0: there is none."""
+        """Return for how long this coordinator's change has been under way, in nanoseconds; 0: there is none."""
         return self._context.now - self._since if self.step is not ChangeStep.IDLE else 0
 
     def want(self, value: RegisterValue, plan: Plan) -> str:
-        """Stages are to take new terms. Returns why not; empty: it is under way."""
+        """Start a change of stages to new generations. Return why not; empty: it is under way."""
         if self.step is not ChangeStep.IDLE or running(value):
             seconds = (self._context.now - self._since) / SECOND
             return f"{_describe(self.plan.changes or running(value))} is under way" + (
@@ -155,13 +160,13 @@ class GenerationChange:
 
     @property
     def hosts(self) -> dict[NodeId, Peer]:
-        """Whom it concerns: senders, old places, new places, and who is downstream of them."""
+        """Return the hosts of both plans: senders, old hosts, new hosts, and those downstream."""
         return self._before.hosts | self.plan.hosts
 
     # ---- before the barrier
 
     def on_tick(self, value: RegisterValue, ballot: Ballot, entered: Iterable[NodeId], vain: str) -> None:
-        """Tell whoever is not ready yet, and look at what is late, or in vain."""
+        """Send the proposal to hosts, and drop the change when it is late or pointless."""
         if self.step not in (ChangeStep.PREPARING, ChangeStep.CHECKPOINTING_FASTER):
             return
         if vain:
@@ -169,7 +174,7 @@ class GenerationChange:
             return
         if self._context.now >= self._deadline:
             names = [peer.name or node.short for node, peer in self.hosts.items() if self._is_late(node)]
-            late = f"{', '.join(names)} did not get ready" if names else "the stage did not catch up with its input"
+            late = f"{', '.join(names)} were not ready" if names else "the stage did not catch up with its input"
             self.drop(f"{late} in {self._timeout_ns // SECOND} s")
             return
         stamp = Stamp(ballot, self._number)
@@ -180,13 +185,13 @@ class GenerationChange:
             if node not in entered:
                 self._context.send(peer, wire.Reset(self._run, ballot, value))
             else:
-                # Also whoever is ready: a host that does not hear of it any more lets go.
+                # Hosts that are ready get it, too: a host that no longer receives it drops its preparation.
                 self._context.send(
                     peer, wire.ProposeGeneration(self._run, value.attempt, stamp, self._before, self.plan)
                 )
 
     def on_ready(self, sender: Peer, message: wire.GenerationReady) -> None:
-        """A host has what it needs, or can't have it."""
+        """Note that a host is ready, or cannot be."""
         if not self._is_about_this(sender, message.attempt, message.digest):
             return
         if message.reason:
@@ -197,8 +202,8 @@ class GenerationChange:
             self.step, self._deadline = ChangeStep.CHECKPOINTING_FASTER, self._late()
 
     def on_progress(self, sender: Peer, message: wire.GenerationProgress) -> None:
-        """A host is on its way: who gets farther has more time."""
-        is_farther = message.got > self._got.get(sender.node, 0)  # the same bytes of a later build are no way farther
+        """Note a host's progress; a host that makes progress has more time."""
+        is_farther = message.got > self._got.get(sender.node, 0)  # a later preload of the same bytes is no progress
         if is_farther and self._is_about_this(sender, message.attempt, message.digest):
             self._got[sender.node], self._deadline = message.got, self._late()
 
@@ -207,7 +212,7 @@ class GenerationChange:
         return is_asked and (attempt, digest) == (self._attempt, self.plan.digest)
 
     def _is_late(self, node: NodeId) -> bool:
-        """Is somebody not ready, or has not built what is committed?"""
+        """Return whether a host is not ready, or has not preloaded what is committed."""
         built = self._ready.get(node, 0)
         return node not in self._ready or (built is not None and built < self._committed)
 
@@ -216,46 +221,52 @@ class GenerationChange:
 
     @property
     def _timeout_ns(self) -> int:
-        """For who stands still; the longer, the more is to be built of what was fetched, since nobody tells how far that is."""
+        """Timeout for hosts without progress. It grows with the state's size, because hosts do not report how far they have
+        built it.
+        """
         return self._context.config.prepare_timeout_ns + self._bytes * self._context.config.slowest_ns
 
     @property
     def wants_epoch(self) -> bool:
-        """Whether an epoch is to begin at once; with `is_due`, the one that carries the change. The last one must be built."""
+        """Return whether an epoch is to begin at once, because all hosts have preloaded the last one; `is_due` says whether it
+        may carry the change.
+        """
         return self.step is ChangeStep.CHECKPOINTING_FASTER and not any(self._is_late(node) for node in self.hosts)
 
     @property
     def listeners(self) -> dict[NodeId, Peer]:
-        """Who is to hear what is committed, also where nothing of the run is yet."""
+        """Return the nodes that must receive commits, also where nothing of the run runs yet."""
         return self.hosts if self.step in (ChangeStep.PREPARING, ChangeStep.CHECKPOINTING_FASTER) else {}
 
     def is_due(self, value: RegisterValue, took_ns: int) -> bool:
-        """Whether the next barrier may carry it, as far as the last epoch was short enough, and the register knows."""
+        """Return whether the next barrier may carry the change: the last epoch was short enough, and the register names the
+        change.
+        """
         enough = self._extra and (took_ns <= self._context.config.quick_epoch_ns or self._extra >= MAX_EXTRA_EPOCHS)
         return self.wants_epoch and bool(enough) and self.with_pending_changes(value) == value
 
     def carry(self) -> Plan:
-        """Its barrier goes out: from now on it is done or rolled back."""
+        """Return the plan for the barrier that goes out now; from here the change is done or rolled back."""
         self.step = ChangeStep.CARRIED
         return self.plan
 
     # ---- what becomes of it
 
     def drop(self, why: str) -> None:
-        """Nothing has changed; what was made ready may go."""
+        """Drop the change. Nothing has changed; hosts may release what they prepared."""
         for peer in self.hosts.values():
             self._context.send(peer, wire.GenerationDropped(self._run, self._attempt, self.plan.digest))
         self._end(ChangeOutcome.DROPPED, why)
 
     def broken(self, why: str) -> None:
-        """The life ends, for a reason of its own or because the change was not committed."""
+        """End the change because its attempt ends, for a reason of its own or because the change was not committed."""
         if self.step is ChangeStep.CARRIED:
             self._end(ChangeOutcome.ROLLED_BACK, why)
         elif self.step is not ChangeStep.IDLE:
             self.drop(why)
 
     def forget(self) -> None:
-        """Somebody else coordinates: it finds in the register what was under way."""
+        """Forget the change. Another node coordinates and finds in the register what was under way."""
         self.step, self.plan, self._pending_changes = ChangeStep.IDLE, _NO_PLAN, {}
 
     def _end(self, fate: ChangeOutcome, why: str = "") -> None:
@@ -269,12 +280,12 @@ class GenerationChange:
     # ---- what the register is to say
 
     def with_pending_changes(self, value: RegisterValue) -> RegisterValue:
-        """The value with what this coordinator has to say of changes."""
+        """Return the value with the changes that this coordinator has still to record."""
         changes = {change.name: change for change in value.changes} | self._pending_changes
         return msgspec.structs.replace(value, changes=tuple(changes.values())[-MAX_CHANGES:])
 
     def in_next_attempt(self, value: RegisterValue, why: str) -> RegisterValue:
-        """A new life ends what is under way, whoever began it."""
+        """Return the value for a new attempt, in which every running change is ended, whichever coordinator began it."""
         self.broken(why)
         for change in running(self.with_pending_changes(value)):
             self._pending_changes[change.name] = msgspec.structs.replace(
@@ -283,7 +294,7 @@ class GenerationChange:
         return self.with_pending_changes(value)
 
     def in_commit(self, value: RegisterValue, plan: Plan, *, is_last: bool) -> RegisterValue:
-        """An epoch is to be committed, behind which a plan holds: what it changes is done, what it should have changed is not."""
+        """Return the value for a commit under a plan: the plan's changes are done, other running changes are dropped."""
         changes = {change.name: change for change in self.with_pending_changes(value).changes}
         done = {change.name: change for change in plan.changes}
         took = self._context.now - self._since if self.plan == plan else 0
@@ -302,7 +313,7 @@ class GenerationChange:
         return msgspec.structs.replace(value, changes=tuple(changes.values())[-MAX_CHANGES:])
 
     def written(self, before: RegisterValue | None, value: RegisterValue) -> None:
-        """The register says so."""
+        """Note that the register holds this value, and report finished changes."""
         known = {change.name: change for change in before.changes} if before is not None else {}
         for change in value.changes:
             was = known.get(change.name)
@@ -314,7 +325,7 @@ class GenerationChange:
                 self._pending_changes.pop(change.name, None)
 
     def committed(self, value: RegisterValue, *, is_change: bool) -> None:
-        """An epoch is committed."""
+        """Note that an epoch is committed."""
         self._committed, self.committed_at = value.committed.epoch, self._context.now
         if self.step is not ChangeStep.IDLE and value.plan == self.plan:
             self.step, self.plan = ChangeStep.IDLE, _NO_PLAN
@@ -327,7 +338,7 @@ class GenerationChange:
             self._bytes = _bytes_of(value, self.plan)
             if (
                 self._extra <= MAX_EXTRA_EPOCHS
-            ):  # it gets on; behind the last of them nothing but what is built is waited for
+            ):  # it makes progress; behind the last extra epoch only the preload is waited for
                 self._deadline, self._got = self._late(), {}
 
 
@@ -339,6 +350,6 @@ def _describe(changes: Iterable[StageChange]) -> str:
 
 
 def _bytes_of(value: RegisterValue, plan: Plan) -> int:
-    """What the register has of the stages that a plan changes."""
+    """Return the bytes of saved state of the stages that a plan changes."""
     stages = [change.stage for change in plan.changes]
     return sum(snapshot.length for saved in value.saved if saved.instance.stage in stages for snapshot in saved.chain)

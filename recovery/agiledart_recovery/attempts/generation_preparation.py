@@ -1,13 +1,15 @@
-"""What a host makes ready for a term that may come: room, executors, code, links, and what is committed of the state that it will
-take over, built before it is wanted. It begins when it is handed over, not before.
+"""Preparation on one host for a generation that may come: capacity, executors, code, links and preloaded state.
 
-    made     room, executors, code, links are there; whoever builds nothing is ready
-    built    what the committed epoch has of the old instances is built: ready, as of that epoch
-    behind   a later epoch is committed: its elements are built, too, and it is said again
+The committed state that new instances will take over is built before it is needed. An instance begins when it is handed over,
+not before.
 
-The coordinator repeats its word until the barrier is sent, so a host that does not hear it any more lets go by itself: of a change
-whose coordinator died, and whose word that it was let go was lost. What has begun is not ended here: a commit or a new life
-settles it.
+    made     capacity, executors, code and links are there; a host that preloads nothing is ready
+    built    the committed epoch's state of the old instances is built: ready, as of that epoch
+    behind   a later epoch is committed: its snapshots are built, too, and the host reports ready again
+
+The coordinator repeats its proposal until the barrier is sent. A host that no longer receives it drops the preparation by
+itself: the coordinator may have died, and its message that the change was dropped may be lost. What has begun is not ended
+here: a commit or a new attempt decides.
 """
 
 from collections.abc import Callable
@@ -24,23 +26,23 @@ from agiledart_recovery.wire.register_value import Plan, RegisterValue, SavedSta
 
 
 class AttemptState(Protocol):
-    """What it needs of the host's part of the run."""
+    """The part of a participant that a preparation needs."""
 
     attempt: int
     value: RegisterValue | None
 
     @property
     def is_in_attempt(self) -> bool:
-        """Whether the life has been entered here, and goes on."""
+        """Return whether this host has entered the attempt and it continues."""
         ...
 
     def on_broken(self, attempt: int, reason: str) -> None:
-        """Something of this life cannot go on here."""
+        """Report that the attempt cannot continue here."""
         ...
 
 
 class GenerationPreparation:
-    """The plan that something is made ready for here, if any."""
+    """The plan that this host prepares for, if there is one."""
 
     def __init__(self, context: RecoveryContext, run: RunId, part: AttemptState) -> None:
         self._context, self._run, self._part = context, run, part
@@ -57,23 +59,23 @@ class GenerationPreparation:
 
     @property
     def plan(self) -> Plan | None:
-        """What something is made ready for."""
+        """Return the plan that this host prepares for."""
         return self._plan
 
     # ---- before the barrier
 
     def on_prepare(self, sender: Peer, message: wire.ProposeGeneration) -> None:
-        """Make ready, or say that all is there."""
+        """Prepare for a plan, or report that all is ready."""
         if message.attempt != self._part.attempt or not self._part.is_in_attempt:
-            return  # it is said again
+            return  # the coordinator repeats it
         if message.stamp < self._stamp:
-            return  # another change has been wanted since
+            return  # a later change has been proposed since
         self._stamp, self._last_heard_at = message.stamp, self._context.now
         if self._is_made and message.after.digest == self._digest:
             self._coordinator = sender
             self._report_ready()
         elif message.before.digest == self._digest:
-            return  # what was made ready last is committed, and not everybody has handed over here: first that
+            return  # the last plan is committed, but an old instance has not handed over here yet: finish that
         elif message.after.digest != self._digest:
             self.drop()
             self._make_ready(sender, message)
@@ -83,9 +85,9 @@ class GenerationPreparation:
         self._plan, self._digest, self._before, self._coordinator = after, after.digest, message.before, sender
         planned = after.hosts.get(me.node)
         if planned is not None and planned.incarnation != me.incarnation:
-            self._refuse(f"{me.name or me.node.short} was ended since the change was planned")
+            self._refuse(f"{me.name or me.node.short} was restarted since the change was planned")
             return
-        mine = tuple(each for each in after.at(me.node) if each.instance.stage in self._new_stages)
+        mine = tuple(assignment for assignment in after.at(me.node) if assignment.instance.stage in self._new_stages)
         self._context.set_timer((self._run, "term", self._digest), self._timeout_ns)
         self._context.ask(
             lambda request: asked.MakeGenerationReady(request, self._run, attempt, message.before, after, mine),
@@ -107,7 +109,7 @@ class GenerationPreparation:
         self.drop()
 
     def _report_ready(self) -> None:
-        """Nothing, while what was committed when it was made is still being built."""
+        """Report ready; stay silent while the state that was committed at that time is still being built."""
         builds = bool(self._new_stages)
         if self._coordinator is not None and (not builds or self._built is not None):
             about = (self._run, self._part.attempt, self._digest)
@@ -115,22 +117,26 @@ class GenerationPreparation:
 
     @property
     def _new_stages(self) -> list[str]:
-        """Stages that take a new term, of which instances will be here."""
+        """Return the stages that take a new generation and will have instances here."""
         if self._plan is None:
             return []
-        here = [each.instance.stage for each in self._plan.at(self._context.me.node)]
+        here = [assignment.instance.stage for assignment in self._plan.at(self._context.me.node)]
         return [change.stage for change in self._plan.changes if change.stage in here]
 
     def _build(self) -> None:
-        """Have what the last committed epoch has of the old instances built; nothing while that is under way."""
+        """Preload the last committed epoch's state of the old instances; do nothing while a preload is running."""
         value, before, after = self._part.value, self._before, self._plan
         if value is None or before is None or after is None or not self._is_made or self._is_committed:
             return
         epoch, attempt = value.committed.epoch, self._part.attempt
         if self._is_building or self._built == epoch or not self._new_stages:
             return
-        old = {each.instance: None for each in before.assignments if each.instance.stage in self._new_stages}
-        saved = tuple(each for each in value.saved if each.instance in old and each.chain)
+        old = {
+            assignment.instance: None
+            for assignment in before.assignments
+            if assignment.instance.stage in self._new_stages
+        }
+        saved = tuple(saved_state for saved_state in value.saved if saved_state.instance in old and saved_state.chain)
         if not saved:
             self._built = epoch
             return
@@ -146,19 +152,19 @@ class GenerationPreparation:
         if reason and (value is None or value.committed.epoch == epoch):
             self._refuse(reason)
             return
-        if not reason:  # else the elements of that epoch may be gone: there are later ones
+        if not reason:  # else the snapshots of that epoch may be gone: there are later ones
             self._built = epoch
         self._build()
         self._report_ready()
 
     def report_progress(self, digest: bytes, got: int, of: int) -> None:
-        """So much of what is to be built is here."""
+        """Report to the coordinator how many bytes of the preload are here."""
         if digest == self._digest and self._is_building and self._coordinator is not None:
             message = wire.GenerationProgress(self._run, self._part.attempt, digest, got, of)
             self._context.send(self._coordinator, message)
 
     def _if_current(self, attempt: int, then: Callable[[str], None]) -> Callable[[object, str], None]:
-        """The outcome of something that was asked for this plan, in this life."""
+        """Return a callback that passes a request's outcome on if this plan and attempt are still current."""
         digest = self._digest
 
         def outcome(_: object, reason: str) -> None:
@@ -169,16 +175,16 @@ class GenerationPreparation:
 
     @property
     def _timeout_ns(self) -> int:
-        """The word comes with every tick until the barrier is sent; that is committed or rolled back in the time of a hand-over."""
+        """Timeout without a proposal. Proposals come with every tick until the barrier, which a hand-over timeout limits."""
         return 2 * self._context.config.handover_timeout_ns
 
     def on_dropped(self, message: wire.GenerationDropped) -> None:
-        """It will not be."""
+        """Drop the preparation because the coordinator has dropped the change."""
         if message.attempt == self._part.attempt and message.digest == self._digest:
             self.drop()
 
     def on_timer(self, digest: bytes) -> None:
-        """Is it still wanted?"""
+        """Drop the preparation when no proposal has arrived for too long."""
         if digest != self._digest:
             return
         left = self._last_heard_at + self._timeout_ns - self._context.now
@@ -190,7 +196,7 @@ class GenerationPreparation:
     # ---- behind the barrier
 
     def on_state_handed_over(self, sender: Peer, message: wire.StateHandedOver) -> None:
-        """An old instance has stopped. Of another life, or of a plan that is not the one of here, it is nothing."""
+        """Take an old instance's state over; ignore one of another attempt or another plan."""
         is_current = (
             message.attempt == self._part.attempt and message.digest == self._digest and self._part.is_in_attempt
         )
@@ -203,11 +209,11 @@ class GenerationPreparation:
                 self._context.send(sender, answer)
 
     def _is_host(self, sender: Peer) -> bool:
-        """Whether a node hosts something of what was before: who does not has nothing to hand over."""
+        """Return whether a node hosts an instance of the old plan. Other nodes have nothing to hand over."""
         return self._before is not None and sender.node in self._before.hosts
 
     def _take(self, epoch: int, saved: SavedState, origin: Peer | None = None) -> None:
-        """Once from each old instance, whatever comes again."""
+        """Take over from each old instance once, however often its message arrives."""
         instance, attempt, digest = saved.instance, self._part.attempt, self._digest
         if instance in self._taken:
             return
@@ -215,7 +221,7 @@ class GenerationPreparation:
 
         def taken(reason: str) -> None:
             if reason and not saved.chain[-1].replica_nodes:
-                del self._taken[instance]  # it is told again when it is safe
+                del self._taken[instance]  # the sender repeats it once it is replicated
                 return
             if reason:
                 self._part.on_broken(attempt, f"{instance} could not be taken over: {reason}")
@@ -231,11 +237,14 @@ class GenerationPreparation:
     # ---- its end
 
     def committed(self, value: RegisterValue) -> None:
-        """The register names a plan. When it is this one, all old instances have handed over, whoever is left to say so."""
-        planned = [each.instance for each in value.plan.at(self._context.me.node)]
+        """Note the committed plan. If it is this one, all old instances have handed over: take over from those whose message is
+        missing.
+        """
+        planned = [assignment.instance for assignment in value.plan.at(self._context.me.node)]
         if self._plan is None or value.plan.digest != self._digest:
             if any(instance not in self._known for instance in planned):
-                # It had let go of what others went on with: a word that it was let go, or a long silence, came in between.
+                # This host had dropped a change that the others completed: a message that it was dropped, or a long silence,
+                # came in between.
                 self._part.on_broken(
                     value.attempt, f"{self._context.me.name} was not ready for the plan that was committed"
                 )
@@ -244,7 +253,7 @@ class GenerationPreparation:
         self._known = dict.fromkeys(planned)
         self._is_committed = True
         generations = {change.stage: change.generation for change in self._plan.changes}
-        mine = [each.instance.stage for each in self._plan.at(self._context.me.node)]
+        mine = [assignment.instance.stage for assignment in self._plan.at(self._context.me.node)]
         for saved in value.saved:
             if saved.instance.stage in mine and saved.instance.generation < generations.get(saved.instance.stage, 0):
                 self._take(value.committed.epoch, saved)
@@ -255,19 +264,19 @@ class GenerationPreparation:
             self.forget()
 
     def enter(self, value: RegisterValue) -> None:
-        """A life begins: nothing of what was made ready in another one is left."""
+        """Drop everything that was prepared in another attempt."""
         self.forget()
         self._stamp = Stamp()
-        self._known = {each.instance: None for each in value.plan.at(self._context.me.node)}
+        self._known = {assignment.instance: None for assignment in value.plan.at(self._context.me.node)}
 
     def drop(self) -> None:
-        """Nothing will come of it."""
+        """End the preparation, and discard what was prepared."""
         if self._plan is not None:
             self._context.do(asked.DiscardGeneration(self._run, self._part.attempt, self._digest))
         self.forget()
 
     def forget(self) -> None:
-        """It runs, or is not wanted any more."""
+        """Forget the plan: it runs, or is not wanted any more."""
         self._plan, self._digest, self._taken = None, b"", {}
         self._before, self._coordinator, self._built = None, None, None
         self._is_made = self._is_building = self._is_committed = False

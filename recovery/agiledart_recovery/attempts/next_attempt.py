@@ -1,15 +1,15 @@
-"""The life that comes next: whether it may begin, who runs what in it, and from which epoch it begins.
+"""The next attempt: whether it may begin, which node runs what in it, and from which epoch it begins.
 
-A coordinator tells what became of the last one: hosts that were silent, that could not enter it, that lacked fragments of a state.
+A coordinator reports what became of the last attempt: hosts that were silent, could not enter it, or lacked fragments of a state.
 
-| what is known | what it means for the next life |
+| what is known | what it means for the next attempt |
 |---|---|
-| a host was silent | it is lost, until there is time to ask it again |
-| it could not enter, and was not ended since | for two minutes it gets nothing that somebody else can take |
-| it could not rebuild a state | none begins before a holder is back, or before it was waited for long enough: see `verdicts` |
+| a host was silent | it counts as lost, until there is time to ask it again |
+| it could not enter, and was not restarted since | for two minutes it gets nothing that another node can take |
+| it could not rebuild a state | no attempt begins before a replica node is back, or the wait is over: see `loss_policy` |
 
-The awkward case: hosts and holders of a state are waited for at the same time. Only time in which a *state* cannot be had counts
-against the patience with its holders.
+The awkward case: the run waits for hosts and for replica nodes at the same time. Only time in which a *state* is unavailable
+counts against the timeout for replica nodes.
 """
 
 from dataclasses import dataclass
@@ -30,13 +30,13 @@ ReplicaNodesByHost = dict[NodeId, tuple[NodeId, ...]]
 
 @dataclass(frozen=True, slots=True)
 class AttemptDecision:
-    """What comes next.
+    """Decision about the next attempt.
 
     Args:
-        value: of the next life; None: there is none yet.
-        note: what it does not bring back as it was.
+        value: the next attempt's value; None: there is none yet.
+        note: what it does not restore as it was.
         ends: why the run has failed.
-        missing: for whom it waits.
+        missing: nodes that it waits for.
     """
 
     value: RegisterValue | None = None
@@ -46,12 +46,12 @@ class AttemptDecision:
 
 
 class NextAttempt:
-    """What one coordinator knows for it.
+    """State of one coordinator for planning the next attempt.
 
     Attributes:
-        pace: how soon it may begin.
-        refusal: why the last one could not be entered, in words of a host.
-        lacking: hosts that could not rebuild a state in the life that is being entered, with its holders.
+        restart_backoff: how soon it may begin.
+        refusal: why the last attempt could not be entered, in words of a host.
+        lacking: hosts that could not rebuild a state in the attempt that is being entered, with its replica nodes.
     """
 
     def __init__(self, context: RecoveryContext) -> None:
@@ -59,7 +59,7 @@ class NextAttempt:
         self.restart_backoff = RestartBackoff(context.config)
         self.refusal = ""
         self.lacking: ReplicaNodesByHost = {}
-        self._unfound: ReplicaNodesByHost = {}  # the same, of the last life that was tried
+        self._unfound: ReplicaNodesByHost = {}  # the same, of the last attempt that was tried
         self._lost_since: Instant | None = None
         self._silent: dict[NodeId, None] = {}
         self._unfit: dict[NodeId, Instant] = {}
@@ -67,20 +67,21 @@ class NextAttempt:
     # ---- what became of the last one
 
     def clear_silent(self) -> None:
-        """There is time to ask everybody again."""
+        """Forget which hosts were silent: there is time to ask all again."""
         self._silent = {}
 
     def on_silent(self, node: NodeId) -> None:
-        """It did not answer in time."""
+        """Note that a host did not answer in time."""
         self._silent[node] = None
 
     def on_entry_failed(self, node: NodeId, reason: str) -> None:
-        """It was not ended since, and could not enter: somebody else may take what is not bound to it."""
+        """Note that a host could not enter, though it was not restarted since; its unpinned instances may move."""
         self._unfit[node], self.refusal = self._context.now, reason
 
     def lacks(self, node: NodeId, replica_nodes: tuple[NodeId, ...], reason: str) -> None:
-        """It could not rebuild a state: another life helps when a holder of that has come back, and not before, so this one does
-        not count among those that failed.
+        """Note that a host could not rebuild a state.
+
+        Another attempt helps only when a replica node has come back, so this one does not count among those that failed.
         """
         if not self.lacking:
             self.restart_backoff.forgive()
@@ -88,28 +89,28 @@ class NextAttempt:
         self.lacking[node], self.refusal = replica_nodes, reason
 
     def leaves(self, node: NodeId) -> None:
-        """It wants to run nothing more."""
+        """Note that a host is being drained."""
         self._unfit[node] = self._context.now
 
     def on_node_back(self) -> None:
-        """Who could not enter a life may be able to do so now."""
+        """Let hosts that could not enter an attempt try again, now that a node is back."""
         self._unfit = {}
 
     def on_attempt_started(self) -> None:
-        """A life is being entered."""
+        """Note that an attempt is being entered."""
         self.lacking = {}
 
     def on_all_entered(self) -> None:
-        """Everybody has entered the life."""
+        """Note that all hosts have entered the attempt."""
         self._unfit, self.refusal, self._lost_since = {}, "", None
 
     @property
     def replica_nodes(self) -> tuple[NodeId, ...]:
-        """Of the states that are lacking."""
-        return tuple(dict.fromkeys(one for each in self.lacking.values() for one in each))
+        """Return the replica nodes of the states that are lacking."""
+        return tuple(dict.fromkeys(node for nodes in self.lacking.values() for node in nodes))
 
     def retry_lacking(self) -> bool:
-        """Whether it takes another life to look for what was lacking: who has refused this one refuses it again."""
+        """Return whether looking for a lacking state takes another attempt: a host that refused this one refuses it again."""
         self._silent = {}
         if self.lacking:
             self._unfound, self.lacking = self.lacking, {}
@@ -119,11 +120,11 @@ class NextAttempt:
     # ---- the next one
 
     def decide(self, value: RegisterValue) -> AttemptDecision:
-        """What comes after the life of this value."""
+        """Decide what comes after the attempt of this value."""
         context = self._context
-        patience = 2 * context.config.state_timeout_ns
-        unfit = tuple(node for node, at in self._unfit.items() if context.now - at < patience)
-        judged = decide_loss(
+        timeout_ns = 2 * context.config.state_timeout_ns
+        unfit = tuple(node for node, at in self._unfit.items() if context.now - at < timeout_ns)
+        decision = decide_loss(
             value,
             self.is_there,
             self._unfound,
@@ -131,19 +132,20 @@ class NextAttempt:
             may_wait_for_state=self._may_wait_for_state(value),
             unfit=unfit,
         )
-        if judged.ends:
-            return AttemptDecision(ends=judged.ends)
-        value = judged.applied(value)
+        if decision.ends:
+            return AttemptDecision(ends=decision.ends)
+        value = decision.applied(value)
         plan, missing = next_plan(value, self.is_there, (*context.candidates, context.me), context.peer, unfit)
         if plan is None:
             return AttemptDecision(missing=missing)
         self._unfound = {}
-        told = (
+        earlier_note = (
             value.reason
-            if value.is_first_of_configuration or (value.rolled_back_to is not None and not judged.switches_checkpoint)
+            if value.is_first_of_configuration
+            or (value.rolled_back_to is not None and not decision.switches_checkpoint)
             else ""
         )
-        note = "; ".join(part for part in (told, judged.note) if part)[:400]
+        note = "; ".join(part for part in (earlier_note, decision.note) if part)[:400]
         made = msgspec.structs.replace(
             value,
             attempt=value.next_attempt,
@@ -152,17 +154,17 @@ class NextAttempt:
             reason=note,
             fallback_checkpoint=remaining_fallback(value, plan),
         )
-        return AttemptDecision(made, judged.note)
+        return AttemptDecision(made, decision.note)
 
     def is_there(self, node: NodeId) -> bool:
-        """Whether a node can be reached and has not been silent."""
+        """Return whether a node can be reached and has not been silent."""
         return self._context.can_reach(node) and node not in self._silent
 
     def _may_wait_for_state(self, value: RegisterValue) -> bool:
-        """Whether holders of a state may still come back."""
+        """Return whether replica nodes of a state may still come back."""
         plan = value.plan
-        movable = (each for each in plan.assignments if not each.is_pinned)
-        if not any(nodes_lost_with_state(value, each, self.is_there, self._unfound) for each in movable):
+        movable = (assignment for assignment in plan.assignments if not assignment.is_pinned)
+        if not any(nodes_lost_with_state(value, assignment, self.is_there, self._unfound) for assignment in movable):
             self._lost_since = None
             return True
         self._lost_since = self._lost_since or self._context.now

@@ -1,19 +1,18 @@
-"""A host's side of one run.
+"""Participant: a host's side of one run.
 
-| state | who moves it |
+| state | trigger |
 |---|---|
-| OUT | no life, or one that was entered by an earlier process. RESET of a later life → STORING, if its plan knows of this process |
-| STORING | the life is being written; nothing of an older life is taken any more. Written → ENTERING |
-| ENTERING | the driver ends what ran, cuts sinks, restores. Done → READY, RESET_OK; failed → OUT, RESET_REFUSED |
+| OUT | no attempt, or one that an earlier process entered. RESET of a later attempt → STORING, if its plan names this process |
+| STORING | the attempt is being written; messages of older attempts are ignored. Written → ENTERING |
+| ENTERING | the driver ends what ran, truncates sinks, restores. Done → READY, RESET_OK; failed → OUT, RESET_REFUSED |
 | READY | START or BEGIN → RUNNING |
-| RUNNING | barriers pass, parties prepare. Something breaks → BROKEN |
-| BROKEN | every word of the coordinator is answered by NEED_LIFE, a RESET of this life by RESET_REFUSED |
+| RUNNING | barriers pass, instances prepare. A failure → BROKEN |
+| BROKEN | the coordinator's messages are answered by NEW_ATTEMPT_NEEDED, a RESET of this attempt by RESET_REFUSED |
 | CLOSED | the run has ended |
-| any | RESET of a later life → STORING |
+| any | RESET of a later attempt → STORING |
 
-The awkward case: RESET of the life that is on the disk. In the process that entered it, it is a question: what have you prepared?
-In a later process it is refused: the part has forgotten what it had taken, and an old RESET would cut off what was committed
-since.
+The awkward case: RESET of the attempt that is on the disk. In the process that entered it, it is a question: what have you
+prepared? A later process refuses it: it has forgotten what was taken, and an old RESET would truncate what was committed since.
 """
 
 from enum import Enum
@@ -50,7 +49,7 @@ from agiledart_recovery.wire.register_value import (
 
 
 class Phase(Enum):
-    """See the module."""
+    """State of a participant; the module's head has the table."""
 
     OUT = "out"
     STORING = "storing"
@@ -62,12 +61,12 @@ class Phase(Enum):
 
 
 class Participant:
-    """What one node knows of a run that it hosts, or has a part of a sink of.
+    """State of a run on one node that hosts it, or stores a part of one of its sinks.
 
     Attributes:
-        life: the last life that was entered; on the disk before anything was answered.
-        begun: the highest barrier that this host's sources were told of in this life.
-        committed_at: when this host last heard of a commit, or entered the life; None: neither.
+        attempt: the last attempt that was entered; on the disk before anything was answered.
+        begun: the highest barrier that this host's sources were asked for in this attempt.
+        committed_at: when this host last received a commit, or entered the attempt; None: neither.
     """
 
     def __init__(self, context: RecoveryContext, run: RunId, attempt: int = 0, signed_command: bytes = b"") -> None:
@@ -95,21 +94,21 @@ class Participant:
     # ---- lives
 
     def on_reset(self, sender: Peer, message: wire.Reset) -> None:
-        """Enter a life, or say what was prepared in it."""
+        """Enter an attempt, or report what was prepared in it."""
         value = message.value
         is_ballots = message.ballot.node == sender.node
         if value.run != self.run or value.faults() or not value.may_be_sent_by(sender.node) or not is_ballots:
             self._context.observe(MessageIgnored(sender.node, "reset"))
         elif value.attempt > self.attempt and self._was_planned_for_another(value):
             self._context.send(
-                sender, wire.ResetRefused(self.run, value.attempt, "this host was ended since the plan was made")
+                sender, wire.ResetRefused(self.run, value.attempt, "this host was restarted since the plan was made")
             )
         elif value.attempt > self.attempt:
             self._enter(sender, value)
         elif value.attempt < self.attempt:
-            why = "a later life was entered"
+            refusal = "this host has entered a later attempt"
             self._context.send(
-                sender, wire.ResetRefused(self.run, self.attempt, why, signed_command=self._signed_command)
+                sender, wire.ResetRefused(self.run, self.attempt, refusal, signed_command=self._signed_command)
             )
         elif self.phase in (Phase.READY, Phase.RUNNING):
             self._leader = sender
@@ -117,11 +116,13 @@ class Participant:
         elif self.phase in (Phase.STORING, Phase.ENTERING):
             self._leader = sender
         else:
-            reason = self._reason or "it was entered by a process that has ended"
+            reason = self._reason or "the process that entered this attempt has ended"
             self._context.send(sender, wire.ResetRefused(self.run, self.attempt, reason, self._lacks))
 
     def is_unproven(self, value: RegisterValue) -> bool:
-        """Whether a value is of an era that is not known here, and that no admin has ordered since the last one."""
+        """Return whether a value belongs to an unknown configuration that no admin has begun by a signed command since the last
+        one.
+        """
         configuration = self.attempt // ATTEMPTS_PER_CONFIGURATION
         return value.configuration > configuration and not (
             value.configuration <= MAX_CONFIGURATIONS
@@ -129,17 +130,17 @@ class Participant:
         )
 
     def may_be_commanded_by(self, node: NodeId) -> bool:
-        """Whether a node may say what is to be done in the life that is known here. Who takes over says RESET first."""
+        """Return whether a node may command the known attempt. A node that takes over sends RESET first."""
         is_leader = self._leader is not None and self._leader.node == node
         return self.value is None or is_leader or self.value.may_be_sent_by(node)
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing is known of the run."""
+        """Return whether nothing is known of the run."""
         return self.value is None and not self.attempt
 
     def _was_planned_for_another(self, value: RegisterValue) -> bool:
-        """A plan names lives of hosts, so that one that lost its disk can't enter a life a second time."""
+        """Return whether a plan names an earlier incarnation of this host, so that a host with a lost disk cannot enter twice."""
         planned = value.plan.hosts.get(self._context.me.node)
         return planned is not None and planned.incarnation < self._context.me.incarnation
 
@@ -169,10 +170,14 @@ class Participant:
         self.phase = Phase.ENTERING
         me = self._context.me.node
         mine = value.plan.at(me)
-        saved = tuple({saved.instance: saved for each in mine for saved in value.saved_for(each.instance)}.values())
+        saved = tuple(
+            {saved.instance: saved for assignment in mine for saved in value.saved_for(assignment.instance)}.values()
+        )
         ends = tuple(end for end in value.parts if end.host == me)
         sinks = {
-            each.instance: None for each in mine if each.role is InstanceRole.SINK and value.rolled_back_to is not None
+            assignment.instance: None
+            for assignment in mine
+            if assignment.role is InstanceRole.SINK and value.rolled_back_to is not None
         }
         emitted = tuple(saved for saved in value.emitted if saved.instance in sinks)
         self._context.ask(
@@ -193,12 +198,12 @@ class Participant:
         self._answer_reset()
 
     def lacks(self, attempt: int, replica_nodes: tuple[NodeId, ...]) -> None:
-        """A state cannot be rebuilt without fragments of these; the life cannot be entered, which is told with the reason."""
+        """Note the replica nodes without whose fragments a state cannot be rebuilt; the refusal of the attempt names them."""
         if attempt == self.attempt and self.phase is Phase.ENTERING:
             self._lacks = replica_nodes[:MAX_FRAGMENTS]
 
     def report_entering(self, attempt: int, phase: str, got: int, of: int) -> None:
-        """The coordinator is to know how far this host is."""
+        """Report to the coordinator how far this host is in entering the attempt."""
         if attempt == self.attempt and self.phase is Phase.ENTERING and self._leader is not None:
             self._context.send(self._leader, wire.AttemptProgress(self.run, attempt, phase, got, of))
 
@@ -213,28 +218,30 @@ class Participant:
             self._context.send(self._leader, wire.ResetOk(self.run, self.attempt, self.begun, answers))
 
     def _is_mine(self, sender: Peer, attempt: int) -> bool:
-        """Whether a coordinator's word is about the life that this host is in. One that is broken answers what it needs."""
+        """Return whether a coordinator's message is about the current attempt; answer with NEW_ATTEMPT_NEEDED if it is broken
+        here.
+        """
         if attempt > self.attempt:
-            # The coordinator goes by this host's RESET_OK, of which nothing is left here: its disk was lost.
+            # The coordinator relies on this host's RESET_OK, of which nothing is left here: its disk was lost.
             self._context.send(
-                sender, wire.NewAttemptNeeded(self.run, attempt, "this host has never been in that life")
+                sender, wire.NewAttemptNeeded(self.run, attempt, "this host has never entered that attempt")
             )
             return False
         if attempt != self.attempt or self.phase in (Phase.STORING, Phase.ENTERING):
             return False
         if self.phase in (Phase.OUT, Phase.BROKEN):
-            reason = self._reason or "it was entered by a process that has ended"
+            reason = self._reason or "the process that entered this attempt has ended"
             self._context.send(sender, wire.NewAttemptNeeded(self.run, self.attempt, reason))
             return False
         return self.phase is not Phase.CLOSED
 
     def on_other(self, sender: Peer, message: wire.RunMessage) -> None:
-        """A word about a life came to a host that knows nothing of the run."""
+        """Answer a message about an attempt on a host that does not know the run."""
         if isinstance(message, wire.Start | wire.Begin | wire.QueryPrepared | wire.Sync):
             self._is_mine(sender, message.attempt)
 
     def on_start(self, sender: Peer, message: wire.Start) -> None:
-        """Everybody is in the life."""
+        """Start the sources: all hosts are in the attempt."""
         if self._is_mine(sender, message.attempt):
             self._start()
 
@@ -246,11 +253,11 @@ class Participant:
 
     @property
     def is_in_attempt(self) -> bool:
-        """Whether the life has been entered here, and goes on."""
+        """Return whether this host has entered the attempt and it continues."""
         return self.phase in (Phase.READY, Phase.RUNNING)
 
     def on_broken(self, attempt: int, reason: str) -> None:
-        """Something of this life cannot go on here."""
+        """Report that the attempt cannot continue here."""
         if attempt == self.attempt and self.phase in (Phase.READY, Phase.RUNNING):
             self.phase, self._reason = Phase.BROKEN, reason[:400]
             if self._leader is not None:
@@ -259,7 +266,7 @@ class Participant:
     # ---- epochs
 
     def on_begin(self, sender: Peer, message: wire.Begin) -> None:
-        """Send a barrier. BEGIN implies START: everybody is in the life."""
+        """Send a barrier. BEGIN implies START: all hosts are in the attempt."""
         if not self._is_mine(sender, message.attempt):
             return
         self._leader = sender
@@ -271,7 +278,7 @@ class Participant:
         elif known is not None or message.epoch <= self.begun:
             self._report_prepared(sender, message.epoch - 1)
         elif message.before != self._plan.digest and self._has_source:
-            self.on_broken(self.attempt, f"epoch {message.epoch} is begun under a plan that no longer holds here")
+            self.on_broken(self.attempt, f"epoch {message.epoch} was begun under a plan that is no longer valid here")
         elif message.epoch <= self._committed.epoch + MAX_OPEN_EPOCHS * MAX_OPEN_EPOCHS:
             self._begins[message.epoch], self.begun = request, message.epoch
             if message.after is not None:
@@ -279,26 +286,26 @@ class Participant:
             self._context.do(
                 asked.EmitBarrier(self.run, self.attempt, message.epoch, message.before, message.after, message.holds)
             )
-        else:  # so many were passed over that nothing here may remember them: a life later all begin behind the committed one
+        else:  # so many aborted epochs are not remembered: in a new attempt all start behind the committed one
             self.on_broken(
-                self.attempt, f"epoch {message.epoch} is begun, and none behind {self._committed.epoch} was committed"
+                self.attempt, f"epoch {message.epoch} was begun, and none behind {self._committed.epoch} was committed"
             )
 
     @property
     def is_closed(self) -> bool:
-        """Whether the register has said that the run has ended, and that was carried out here."""
+        """Return whether the register has said that the run has ended, and this host has carried that out."""
         return self.phase is Phase.CLOSED
 
     @property
     def _has_source(self) -> bool:
-        """Whether barriers begin here; to all others BEGIN only says that a change comes."""
+        """Return whether barriers begin here. To other hosts BEGIN only announces a change."""
         value = self.value
         return value is not None and any(
-            each.role is InstanceRole.SOURCE for each in value.plan.at(self._context.me.node)
+            assignment.role is InstanceRole.SOURCE for assignment in value.plan.at(self._context.me.node)
         )
 
     def on_ask(self, sender: Peer, message: wire.QueryPrepared) -> None:
-        """Tell again what was prepared."""
+        """Report again what was prepared."""
         if self._is_mine(sender, message.attempt):
             self._leader = sender
             self._report_prepared(sender, message.epoch)
@@ -312,15 +319,15 @@ class Participant:
             self._context.send(to, answer)
 
     def on_prepared(self, event: PinnedInstancePrepared) -> None:
-        """A source or sink that stays here has its part of a barrier on the disk."""
+        """Report a pinned source or sink that has its part of a barrier on the disk."""
         if self._takes(event.checkpoint):
             self._prepare(event, event.saved, event.offset)
 
     def on_snapped(self, event: SnapshotTaken) -> None:
-        """The element of a party that may move is on the local disk: now to its holders."""
+        """Replicate the snapshot of a movable instance, now that it is on the local disk."""
         chain = self._chain_to(event)
         if not self._takes(event.checkpoint) or chain is None:
-            return  # what it rests on is needed by nobody any more: the epoch is passed over
+            return  # the snapshot that it builds on is deleted: the epoch was aborted
         config = self._context.config
         reachable = [peer for peer in self._context.candidates if self._context.can_reach(peer.node)]
         where = spread(self._context.me, reachable, event.length, config.m, config.k)
@@ -330,18 +337,18 @@ class Participant:
             self.handover_sender.hand_over(
                 self.attempt, event.checkpoint.epoch, SavedState(event.instance, (*chain, here)), event.after
             )
-        patience = config.ack_timeout_ns + event.length * config.slowest_ns
-        self._context.set_timer((self.run, "save", event.instance, event.checkpoint), patience)
+        timeout_ns = config.ack_timeout_ns + event.length * config.slowest_ns
+        self._context.set_timer((self.run, "save", event.instance, event.checkpoint), timeout_ns)
 
-        def settled(saving: SnapshotReplication) -> None:
+        def on_replicated(saving: SnapshotReplication) -> None:
             self._on_replicated(event, saving, where.wanted)
 
-        saving = SnapshotReplication(self._context, self.run, event.instance, snapshot, where, settled)
+        saving = SnapshotReplication(self._context, self.run, event.instance, snapshot, where, on_replicated)
         if saving.outcome is ReplicationOutcome.SENDING:
             self._saving[event.instance, event.checkpoint] = saving
 
     def on_save_timeout(self, instance: InstanceId, checkpoint: CheckpointId) -> None:
-        """`ack_timeout` has passed for an element."""
+        """Handle that `ack_timeout` has passed for a snapshot: finish its replication, or try it again."""
         saving = self._saving.get((instance, checkpoint))
         again = self._again.pop((instance, checkpoint), None)
         if saving is not None:
@@ -356,7 +363,7 @@ class Participant:
             return
         if saving.outcome is not ReplicationOutcome.SAFE:
             if event.has_ended:
-                # No later barrier will save it once more.
+                # No later barrier will save it again.
                 self._again[event.instance, event.checkpoint] = event
                 name = (self.run, "save", event.instance, event.checkpoint)
                 self._context.set_timer(name, self._context.config.ack_timeout_ns)
@@ -367,18 +374,18 @@ class Participant:
         self._prepare(event, SavedState(event.instance, (*before, snapshot)), event.offset)
 
     def _chain_to(self, event: SnapshotTaken) -> tuple[InstanceSnapshot, ...] | None:
-        """What an element rests on; None when that is not kept, or the chain would be too long."""
+        """Return the snapshots that a snapshot builds on; None when they are not kept, or the chain would be too long."""
         if not event.onto:
             return ()
         chain = () if self.value is None else self.value.chain_to(event.instance, event.onto)
         return chain if 0 < len(chain) < MAX_CHAIN else None
 
     def _takes(self, checkpoint: CheckpointId) -> bool:
-        """Nothing of another life counts."""
+        """Return whether a checkpoint belongs to the current attempt."""
         return checkpoint.attempt == self.attempt and self.phase in (Phase.READY, Phase.RUNNING)
 
     def _prepare(self, event: PinnedInstancePrepared | SnapshotTaken, saved: SavedState, offset: int) -> None:
-        # An end is named by the epoch above the last barrier: its element must not replace that barrier's.
+        # An end is named by the epoch above the last barrier: its snapshot must not replace that barrier's.
         epoch = event.checkpoint.epoch - event.has_ended
         answer = wire.Prepared(
             self.run,
@@ -407,7 +414,7 @@ class Participant:
     # ---- what is committed
 
     def on_sync(self, sender: Peer, message: wire.Sync) -> None:
-        """Put logs on the disk."""
+        """Write logs to the disk."""
         if self._is_mine(sender, message.attempt):
             answer = wire.Synced(self.run, message.attempt, message.epoch)
             self._context.ask(
@@ -416,7 +423,7 @@ class Participant:
             )
 
     def on_committed(self, sender: Peer, message: wire.Committed) -> None:
-        """The register has an epoch. A node that has only an old part of a sink hears of lives in this way."""
+        """Carry out a commit. A node that only stores an old part of a sink learns of attempts in this way."""
         value = message.value
         if (
             value.run != self.run
@@ -431,7 +438,7 @@ class Participant:
             self._commit(sender, value)
 
     def _is_over(self, value: RegisterValue) -> bool:
-        """The end needs no life: what a sink has to show is on its disk."""
+        """Return whether a value ends the run. An end needs no attempt: what a sink has to emit is on its disk."""
         is_entering = self.phase in (Phase.STORING, Phase.ENTERING)
         return value.state is not RunState.RUNNING and value.attempt >= self.attempt and not is_entering
 
@@ -440,17 +447,17 @@ class Participant:
         if value.committed <= self._committed:
             if value.state is RunState.FAILED:
                 if self.value is not None or self.phase is Phase.OUT:
-                    self.value = value  # nothing more is committed with it; who votes says the end
+                    self.value = value  # nothing more is committed with it; the voters announce the end
                 if self.phase is Phase.OUT:
                     self.phase = Phase.CLOSED  # a later process: nothing of it runs here
             elif value.state is RunState.FINISHED and self.phase is not Phase.CLOSED:
                 if self._committing > self._committed:
-                    return  # it is said again
-                self.value = value  # it was ended behind an epoch that is committed here
+                    return  # the coordinator repeats it
+                self.value = value  # the run ended behind an epoch that is committed here
                 self._notify_replica_nodes(value)
                 self._close()
             elif (value.attempt, value.committed) == (self.attempt, self._committed) and self.phase is Phase.RUNNING:
-                self.value = value  # it may name other holders
+                self.value = value  # it may name other replica nodes
                 self._update_repair()
             self._context.send(sender, answer)
         elif value.committed > self._committing:
@@ -468,10 +475,10 @@ class Participant:
             return
         self._committed, self.committed_at = max(self._committed, value.committed), self._context.now
         self.generation_preparation.committed(value)
-        self.handover_sender.forget()  # the value says it from now on
+        self.handover_sender.forget()  # from now on the value says it
         epoch = self._committed.epoch
-        self._prepared = {key: each for key, each in self._prepared.items() if key[0] > epoch}
-        self._begins = {begun: each for begun, each in self._begins.items() if begun > epoch}
+        self._prepared = {key: prepared for key, prepared in self._prepared.items() if key[0] > epoch}
+        self._begins = {begun: digest for begun, digest in self._begins.items() if begun > epoch}
         self._context.send(sender, answer)
         self._notify_replica_nodes(value)
         self._update_repair()
@@ -485,19 +492,21 @@ class Participant:
         self._context.do(asked.CloseRun(self.run, self.value.state.value))
 
     def _notify_replica_nodes(self, value: RegisterValue) -> None:
-        """Holders of what was saved here hear what is needed of it; one that does not hear it hears the next word."""
+        """Send replica nodes of this host's snapshots what is still needed. One that misses it receives the next one."""
         needed = value.needed
-        mine = [each.instance for each in value.plan.at(self._context.me.node)]
+        mine = [assignment.instance for assignment in value.plan.at(self._context.me.node)]
         for instance in dict.fromkeys((*mine, *self._replica_nodes)):
-            about = {at: snapshot for (whose, at), snapshot in needed.items() if whose == instance}
+            snapshots = {at: snapshot for (owner, at), snapshot in needed.items() if owner == instance}
             now = {
                 replica_node: None
-                for snapshot in about.values()
+                for snapshot in snapshots.values()
                 for replica_node in snapshot.replica_nodes
                 if replica_node
             }
             is_over = value.state is not RunState.RUNNING
-            message = wire.NeededFragments(self.run, value.attempt, instance, value.committed, tuple(about), is_over)
+            message = wire.NeededFragments(
+                self.run, value.attempt, instance, value.committed, tuple(snapshots), is_over
+            )
             for replica_node in {**self._replica_nodes.get(instance, {}), **now}:
                 self._context.send(Peer(replica_node), message)
             self._replica_nodes[instance] = now
@@ -507,10 +516,14 @@ class Participant:
     # ---- fragments between epochs
 
     def _update_repair(self) -> None:
-        """What is committed of what was saved here, and may need fragments that nobody has any more."""
+        """Update the repair with the committed snapshots of this host, some of whose fragments may be lost."""
         if self.value is None or self.phase is not Phase.RUNNING or self.value.state is not RunState.RUNNING:
             return
-        mine = {each.instance: None for each in self.value.plan.at(self._context.me.node) if not each.is_pinned}
+        mine = {
+            assignment.instance: None
+            for assignment in self.value.plan.at(self._context.me.node)
+            if not assignment.is_pinned
+        }
         snapshots = {
             (saved.instance, snapshot.checkpoint): snapshot
             for saved in self.value.saved
@@ -524,23 +537,25 @@ class Participant:
             self._context.send(self._leader, message)
 
     def ask_held(self, replica_node: Peer) -> None:
-        """A holder may be another process than before: what does it still have?"""
+        """Ask a replica node which fragments it still has: it may be another process than before."""
         value = self.value
         if value is None or self.phase is not Phase.RUNNING:
             return
         for instance in self.fragment_repair.instances(replica_node.node):
-            needed = tuple(at for whose, at in value.needed if whose == instance)
+            needed = tuple(at for owner, at in value.needed if owner == instance)
             message = wire.NeededFragments(self.run, value.attempt, instance, value.committed, needed, asks=True)
             self._context.send(replica_node, message)
         self.fragment_repair.look()
 
     def violations(self) -> list[str]:
-        """What must never be so."""
-        found = [
-            f"prepared in life {each.attempt}, not {self.attempt}"
-            for each in self._prepared.values()
-            if each.attempt != self.attempt
+        """Return violated invariants, for checkers."""
+        violations = [
+            f"prepared in attempt {answer.attempt}, not {self.attempt}"
+            for answer in self._prepared.values()
+            if answer.attempt != self.attempt
         ]
-        if self._committed.attempt > self.attempt and not self.is_closed:  # the end needs no life, also on a new disk
-            found.append(f"committed {self._committed} above life {self.attempt}")
-        return found
+        if (
+            self._committed.attempt > self.attempt and not self.is_closed
+        ):  # the end needs no attempt, also on a new disk
+            violations.append(f"committed {self._committed} above attempt {self.attempt}")
+        return violations

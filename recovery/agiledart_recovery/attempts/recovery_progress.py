@@ -1,14 +1,14 @@
-"""How it stands with a run, as its coordinator sees it: for people, and for figures.
+"""Progress of a recovery as the coordinator sees it: for people and metrics.
 
-It decides nothing but how long a host may take to enter a life.
+It decides only how long a host may take to enter an attempt.
 
 | phase | meaning |
 |---|---|
-| plan | a loss is known, and the next life is being written |
+| plan | a loss is known, and the next attempt is being written |
 | fetch | hosts that take instances over fetch the fragments of their state |
-| restore | hosts start and bring back their instances |
-| replay | rows that came after the committed epoch come again, until the first epoch of this life is committed |
-| waiting | the next life cannot run: somebody is missing |
+| restore | hosts start and restore their instances |
+| replay | rows behind the committed epoch come again, until the first epoch of this attempt is committed |
+| waiting | no next attempt can run: a node is missing |
 """
 
 from dataclasses import dataclass, field
@@ -24,17 +24,17 @@ PHASES = ("plan", "fetch", "restore", "replay", "waiting")
 
 @dataclass(slots=True)
 class RecoveryProgress:
-    """What a coordinator remembers of the way from a loss to the first epoch after it.
+    """Record of a recovery, from a loss to the first epoch after it.
 
     Attributes:
         since: when the loss was seen; None: nothing is being recovered.
-        reason: what happened; `waits_for`: who is missing.
-        attempt: lives that this recovery has begun.
+        reason: what happened; `waits_for`: the missing nodes.
+        restarts: attempts that this recovery has begun.
         entered: when `phase` began.
         hosts: how far each host says that it is.
         took: phase → nanoseconds, so far.
         epoch_ns: from BEGIN to the commit of the last epoch; `committed_at`: when that was.
-        pause_ns: for so long rows of an instance had to wait at once for it, at the most.
+        pause_ns: the longest time for which rows of an instance had to wait for the last epoch.
     """
 
     since: Instant | None = None
@@ -50,7 +50,7 @@ class RecoveryProgress:
     entered: Instant = _BEGINNING
 
     def enter(self, phase: str, now: Instant, reason: str = "") -> None:
-        """A phase begins; with a reason, a recovery, unless one is under way."""
+        """Enter a phase; with a reason, begin a recovery unless one is under way."""
         if phase == self.phase:
             return
         if self.since is None:
@@ -64,21 +64,21 @@ class RecoveryProgress:
             self.waits_for = ()
 
     def answered(self, node: NodeId, message: AttemptProgress) -> bool:
-        """A host says how far it is; true when that is farther than before."""
+        """Record a host's progress; return whether it is farther than before."""
         known = self.hosts.get(node)
         self.hosts[node] = message
         return known is None or (known.phase, known.got, known.of) != (message.phase, message.got, message.of)
 
     def bytes(self) -> tuple[int, int]:
-        """(fetched, to be fetched) by all hosts."""
-        return sum(each.got for each in self.hosts.values()), sum(each.of for each in self.hosts.values())
+        """Return (fetched, to be fetched) in bytes, of all hosts."""
+        return sum(host.got for host in self.hosts.values()), sum(host.of for host in self.hosts.values())
 
     def resetting(self) -> str:
-        """What hosts are at while a life is entered."""
-        return "fetch" if any(each.phase == "fetch" for each in self.hosts.values()) else "restore"
+        """Return the phase of hosts while they enter an attempt."""
+        return "fetch" if any(host.phase == "fetch" for host in self.hosts.values()) else "restore"
 
     def end(self, now: Instant) -> dict[str, int]:
-        """It is over; nanoseconds by phase, empty when there was nothing to recover."""
+        """End the recovery; return nanoseconds by phase, empty when there was nothing to recover."""
         self.enter("", now)
         is_over, took = self.since is not None, self.took
         self.since, self.phase, self.reason, self.waits_for, self.hosts = None, "", "", (), {}

@@ -1,12 +1,16 @@
-"""Voters that are gone, or want to go, give their seats to others, one at a time.
+"""Replacement of voters that are gone, or about to leave, one at a time.
 
-A voter is heard when it answers under the seat that the register names. One that was not heard for `voter_patience` is replaced: a
-node on another host is asked to make a file (ASK_SEAT), and the value with its seat is ACCEPTed by majorities of both sets. Then
-the value is written once more without the voters before. A node that lost its disk answers under another seat, so it is not heard.
-A voter that took over a stage gives its seat to a node that hosts nothing of the run, where there is one: else it would be lost
-together with holders of what it runs. Who coordinates gives its own away last, and only while nothing is under way that the next
-one would not know of; then it lets go of the run, since hosts take nothing from who does not vote.
-One that wants to go says so again and again; the coordinator may be it, and lets go when the register has the voters without it.
+A voter is alive when it answers with the voter slot that the register names. One that has been silent for `voter_timeout` is
+replaced. A node on another host is asked to make a voter file (REQUEST_VOTER_SLOT), and the value with its slot is ACCEPTed by
+majorities of both sets. Then the value is written once more without the old voters. A node that lost its disk answers with
+another slot, so it counts as silent.
+
+A voter that took over a stage gives its slot to a node that hosts nothing of the run, where there is one. Else one failure
+would take the voter and an instance together. The coordinator gives its own slot away last, and only while it has no request
+that the next one would not know of. Then it leaves the run, since hosts accept nothing from nodes that do not vote.
+
+A voter that wants to leave repeats its request. The coordinator may be that voter, and leaves when the register names voters
+without it.
 """
 
 from collections.abc import Collection
@@ -26,14 +30,14 @@ from agiledart_recovery.wire.observations import MessageIgnored, VoterReplaced
 from agiledart_recovery.wire.register_value import RegisterValue, RunState
 
 LEAVING_NS: Final = 10 * SECOND
-"""For so long a voter that said so is about to leave."""
+"""Time for which a voter's request to leave is valid."""
 
 
 class VoterReplacement:
-    """What a coordinator knows of its voters.
+    """State of a run's voters, as its coordinator sees it.
 
     Attributes:
-        is_leaving: the coordinator's own seat is being given away; what is begun now would be lost.
+        is_leaving: whether the coordinator's own slot is being given away; a request that begins now would be lost.
     """
 
     def __init__(self, context: RecoveryContext, run: RunId) -> None:
@@ -45,7 +49,7 @@ class VoterReplacement:
         self.is_leaving = False
 
     def request_replacement(self, node: NodeId, value: RegisterValue) -> str:
-        """A voter is about to leave. Why nobody can take its seat; empty: somebody does."""
+        """Request a replacement for a voter that is about to leave. Return why no node can take its slot; empty: one does."""
         mine = next((voter for voter in value.voters if voter.peer.node == node), None)
         if mine is not None:
             self._leaving[node] = self._context.now
@@ -54,8 +58,8 @@ class VoterReplacement:
         return ""
 
     def _is_leaving(self, voter: Voter) -> bool:
-        said = self._leaving.get(voter.peer.node)
-        return said is not None and self._context.now - said < LEAVING_NS
+        requested_at = self._leaving.get(voter.peer.node)
+        return requested_at is not None and self._context.now - requested_at < LEAVING_NS
 
     def _successor(self, gone: Voter, value: RegisterValue, besides: Collection[NodeId] = ()) -> Peer | None:
         known = (self._context.me, *self._context.candidates)
@@ -63,45 +67,45 @@ class VoterReplacement:
         return successor_of(gone, value.voters, [peer for peer in there if peer.node not in besides])
 
     def began(self, value: RegisterValue) -> None:
-        """Coordination begins: everybody has just been heard."""
+        """Begin coordination: all voters count as alive just now."""
         self._last_heard_at = {voter.voter_id: self._context.now for voter in value.voters}
         self._voter_slots, self._asked = {}, {}
         self.is_leaving = False
 
     def answered(self, sender: Peer, voter_slot: int) -> None:
-        """An answer under a seat."""
+        """Note an answer with a voter slot."""
         if (sender.node, voter_slot) in self._last_heard_at:
             self._last_heard_at[sender.node, voter_slot] = self._context.now
 
     def all_answered_since(self, at: Instant) -> bool:
-        """Whether every voter has answered after an instant."""
+        """Return whether every voter has answered after an instant."""
         return all(answered > at for answered in self._last_heard_at.values())
 
     def missing(self, value: RegisterValue, since: Instant) -> tuple[NodeId, ...]:
-        """Voters that were not heard since an instant, when those that were are too few to write anything."""
+        """Return the voters that are silent since an instant, when the others are too few to write anything."""
         answered = {voter_id: None for voter_id, at in self._last_heard_at.items() if at >= since}
         if is_quorum(value, answered):
             return ()
         return tuple(voter.peer.node for voter in electors_of(value) if voter.voter_id not in answered)
 
     def on_voter_slot_made(self, sender: Peer, voter_slot: int) -> None:
-        """A node that was asked has made a voter's file; one that was not would vote at its own word."""
+        """Note the voter slot of a node that was asked for one; ignore others, which would vote at their own word."""
         if sender.node not in self._asked:
-            self._context.observe(MessageIgnored(sender.node, "seat"))
+            self._context.observe(MessageIgnored(sender.node, "voter_slot"))
         elif len(self._voter_slots) < 8:
             self._voter_slots[sender] = voter_slot
 
     def written(self, value: RegisterValue) -> None:
-        """The register names these voters now."""
+        """Note the voters that the register names now."""
         self._last_heard_at = {
             voter.voter_id: self._last_heard_at.get(voter.voter_id, self._context.now) for voter in value.voters
         }
 
     def on_tick(self, proposer: Proposer, *, is_free: bool = True) -> None:
-        """Finish a change, or begin one when a voter is gone.
+        """Finish a change of voters, or begin one when a voter is gone.
 
         Args:
-            is_free: nothing is lost when another node coordinates.
+            is_free: whether nothing is lost when another node coordinates.
         """
         value = proposer.value
         if proposer.phase is not Phase.LEADING or value is None or value.state is not RunState.RUNNING:
@@ -139,5 +143,5 @@ class VoterReplacement:
 
 
 def _runs_a_stage(value: RegisterValue, node: NodeId) -> bool:
-    """Whether a node hosts what others could."""
-    return any(each.host.node == node and not each.is_pinned for each in value.plan.assignments)
+    """Return whether a node hosts an instance that others could."""
+    return any(assignment.host.node == node and not assignment.is_pinned for assignment in value.plan.assignments)

@@ -1,3 +1,3 @@
-"""Where state lies and how it comes back: holders, saving, the shelf, repair, rebuilding, and the arithmetic of m + k.
-Imports `wire`.
+"""Fragments of state: replica nodes, replication, the fragment store, repair, rebuild, and the arithmetic of m + k. Imports
+`wire`.
 """

@@ -1,14 +1,14 @@
-"""The owner's side between epochs: a fragment of what is committed that nobody has any more is made again for another holder.
+"""Repair of fragments between epochs, on the owner's side: a lost fragment of a committed snapshot gets a new replica node.
 
 | what happens | what follows |
 |---|---|
-| a holder is gone, or was never found | the next of its element's missing fragments go to other hosts, one element at a time |
-| a holder says what it has, and lacks something | the same; it was damaged there, or its disk is a new one |
-| a holder has acknowledged | the coordinator is told until the register names it |
-| nobody is left, or all refuse | it stays missing until somebody comes, and is then tried again |
+| a replica node is gone, or was never found | its snapshot's missing fragments go to other hosts, one snapshot at a time |
+| a replica node reports its fragments, and lacks one | the same; it was damaged there, or its disk is a new one |
+| a replica node has acknowledged | the coordinator is notified until the register names it |
+| no candidate is left, or all refuse | the fragment stays missing until a node comes, and is then tried again |
 
-The element lies whole on the owner's disk, so nothing is fetched. The awkward case: a repair in life ℓ of an element that was saved
-in an older one. It is the owner's life that a holder judges, not the element's, which the register names.
+The snapshot lies whole on the owner's disk, so nothing is fetched. The awkward case: a repair in attempt ℓ of a snapshot from
+an older one. A replica node checks the owner's attempt, not the snapshot's, which the register names.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,10 +30,10 @@ FragmentPlace = tuple[InstanceId, CheckpointId, int]
 
 
 class FragmentRepair:
-    """What one host does for fragments of its own elements.
+    """Repair of the fragments of one host's own snapshots.
 
     Args:
-        tell: brings what was made again to the coordinator, if one is known.
+        report: sends replaced fragments to the coordinator, if one is known.
     """
 
     def __init__(self, context: RecoveryContext, run: RunId, report: Callable[[FragmentsReplaced], None]) -> None:
@@ -47,11 +47,11 @@ class FragmentRepair:
         self._is_timed = False
 
     def forget(self) -> None:
-        """Another life, or the end: what is under way is of no use."""
+        """Drop all repairs: another attempt begins, or the run ends."""
         self._snapshots, self._damaged, self._made, self._sending = {}, {}, {}, {}
 
     def update(self, attempt: int, snapshots: Mapping[SnapshotKey, InstanceSnapshot]) -> None:
-        """What the register says of the elements that this host has made."""
+        """Take the register's entries for the snapshots that this host has made."""
         self._attempt, self._snapshots = (
             attempt,
             {key: snapshot for key, snapshot in snapshots.items() if snapshot.replica_nodes},
@@ -61,7 +61,7 @@ class FragmentRepair:
         self.look()
 
     def _registered_node(self, place: FragmentPlace) -> NodeId:
-        """Who has a fragment, by the register."""
+        """Return the replica node of a fragment, according to the register."""
         snapshot = self._snapshots.get(place[:2])
         return (
             snapshot.replica_nodes[place[2]]
@@ -74,7 +74,7 @@ class FragmentRepair:
 
     @property
     def lacking(self) -> int:
-        """Fragments that nobody has, as far as is known."""
+        """Return the number of fragments that no node has, as far as is known."""
         return sum(len(self._gone(snapshot_key)) for snapshot_key in self._snapshots)
 
     def _replica_nodes(self, snapshot_key: SnapshotKey) -> list[NodeId]:
@@ -84,7 +84,7 @@ class FragmentRepair:
         ]
 
     def _gone(self, snapshot_key: SnapshotKey) -> dict[int, NodeId]:
-        """Fragments that are to be made again: index → who had it."""
+        """Return the fragments to be replaced: index → previous replica node."""
         return {
             index: replica_node
             for index, replica_node in enumerate(self._replica_nodes(snapshot_key))
@@ -97,7 +97,7 @@ class FragmentRepair:
     # ---- what happens
 
     def instances(self, node: NodeId) -> tuple[InstanceId, ...]:
-        """Of which parties a node has fragments from here."""
+        """Return the instances of which a node has fragments from here."""
         return tuple(
             dict.fromkeys(
                 snapshot_key[0] for snapshot_key in self._snapshots if node in self._replica_nodes(snapshot_key)
@@ -105,7 +105,7 @@ class FragmentRepair:
         )
 
     def on_holds(self, replica_node: NodeId, instance: InstanceId, held: tuple[tuple[CheckpointId, int], ...]) -> None:
-        """A holder says which fragments of a party it has."""
+        """Note which fragments of an instance a replica node has."""
         there = dict.fromkeys(held)
         for snapshot_key in self._snapshots:
             for index, node in enumerate(self._replica_nodes(snapshot_key)):
@@ -119,19 +119,19 @@ class FragmentRepair:
         self.look()
 
     def look(self) -> None:
-        """Begin with the next element that lacks something, unless one is under way."""
+        """Begin to repair the next snapshot that lacks fragments, unless a repair is running."""
         if self._sending:
             return
         for snapshot_key, snapshot in self._snapshots.items():
-            where = self._others(snapshot_key)
-            if where:
-                self._sending = {(*snapshot_key, index): node for index, node in where.items()}
-                for index, node in where.items():
+            new_nodes = self._others(snapshot_key)
+            if new_nodes:
+                self._sending = {(*snapshot_key, index): node for index, node in new_nodes.items()}
+                for index, node in new_nodes.items():
                     self._send(snapshot_key, snapshot, index, node)
                 return
 
     def _others(self, snapshot_key: SnapshotKey) -> dict[int, NodeId]:
-        """Who is to have the fragments that nobody has."""
+        """Return new replica nodes for the lost fragments of a snapshot."""
         context, gone = self._context, self._gone(snapshot_key)
         if not gone:
             return {}
@@ -139,15 +139,15 @@ class FragmentRepair:
             _NO_NODE if index in gone else replica_node
             for index, replica_node in enumerate(self._replica_nodes(snapshot_key))
         ]
-        patience = context.config.state_timeout_ns
-        self._refused = {node: at for node, at in self._refused.items() if context.now - at < patience}
+        timeout_ns = context.config.state_timeout_ns
+        self._refused = {node: at for node, at in self._refused.items() if context.now - at < timeout_ns}
         candidates = [
             peer for peer in context.candidates if context.can_reach(peer.node) and peer.node not in self._refused
         ]
-        where = replacements(context.me, replica_nodes, tuple(gone.values()), candidates)
-        return where or replacements(
+        new_nodes = replacements(context.me, replica_nodes, tuple(gone.values()), candidates)
+        return new_nodes or replacements(
             context.me, replica_nodes, (), candidates
-        )  # who had it damaged is better than nobody
+        )  # a node that had it damaged is better than none
 
     def _send(self, snapshot_key: SnapshotKey, snapshot: InstanceSnapshot, index: int, replica_node: NodeId) -> None:
         key, attempt = FragmentKey(self._run, *snapshot_key, index), self._attempt
@@ -171,7 +171,7 @@ class FragmentRepair:
             self.look()
 
     def _report_replaced(self) -> None:
-        """Tell the coordinator, and again while the register does not say it."""
+        """Report replaced fragments to the coordinator, and again while the register does not name them."""
         made = tuple(
             ReplacedFragment(*place, replica_node)
             for place, replica_node in self._made.items()
@@ -184,7 +184,7 @@ class FragmentRepair:
                 self._context.set_timer((self._run, "remade"), self._context.config.silence_ns)
 
     def on_timer(self) -> None:
-        """The register does not say it yet, or nobody has told so."""
+        """Report again: the register does not name the new nodes yet, or no coordinator was known."""
         self._is_timed = False
         self._report_replaced()
         self.look()

@@ -1,8 +1,8 @@
-"""A holder's side: which fragments lie here, whether one more is taken, and which may go.
+"""Store of fragments on a replica node: which ones lie here, whether one more is accepted, and which may be deleted.
 
-Nothing of life ℓ is taken once this node knows of ℓ + 1 (V5). Nothing that the last two committed epochs need is let go (V6): what
-goes is told by the register's value, or by the host that had it put here, never by an age. So a fragment of an epoch that is not
-committed yet stays, whatever it is.
+A fragment of attempt ℓ is refused once this node knows of ℓ + 1 (V5). A fragment that the last two committed epochs need is
+never deleted (V6). The register's value, or the host that had it stored here, says what may be deleted; age does not count. So
+every fragment of an epoch that is not committed yet stays.
 """
 
 from collections.abc import Mapping
@@ -18,34 +18,34 @@ _NO_NODE = NodeId(0)
 
 
 class FragmentStore:
-    """Fragments of others on this node's disk."""
+    """Fragments of other hosts on this node's disk."""
 
     def __init__(self) -> None:
         self._held: dict[FragmentKey, NodeId] = {}
         self._attempts: dict[RunId, int] = {}
 
     def observe_attempt(self, run: RunId, attempt: int) -> None:
-        """A life of a run was heard of from its register."""
+        """Note an attempt of a run that its register names."""
         self._attempts[run] = max(self._attempts.get(run, 0), attempt)
 
     def refusal(self, key: FragmentKey, attempt: int) -> str:
-        """Why a fragment is not taken; empty: it is. `life`: in which the host is that wants it to be."""
+        """Return why a fragment is refused; empty: it is accepted. `attempt`: the attempt of the host that sends it."""
         if attempt < self._attempts.get(key.run, 0):
-            return f"life {attempt} is over, {self._attempts[key.run]} counts"
+            return f"attempt {attempt} is over, the current one is {self._attempts[key.run]}"
         if len(self._held) >= MAX_HELD_FRAGMENTS and key not in self._held:
-            return f"{MAX_HELD_FRAGMENTS} fragments are held"
+            return f"{MAX_HELD_FRAGMENTS} fragments are stored already"
         return ""
 
     def put(self, key: FragmentKey, owner: NodeId = _NO_NODE) -> None:
-        """It is on the disk; `owner` is the host that had it put here."""
+        """Note that a fragment is on the disk; `owner` is the host that had it stored here."""
         self._held[key] = owner
 
     def has(self, key: FragmentKey) -> bool:
-        """Whether it lies here."""
+        """Return whether a fragment lies here."""
         return key in self._held
 
     def release(self, value: RegisterValue) -> tuple[FragmentKey, ...]:
-        """Take out what the register says is needed by nobody, and return it."""
+        """Remove the fragments that the register's value does not need, and return them."""
         needed: Mapping[tuple[InstanceId, CheckpointId], InstanceSnapshot] = value.needed
         self.observe_attempt(value.run, value.attempt)
         gone = tuple(
@@ -60,10 +60,10 @@ class FragmentStore:
         return gone
 
     def keep(self, owner: NodeId, message: NeededFragments) -> tuple[FragmentKey, ...]:
-        """A host says what of a party is still needed: take out the rest of what came from it, or from hosts of older lives."""
+        """Remove an instance's fragments that a host does not need, if they came from it or from hosts of older attempts."""
         mine = {
-            key: whose
-            for key, whose in self._held.items()
+            key: owner_node
+            for key, owner_node in self._held.items()
             if (key.run, key.instance) == (message.run, message.instance)
         }
         if owner not in mine.values():
@@ -83,26 +83,26 @@ class FragmentStore:
         return gone
 
     def held_for(self, run: RunId, instance: InstanceId) -> tuple[tuple[CheckpointId, int], ...]:
-        """Fragments of a party that lie here, those of the newest snapshots first."""
-        found = [(key.checkpoint, key.index) for key in self._held if (key.run, key.instance) == (run, instance)]
-        return tuple(sorted(found, reverse=True)[: 2 * MAX_CHAIN * MAX_FRAGMENTS])
+        """Return the fragments of an instance that lie here, those of the newest snapshots first."""
+        held = [(key.checkpoint, key.index) for key in self._held if (key.run, key.instance) == (run, instance)]
+        return tuple(sorted(held, reverse=True)[: 2 * MAX_CHAIN * MAX_FRAGMENTS])
 
     def damaged(self, key: FragmentKey) -> NodeId:
-        """A fragment is not whole any more; returns the host that had it put here (0: nobody knows)."""
+        """Remove a damaged fragment, and return the host that had it stored here (0: unknown)."""
         return self._held.pop(key, _NO_NODE)
 
     @property
     def runs(self) -> tuple[RunId, ...]:
-        """Runs of which something lies here."""
+        """Return the runs of which fragments lie here."""
         return tuple(dict.fromkeys(key.run for key in self._held))
 
     def drop_run(self, run: RunId) -> tuple[FragmentKey, ...]:
-        """Take out all of a run that has ended."""
+        """Remove all fragments of a run that has ended."""
         gone = tuple(key for key in self._held if key.run == run)
         for key in gone:
             del self._held[key]
         return gone
 
     def violations(self) -> list[str]:
-        """What must never be so."""
+        """Return violated invariants, for checkers."""
         return ["more fragments than the limit"] if len(self._held) > MAX_HELD_FRAGMENTS else []

@@ -1,9 +1,9 @@
-"""Who holds the fragments of an element. Pure functions.
+"""Placement of a snapshot's fragments on replica nodes. Pure functions.
 
-Holders are distinct physical hosts, none of them the owner's: a machine that dies takes at most one fragment with it, and never
-the owner and a fragment together. Where there are fewer hosts than n, k is reduced first, then m: fewer, larger fragments. Where
-there is no other host at all (a mesh on one machine) other nodes of this one are better than nobody: they outlive an agent, not the
-machine.
+Replica nodes are on distinct physical hosts, none of them the owner's: a machine that dies takes at most one fragment with it,
+and never the owner and a fragment together. Where there are fewer hosts than n, k is reduced first, then m: fewer, larger
+fragments. Where there is no other host at all (a mesh on one machine), other nodes of this one are better than none: they
+survive an agent's death, though not the machine's.
 """
 
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 
 SMALL_STATE_BYTES = 1 << 20
-"""Up to here an element is copied (m = 1): splitting a small thing costs more messages than it spares bytes."""
+"""Up to this size a snapshot is copied (m = 1): splitting a small one costs more messages than it saves bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentPlacement:
-    """How an element is cut and where it goes; `holders[i]` gets fragment i.
+    """How a snapshot is cut and where it goes; `replica_nodes[i]` gets fragment i.
 
     Args:
-        wanted: n that was asked for; fewer holders is worth a warning.
+        wanted: the requested n; fewer replica nodes are worth a warning.
     """
 
     m: int
@@ -30,17 +30,17 @@ class FragmentPlacement:
 
     @property
     def survives(self) -> int:
-        """How many of the holders may be lost."""
+        """Return how many of the replica nodes may be lost."""
         return len(self.replica_nodes) - self.m
 
 
 def host_of(peer: Peer) -> str:
-    """The physical machine of a peer; a node that does not say is one of its own."""
+    """Return the physical machine of a peer; a node that names none counts as its own machine."""
     return peer.host or peer.node.hex
 
 
 def distinct_hosts(owner: Peer, candidates: Sequence[Peer]) -> list[Peer]:
-    """The first candidate on each host, without the owner's; all other nodes where there is no other host."""
+    """Return the first candidate on each host, without the owner's; all other nodes where there is no other host."""
     by_host: dict[str, Peer] = {}
     for peer in candidates:
         if host_of(peer) != host_of(owner) and peer.node != owner.node:
@@ -49,11 +49,11 @@ def distinct_hosts(owner: Peer, candidates: Sequence[Peer]) -> list[Peer]:
 
 
 def spread(owner: Peer, candidates: Sequence[Peer], length: int, m: int, k: int) -> FragmentPlacement:
-    """Holders for an element of this many bytes.
+    """Return the replica nodes for a snapshot of this many bytes.
 
     Args:
         candidates: by preference: the neighbourhood set by cost, then the leaf set.
-        m, k: wanted; state of at most `SMALL_STATE_BYTES` takes m = 1, so that each of 1 + k fragments is a copy.
+        m, k: requested; state of at most `SMALL_STATE_BYTES` takes m = 1, so that each of 1 + k fragments is a copy.
     """
     if length <= SMALL_STATE_BYTES:
         m = 1
@@ -64,8 +64,7 @@ def spread(owner: Peer, candidates: Sequence[Peer], length: int, m: int, k: int)
 def replacements(
     owner: Peer, replica_nodes: Sequence[NodeId], gone: Sequence[NodeId], candidates: Sequence[Peer]
 ) -> dict[int, NodeId]:
-    """New holders for fragments whose holders are gone or were never found: index → node; those for whom nobody is left
-    are missing."""
+    """Return new replica nodes for lost fragments: index → node; an index without a remaining candidate is missing."""
     stay = [node for node in replica_nodes if node and node not in gone]
     known = {peer.node: host_of(peer) for peer in candidates}
     taken = [host for node in stay if (host := known.get(node, node.hex)) != host_of(owner)]

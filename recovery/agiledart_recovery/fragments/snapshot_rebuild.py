@@ -1,13 +1,13 @@
-"""The replacement's side: fetch m fragments' worth of an element from all live holders at once, and say when it can be decoded.
+"""Rebuild of a snapshot on a new host: fetch m fragments' worth of bytes from all live replica nodes at once.
 
-| state | who moves it |
+| state | trigger |
 |---|---|
-| STRIPES | each fragment is cut into P stripes, stripe j comes from the m providers j, j + 1 … (mod P); who fails is left out |
-| WHOLE | the decoded element's hash was wrong: now whole fragments, each with its own hash, so that the bad one is known |
+| STRIPES | each fragment is cut into P stripes, stripe j comes from the m providers j, j + 1 … (mod P); failed ones are left out |
+| WHOLE | the decoded snapshot's hash was wrong: fetch whole fragments, each with its own hash, to find the bad one |
 | READY | every stripe has m pieces (or m whole fragments are good): decode |
-| LOST | fewer than m providers are left: wait for holders that may come back, then the run's policy |
+| LOST | fewer than m providers are left: wait for replica nodes that may come back, then the run's policy |
 
-The awkward case: a provider fails with half of its stripes served. What it served stays good until the element's hash says
+The awkward case: a provider fails with half of its stripes served. What it served stays good until the snapshot's hash says
 otherwise.
 """
 
@@ -22,7 +22,7 @@ from agiledart_recovery.wire.register_value import InstanceSnapshot
 
 
 class RebuildState(Enum):
-    """See the module."""
+    """State of a rebuild; the module's head has the table."""
 
     STRIPES = "stripes"
     WHOLE = "whole"
@@ -31,11 +31,12 @@ class RebuildState(Enum):
 
 
 class SnapshotRebuild:
-    """One element on its way back.
+    """Rebuild of one snapshot.
 
     Attributes:
-        pieces: stripe → index of the fragment → its bytes; in state WHOLE there is one stripe, and all fragments that can be had:
-            one of them may still lie.
+        pieces: stripe → index of the fragment → its bytes. In state WHOLE there is one stripe, with all available fragments:
+            one of
+            them may still be wrong.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class SnapshotRebuild:
         self._ask()
 
     def _ask(self) -> None:
-        """Ask so many providers for each stripe that m pieces of it are there or on their way."""
+        """Request pieces from so many providers that m of each stripe are there or requested."""
         m, indices = self.snapshot.m, list(self._providers)
         if self.state not in (RebuildState.STRIPES, RebuildState.WHOLE):
             return
@@ -70,16 +71,16 @@ class SnapshotRebuild:
         wanted = m if self.state is RebuildState.STRIPES else len(indices)
         size = fragment_bytes(self.snapshot.length, m)
         for stripe, pieces in enumerate(self.pieces):
-            under_way = sum((stripe, index) in self._asked for index in indices)
+            requested = sum((stripe, index) in self._asked for index in indices)
             start = stripe_providers(stripe, len(indices), len(indices)) if indices else ()
             for place in start:
                 index = indices[place]
-                if under_way + sum(i not in self._providers for i in pieces) >= wanted:
+                if requested + sum(i not in self._providers for i in pieces) >= wanted:
                     break
                 if (stripe, index) not in self._asked:
                     offset, length = stripe_range(stripe, self._stripes, size)
                     self._fetch(stripe, index, offset, length)
-                    under_way += 1
+                    requested += 1
         self._look()
 
     def _fetch(self, stripe: int, index: int, offset: int, length: int) -> None:
@@ -106,12 +107,12 @@ class SnapshotRebuild:
     def _look(self) -> None:
         wanted = self.snapshot.m if self.state is RebuildState.STRIPES else max(self.snapshot.m, len(self._providers))
         if self.state in (RebuildState.STRIPES, RebuildState.WHOLE) and all(
-            len(each) >= wanted for each in self.pieces
+            len(piece) >= wanted for piece in self.pieces
         ):
             self.is_whole, self.state = self.state is RebuildState.WHOLE, RebuildState.READY
 
     def on_wrong_hash(self) -> None:
-        """What was decoded is not the element: fetch whole fragments, whose own hashes tell the bad one."""
+        """Fetch whole fragments, whose own hashes reveal the bad one: the decoded bytes are not the snapshot."""
         if self.is_whole or len(self._providers) < self.snapshot.m:
             self.state = RebuildState.LOST
             return
@@ -120,7 +121,7 @@ class SnapshotRebuild:
         self._ask()
 
     def on_back(self, live: dict[NodeId, None]) -> None:
-        """Holders can be reached again."""
+        """Continue with replica nodes that can be reached again."""
         for index, replica_node in enumerate(self.snapshot.replica_nodes):
             if replica_node and replica_node in live:
                 self._providers[index] = replica_node

@@ -1,13 +1,14 @@
-"""The owner's side of saving one element: n fragments to n holders, at the same time.
+"""Replication of one snapshot, on the owner's side: n fragments to n replica nodes, at the same time.
 
-| state | who moves it |
+| state | trigger |
 |---|---|
-| SENDING | each acknowledgement; a holder that fails is replaced at once while there is another one |
+| SENDING | each acknowledgement; a replica node that fails is replaced at once while there is another candidate |
 | SAFE | all n acknowledged; or `ack_timeout` passed and at least m + 1 have (degraded: `survives` says how many losses) |
 | LOST | `ack_timeout` passed with fewer: the epoch is not complete, the next one tries again |
 
-The awkward case: what is acknowledged after the element became SAFE. It still counts for repair (`element` names the holder from
-then on), but the record in the register has what was known when the party said PREPARED: it never promises more than was true.
+The awkward case: an acknowledgement after the snapshot became SAFE. It still counts for repair (`snapshot` names the replica
+node from then on). The register's record has what was known when the instance sent PREPARED: it never promises more than was
+true.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from agiledart_recovery.wire.register_value import InstanceSnapshot
 
 
 class ReplicationOutcome(Enum):
-    """See the module."""
+    """Outcome of a replication; the module's head has the table."""
 
     SENDING = "sending"
     SAFE = "safe"
@@ -31,7 +32,7 @@ class ReplicationOutcome(Enum):
 
 
 class SnapshotReplication:
-    """One element on its way to its holders. `then` is called once, when the outcome is known."""
+    """Replication of one snapshot. `then` is called once, when the outcome is known."""
 
     def __init__(
         self,
@@ -55,13 +56,13 @@ class SnapshotReplication:
 
     @property
     def snapshot(self) -> InstanceSnapshot:
-        """What lies where, as far as it was acknowledged."""
+        """Return the snapshot with the replica nodes that have acknowledged."""
         about = self._about
         return InstanceSnapshot(about.checkpoint, about.digest, about.length, self._spread.m, tuple(self._have))
 
     @property
     def checkpoint(self) -> CheckpointId:
-        """Of which barrier."""
+        """Return the checkpoint of the snapshot."""
         return self._about.checkpoint
 
     def _send(self, index: int) -> None:
@@ -90,13 +91,13 @@ class SnapshotReplication:
             self._send(index)
 
     def on_timeout(self) -> None:
-        """`ack_timeout` has passed."""
+        """Finish the replication because `ack_timeout` has passed."""
         if self.outcome is ReplicationOutcome.SENDING:
             self._finalise()
 
     def _finalise(self) -> None:
         snapshot = self.snapshot
-        # A node that knows no other host has only its own disk, which the epoch's record says: it survives nothing.
+        # A node that knows no other host has only its own disk, and the epoch's record says so: it survives no loss.
         safe = is_safe(snapshot, self._spread.m) if self._to else True
         self.outcome = ReplicationOutcome.SAFE if safe else ReplicationOutcome.LOST
         self._then(self)

@@ -1,1 +1,1 @@
-"""The register of one run: ballots, a voter's side, a proposer's side. Imports `wire` and the desk; knows nothing of epochs."""
+"""Register of one run: ballots, voters, a proposer. Imports `wire` and the context; knows nothing of epochs."""

@@ -1,20 +1,21 @@
-"""A coordinator's side of a run's register: read by PREPARE at a quorum, write by ACCEPT at a quorum.
+"""Proposer of a run's register, on the coordinator: reads by PREPARE at a quorum, writes by ACCEPT at a quorum.
 
-The quorum of a value is a majority of its voters and, when it changes them, of the voters before (`outgoing`).
+The quorum of a value is a majority of its voters and, when it changes them, of the previous voters (`old_voters`).
 
-| phase | who moves it |
+| phase | trigger |
 |---|---|
 | IDLE | `begin` → READING, with a ballot above all that were seen |
-| READING | quorums of the value that was known *and* of the newest one told → it is ACCEPTed again: CONFIRMING |
+| READING | quorums of the known value *and* of the newest reported one → that one is ACCEPTed again: CONFIRMING |
 | CONFIRMING | a quorum has it → LEADING, outcome READ: whatever was acknowledged before is in this value |
 | LEADING | `write` → WRITING, number + 1 |
 | WRITING | a quorum has it → LEADING, outcome WRITTEN |
 | any | a voter has promised a higher ballot → IDLE, outcome OVERTAKEN; the write may have happened or not: read again |
 
-The awkward case: the newest value names other voters than were asked. Then its voters are asked, too, and their answers may name
-others again. Each change had majorities of both sets, so the chain leads to the newest. A change that was accepted by a few only
-and is read by the next proposer is no less a change: confirmed at the new voters alone, it and a value that the old ones choose
-without it would both be acknowledged. So the value itself carries the voters before, and the holder writes once more without them.
+The awkward case: the newest value names other voters than were asked. Then its voters are asked, too, and their answers may
+name others again. Each change had majorities of both sets, so the chain leads to the newest. A change that only a few accepted,
+and that the next proposer reads, still counts as a change. Suppose the new voters alone confirmed it: then the old voters could
+choose another value without it, and both would be acknowledged. So the value itself carries the previous voters, and the
+proposer writes it once more without them.
 """
 
 from enum import Enum
@@ -34,7 +35,7 @@ from agiledart_recovery.wire.register_value import RegisterValue
 
 
 class Phase(Enum):
-    """See the module."""
+    """Phase of a proposer; the module's head has the table."""
 
     IDLE = "idle"
     READING = "reading"
@@ -52,17 +53,17 @@ class RegisterOutcome(Enum):
 
 
 def electors_of(value: RegisterValue) -> tuple[Voter, ...]:
-    """Everybody whose answer may count for a value."""
+    """Return all voters whose answer may count for a value."""
     return tuple({voter.voter_id: voter for voter in (*value.voters, *value.old_voters)}.values())
 
 
 class Proposer:
-    """One node's hold on a register.
+    """One node's access to a register.
 
     Attributes:
         value, stamp: the newest that is known to be acknowledged by a quorum; None before the first read.
-        ballot: the one that it asks under.
-        highest: the highest ballot that it has heard of.
+        ballot: the ballot of its requests.
+        highest: the highest ballot that it has received.
     """
 
     def __init__(self, context: RecoveryContext, run: RunId) -> None:
@@ -81,7 +82,9 @@ class Proposer:
     # ---- what the coordinator wants
 
     def begin(self, known: RegisterValue) -> None:
-        """Read. `known` says whom to ask; where nobody has accepted anything it is written, and the run is founded."""
+        """Read the register. `known` names the voters to ask; where none has accepted a value, `known` is written, and the run
+        starts.
+        """
         assert self.phase is Phase.IDLE, self.phase
         self.phase = Phase.READING
         self.ballot = self.highest = Ballot(
@@ -93,10 +96,10 @@ class Proposer:
         self.repeat()
 
     def recover_quorum(self, first: RegisterValue, below: Ballot) -> None:
-        """Write the first value of an era, without reading: the voters before are no majority, and nobody else has any.
+        """Write the first value of a configuration, without reading: the old voters are no majority, and no other node has one.
 
         Args:
-            below: all ballots of the era are above it.
+            below: all ballots of the configuration are above it.
         """
         assert self.phase is Phase.IDLE, self.phase
         self.highest = max(self.highest, below)
@@ -107,11 +110,11 @@ class Proposer:
         self._propose(first, Phase.CONFIRMING)
 
     def release(self) -> None:
-        """Ask for nothing more under this ballot."""
+        """Send no more requests under this ballot."""
         self.phase = Phase.IDLE
 
     def write(self, value: RegisterValue) -> None:
-        """Change the register; only while LEADING. Who votes no more hears of it once, else it would take over."""
+        """Change the register; only while LEADING. Removed voters receive the value once, else they would take over."""
         assert self.phase is Phase.LEADING, self.phase
         before = () if self.value is None else electors_of(self.value)
         self._propose(value, Phase.WRITING)
@@ -120,7 +123,7 @@ class Proposer:
                 self._context.send(voter.peer, Accept(self.run, Stamp(self.ballot, self._number), value))
 
     def repeat(self) -> None:
-        """Ask again whoever has not answered."""
+        """Repeat the request to voters that have not answered."""
         if self.phase is Phase.READING:
             for voter in self._asked:
                 if voter.voter_id not in self._promises:
@@ -132,7 +135,7 @@ class Proposer:
                     self._context.send(voter.peer, message)
 
     def silent(self) -> tuple[NodeId, ...]:
-        """Voters that have not answered what is asked of them."""
+        """Return the voters that have not answered the current request."""
         if self.phase is Phase.READING:
             return tuple(voter.peer.node for voter in self._asked if voter.voter_id not in self._promises)
         if self.phase in (Phase.CONFIRMING, Phase.WRITING):
@@ -142,7 +145,7 @@ class Proposer:
     # ---- answers
 
     def on_promise(self, sender: Peer, message: Promise) -> None:
-        """A voter answers PREPARE."""
+        """Take a voter's answer to PREPARE."""
         if self.phase is not Phase.READING or message.ballot != self.ballot:
             return
         if not any(voter.peer.node == sender.node for voter in self._asked):
@@ -155,14 +158,14 @@ class Proposer:
         self._promises[sender.node, message.voter_slot] = message
         newest = self._newest()
         if newest is not None and newest.configuration < self._known.configuration:
-            newest = None  # an admin has ended that era
+            newest = None  # an admin has ended that configuration
         if newest is not None:
             self._follow(newest)
         if is_quorum(self._known, self._promises) and (newest is None or is_quorum(newest, self._promises)):
             self._propose(newest or self._known, Phase.CONFIRMING)
 
     def on_accepted(self, sender: Peer, message: Accepted) -> RegisterOutcome | None:
-        """A voter has the value on its disk."""
+        """Note that a voter has the value on its disk."""
         is_mine = message.stamp == Stamp(self.ballot, self._number)
         if self.phase not in (Phase.CONFIRMING, Phase.WRITING) or not is_mine:
             return None
@@ -175,18 +178,18 @@ class Proposer:
         return outcome
 
     def has_asked(self, node: NodeId) -> bool:
-        """Whether a node was asked for its vote under this ballot."""
+        """Return whether a node was asked for its vote under this ballot."""
         asked = (*self._asked, *(electors_of(self._want) if self._number else ()))
         return any(voter.peer.node == node for voter in asked)
 
     def is_asked(self, sender: Peer, ballot: Ballot) -> bool:
-        """Whether this is an answer to what it asks now."""
+        """Return whether an answer belongs to the current request."""
         asked = self._asked if self.phase is Phase.READING else electors_of(self._want) if self._number else ()
-        is_one = any(voter.peer.node == sender.node for voter in asked)
-        return self.phase is not Phase.IDLE and ballot == self.ballot and is_one
+        is_asked_voter = any(voter.peer.node == sender.node for voter in asked)
+        return self.phase is not Phase.IDLE and ballot == self.ballot and is_asked_voter
 
     def on_refused(self, sender: Peer, message: BallotRefused) -> RegisterOutcome | None:
-        """A voter has promised a higher ballot; or it was raised so little that this one is too far above."""
+        """Handle a refusal: a voter has promised a higher ballot, or allows only a smaller step."""
         if not self.is_asked(sender, message.ballot):
             return None
         if message.promised < self.ballot:
@@ -200,7 +203,7 @@ class Proposer:
         return self.observe_ballot(message.promised)
 
     def observe_ballot(self, ballot: Ballot) -> RegisterOutcome | None:
-        """Somebody asks under this ballot."""
+        """Note a ballot of another proposer."""
         self.highest = max(self.highest, ballot)
         if ballot <= self.ballot or self.phase is Phase.IDLE:
             return None
@@ -210,12 +213,12 @@ class Proposer:
     # ---- inside
 
     def _newest(self) -> RegisterValue | None:
-        """The value of the highest stamp among the promises."""
+        """Return the value of the highest stamp among the promises."""
         best = max(self._promises.values(), key=lambda promise: promise.accepted)
         return best.value
 
     def _follow(self, value: RegisterValue) -> None:
-        """Ask the voters that a value names, too."""
+        """Ask also the voters that a value names."""
         voter_ids = [voter.voter_id for voter in self._asked]
         for voter in electors_of(value):
             if voter.voter_id not in voter_ids:

@@ -1,4 +1,4 @@
-"""Who decides: majorities, who votes first, who takes a lost voter's seat. Pure functions."""
+"""Quorums: majorities, the order of voters, and the successor of a lost voter. Pure functions."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -13,38 +13,38 @@ VoterId = tuple[NodeId, int]
 
 
 def is_majority(voters: Sequence[Voter], voter_ids: Collection[VoterId]) -> bool:
-    """Whether more than half of the voters, seat for seat, are among `who`."""
+    """Return whether more than half of the voters, slot for slot, are among `voter_ids`."""
     return 2 * sum(voter.voter_id in voter_ids for voter in voters) > len(voters)
 
 
 def is_quorum(value: RegisterValue, voter_ids: Collection[VoterId]) -> bool:
-    """Whether these may read or write a value: a majority of its voters and, when it changes them, of those before."""
+    """Return whether these may read or write a value: a majority of its voters and, when it changes them, of the old ones."""
     return is_majority(value.voters, voter_ids) and (not value.old_voters or is_majority(value.old_voters, voter_ids))
 
 
 def key_of(run: RunId) -> NodeId:
-    """The application's key: the live voter nearest to it is the first to coordinate."""
+    """Return the application's key: the live voter nearest to it is the first to coordinate."""
     return key_of_name("app", run.app)
 
 
 def rank(voters: Iterable[Voter], run: RunId, node: NodeId) -> int:
-    """How many voters are nearer to the application's key than a node."""
+    """Return how many voters are nearer to the application's key than a node."""
     key = key_of(run)
     mine = (ring_distance(node, key), node)
     return sum((ring_distance(voter.peer.node, key), voter.peer.node) < mine for voter in voters)
 
 
 def host_of(peer: Peer) -> str:
-    """The physical machine of a peer; a node that does not say is one of its own."""
+    """Return the physical machine of a peer; a node that names none counts as its own machine."""
     return peer.host or peer.node.hex
 
 
 def choose_voters(
     candidates: Sequence[Peer], count: int = 3, *, zone: str = "", stateful: Collection[NodeId] = ()
 ) -> tuple[Peer, ...]:
-    """First voters of a run: on distinct hosts, in the sinks' zone when it has enough, no hosts of stateful stages if
-    there are others.
+    """Choose the first voters of a run.
 
+    They are on distinct hosts, in the sinks' zone when it has enough, and not on hosts of stateful stages if there are others.
     One voter where fewer than three hosts are known.
 
     Args:
@@ -56,7 +56,7 @@ def choose_voters(
     """
     if count % 2 == 0 or not 1 <= count <= MAX_VOTERS:
         raise ConfigurationError(
-            f"voters = {count}: 1, 3 or 5; an even number survives no more than the odd one below it"
+            f"voters = {count}: choose 1, 3 or 5; an even number survives no more than the odd one below it"
         )
     by_host: dict[str, Peer] = {}
     order = sorted(
@@ -65,12 +65,14 @@ def choose_voters(
     )
     for index in order:
         by_host.setdefault(host_of(candidates[index]), candidates[index])
-    found = tuple(by_host.values())[:count]
-    return found if len(found) == count else found[: 1 if len(found) < 3 else 3]
+    chosen = tuple(by_host.values())[:count]
+    return chosen if len(chosen) == count else chosen[: 1 if len(chosen) < 3 else 3]
 
 
 def successor_of(gone: Voter, voters: Sequence[Voter], candidates: Sequence[Peer]) -> Peer | None:
-    """Who takes a lost voter's seat: the first candidate that is no voter and shares no host with those that stay."""
+    """Return the node that takes a lost voter's slot: the first candidate that is no voter and shares no host with remaining
+    voters.
+    """
     stay = [voter.peer for voter in voters if voter.voter_id != gone.voter_id]
     hosts = [host_of(peer) for peer in stay]
     nodes = [voter.peer.node for voter in voters]

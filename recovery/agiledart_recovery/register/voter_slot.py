@@ -1,17 +1,17 @@
-"""One voter's side of a run's register.
+"""Voter of a run's register: one voter slot on one node.
 
-| what comes | moves | answered |
+| message | state change | answer |
 |---|---|---|
 | PREPARE(b) above what was promised | promised ← b | PROMISE(b, accepted, value) once that is on the disk |
 | ACCEPT(s, value), s.ballot ≥ promised, s ≥ accepted | promised, accepted, value ← those of s | ACCEPTED(s) once on the disk |
 | the same again | nothing | the same answer, once the disk has it |
-| a lower ballot | nothing | REFUSED(promised), at once: it promises nothing |
-| a ballot that is farther above than one message may raise it | nothing | REFUSED(promised), to be asked in steps |
-| a ballot of a later era, without an admin's order that began it | nothing | nothing |
+| a lower ballot | nothing | BALLOT_REFUSED(promised), at once: it promises nothing |
+| a ballot farther above than one message may raise it | nothing | BALLOT_REFUSED(promised), to be asked in steps |
+| a ballot of a later configuration, without the admin's signed command | nothing | nothing |
 
-The awkward case: a second message comes while the first is being written. Its answer tells what is in memory, so it waits for
-a write of its own, and writes of one run are carried out in order. A node that lost its disk makes another seat when it is
-asked for one; until it is put into the register under that number, its answers are nobody's vote.
+The awkward case: a second message comes while the first is being written. Its answer has the state in memory, so it waits for a
+write of its own, and writes of one run are carried out in order. A node that lost its disk makes another slot when it is asked
+for one. Until the register names that number, its answers count as no vote.
 
 The literature's form of it is Paxos; a rewritable value with a number under one ballot is the specification's.
 """
@@ -30,10 +30,10 @@ from agiledart_recovery.wire.register_value import RegisterValue
 
 
 class VoterSlot:
-    """A seat: a file on this node's disk, and what was promised under its number.
+    """Voter slot: a file on this node's disk, and what was promised under its number.
 
     Attributes:
-        order: of an admin, with which the latest era began that this voter knows of.
+        signed_command: the admin's command that began the latest configuration that this voter knows of.
     """
 
     def __init__(self, context: RecoveryContext, file: VoterFile) -> None:
@@ -47,7 +47,7 @@ class VoterSlot:
         )
 
     def keep(self, then: Callable[[], None]) -> None:
-        """Write the file, then go on. A disk that fails is silence: the voter counts as dead."""
+        """Write the file, then continue. On a disk error the voter stays silent, so it counts as dead."""
         file = VoterFile(self.run, self.voter_slot, self.promised, self.accepted, self.value, self.signed_command)
         self._context.ask(lambda request: StoreVoter(request, file), lambda _, reason: None if reason else then())
 
@@ -55,10 +55,10 @@ class VoterSlot:
         self.keep(lambda: self._context.send(to, message))
 
     def on_prepare(self, sender: Peer, message: Prepare) -> None:
-        """See the table."""
+        """Answer PREPARE; the module's head has the table."""
         ballot = message.ballot
         if not self.is_known(ballot.configuration, message.signed_command):
-            self._context.observe(MessageIgnored(sender.node, "era"))
+            self._context.observe(MessageIgnored(sender.node, "configuration"))
             return
         if ballot < self.promised or self.is_far_above(ballot):
             self.refuse(sender, ballot)
@@ -69,10 +69,10 @@ class VoterSlot:
         self._answer(sender, Promise(self.run, message.ballot, self.voter_slot, self.accepted, self.value))
 
     def on_accept(self, sender: Peer, message: Accept) -> None:
-        """See the table. A late ACCEPT of the ballot that counts, below what was accepted under it, is nothing."""
+        """Answer ACCEPT; the module's head has the table. Ignore a late ACCEPT below what was accepted under the same ballot."""
         stamp = message.stamp
         if self._is_unproven(stamp.ballot, message.value):
-            self._context.observe(MessageIgnored(sender.node, "era"))
+            self._context.observe(MessageIgnored(sender.node, "configuration"))
             return
         if stamp.ballot < self.promised or self.is_far_above(stamp.ballot):
             self.refuse(sender, stamp.ballot)
@@ -83,11 +83,11 @@ class VoterSlot:
         self._answer(sender, Accepted(self.run, stamp, self.voter_slot))
 
     def _is_of_before(self, value: RegisterValue) -> bool:
-        """Whether a value is of a generation that an admin has ended, whatever ballot it comes under."""
+        """Return whether a value belongs to a quorum generation that an admin has ended, whatever its ballot is."""
         return self.value is not None and value.quorum_generation < self.value.quorum_generation
 
     def yield_to(self, ballot: Ballot, signed_command: bytes) -> None:
-        """The run goes on in a later era without this seat: promise nothing below, also after a restart."""
+        """Promise nothing below a later configuration, in which the run continues without this slot, also after a restart."""
         if ballot > self.promised:
             self.promised, self.signed_command = ballot, signed_command
             self.keep(lambda: None)
@@ -96,18 +96,18 @@ class VoterSlot:
 
     @property
     def configuration(self) -> int:
-        """The latest that it knows of."""
+        """Return the latest configuration that this voter knows of."""
         return max(self.promised.configuration, self.value.configuration if self.value is not None else 0)
 
     def is_known(self, configuration: int, signed_command: bytes) -> bool:
-        """Whether it knows of an era, or an admin has ordered it since the last one."""
+        """Return whether a configuration is known here, or an admin has begun it by a signed command since the last one."""
         return configuration <= self.configuration or (
             configuration <= MAX_CONFIGURATIONS
             and self._context.is_command_authorised(self.run, signed_command, self.signed_command)
         )
 
     def is_far_above(self, ballot: Ballot) -> bool:
-        """Whether a ballot is farther above what was promised than one message may raise it."""
+        """Return whether a ballot is farther above what was promised than one message may raise it."""
         return ballot.round - max(self.promised.round, ballot.configuration * ROUNDS_PER_CONFIGURATION) > MAX_ROUND_STEP
 
     def _is_unproven(self, ballot: Ballot, value: RegisterValue) -> bool:
@@ -116,7 +116,7 @@ class VoterSlot:
         )
 
     def refuse(self, sender: Peer, ballot: Ballot) -> None:
-        """Say what was promised, and which order says so to who knows of no such era."""
+        """Send what was promised, with the command that proves it to a proposer of an earlier configuration."""
         signed_command = self.signed_command if ballot.configuration < self.promised.configuration else b""
         self._context.send(sender, BallotRefused(self.run, ballot, self.promised, signed_command))
 
@@ -126,5 +126,5 @@ class VoterSlot:
         self.promised, self.accepted, self.value = stamp.ballot, stamp, value
 
     def violations(self) -> list[str]:
-        """What must never be so."""
+        """Return violated invariants, for checkers."""
         return [f"{self.run.app}: accepted above what was promised"] if self.accepted.ballot > self.promised else []

@@ -1,1 +1,1 @@
-"""What is said about recovery: names, the register's value, messages, events, effects and observations. Imports the kernel only."""
+"""Wire types of recovery: names, the register's value, messages, events, effects and observations. Imports the kernel only."""

@@ -1,6 +1,6 @@
-"""What recovery asks of its driver. Each has a number; `Completed` or `Failed` brings it back.
+"""Effects that recovery asks of its driver. Each request has a number; `Completed` or `Failed` brings it back.
 
-What is kept is on the disk (fsync) when `Completed` comes, and writes of one run are carried out in order.
+A stored file is on the disk (fsync) when `Completed` comes, and writes of one run are carried out in order.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ from agiledart_recovery.wire.register_value import (
 
 
 class VoterFile(msgspec.Struct, frozen=True, array_like=True):
-    """What a voter must not forget. `order`: of an admin, with which the latest era began that it knows of."""
+    """Durable state of a voter. `signed_command`: the admin's command that began the latest configuration known here."""
 
     run: RunId
     voter_slot: Count
@@ -32,7 +32,10 @@ class VoterFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AttemptFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The last life of a run that a node has entered. `order`: of an admin, with which the life's era began."""
+    """Durable state of a host: the last attempt of a run that it entered.
+
+    `signed_command`: the admin's command that began the attempt's configuration.
+    """
 
     run: RunId
     attempt: Count
@@ -40,29 +43,29 @@ class AttemptFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RequestEffect(Effect, frozen=True, gc=False):
-    """Something to be done, whose outcome comes back."""
+    """Effect whose outcome comes back under its number."""
 
     request: int
 
 
 class StoreVoter(RequestEffect, frozen=True, gc=False):
-    """Put a voter's file on the disk."""
+    """Write a voter's file to the disk."""
 
     file: VoterFile
 
 
 class StoreAttempt(RequestEffect, frozen=True, gc=False):
-    """Put the entered life on the disk."""
+    """Write the entered attempt to the disk."""
 
     file: AttemptFile
 
 
 class EnterAttempt(RequestEffect, frozen=True, gc=False):
-    """End what runs of older lives, cut the sinks' parts to `ends`, restore `assignments` from `saved`, and wait for
+    """End instances of older attempts, truncate sinks' parts to `ends`, restore `assignments` from `saved`, and wait for
     `BeginSources`.
 
-    A part without an end keeps what it had when the run began. `base` is the committed epoch: barriers go on from there.
-    `shown`: what sinks saved at that epoch, where `saved` is of the one before it; their elements say where their parts end.
+    A part without an end keeps what it had when the run began. `base` is the committed epoch: barriers continue from there.
+    `emitted`: what sinks saved at that epoch, where `saved` is of the previous one; their snapshots say where their parts end.
     """
 
     run: RunId
@@ -76,17 +79,17 @@ class EnterAttempt(RequestEffect, frozen=True, gc=False):
 
 
 class BeginSources(Effect, frozen=True, gc=False):
-    """Everybody has entered the life."""
+    """Start the sources: all hosts have entered the attempt."""
 
     run: RunId
     attempt: int
 
 
 class EmitBarrier(Effect, frozen=True, gc=False):
-    """Sources send barrier `epoch`, and before it those that they missed; answered by `PinnedInstancePrepared` of each party.
+    """Let sources send barrier `epoch`, and before it those that they missed; each instance answers by `PinnedInstancePrepared`.
 
-    `before` is the digest of the plan that they follow; `after`, with a change, the plan behind the barrier. `holds`: nothing
-    more is read behind it.
+    `before` is the digest of the plan that they follow; `after`, with a change, is the plan behind the barrier. `holds`:
+    sources read nothing behind it.
     """
 
     run: RunId
@@ -98,8 +101,9 @@ class EmitBarrier(Effect, frozen=True, gc=False):
 
 
 class MakeGenerationReady(RequestEffect, frozen=True, gc=False):
-    """Make ready `assignments` of the plan `after`: room, executors, code; and links of all that runs here to what it will send to.
-    They begin when they are handed over.
+    """Prepare `assignments` of the plan `after`: capacity, executors, code, and links from local instances to their new receivers.
+
+    The new instances begin when they are handed over.
     """
 
     run: RunId
@@ -110,8 +114,9 @@ class MakeGenerationReady(RequestEffect, frozen=True, gc=False):
 
 
 class PreloadState(RequestEffect, frozen=True, gc=False):
-    """Bring the committed elements of old instances here, and have the new ones build what they will take over from them. It is
-    asked again when there are later ones.
+    """Fetch the committed snapshots of old instances, and have the new ones build what they will take over from them.
+
+    Recovery requests it again when there are later snapshots.
     """
 
     run: RunId
@@ -122,10 +127,10 @@ class PreloadState(RequestEffect, frozen=True, gc=False):
 
 
 class TakeOver(RequestEffect, frozen=True, gc=False):
-    """An old instance has handed over: bring its element here, and its groups to the waiting instances that own them.
+    """Fetch the snapshot of an old instance that has handed over, and give its key groups to the waiting instances that own them.
 
     Args:
-        origin: who has it; None: only holders.
+        origin: the node that has the snapshot; None: only replica nodes have it.
     """
 
     run: RunId
@@ -137,7 +142,7 @@ class TakeOver(RequestEffect, frozen=True, gc=False):
 
 
 class DiscardGeneration(Effect, frozen=True, gc=False):
-    """The plan of this digest will not be: end what was made ready for it and has not begun."""
+    """Discard what was prepared for the plan of this digest and has not begun: the plan will not come."""
 
     run: RunId
     attempt: int
@@ -145,14 +150,14 @@ class DiscardGeneration(Effect, frozen=True, gc=False):
 
 
 class SyncRunLogs(RequestEffect, frozen=True, gc=False):
-    """Put on the disk all that sources with a log have sent."""
+    """Write to the disk all that sources with a log have sent."""
 
     run: RunId
     attempt: int
 
 
 class CommitCheckpoint(RequestEffect, frozen=True, gc=False):
-    """The epoch is committed: sinks write COMMIT up to their end, logs are trimmed to their source's saved position."""
+    """Carry out a committed epoch: sinks write COMMIT up to their end, logs are trimmed to their source's saved position."""
 
     run: RunId
     attempt: int
@@ -160,14 +165,14 @@ class CommitCheckpoint(RequestEffect, frozen=True, gc=False):
 
 
 class CloseRun(Effect, frozen=True, gc=False):
-    """The run has ended: everything of it but committed rows may go."""
+    """Release everything of a run that has ended, except its committed rows."""
 
     run: RunId
     state: str
 
 
 class FragmentKey(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
-    """Which fragment of which element."""
+    """Name of a fragment of a snapshot."""
 
     run: RunId
     instance: InstanceId
@@ -176,9 +181,9 @@ class FragmentKey(msgspec.Struct, frozen=True, gc=False, array_like=True, order=
 
 
 class SendFragment(RequestEffect, frozen=True, gc=False):
-    """Encode if that was not done yet, and store one fragment at a holder.
+    """Store one fragment at a replica node; encode it first if needed.
 
-    `life`: in which this host wants that; the element's own, or a later one when its fragment is made again.
+    `attempt`: the attempt in which this host requests it: the snapshot's own, or a later one when a fragment is replaced.
     """
 
     replica_node: NodeId
@@ -188,7 +193,7 @@ class SendFragment(RequestEffect, frozen=True, gc=False):
 
 
 class FetchStripe(RequestEffect, frozen=True, gc=False):
-    """Bytes `offset … offset + length` of a fragment; the whole of it when `length` is 0, and then its hash is looked at."""
+    """Fetch bytes `offset … offset + length` of a fragment. `length` 0 fetches all of it and verifies its hash."""
 
     replica_node: NodeId
     key: FragmentKey
@@ -198,6 +203,6 @@ class FetchStripe(RequestEffect, frozen=True, gc=False):
 
 
 class DeleteFragments(Effect, frozen=True, gc=False):
-    """Nobody needs these any more."""
+    """Delete fragments that no node needs any more."""
 
     keys: tuple[FragmentKey, ...]

@@ -1,4 +1,4 @@
-"""What a recovery machine is told by its own node. Messages come as `Received`, outcomes as `Completed` and `Failed`."""
+"""Events that a recovery machine receives from its own node. Messages come as `Received`, outcomes as `Completed` and `Failed`."""
 
 from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
@@ -9,7 +9,7 @@ from agiledart_recovery.wire.register_value import Plan, RegisterValue, SavedSta
 
 
 class Booted(Event, frozen=True, gc=False):
-    """The process has started; this was on its disk: of fragments, also the host that had each put here."""
+    """The process has started with this content of its disk. A fragment comes with the host that had it stored here."""
 
     voters: tuple[VoterFile, ...] = ()
     attempts: tuple[AttemptFile, ...] = ()
@@ -17,15 +17,17 @@ class Booted(Event, frozen=True, gc=False):
 
 
 class BootstrapRun(Event, frozen=True, gc=False):
-    """A run is to be: life 0 with its first plan. `value.voters` hold seats that they were asked for; this node is one of them."""
+    """Start a run: attempt 0 with its first plan. `value.voters` have voter slots that they were asked for; this node is one of
+    them.
+    """
 
     value: RegisterValue
 
 
 class RecoverQuorum(Event, frozen=True, gc=False):
-    """The majority of a run's voters is gone for ever: write this first value of an era, whose ballots are above `below`.
+    """Write the first value of a new configuration, after the majority of a run's voters was lost for ever.
 
-    This node is one of its voters, all of which hold the seats that it names.
+    The ballots of the configuration are above `below`. This node is one of its voters; all of them have the slots that it names.
     """
 
     value: RegisterValue
@@ -40,13 +42,13 @@ class VoterEvacuation(Event, frozen=True, gc=False):
 
 
 class MakeVoterSlot(Event, frozen=True, gc=False):
-    """This node asks itself for a seat of a run that it will found."""
+    """This node requests a voter slot of its own for a run that it will start."""
 
     run: RunId
 
 
 class HostLost(Event, frozen=True, gc=False):
-    """The overlay's failure detector has declared a node dead, or cut off."""
+    """The overlay's failure detector has declared a node dead or unreachable."""
 
     node: NodeId
 
@@ -64,12 +66,12 @@ class CandidatesFound(Event, frozen=True, gc=False):
 
 
 class SnapshotTaken(Event, frozen=True, gc=False):
-    """The element of a party that may move is on the local disk for a barrier; fragments of it are to be sent.
+    """The snapshot of a movable instance for a barrier is on the local disk; its fragments are to be sent.
 
     Args:
-        onto: digest of the committed element that this one rests on; empty: it is whole.
-        has_ended: there was no barrier but the end; the element is named by the epoch *above* the last barrier that was passed.
-        gaps, pause_ns: as `wire.Prepared` has them.
+        onto: digest of the committed snapshot that this one builds on; empty: it is a full one.
+        has_ended: the input ended without a barrier. The snapshot is named by the epoch *above* the last barrier passed.
+        changeover_pauses, pause_ns: as in `wire.Prepared`.
     """
 
     run: RunId
@@ -87,7 +89,7 @@ class SnapshotTaken(Event, frozen=True, gc=False):
 
 
 class PinnedInstancePrepared(Event, frozen=True, gc=False):
-    """A source or sink that stays on its node, so it saves nothing at holders, has its part of a barrier on the disk."""
+    """A pinned source or sink has its part of a barrier on the disk. It stays on its node, so it needs no replica nodes."""
 
     run: RunId
     instance: InstanceId
@@ -102,13 +104,13 @@ class PinnedInstancePrepared(Event, frozen=True, gc=False):
 
 
 class FragmentDamaged(Event, frozen=True, gc=False):
-    """A fragment that this node keeps for another is not whole any more, and was let go."""
+    """A fragment that this node stores for another is damaged, and was deleted."""
 
     key: FragmentKey
 
 
 class AttemptBroken(Event, frozen=True, gc=False):
-    """Something of a life cannot go on here: an instance died, two barriers of one number differ, a channel has a gap."""
+    """The attempt cannot continue here: an instance died, two barriers of one number differ, or a channel lost rows."""
 
     run: RunId
     attempt: int
@@ -116,7 +118,7 @@ class AttemptBroken(Event, frozen=True, gc=False):
 
 
 class ChangeRequested(Event, frozen=True, gc=False):
-    """Stages are to take new terms: another plan, see `GenerationChange.want`."""
+    """Change stages to new generations: another plan, see `GenerationChange.want`."""
 
     run: RunId
     plan: Plan

@@ -1,14 +1,15 @@
-"""What nodes say to each other about recovery. Tags 379 to 409.
+"""Messages that nodes exchange about recovery. Tags 379 to 409.
 
-| who → whom | messages |
+| sender → receiver | messages |
 |---|---|
-| proposer → voter, and back | PREPARE PROMISE ACCEPT ACCEPTED REFUSED |
-| coordinator → voters, and back | LEADING FOLLOWING; ASK_SEAT SEAT |
-| coordinator → hosts, and back | RESET RESET_OK RESET_REFUSED START; BEGIN ASK PREPARED; SYNC SYNCED; COMMITTED COMMITTED_OK |
-| coordinator → hosts of both plans, and back | PREPARE_TERM TERM_READY TERM_PROGRESS TERM_LET_GO |
-| host of an old instance → of new ones, and back | HANDED HANDED_OK |
-| host → coordinator | NEED_LIFE, ENTERING, REMADE |
-| host → holder, and back | KEPT HOLDS |
+| proposer → voter, and back | PREPARE PROMISE ACCEPT ACCEPTED BALLOT_REFUSED |
+| coordinator → voters, and back | LEADER_ANNOUNCED LEADER_ACKNOWLEDGED; REQUEST_VOTER_SLOT VOTER_SLOT_MADE |
+| coordinator → hosts, and back | RESET RESET_OK RESET_REFUSED START; COMMITTED COMMITTED_OK |
+| coordinator → hosts, and back | BEGIN QUERY_PREPARED PREPARED; SYNC SYNCED |
+| coordinator → hosts of both plans, and back | PROPOSE_GENERATION GENERATION_READY GENERATION_PROGRESS GENERATION_DROPPED |
+| host of an old instance → of new ones, and back | STATE_HANDED_OVER STATE_HANDED_OVER_OK |
+| host → coordinator | NEW_ATTEMPT_NEEDED ATTEMPT_PROGRESS FRAGMENTS_REPLACED |
+| host → replica node, and back | NEEDED_FRAGMENTS HELD_FRAGMENTS |
 
 Fragments' bytes travel over a service of their own, so they are no messages here.
 """
@@ -44,20 +45,20 @@ Reason = Annotated[str, msgspec.Meta(max_length=MAX_REASON)]
 
 
 class RunMessage(Message, frozen=True, gc=False):
-    """A message about one run."""
+    """Message about one run."""
 
     run: RunId
 
 
 class Prepare(RunMessage, frozen=True, gc=False, tag=380):
-    """Answer nobody below this ballot any more, and tell what you have accepted. `order`: with which its era began."""
+    """Ask a voter to refuse lower ballots and to report its accepted value. `signed_command` began the ballot's configuration."""
 
     ballot: Ballot
     signed_command: SignedCommandBytes = b""
 
 
 class Promise(RunMessage, frozen=True, gc=False, tag=381):
-    """I do; this is the newest that I accepted."""
+    """Promise to refuse lower ballots, with the newest value that the voter accepted."""
 
     ballot: Ballot
     voter_slot: Count
@@ -66,24 +67,24 @@ class Promise(RunMessage, frozen=True, gc=False, tag=381):
 
 
 class Accept(RunMessage, frozen=True, gc=False, tag=382):
-    """This is the value now."""
+    """Ask a voter to accept a value."""
 
     stamp: Stamp
     value: RegisterValue
 
 
 class Accepted(RunMessage, frozen=True, gc=False, tag=383):
-    """It is on my disk."""
+    """Report that the value is on the voter's disk."""
 
     stamp: Stamp
     voter_slot: Count
 
 
 class BallotRefused(RunMessage, frozen=True, gc=False, tag=384):
-    """I have promised a higher ballot; or one that is so far below that I come up to yours in steps only.
+    """Refuse a ballot: a higher one is promised, or this one is too far above, so that the proposer must approach in steps.
 
     Args:
-        order: where I know of a later era, with which it began.
+        signed_command: the command that began a later configuration, where the voter knows one.
     """
 
     ballot: Ballot
@@ -92,11 +93,11 @@ class BallotRefused(RunMessage, frozen=True, gc=False, tag=384):
 
 
 class LeaderAnnounced(RunMessage, frozen=True, gc=False, tag=385):
-    """I coordinate this run under this ballot.
+    """Announce that the sender coordinates this run under this ballot.
 
     Args:
-        is_over: it has ended and everybody knows; nobody need take over.
-        order: with which the ballot's era began.
+        is_over: the run has ended and all its nodes know; no voter need take over.
+        signed_command: the command that began the ballot's configuration.
     """
 
     ballot: Ballot
@@ -105,39 +106,39 @@ class LeaderAnnounced(RunMessage, frozen=True, gc=False, tag=385):
 
 
 class LeaderAcknowledged(RunMessage, frozen=True, gc=False, tag=386):
-    """I heard you, and hold this seat."""
+    """Acknowledge the coordinator's announcement, with the voter's slot."""
 
     ballot: Ballot
     voter_slot: Count
 
 
 class RequestVoterSlot(RunMessage, frozen=True, gc=False, tag=387):
-    """Make a voter's file for this run."""
+    """Ask a node to make a voter file for this run."""
 
 
 class VoterSlotMade(RunMessage, frozen=True, gc=False, tag=388):
-    """It is made, with this number."""
+    """Report that the voter file is made, with this number."""
 
     voter_slot: Count
 
 
 class Reset(RunMessage, frozen=True, gc=False, tag=389):
-    """Enter this life from the value's committed epoch; if you are in it, tell what you have prepared."""
+    """Ask a host to enter this attempt from the value's committed epoch; a host that is in it reports what it has prepared."""
 
     ballot: Ballot
     value: RegisterValue
 
 
 class Prepared(RunMessage, frozen=True, gc=False, tag=390):
-    """What a party saved at a barrier is safe.
+    """Report that an instance's snapshot at a barrier is safe.
 
     Args:
         offset: of a sink: rows before the barrier.
-        after: the plan that holds behind the barrier, when it is another one.
+        after: the plan that is valid behind the barrier, when it is another one.
         is_caught_up: the instance's frontier has passed the one that it was restored with.
         has_ended: it has no more input; this counts for every epoch *above* `epoch`, the last barrier that it passed.
-        gaps: of the stages that it sends to, for how long rows stood still at their last change.
-        pause_ns: for so long its own rows had to wait at once for the barrier, at the most.
+        changeover_pauses: how long rows to its downstream stages paused at their last change.
+        pause_ns: the longest time for which its own rows had to wait for the barrier.
     """
 
     attempt: Count
@@ -153,7 +154,7 @@ class Prepared(RunMessage, frozen=True, gc=False, tag=390):
 
 
 class ResetOk(RunMessage, frozen=True, gc=False, tag=391):
-    """I am in this life. `begun`: the highest barrier of it that my sources have passed."""
+    """Report that the host is in this attempt. `begun`: the highest barrier of it that the host's sources have passed."""
 
     attempt: Count
     begun: Count
@@ -161,11 +162,12 @@ class ResetOk(RunMessage, frozen=True, gc=False, tag=391):
 
 
 class ResetRefused(RunMessage, frozen=True, gc=False, tag=392):
-    """I cannot: I have entered `life`, which is later, or the same and I was ended since; or I could not restore.
+    """Refuse an attempt: the host has entered `attempt`, which is later, or the same in an earlier process; or it could not
+    restore.
 
     Args:
-        lacks: holders whose fragments of a state are gone or bad, so that it cannot be rebuilt without them.
-        order: with which the era of a later life began.
+        lacks: replica nodes whose fragments of a state are gone or bad, so that it cannot be rebuilt without them.
+        signed_command: the command that began the configuration of a later attempt.
     """
 
     attempt: Count
@@ -175,15 +177,15 @@ class ResetRefused(RunMessage, frozen=True, gc=False, tag=392):
 
 
 class Start(RunMessage, frozen=True, gc=False, tag=393):
-    """Everybody is in this life: sources may send."""
+    """Let sources send: all hosts are in this attempt."""
 
     attempt: Count
 
 
 class Begin(RunMessage, frozen=True, gc=False, tag=394):
-    """Send barrier `epoch`; with a change the plan `after` holds behind it. `before` must be the plan that you have.
+    """Ask sources to send barrier `epoch`. With a change, the plan `after` is valid behind it. `before` must be the host's plan.
 
-    `holds`: sources send nothing behind it, as long as this life lasts.
+    `holds`: sources send nothing behind it, as long as this attempt lasts.
     """
 
     attempt: Count
@@ -194,54 +196,54 @@ class Begin(RunMessage, frozen=True, gc=False, tag=394):
 
 
 class QueryPrepared(RunMessage, frozen=True, gc=False, tag=395):
-    """What have you prepared above this epoch?"""
+    """Ask a host what it has prepared above this epoch."""
 
     attempt: Count
     epoch: Count
 
 
 class Sync(RunMessage, frozen=True, gc=False, tag=396):
-    """Put on your disk all that your sources have sent, for this epoch."""
+    """Ask a host to write to its disk all that its sources have sent, for this epoch."""
 
     attempt: Count
     epoch: Count
 
 
 class Synced(RunMessage, frozen=True, gc=False, tag=397):
-    """It is there."""
+    """Report that the logs are on the disk."""
 
     attempt: Count
     epoch: Count
 
 
 class Committed(RunMessage, frozen=True, gc=False, tag=398):
-    """The register says so. What it does not need any more may go."""
+    """Announce a value that the register has accepted. Hosts may delete what it does not need any more."""
 
     attempt: Count
     value: RegisterValue
 
 
 class CommittedOk(RunMessage, frozen=True, gc=False, tag=399):
-    """Sinks have written COMMIT, logs are trimmed."""
+    """Report that sinks have written COMMIT and logs are trimmed."""
 
     attempt: Count
     committed: CheckpointId
 
 
 class NewAttemptNeeded(RunMessage, frozen=True, gc=False, tag=400):
-    """This life cannot go on here."""
+    """Report that this attempt cannot continue on the sender."""
 
     attempt: Count
     reason: Reason
 
 
 class NeededFragments(RunMessage, frozen=True, gc=False, tag=401):
-    """Host → holder: of a party's fragments that you have from me only those of `needed` are needed any more.
+    """Host → replica node: of this instance's fragments from the sender only those of `needed` are still needed.
 
     Args:
-        committed: what the register has committed; fragments of later epochs stay, whatever they are.
+        committed: what the register has committed; fragments of later epochs stay in any case.
         is_over: the run has ended, so none is needed.
-        asks: answer with HOLDS.
+        asks: answer with HELD_FRAGMENTS.
     """
 
     attempt: Count
@@ -253,7 +255,7 @@ class NeededFragments(RunMessage, frozen=True, gc=False, tag=401):
 
 
 class AttemptProgress(RunMessage, frozen=True, gc=False, tag=402):
-    """Host → coordinator: I am entering this life, and this far.
+    """Host → coordinator: how far the sender is in entering this attempt.
 
     Args:
         phase: `fetch` of fragments, or `restore`.
@@ -267,12 +269,12 @@ class AttemptProgress(RunMessage, frozen=True, gc=False, tag=402):
 
 
 class ProposeGeneration(RunMessage, frozen=True, gc=False, tag=403):
-    """The plan `after` may follow `before` with a barrier: make ready what you will run in it, and the way to what others will.
+    """Propose that the plan `after` follows `before` at a barrier: prepare local instances of it, and links to remote ones.
 
-    Nothing of it begins because of this: a new instance begins when it is handed over, a sender switches at its barrier.
+    No instance begins because of this: a new one begins when it is handed over, a sender switches at its barrier.
 
     Args:
-        stamp: orders the changes that coordinators want; one that comes late undoes nothing.
+        stamp: orders the changes that coordinators propose; one that comes late undoes nothing.
     """
 
     attempt: Count
@@ -282,10 +284,10 @@ class ProposeGeneration(RunMessage, frozen=True, gc=False, tag=403):
 
 
 class GenerationReady(RunMessage, frozen=True, gc=False, tag=404):
-    """It is ready. A reason: it can't be.
+    """Report that a generation is ready here; with a reason, that it can't be.
 
     Args:
-        builds: new instances here build what they will take over, as far as it is committed; `epoch`: they have that of this one.
+        builds: new instances here preload the committed state that they will take over; `epoch`: they have that of this one.
     """
 
     attempt: Count
@@ -296,7 +298,7 @@ class GenerationReady(RunMessage, frozen=True, gc=False, tag=404):
 
 
 class GenerationProgress(RunMessage, frozen=True, gc=False, tag=379):
-    """It is not ready yet, and this far: bytes that are here of those that are to be built beforehand."""
+    """Report progress of a preload: bytes that are here, of those that are to be built beforehand."""
 
     attempt: Count
     digest: Digest
@@ -305,16 +307,16 @@ class GenerationProgress(RunMessage, frozen=True, gc=False, tag=379):
 
 
 class GenerationDropped(RunMessage, frozen=True, gc=False, tag=405):
-    """The plan of this digest will not be: what was made ready for it may go."""
+    """Announce that the plan of this digest will not come: the receiver may discard what it prepared."""
 
     attempt: Count
     digest: Digest
 
 
 class StateHandedOver(RunMessage, frozen=True, gc=False, tag=406):
-    """An old instance has stopped at the change's barrier; this is what it saved there, and its groups are yours.
+    """Announce that an old instance has stopped at the change's barrier, with its snapshot; its groups belong to the receiver.
 
-    It is told at once, when it lies with who tells it, without holders; and again when it is safe.
+    Sent at once when the snapshot lies on the sender's disk, without replica nodes; and again when it is replicated.
     """
 
     attempt: Count
@@ -324,7 +326,7 @@ class StateHandedOver(RunMessage, frozen=True, gc=False, tag=406):
 
 
 class StateHandedOverOk(RunMessage, frozen=True, gc=False, tag=407):
-    """I have it."""
+    """Report that the receiver has the snapshot."""
 
     attempt: Count
     epoch: Count
@@ -332,21 +334,22 @@ class StateHandedOverOk(RunMessage, frozen=True, gc=False, tag=407):
 
 
 class FragmentsReplaced(RunMessage, frozen=True, gc=False, tag=408):
-    """Fragments of what I saved have other holders, for what the register names had none any more. Said until it names them."""
+    """Report fragments with new replica nodes, because the old ones are lost. Repeated until the register names the new ones."""
 
     attempt: Count
     made: Annotated[tuple[ReplacedFragment, ...], msgspec.Meta(max_length=MAX_REPLACED_FRAGMENTS)]
 
 
 class HeldFragments(RunMessage, frozen=True, gc=False, tag=409):
-    """Holder → host: of a party's fragments that you had put here, these are here and whole."""
+    """Replica node → host: fragments of an instance, stored for that host, that are here and undamaged."""
 
     instance: InstanceId
     held: Annotated[tuple[tuple[CheckpointId, Count], ...], msgspec.Meta(max_length=2 * MAX_CHAIN * MAX_FRAGMENTS)]
 
 
 RecoveryMessage = (
-    Prepare | Promise | Accept | Accepted | BallotRefused | LeaderAnnounced | LeaderAcknowledged | RequestVoterSlot | VoterSlotMade | Reset | Prepared
-    | ResetOk | ResetRefused | Start | Begin | QueryPrepared | Sync | Synced | Committed | CommittedOk | NewAttemptNeeded
-    | NeededFragments | AttemptProgress | FragmentsReplaced | HeldFragments | ProposeGeneration | GenerationReady | GenerationProgress | GenerationDropped | StateHandedOver | StateHandedOverOk
+    Prepare | Promise | Accept | Accepted | BallotRefused | LeaderAnnounced | LeaderAcknowledged | RequestVoterSlot
+    | VoterSlotMade | Reset | Prepared | ResetOk | ResetRefused | Start | Begin | QueryPrepared | Sync | Synced | Committed
+    | CommittedOk | NewAttemptNeeded | NeededFragments | AttemptProgress | FragmentsReplaced | HeldFragments
+    | ProposeGeneration | GenerationReady | GenerationProgress | GenerationDropped | StateHandedOver | StateHandedOverOk
 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""Names of recovery: runs, lives, epochs, ballots, parties. Epoch alone never names a snapshot: life and epoch do."""
+"""Names of recovery: runs, attempts, epochs, ballots, instances. Attempt and epoch together name a checkpoint; an epoch alone
+does not.
+"""
 
 from typing import Annotated
 
@@ -15,18 +17,18 @@ from agiledart_recovery.limits import ROUNDS_PER_CONFIGURATION
 Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 Digest = Annotated[bytes, msgspec.Meta(max_length=32)]
 SignedCommandBytes = Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)]
-"""What an admin has signed: that a run is to go on without the majority of its voters. It begins an era."""
+"""An admin's signed command that a run is to continue without the majority of its voters. It begins a configuration."""
 
 
 class RunId(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
-    """One version of an application: what a register, its lives and its fragments belong to."""
+    """One version of an application, to which a register, attempts and fragments belong."""
 
     app: Name
     version: Count
 
 
 class CheckpointId(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
-    """(ℓ, e): what instances saved at barrier e of life ℓ."""
+    """Checkpoint (ℓ, e): what instances saved at barrier e of attempt ℓ."""
 
     attempt: Count
     epoch: Count
@@ -37,10 +39,10 @@ INITIAL_CHECKPOINT = CheckpointId(0, 0)
 
 
 class Ballot(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
-    """Who asks, and how often somebody has asked before; the higher one wins.
+    """Ballot of a proposer; the higher one wins.
 
-    The node's incarnation is part of it: a coordinator that was killed after it asked others, and before its own promise was on
-    its disk, would else use one ballot twice.
+    The node's incarnation is part of it. Else a coordinator could use one ballot twice, when it is killed after it asked others
+    and before its own promise is on its disk.
     """
 
     round: Count = 0
@@ -49,19 +51,19 @@ class Ballot(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True)
 
     @property
     def configuration(self) -> int:
-        """How often an admin had the run go on without a lost majority; `register/regaining.py`."""
+        """Return how many times an admin had the run continue without a lost majority; see `register/quorum_recovery.py`."""
         return self.round // ROUNDS_PER_CONFIGURATION
 
 
 class Stamp(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
-    """Orders the values of a register: under one ballot the number grows, so its holder needs one round a change."""
+    """Order of a register's values. Under one ballot the number grows, so its holder needs one round per change."""
 
     ballot: Ballot = Ballot()
     number: Count = 0
 
 
 class InstanceId(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
-    """One instance of a source, a stage or a sink: in one life no triple comes twice."""
+    """One instance of a source, a stage or a sink. In one attempt no triple occurs twice."""
 
     stage: Name
     generation: Count = 0
@@ -72,7 +74,7 @@ class InstanceId(msgspec.Struct, frozen=True, gc=False, array_like=True, order=T
 
 
 class GenerationPause(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """For so long rows to a stage stood still when it took a term, as one of its senders saw it."""
+    """Pause of rows to a stage during its change to a generation, as one of its senders saw it."""
 
     stage: Name
     generation: Count
@@ -80,17 +82,17 @@ class GenerationPause(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Voter(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A node and the random number made with its voter's file: a node that lost its disk is another voter."""
+    """A node and the random number made with its voter file. A node that lost its disk is another voter."""
 
     peer: Peer
     voter_slot: Count
 
     @property
     def voter_id(self) -> tuple[NodeId, int]:
-        """What makes it this voter and no other."""
+        """Return the pair that identifies this voter."""
         return self.peer.node, self.voter_slot
 
 
 def size_of(value: object) -> int:
-    """Bytes of a value on the wire."""
+    """Return the encoded size of a value in bytes."""
     return len(encode(value))

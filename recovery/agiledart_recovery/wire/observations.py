@@ -1,4 +1,4 @@
-"""What recovery reports to its observer."""
+"""Observations that recovery reports to its observer."""
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observation import Observation
@@ -29,7 +29,10 @@ class CoordinationLost(Observation, frozen=True, gc=False):
 
 
 class AttemptBegan(Observation, frozen=True, gc=False):
-    """A roll-back to the committed epoch. `reason`: first, lost, restarted, late, broken, drained or quorum_recovered; `text`: in words."""
+    """A roll-back to the committed epoch begins. `text` is for people.
+
+    `reason`: first, lost, restarted, late, broken, drained or quorum_recovered.
+    """
 
     run: RunId
     attempt: int
@@ -38,7 +41,7 @@ class AttemptBegan(Observation, frozen=True, gc=False):
 
 
 class RunWaits(Observation, frozen=True, gc=False):
-    """No new life, since it could not run: these hosts are missing. `reason`: what they are waited for, in words."""
+    """No new attempt can run: these hosts are missing. `reason`: why the run needs them, in words."""
 
     run: RunId
     attempt: int
@@ -47,7 +50,7 @@ class RunWaits(Observation, frozen=True, gc=False):
 
 
 class RunRecovered(Observation, frozen=True, gc=False):
-    """The first epoch after a loss is committed. `took`: nanoseconds by phase (`lives/progress.py`)."""
+    """The first epoch after a loss is committed. `took`: nanoseconds by phase (`attempts/recovery_progress.py`)."""
 
     run: RunId
     attempt: int
@@ -56,14 +59,14 @@ class RunRecovered(Observation, frozen=True, gc=False):
 
 
 class EpochCommitted(Observation, frozen=True, gc=False):
-    """The register has it."""
+    """The register has committed an epoch."""
 
     run: RunId
     committed: CheckpointId
 
 
 class EpochPassedOver(Observation, frozen=True, gc=False):
-    """It was not complete in time; its rows belong to the next one."""
+    """An epoch was aborted because it was not complete in time; its rows belong to the next one."""
 
     run: RunId
     epoch: int
@@ -71,7 +74,7 @@ class EpochPassedOver(Observation, frozen=True, gc=False):
 
 
 class QuorumRecovered(Observation, frozen=True, gc=False):
-    """An admin had a run go on without the majority of its voters: these are its voters now, in this generation."""
+    """An admin had a run continue without the majority of its voters. The new voters of this generation are named."""
 
     run: RunId
     quorum_generation: int
@@ -81,14 +84,14 @@ class QuorumRecovered(Observation, frozen=True, gc=False):
 
 
 class VoterExcluded(Observation, frozen=True, gc=False):
-    """An admin had the run go on without this voter, which was away: it lets go of it."""
+    """An admin had the run continue without this voter while it was away; the voter leaves the run."""
 
     run: RunId
     reported_by: NodeId
 
 
 class VoterReplaced(Observation, frozen=True, gc=False):
-    """A voter that answered nothing for long has given its seat to another node."""
+    """A voter that was silent for long has been replaced by another node."""
 
     run: RunId
     gone: NodeId
@@ -96,28 +99,28 @@ class VoterReplaced(Observation, frozen=True, gc=False):
 
 
 class AttemptEntered(Observation, frozen=True, gc=False):
-    """This host has stored the life and restored its parties."""
+    """This host has stored the attempt and restored its instances."""
 
     run: RunId
     attempt: int
 
 
 class ChangeFinalised(Observation, frozen=True, gc=False):
-    """A change is done, let go or rolled back, and the register says so."""
+    """The register names a change as done, dropped or rolled back."""
 
     run: RunId
     change: StageChange
 
 
 class ChangeMeasured(Observation, frozen=True, gc=False):
-    """The register says for how long rows stood still at a change that is done."""
+    """The register names the pause of rows at a change that is done."""
 
     run: RunId
     change: StageChange
 
 
 class SnapshotDegraded(Observation, frozen=True, gc=False):
-    """Fewer than m + k fragments were acknowledged; so many losses it survives."""
+    """A snapshot has fewer than m + k acknowledged fragments; `survives` is the number of losses that it survives."""
 
     run: RunId
     instance: InstanceId
@@ -125,14 +128,14 @@ class SnapshotDegraded(Observation, frozen=True, gc=False):
 
 
 class FragmentReplaced(Observation, frozen=True, gc=False):
-    """A fragment that nobody had any more lies at another holder now."""
+    """A lost fragment has been replaced at another replica node."""
 
     run: RunId
     instance: InstanceId
 
 
 class MessageIgnored(Observation, frozen=True, gc=False):
-    """A message from a peer that does not fit: counted by its reason."""
+    """A message from a peer was invalid and ignored; counted by its reason."""
 
     sender: NodeId
     reason: str

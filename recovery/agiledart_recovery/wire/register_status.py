@@ -1,4 +1,4 @@
-"""What one node has of a run's register: told when a majority of its voters is said to be gone for ever."""
+"""Status of a run's register on one node, reported when a majority of its voters is said to be lost for ever."""
 
 import msgspec
 
@@ -8,12 +8,12 @@ from agiledart_recovery.wire.register_value import RegisterValue
 
 
 class RegisterStatus(msgspec.Struct, frozen=True, array_like=True):
-    """A voter's file, and what a host was told.
+    """A voter's file, and the newest value that a host has received.
 
     Args:
-        seat: number of the voter's file; None: there is none.
-        promised, accepted, value: what is in it.
-        told: the newest value that the node was told as a host, so it was acknowledged by a majority.
+        voter_slot: number of the voter's file; None: there is none.
+        promised, accepted, value: content of the file.
+        acknowledged_value: the newest value that the node received as a host, so a majority had acknowledged it.
     """
 
     voter_slot: Count | None = None

@@ -1,7 +1,8 @@
-"""The register's value: which life and epoch of a run count, where its parties are, and what the committed epoch needs.
+"""Value of a run's register: the current attempt and epoch, the hosts of its instances, and what the committed epoch needs.
 
-Departs: the specification keeps a digest of the epoch's manifest. Here the manifest itself (`saved`) is in the value: with a
-digest alone, a coordinator that dies between ACCEPT and COMMITTED leaves nobody who knows the holders of a host that died with it.
+Departs: the specification keeps a digest of the epoch's manifest. Here the manifest itself (`saved`) is in the value. With a
+digest alone, the manifest could be lost: a coordinator may die between ACCEPT and COMMITTED together with a host, and then no
+node knows the replica nodes of that host's state.
 """
 
 from collections.abc import Iterable
@@ -39,11 +40,11 @@ from agiledart_recovery.wire.names import (
 )
 
 FIRST_RESTARTED_ATTEMPT: Final = 2
-"""The first life that hosts enter with new processes."""
+"""The first attempt that hosts enter with new processes."""
 
 
 class InstanceRole(StrEnum):
-    """What a party is."""
+    """Role of an instance."""
 
     SOURCE = "source"
     STAGE = "stage"
@@ -51,7 +52,7 @@ class InstanceRole(StrEnum):
 
 
 class RunState(StrEnum):
-    """How it stands with a run, as far as the register says."""
+    """State of a run, as far as the register says."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -59,7 +60,7 @@ class RunState(StrEnum):
 
 
 class LossPolicy(StrEnum):
-    """What becomes of the run when a pinned party's host, or a state, is lost."""
+    """What happens to the run when a pinned instance's host, or a state, is lost."""
 
     WAIT = ""
     FAIL = "fail"
@@ -68,12 +69,12 @@ class LossPolicy(StrEnum):
 
 
 class Assignment(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A party and its host.
+    """An instance and its host.
 
     Args:
-        is_pinned: it cannot run elsewhere; without its host the run waits. What is not pinned is saved at holders.
+        is_pinned: it cannot run elsewhere; without its host the run waits. What is not pinned is saved at replica nodes.
         has_log: a source that may write its rows to a log before they leave, and is asked to SYNC it where the plan syncs.
-        if_lost: of a pinned party: when its host is gone; of another one: when its state cannot be rebuilt.
+        if_lost: of a pinned instance: when its host is gone; of another one: when its state cannot be rebuilt.
     """
 
     instance: InstanceId
@@ -85,7 +86,7 @@ class Assignment(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ChangeOutcome(StrEnum):
-    """What became of a change."""
+    """Outcome of a change."""
 
     RUNNING = "running"
     DONE = "done"
@@ -94,19 +95,22 @@ class ChangeOutcome(StrEnum):
 
 
 class StageChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A stage takes a new term: other instances, other places, another table of owners. Source: scaling specification §8.
+    """Change of a stage to a new generation: other instances, other hosts, another table of owners.
+
+    Source: scaling specification §8.
 
     Args:
-        term: the new one.
+        generation: the new one.
         before, after: how many instances.
         kind: scale, move or drain.
-        reason: who asked for it, or what.
-        why: it was let go or rolled back.
+        reason: the requester, or the cause.
+        why: why it was dropped or rolled back.
         moved_groups: key groups that go to another node.
         moved_bytes: of their state, as it was saved last.
         took_ns: from the request to the commit.
-        gap_ns: for so long rows of some group stood still, as its senders saw it: from what an instance of the term before took
-            last to what one of the new term took first. 0 while nobody has said.
+        changeover_pause_ns: the longest pause of some group's rows, as its senders saw it: from the last row that an instance
+            of the
+            old generation took to the first that one of the new generation took. 0 while no sender has reported.
     """
 
     stage: Name
@@ -124,19 +128,19 @@ class StageChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def name(self) -> tuple[str, int]:
-        """In one run no stage takes a term twice."""
+        """Return (stage, generation); in one run no stage takes a generation twice."""
         return self.stage, self.generation
 
 
 class Plan(msgspec.Struct, frozen=True, array_like=True):
-    """Who runs what.
+    """Plan of a run: which node runs which instance.
 
     Args:
         edges: stage → stage.
         syncs: a merge by position has several sources, so logs are synced before a commit.
-        body: what forming needs to start it (tables, executors); recovery carries it and never reads it.
-        changes: what made it of the plan before, one for each stage that takes a new term. In the plan, so that whoever commits
-            it can note them, also a coordinator that never heard the request.
+        body: what the node needs to start it (tables, executors); recovery carries it and never reads it.
+        changes: the changes that led from the previous plan to this one, one for each stage with a new generation. They are in the
+            plan so that any coordinator that commits it can record them, also one that never received the request.
     """
 
     assignments: Annotated[tuple[Assignment, ...], msgspec.Meta(max_length=MAX_INSTANCES)]
@@ -147,38 +151,38 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def may_roll_back(self) -> bool:
-        """Whether the run goes on from the epoch before the committed one where a state of that is lost."""
-        return any(each.if_lost is LossPolicy.PREVIOUS for each in self.assignments)
+        """Return whether the run continues from the previous epoch when a state of the committed one is lost."""
+        return any(assignment.if_lost is LossPolicy.PREVIOUS for assignment in self.assignments)
 
     @property
     def digest(self) -> bytes:
-        """Equal plans, equal digests."""
+        """Return a digest that is equal for equal plans."""
         return sha256(encode(self)).digest()[:16]
 
     @property
     def hosts(self) -> dict[NodeId, Peer]:
-        """Nodes that run something, in the order of the parties."""
-        return {each.host.node: each.host for each in self.assignments}
+        """Return the nodes that run an instance, in the order of the instances."""
+        return {assignment.host.node: assignment.host for assignment in self.assignments}
 
     def at(self, node: NodeId) -> tuple[Assignment, ...]:
-        """What a node runs."""
-        return tuple(each for each in self.assignments if each.host.node == node)
+        """Return the assignments of a node."""
+        return tuple(assignment for assignment in self.assignments if assignment.host.node == node)
 
     def is_at(self, instance: InstanceId, node: NodeId) -> bool:
-        """Does a node run this party?"""
-        return any(each.instance == instance for each in self.at(node))
+        """Return whether a node runs this instance."""
+        return any(assignment.instance == instance for assignment in self.at(node))
 
     def stage(self, stage: str) -> tuple[Assignment, ...]:
-        """Instances of a stage, by their index."""
-        return tuple(each for each in self.assignments if each.instance.stage == stage)
+        """Return the assignments of a stage, by their index."""
+        return tuple(assignment for assignment in self.assignments if assignment.instance.stage == stage)
 
     def of(self, role: InstanceRole) -> tuple[Assignment, ...]:
-        """Parties of one role."""
-        return tuple(each for each in self.assignments if each.role is role)
+        """Return the assignments of one role."""
+        return tuple(assignment for assignment in self.assignments if assignment.role is role)
 
 
 class InstanceSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What one instance saved at one barrier, and where its fragments are: `holders[i]` has fragment i (0: nobody has)."""
+    """What one instance saved at one barrier. `replica_nodes[i]` has fragment i (0: no node has it)."""
 
     checkpoint: CheckpointId
     digest: Digest
@@ -188,12 +192,12 @@ class InstanceSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def survives(self) -> int:
-        """How many holders may be lost; below 0 the fragments alone do not rebuild it."""
+        """Return how many replica nodes may be lost; below 0 the fragments alone do not rebuild it."""
         return sum(1 for replica_node in self.replica_nodes if replica_node) - self.m
 
 
 class SavedState(msgspec.Struct, frozen=True, array_like=True):
-    """What rebuilds a party: a whole element and the changes behind it, oldest first. Empty: it starts from nothing.
+    """State that rebuilds an instance: a full snapshot and the increments behind it, oldest first. Empty: it starts from nothing.
 
     Args:
         position: of a source: small, so it is in the register, and any host can read on from there.
@@ -205,12 +209,12 @@ class SavedState(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def checkpoint(self) -> CheckpointId:
-        """What it is restored to."""
+        """Return the checkpoint to which the instance is restored."""
         return self.chain[-1].checkpoint if self.chain else INITIAL_CHECKPOINT
 
 
 class ReplacedFragment(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A fragment of an element has another holder."""
+    """A fragment of a snapshot with a new replica node."""
 
     instance: InstanceId
     checkpoint: CheckpointId
@@ -219,7 +223,7 @@ class ReplacedFragment(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class SinkEnd(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Up to where a node's part of a sink is committed. A sink that moved has a part, and an end, on each node."""
+    """Position up to which a node's part of a sink is committed. A sink that moved has a part, and an end, on each node."""
 
     stage: Name
     index: Count
@@ -229,28 +233,29 @@ class SinkEnd(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def part(self) -> tuple[str, int, NodeId]:
-        """Which part."""
+        """Return the name of the part: stage, index and host."""
         return self.stage, self.index, self.host
 
 
 class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
-    """What the register says. Life 0: founded and not started. Epoch and its life are `committed`.
+    """Value of a run's register. Attempt 0: bootstrapped and not started. `committed` names the epoch and its attempt.
 
     Args:
-        generation: grows when an admin goes on without a lost majority.
+        quorum_generation: grows when an admin continues the run without a lost majority.
         saved, before: what the committed epoch and the one committed before it need.
         parts: each node's part of each sink, also of sinks that have moved on.
-        reason: why it failed; of one that was ended with its state kept, by whom; of a run that goes on, what this life could not
-            bring back; empty otherwise.
-        outgoing: the voters before, when this value changes them: until the next value they must agree, too.
-        key: of the run; elements are sealed under it before they are cut, so that holders cannot read them.
-        changes: the last of them, oldest first, the one that runs among them.
+        reason: why it failed; of a run that was ended with its state kept, the user; of a running one, what this attempt could not
+            restore; empty otherwise.
+        old_voters: the previous voters, when this value changes them: until the next value they must agree, too.
+        key: of the run. Snapshots are encrypted under it before they are cut, so that replica nodes cannot read them.
+        changes: the latest changes, oldest first, a running one included.
         origin: until an epoch is committed `saved` is a checkpoint of another run, by the numbers of its instances, and this is
-            how much of it: `whole` or `steps`. Empty: the run began with nothing.
-        left: voters that an admin said are gone for ever; who of them comes back is told that the run goes on without it.
-        order: with which the admin said it; without one nobody believes that an era has begun.
-        gone_back: the epoch that `saved` is of, where a state of the committed one is lost; None: it is of the committed one.
-        earlier: the epoch that `before` is of, if the run may go on from there; see `switched_checkpoint`.
+            how
+            much of it: `whole` or `steps`. Empty: the run began with nothing.
+        left: voters that an admin declared lost for ever. One that comes back is notified that the run continues without it.
+        signed_command: the admin's command for that; without one no node accepts a new configuration.
+        rolled_back_to: the epoch that `saved` belongs to, where a state of the committed one is lost; None: the committed one.
+        fallback_checkpoint: the epoch that `before` belongs to, if the run may continue from there; see `switched_checkpoint`.
     """
 
     run: RunId
@@ -275,15 +280,15 @@ class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def at(self) -> CheckpointId:
-        """The epoch from which instances go on; what sinks have shown is that of the committed one, which may be a later one."""
+        """Return the checkpoint from which instances continue; sinks have emitted up to the committed one, which may be later."""
         return self.rolled_back_to or self.committed
 
     @property
     def switched_checkpoint(self) -> "RegisterValue":
-        """The value that goes on from the other one of the two epochs that are kept: back, or forth again.
+        """Return the value that continues from the other of the two epochs that are kept: roll back, or roll forward again.
 
-        What is committed stays so: sinks keep their ends, and numbers of epochs go on. So rows of the epochs between come twice.
-        Neither of the two is let go before the next commit, for holders of the later one may come back.
+        What is committed stays so: sinks keep their ends, and numbers of epochs continue. So rows of the epochs between come
+        twice. Both epochs are kept until the next commit, for replica nodes of the later one may come back.
         """
         back = self.fallback_checkpoint if self.fallback_checkpoint != self.committed else None
         return msgspec.structs.replace(
@@ -292,12 +297,15 @@ class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def emitted(self) -> tuple[SavedState, ...]:
-        """What was saved at the committed epoch: a sink's element says up to where its rows count."""
+        """Return what was saved at the committed epoch: a sink's snapshot says up to where its rows are committed."""
         return self.before if self.rolled_back_to is not None else self.saved
 
     @property
     def configuration(self) -> int:
-        """As that of ballots: by its life, which every receiver compares, on its disk and in each frame."""
+        """Return the configuration of the attempt, as that of ballots.
+
+        Every receiver compares attempts, on its disk and in each frame.
+        """
         return self.attempt // ATTEMPTS_PER_CONFIGURATION
 
     @property
@@ -306,74 +314,79 @@ class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
         return self.configuration > 0 and self.attempt == self.configuration * ATTEMPTS_PER_CONFIGURATION
 
     def faults(self) -> list[str]:
-        """What makes it no value that a peer may send; empty when it is sound."""
-        instances = [each.instance for each in self.plan.assignments]
+        """Return what makes the value invalid for a peer to send; empty when it is valid."""
+        instances = [assignment.instance for assignment in self.plan.assignments]
         nodes = [voter.peer.node for voter in self.voters]
-        found = []
+        faults = []
         if len(self.voters) % 2 == 0 or len(dict.fromkeys(nodes)) != len(nodes):
-            found.append("an even number of voters, or one twice")
+            faults.append("an even number of voters, or a voter twice")
         if len(dict.fromkeys(instances)) != len(instances):
-            found.append("a party twice")
+            faults.append("an instance twice")
         if self.committed.attempt > self.attempt:
-            found.append("an epoch of a life to come is committed")
-        return found
+            faults.append("an epoch of a later attempt is committed")
+        return faults
 
     def chain_to(self, instance: InstanceId, digest: bytes) -> tuple[InstanceSnapshot, ...]:
-        """The chain of a party that ends with this element, as far as the last two committed epochs have one."""
+        """Return the chain of an instance that ends with this snapshot, as far as the last two committed epochs have one."""
         chains = (saved.chain for saved in (*self.saved, *self.before) if saved.instance == instance and saved.chain)
         return next((chain for chain in chains if chain[-1].digest == digest), ())
 
     def with_known(self, saved: SavedState) -> SavedState:
-        """The same, with the holders that the register knows of elements that were saved before."""
+        """Return the same state with the replica nodes that the register knows of earlier snapshots."""
         known = self.needed
         chain = tuple(known.get((saved.instance, snapshot.checkpoint), snapshot) for snapshot in saved.chain)
         return msgspec.structs.replace(saved, chain=chain)
 
     @property
     def is_brought(self) -> bool:
-        """Whether what its instances begin with is of another run, and lies with who was asked to begin this one."""
+        """Return whether the initial state comes from another run, and lies with the node that was asked to begin this run."""
         return bool(self.origin) and not self.committed.epoch
 
     @property
     def next_attempt(self) -> int:
-        """The first life of a run is the one that was deployed; one that begins with a checkpoint has left that behind."""
+        """Return the number of the next attempt.
+
+        The first attempt of a run is the deployed one; a run that begins with a checkpoint has left that behind.
+        """
         return self.attempt + 1 if self.attempt or not self.origin else FIRST_RESTARTED_ATTEMPT
 
     def may_be_sent_by(self, node: NodeId) -> bool:
-        """Whether a node may say that this is in the register: only voters may."""
+        """Return whether a node may announce that this value is in the register: only voters may."""
         return any(voter.peer.node == node for voter in (*self.voters, *self.old_voters))
 
     def saved_for(self, instance: InstanceId) -> tuple[SavedState, ...]:
-        """What the committed epoch has of a party: its own, or, in a term whose first epoch is not committed, that of all
-        instances of the term before, of which it takes its groups.
+        """Return what the committed epoch has of an instance.
+
+        That is its own state. In a generation whose first epoch is not committed, it is that of all instances of the previous
+        generation, from which the instance takes its groups.
         """
-        of_stage = tuple(each for each in self.saved if each.instance.stage == instance.stage)
-        return tuple(each for each in of_stage if each.instance == instance) or of_stage
+        of_stage = tuple(saved for saved in self.saved if saved.instance.stage == instance.stage)
+        return tuple(saved for saved in of_stage if saved.instance == instance) or of_stage
 
     def with_replica_nodes(self, made: Iterable[ReplacedFragment]) -> "RegisterValue":
-        """The value that names these holders, as far as it has such elements and the node has no other fragment of it."""
+        """Return the value with these new replica nodes, where it has such snapshots and the node has no other fragment of them."""
         news: dict[tuple[InstanceId, CheckpointId], dict[int, NodeId]] = {}
-        for one in made:
-            news.setdefault((one.instance, one.checkpoint), {})[one.index] = one.replica_node
+        for replaced in made:
+            news.setdefault((replaced.instance, replaced.checkpoint), {})[replaced.index] = replaced.replica_node
 
-        def element_of(saved: SavedState, snapshot: InstanceSnapshot) -> InstanceSnapshot:
+        def with_new_nodes(saved: SavedState, snapshot: InstanceSnapshot) -> InstanceSnapshot:
             replica_nodes = list(snapshot.replica_nodes)
             for index, replica_node in news.get((saved.instance, snapshot.checkpoint), {}).items():
                 if index < len(replica_nodes) and replica_node not in replica_nodes:
                     replica_nodes[index] = replica_node
             return msgspec.structs.replace(snapshot, replica_nodes=tuple(replica_nodes))
 
-        def all_of(known: tuple[SavedState, ...]) -> tuple[SavedState, ...]:
+        def with_new_states(known: tuple[SavedState, ...]) -> tuple[SavedState, ...]:
             return tuple(
-                msgspec.structs.replace(saved, chain=tuple(element_of(saved, snapshot) for snapshot in saved.chain))
+                msgspec.structs.replace(saved, chain=tuple(with_new_nodes(saved, snapshot) for snapshot in saved.chain))
                 for saved in known
             )
 
-        return msgspec.structs.replace(self, saved=all_of(self.saved), before=all_of(self.before))
+        return msgspec.structs.replace(self, saved=with_new_states(self.saved), before=with_new_states(self.before))
 
     @property
     def nodes(self) -> dict[NodeId, Peer]:
-        """Hosts of the plan; then nodes that hold parts of sinks that have moved on."""
+        """Return the hosts of the plan; then nodes that store parts of sinks that have moved on."""
         nodes = dict(self.plan.hosts)
         for end in self.parts:
             nodes.setdefault(end.host, Peer(end.host))
@@ -381,7 +394,7 @@ class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def needed(self) -> dict[tuple[InstanceId, CheckpointId], InstanceSnapshot]:
-        """Elements that the last two committed epochs need."""
+        """Return the snapshots that the last two committed epochs need."""
         return {
             (saved.instance, snapshot.checkpoint): snapshot
             for saved in (*self.before, *self.saved)

@@ -73,7 +73,7 @@ class CommittedProgress:
             self.broadcast_counts |= {side: self.broadcast_counts.get(side, 0) + 1 for side in sides.values()}
         told = {stage: self.broadcast_counts.get(side, 0) if joins(plan, stage) else 0 for stage, side in sides.items()}
         self.place += 1
-        if row.at <= self.last or [*row.counts] != [self.counted[one] + OTHERS * told[one[0]] for one in groups]:
+        if row.at <= self.last or [*row.counts] != [self.counted[group] + OTHERS * told[group[0]] for group in groups]:
             return f"committed row {self.place} is {row.at} with counts {row.counts}, after {self.last}"
         if row.number != self.numbers.get(source, 0):
             return f"row {row.number} of source {source} is committed, {self.numbers.get(source, 0)} is missing"
@@ -170,7 +170,7 @@ class RecoveryLedger:
                 f"V1: {_describe(second)} goes on from {second.rolled_back_to}, which is not the epoch before"
             )
         if second.attempt > first.attempt and second.committed == first.committed:
-            instances = [[each.instance for each in value.plan.assignments] for value in (first, second)]
+            instances = [[assignment.instance for assignment in value.plan.assignments] for value in (first, second)]
             if instances[0] != instances[1] or first.plan.body != second.plan.body:
                 self.complain(f"S5: {_describe(second)} runs another plan than {_describe(first)} had committed")
         if second.committed != first.committed and second.committed.attempt < first.attempt:
@@ -183,7 +183,9 @@ class RecoveryLedger:
             rows = len(self._disks[end.host].part.rows)
             if rows < end.offset:
                 self.complain(f"V2: {_describe(value)}: {end.offset} rows are committed, {rows} are on the sink's disk")
-        generations = {each.instance.stage: each.instance.generation for each in value.plan.assignments}
+        generations = {
+            assignment.instance.stage: assignment.instance.generation for assignment in value.plan.assignments
+        }
         for saved in value.saved:
             if saved.instance.generation > generations[saved.instance.stage]:
                 self.complain(f"S5: {_describe(value)} has the state of {saved.instance}, its plan an older term")
@@ -331,7 +333,11 @@ class RecoveryLedger:
         """R2: who was given up for lost, and came back, has let go."""
         newest = self.newest.quorum_generation if self.newest is not None else 0
         for host in hosts:
-            known = [one.known for one in host.machine.coordinators.values() if one.leads and one.known is not None]
+            known = [
+                coordinator.known
+                for coordinator in host.machine.coordinators.values()
+                if coordinator.leads and coordinator.known is not None
+            ]
             for value in known:
                 if value.quorum_generation < newest:
                     self.complain(f"R2: {host.me.name} still leads generation {value.quorum_generation}")

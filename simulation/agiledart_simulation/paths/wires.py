@@ -48,8 +48,8 @@ class Wires:
         self.delays_ns, self._random = delays_ns, random
         self.troubles = tuple(sorted(troubles, key=lambda one: (one.begin, one.end, one.kind, one.where)))
         self._by_place: dict[tuple[str, tuple[int, ...]], list[Trouble]] = {}
-        for one in self.troubles:
-            self._by_place.setdefault((one.kind, one.where), []).append(one)
+        for trouble in self.troubles:
+            self._by_place.setdefault((trouble.kind, trouble.where), []).append(trouble)
 
     def is_so(self, kind: str, at: int, *where: int) -> bool:
         """Is there this trouble at an instant?"""
@@ -99,11 +99,11 @@ class Wires:
         """
         places: list[tuple[int, ...]] = [pair for a, b in pairwise(path) for pair in ((a, b), (b, a))]
         inner = [(node,) for node in path[1:-1]]
-        for one in self.troubles:
-            of_wire = one.kind in ("cut", "loss") and one.where in places
-            of_node = one.kind in ("asleep", "dead") and one.where in inner
-            if not of_wire and not of_node and not (inner and one.kind == "asleep" and one.where == path[-1:]):
+        for trouble in self.troubles:
+            of_wire = trouble.kind in ("cut", "loss") and trouble.where in places
+            of_node = trouble.kind in ("asleep", "dead") and trouble.where in inner
+            if not of_wire and not of_node and not (inner and trouble.kind == "asleep" and trouble.where == path[-1:]):
                 continue
-            if one.begin <= at < one.end + 2 * (one.end - one.begin) + SECOND:
+            if trouble.begin <= at < trouble.end + 2 * (trouble.end - trouble.begin) + SECOND:
                 return True
         return False

@@ -215,7 +215,7 @@ class VirtualStage:
         """Release what all inputs have promised, pass barriers that came through all of them, end."""
         while not self.has_stopped:
             open_inputs = [each for each in self.inputs.values() if not each.ended]
-            at = [each.passed for each in open_inputs]
+            at = [open_input.passed for open_input in open_inputs]
             low = min(at) if at else max((each.passed for each in self.inputs.values()), default=0)
             self.work()
             if low <= self.passed:

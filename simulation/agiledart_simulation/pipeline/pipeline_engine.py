@@ -129,7 +129,9 @@ class PipelineEngine:
 
     def __init__(self, host: EngineHost, entry: EnterAttempt, memories: dict[InstanceId, InstanceState]) -> None:
         self.host, self.run, self.attempt, self.plan = host, entry.run, entry.attempt, entry.plan
-        self.where: dict[InstanceId, Peer] = {each.instance: each.host for each in entry.plan.assignments}
+        self.where: dict[InstanceId, Peer] = {
+            assignment.instance: assignment.host for assignment in entry.plan.assignments
+        }
         self.sources: dict[InstanceId, VirtualSource] = {}
         self.stages: dict[InstanceId, VirtualStage] = {}
         self.volatile: list[PipelineRow] = []
@@ -166,7 +168,7 @@ class PipelineEngine:
     def learn(self, plan: Plan | None) -> None:
         """A barrier told of another plan."""
         if plan is not None:
-            self.where.update({each.instance: each.host for each in plan.assignments})
+            self.where.update({assignment.instance: assignment.host for assignment in plan.assignments})
 
     def resend(self) -> None:
         """Say again what was not acknowledged for a while."""
@@ -216,7 +218,7 @@ class PipelineEngine:
         """A plan may come with a barrier; what this node will run in it waits to be handed over."""
         self.learn(effect.after)
         self.waiting[effect.after.digest] = PreparedGeneration(
-            effect.before, effect.after, {each.instance: each for each in effect.assignments}
+            effect.before, effect.after, {assignment.instance: assignment for assignment in effect.assignments}
         )
 
     def drop_generation(self, digest: bytes) -> None:

@@ -69,7 +69,9 @@ class QuorumLoss:
         nobody can help an admin who calls that lost.
         """
         value = self._run.ledger.newest
-        return value is not None and all(each.host.node in lost for each in value.plan.assignments if each.is_pinned)
+        return value is not None and all(
+            assignment.host.node in lost for assignment in value.plan.assignments if assignment.is_pinned
+        )
 
     def _statuses(self, lost: Sequence[NodeId], *, is_parted: bool) -> RegisterStatuses:
         """What the admin hears: of all that are up, but those that are cut off."""

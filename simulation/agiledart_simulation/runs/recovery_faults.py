@@ -195,7 +195,9 @@ class RecoveryFaults:
         stages = [change.stage for change in coordinator.commit_protocol.generation_change.plan.changes]
         plans = {"old": coordinator.value.plan, "new": coordinator.commit_protocol.generation_change.plan}
         if who in plans:
-            places = [each.host.node for each in plans[who].assignments if each.instance.stage in stages]
+            places = [
+                assignment.host.node for assignment in plans[who].assignments if assignment.instance.stage in stages
+            ]
             node = self._random.choice(places)
         if node not in self._up():
             return False
@@ -223,7 +225,7 @@ class RecoveryFaults:
         """All stages leave one node."""
         value = self._run.ledger.newest
         stages = value.plan.of(InstanceRole.STAGE) if value is not None else ()
-        node = self._random.choice([each.host.node for each in stages] or self._run.ids)
+        node = self._random.choice([stage.host.node for stage in stages] or self._run.ids)
         others = [other for other in self._run.ids if other != node]
         return self._change(
             lambda stage, before: [self._random.choice(others) if host == node else host for host in before],

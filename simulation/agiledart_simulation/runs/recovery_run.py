@@ -190,7 +190,9 @@ class RecoveryRun:
             Assignment(InstanceId("Y"), InstanceRole.STAGE, places[3], if_lost=if_lost),
             Assignment(InstanceId("K"), InstanceRole.SINK, places[4], is_pinned=bool(index(2))),
         )
-        self._stateful = {each.host.node: None for each in assignments if each.role is not InstanceRole.STAGE}
+        self._stateful = {
+            assignment.host.node: None for assignment in assignments if assignment.role is not InstanceRole.STAGE
+        }
         return Plan(assignments, (("S", "X"), ("L", "X"), ("X", "Y"), ("Y", "K")), syncs=True)
 
     def _plan_of_many(self, peers: list[Peer]) -> Plan:
@@ -210,7 +212,9 @@ class RecoveryRun:
             for number in range(max(table) + 1)
         ]
         assignments.append(Assignment(InstanceId("K"), InstanceRole.SINK, choice(peers), is_pinned=True))
-        self._stateful = {each.host.node: None for each in assignments if each.role is not InstanceRole.STAGE}
+        self._stateful = {
+            assignment.host.node: None for assignment in assignments if assignment.role is not InstanceRole.STAGE
+        }
         chain = ("S", *names, "K")
         edges = (*pairwise(chain), (JOINED, choice(names)))
         body = encode_tables(tables)

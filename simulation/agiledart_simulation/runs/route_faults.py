@@ -50,7 +50,7 @@ def draw_faults(
         else:
             troubles += [Trouble(what, now, end, where) for what, where in _places(kind, sink, pairs, random)]
         now += int(scenario.step_ms * MILLISECOND * random.uniform())
-    ends = max([now, *(one.end for one in troubles)])
+    ends = max([now, *(trouble.end for trouble in troubles)])
     relays = list(range(2, sink))  # the first one is honest: it has a link to everybody
     random.shuffle(relays)
     if "no-direct" in scenario.kinds:
