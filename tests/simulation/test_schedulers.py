@@ -123,7 +123,7 @@ def test_when_a_scheduler_dies_its_applications_find_another_one(silent: bool) -
     town.runs(*[town.submit(number, f"a{number + 1}") for number in range(6)])
     town.run(2)
     (scheduler,) = town.schedulers
-    assert sum(scheduler.me.node in node.schedulers.scheduler_state.kept for node in town.nodes) == 2
+    assert sum(scheduler.me.node in node.schedulers.scheduler_state.copies for node in town.nodes) == 2
     victims = sum(
         scheduler.me.node in {node for node, app, _ in town.ring.running if app == f"app-{n}"} for n in range(6)
     )

@@ -110,7 +110,11 @@ class Autoscaler:
         """Return the runs with scaling limits that this node coordinates."""
         coordinators = self._recovery_service.machine.coordinators
         coordinated = {run: coordinator for run, coordinator in coordinators.items() if _coordinates(coordinator)}
-        return {run: coordinator for run, coordinator in coordinated.items() if any(stage.scales for stage in self._stages(coordinator.value))}
+        return {
+            run: coordinator
+            for run, coordinator in coordinated.items()
+            if any(stage.scales for stage in self._stages(coordinator.value))
+        }
 
     def _begin(self) -> None:
         self._is_looking = True
@@ -207,7 +211,9 @@ class Autoscaler:
 
     async def _request(self, run: RunId, controller: Controller, proposals: tuple[Proposal, ...]) -> None:
         while proposals:
-            reason = f"{self._context.config.scaling_policy}: " + "; ".join(dict.fromkeys(proposal.why for proposal in proposals))
+            reason = f"{self._context.config.scaling_policy}: " + "; ".join(
+                dict.fromkeys(proposal.why for proposal in proposals)
+            )
             try:
                 changes = await self._requests.request(
                     run, await self._change_wishes(run, proposals), reason[:LONGEST_REASON]

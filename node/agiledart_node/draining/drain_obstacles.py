@@ -23,7 +23,7 @@ def obstacles(
         name = hosted.part.application
         if not hosted.part.by_epoch:
             lines.append(
-                f"{name} saves no epochs, so its instances there can't move, and it would fail: stop it"
+                f"{name} is not saved by epochs, so its instances there can't move, and it would fail: stop it"
                 f" (agiledart stop {name}), or submit it with {SAVING}"
             )
         elif (value := value_of(hosted.key)) is not None and (staying := _immovable_instances(value, me)):
@@ -58,7 +58,7 @@ def _immovable_instances(value: RegisterValue, me: NodeId) -> str:
         stage = stages[int(assignment.instance.stage)]
         if assignment.role is not InstanceRole.STAGE and assignment.is_pinned:
             reasons[
-                f"has its {assignment.role} {stage.name} there, which stays with its data: stop it"
+                f"has its {assignment.role} {stage.name} there, which stays where its data are: stop it"
                 f' (agiledart stop {value.run.app}), or submit it with on_{assignment.role}_lost="move"'
             ] = None
         elif assignment.role is InstanceRole.STAGE and stage.at:

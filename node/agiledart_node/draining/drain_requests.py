@@ -38,7 +38,9 @@ class DrainRequests:
         message = RequestDrain(number, command, signed, submitter)
         first = await context.requests.ask(peer, message, number, DrainStatus, Duration(context.config.ask_timeout_ns))
         if first is None:
-            raise CommandRefused(f"{name} does not answer. Look at agiledart nodes; a node of an older version can't be drained.")
+            raise CommandRefused(
+                f"{name} does not answer. Look at agiledart nodes; a node of an older version can't be drained."
+            )
         if first.refusal:
             raise NotAllowed(first.reason, first.refusal) if first.reason else CommandRefused(first.refusal)
         now = await self._wait_until_drained(request, peer, name, first)
@@ -83,6 +85,8 @@ class DrainRequests:
         until = context.now + _LEAVE
         while any(known.node == peer.node for known in context.overlay.known_peers()):
             if context.now > until:
-                raise CommandRefused(f"{name} is empty, but has not left the ring in {_LEAVE // SECOND} s. See its log.")
+                raise CommandRefused(
+                    f"{name} is empty, but has not left the ring in {_LEAVE // SECOND} s. See its log."
+                )
             await context.requests.pause(_POLL_INTERVAL)
         context.emit(Progressed(request, f"{name}: it has left the ring"))

@@ -58,7 +58,9 @@ class EvacuationRequests:
         except TopologyError as error:
             return EvacuationStatus(number, refusal=str(error))
         refusal_text = self._recovery_service.evacuate(run, host)
-        return EvacuationStatus(number, not refusal_text, refusal=refusal_text and f"{run.app}: {refusal_text}", is_transient=True)
+        return EvacuationStatus(
+            number, not refusal_text, refusal=refusal_text and f"{run.app}: {refusal_text}", is_transient=True
+        )
 
 
 def _last(value: RegisterValue) -> str:

@@ -24,7 +24,11 @@ class VoterSlotTransfer:
     def voting_in(self) -> list[RegisterValue]:
         """Return the register values of the runs on which this node votes."""
         coordinators = self._recovery_service.machine.coordinators.values()
-        return [known for coordinator in coordinators if not coordinator.is_over and (known := coordinator.known) is not None]
+        return [
+            known
+            for coordinator in coordinators
+            if not coordinator.is_over and (known := coordinator.known) is not None
+        ]
 
     async def ask(self, value: RegisterValue, until: Instant, *, voter_slot: bool = False) -> EvacuationStatus | None:
         """Request an evacuation from the coordinator of a run, which may be any voter. Return its answer; None without one."""

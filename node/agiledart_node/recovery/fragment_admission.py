@@ -36,7 +36,7 @@ class FragmentAdmission:
         """Accept or refuse a fragment that a peer offers."""
         refusal = self._machine.fragment_store.refusal(event.key, event.attempt)
         if refusal:
-            kind = "old attempt" if "life" in refusal or "attempt" in refusal else "full"
+            kind = "old attempt" if "attempt" in refusal else "full"
             self._context.emit(FragmentDecision(event.request, kind, refusal))
         elif self._knows(event.key.run, event.sender.node):
             self._context.emit(FragmentDecision(event.request))
@@ -68,7 +68,7 @@ class FragmentAdmission:
             if record is None or record.version != run.version or record.is_final:
                 continue
             if event.attempt < record.attempt:
-                refusal = ("old attempt", f"life {event.attempt} is over, {record.attempt} counts")
+                refusal = ("old attempt", f"attempt {event.attempt} is over, the current one is {record.attempt}")
                 break
             hosts = {peer.node: None for peer in record.hosts()}
             if len(self._hosts) >= self._context.config.max_hosted:

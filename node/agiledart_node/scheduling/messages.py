@@ -220,7 +220,9 @@ class AskSubmissionOutcome(Message, frozen=True, gc=False, tag=362):
 
 
 class SubmissionOutcome(Message, frozen=True, gc=False, tag=363):
-    """Answer to `AskSubmissionOutcome`: a response in MessagePack, or a refusal for the user. `unknown`: nothing was handed over."""
+    """Answer to `AskSubmissionOutcome`: a response in MessagePack, or a refusal for the user; or `unknown`: nothing was handed
+    over.
+    """
 
     request: int
     body: Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)] = b""

@@ -171,7 +171,9 @@ class SchedulerEndpoint:
         by_node: dict[NodeId, tuple[Peer, list[Registration]]] = {}
         for registration in registrations:
             if registration.coordinator is not None:
-                by_node.setdefault(registration.coordinator.node, (registration.coordinator, []))[1].append(registration)
+                by_node.setdefault(registration.coordinator.node, (registration.coordinator, []))[1].append(
+                    registration
+                )
         for peer, lines in by_node.values():
             self._context.send(peer, FindNewScheduler(self._context.me, tuple(lines), successor))
 

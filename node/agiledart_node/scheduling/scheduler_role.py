@@ -173,7 +173,9 @@ class SchedulerRole:
         """Publish the advertisement to the domain's topic, which reaches schedulers that gossip does not."""
         advertisement = self.advertisement()
         if advertisement is not None:
-            self._context.deliver_to_overlay(PublishTo(topic_of(advertisement.scheduler_slot.domain), CODEC.encode(advertisement)))
+            self._context.deliver_to_overlay(
+                PublishTo(topic_of(advertisement.scheduler_slot.domain), CODEC.encode(advertisement))
+            )
 
     def on_topic(self, message: TopicMessage) -> None:
         """Learn the advertisement of another scheduler of the domain."""

@@ -111,7 +111,9 @@ class SchedulerState:
         orphans: dict[NodeId, tuple[Peer, list[Registration]]] = {}
         for registration in stored[1].registrations:
             if registration.coordinator is not None:
-                orphans.setdefault(registration.coordinator.node, (registration.coordinator, []))[1].append(registration)
+                orphans.setdefault(registration.coordinator.node, (registration.coordinator, []))[1].append(
+                    registration
+                )
             elif not self._context.requests.is_full:
                 self._context.requests.begin(self._close(registration))
         for coordinator, registrations in orphans.values():

@@ -48,7 +48,7 @@ def test_a_run_that_is_being_ended_is_not_started_when_its_state_has_come(leaves
     bench.feed(Completed(find.request, True))
     assert bool(bench.of(StartInstances)) is not leaves
     refused = [each.reason for each in bench.said(wire.ResetRefused)]
-    assert refused == (["app is being ended on me"] if leaves else [])
+    assert refused == (["app is being stopped on me"] if leaves else [])
 
 
 def test_who_listens_in_a_life_for_which_there_is_no_room_yet_says_it_again() -> None:
@@ -101,7 +101,7 @@ def test_who_cannot_fetch_it_says_from_whom() -> None:
     bench = InLife()
     bench.feed(Failed(begins(bench).request, "refused: it does not lie here"))
     (refused,) = bench.said(wire.ResetRefused)
-    assert "the checkpoint with which 1.3 begins lies on" in refused.reason
+    assert "the checkpoint with which 1.3 begins is on" in refused.reason
     assert "does not lie here" in refused.reason
     assert refused.lacks == (SCHEDULER.node,)
 

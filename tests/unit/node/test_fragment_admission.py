@@ -61,7 +61,7 @@ def test_a_host_of_the_run_may_put_its_fragments_here() -> None:
     ("there", "sender", "attempt", "reason", "text"),
     [
         (record(), STRANGER, 3, "not a host", "mallory hosts nothing of taxi"),
-        (record(4), HOST, 3, "old attempt", "life 3 is over, 4 counts"),
+        (record(4), HOST, 3, "old attempt", "attempt 3 is over, the current one is 4"),
         (None, HOST, 3, "unknown run", "nothing is known of taxi here"),
         (CommandRefused, HOST, 3, "unknown run", "nothing is known of taxi here"),
         (SimpleNamespace(version=2, is_final=False), HOST, 3, "unknown run", "nothing is known of taxi here"),
@@ -76,4 +76,4 @@ def test_who_may_not_is_told_why(there: Any, sender: Peer, attempt: int, reason:
 def test_nothing_of_a_life_is_taken_once_a_later_one_is_known() -> None:
     replica_node = Holder(record())
     replica_node.machine.fragment_store.observe_attempt(RUN, 4)
-    assert replica_node.offered(HOST) == FragmentDecision(1, "old attempt", "life 3 is over, 4 counts")
+    assert replica_node.offered(HOST) == FragmentDecision(1, "old attempt", "attempt 3 is over, the current one is 4")

@@ -272,7 +272,7 @@ def test_requests_before_the_ring_and_for_the_agent_are_refused() -> None:
     assert "not in a ring yet" in refused.text
     bench = Bench()
     bench.feed(UserRequest(2, CreateToken()))
-    assert "by its agent" in bench.of(RefusedRequest)[0].text
+    assert "by the agent" in bench.of(RefusedRequest)[0].text
 
 
 def test_too_many_requests_are_refused_not_queued() -> None:

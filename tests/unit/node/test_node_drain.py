@@ -218,8 +218,8 @@ def test_it_leaves_when_it_is_empty_also_when_it_was_to_stay_before(world: World
         ),
         (EvacuationStatus(0, refusal="taxi changes now", is_transient=True), "has not left in 120 s: taxi changes now"),
         (EvacuationStatus(0, is_begun=True, last="it was let go: no"), "did not leave in 5 tries: it was let go: no"),
-        (EvacuationStatus(0, is_not_coordinator=True), "has not left in 120 s: nobody coordinates it"),
-        (None, "has not left in 120 s: nobody coordinates it"),
+        (EvacuationStatus(0, is_not_coordinator=True), "has not left in 120 s: no node coordinates it"),
+        (None, "has not left in 120 s: no node coordinates it"),
     ],
 )
 def test_it_takes_work_again_when_it_is_in_vain(world: World, answer: EvacuationStatus | None, said: str) -> None:

@@ -57,10 +57,10 @@ def test_who_is_not_needed_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_host_or_a_voter_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     with pytest.raises(CommandRefused) as refused:
         found(monkeypatch, TELLS | {number: REFUSES, 7: REFUSES})
-    assert refused.value.text == f"node-{number} does not tell what it has of taxi: {WHY}"
+    assert refused.value.text == f"node-{number} does not report what it has of taxi: {WHY}"
 
 
 def test_where_nobody_knows_anything_else_all_that_refuse_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandRefused) as refused:
         found(monkeypatch, {2: RegisterReply(1), 7: REFUSES, 8: REFUSES})
-    assert refused.value.text == f"node-7, node-8 do not tell what they have of taxi: {WHY}"
+    assert refused.value.text == f"node-7, node-8 do not report what they have of taxi: {WHY}"

@@ -158,7 +158,7 @@ def test_turns_are_given_in_order_and_one_that_waits_too_long_is_told() -> None:
     seen: list[tuple[str, bool]] = []
 
     async def come(name: str, patience: float) -> None:
-        seen.append((name, await turns.take(Duration(int(patience * SECOND)))))
+        seen.append((name, await turns.acquire(Duration(int(patience * SECOND)))))
 
     for name, patience in (("a", 9), ("b", 9), ("c", 1), ("d", 9)):
         requests.begin(come(name, patience))
@@ -208,7 +208,7 @@ def test_nobody_who_has_refused_is_elected() -> None:
     election = Election(context, Advertisements(LIFE), gossip, claims, RandomStream(1, "elect"))
 
     def elected(*refused: int) -> Peer | None:
-        found = asyncio.run(election.holder("z", {peer(n).node: False for n in refused}))
+        found = asyncio.run(election.find_holder("z", {peer(n).node: False for n in refused}))
         return found[0] if found is not None else None
 
     assert elected() == peer(2)
