@@ -1,1 +1,1 @@
-"""Messages, commands, events, effects and bodies of a node, and nothing that acts."""
+"""Messages, commands, events, effects and response schemas of a node. Plain data, no behaviour."""

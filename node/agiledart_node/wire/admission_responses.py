@@ -1,4 +1,4 @@
-"""Answers about who may: bans, the audit, secrets. As in `bodies`."""
+"""Response schemas about permissions: bans, the audit, tokens, secrets, memberships. Conventions as in `responses`."""
 
 import msgspec
 
@@ -7,9 +7,9 @@ class BanRow(msgspec.Struct, frozen=True):
     """One ban.
 
     Args:
-        target: a key or the hash of a token, hex; `by`: the key of the admin.
-        until_ms: when it ends, or ended; `given_ms`: when it was signed.
-        in_force: now.
+        target: a key or the hash of a token, hex; `by`: the key of the admin who signed the ban.
+        until_ms: time at which the ban ends or ended; `given_ms`: time of the signature.
+        in_force: whether the ban applies now.
     """
 
     target: str
@@ -21,13 +21,13 @@ class BanRow(msgspec.Struct, frozen=True):
 
 
 class BansResponse(msgspec.Struct, frozen=True):
-    """`bans`, and the answer to `ban` and `unban`."""
+    """Response to `bans`, `ban` and `unban`."""
 
     bans: list[BanRow]
 
 
 class AuditRow(msgspec.Struct, frozen=True):
-    """Something that somebody wanted of an agent. `node`: the agent; the rest as in `audit_messages.AuditLine`."""
+    """One request to an agent. `node`: name of the agent; other fields as in `audit_messages.AuditLine`."""
 
     node: str
     number: int
@@ -45,12 +45,12 @@ class AuditRow(msgspec.Struct, frozen=True):
 
 
 class AuditNode(msgspec.Struct, frozen=True):
-    """One agent that answered.
+    """One agent that answered an audit query.
 
     Args:
-        after: what to give back under its `node_id` to continue; `has_more`: then there is more.
-        kept: lines that it keeps, when they were looked through; `faults`: what is wrong with them, in sentences.
-        heads: hash of the last line of each of its chains.
+        after: position to send back under this `node_id` to continue; `has_more`: whether further lines exist.
+        kept: number of lines that the agent keeps, filled when they were verified; `faults`: faults found, in sentences.
+        heads: hash of the last line of each chain of the agent.
     """
 
     node: str
@@ -63,7 +63,7 @@ class AuditNode(msgspec.Struct, frozen=True):
 
 
 class AuditResponse(msgspec.Struct, frozen=True):
-    """`audit`."""
+    """Response to `audit`."""
 
     rows: list[AuditRow]
     nodes: list[AuditNode]
@@ -71,7 +71,7 @@ class AuditResponse(msgspec.Struct, frozen=True):
 
 
 class TokenMember(msgspec.Struct, frozen=True):
-    """A key that came by a token: in hex, since when, whether it is banned now."""
+    """A key that joined with a token: the key in hex, the time since it joined, and whether it is banned now."""
 
     key: str
     at_ms: int
@@ -79,15 +79,15 @@ class TokenMember(msgspec.Struct, frozen=True):
 
 
 class TokenRow(msgspec.Struct, frozen=True):
-    """A token and who came by it.
+    """A token and the keys that joined with it.
 
     Args:
-        token: the hash of its link, hex: what bans name. Never the token itself.
-        role, scope: what it makes of those who come; empty while nobody has.
-        uses: how many it lets in, 0 while nobody has come; `used`: how many came; `excess`: beyond what it allows, because rings
-            that were apart counted apart.
-        join_before_ms: until when it lets in.
-        state: `open`, `used up`, `expired`, `revoked` (makes no more members), `banned` (and those it made are out).
+        token: hash of the token's link, hex; bans name this hash. The token itself is never shown.
+        role, scope: rights of the keys that join with it; empty until the first key has joined.
+        uses: number of keys that it admits, 0 until the first key has joined; `used`: number of keys that joined.
+        excess: keys admitted beyond `uses`, because separated rings counted independently.
+        join_before_ms: time until which it admits keys.
+        state: `open`, `used up`, `expired`, `revoked` (admits no more keys) or `banned` (its members are excluded as well).
     """
 
     token: str
@@ -102,13 +102,13 @@ class TokenRow(msgspec.Struct, frozen=True):
 
 
 class TokensResponse(msgspec.Struct, frozen=True):
-    """`token list`."""
+    """Response to `token list`."""
 
     tokens: list[TokenRow]
 
 
 class SecretRow(msgspec.Struct, frozen=True):
-    """A secret that a node keeps; never its text. `owner`: key of who set it, hex; `set_ms`: when."""
+    """A secret that a node stores, without its text. `owner`: key of the user who set it, hex; `set_ms`: time of that."""
 
     name: str
     application: str
@@ -118,18 +118,18 @@ class SecretRow(msgspec.Struct, frozen=True):
 
 
 class SecretsResponse(msgspec.Struct, frozen=True):
-    """`secrets`, and the answer to `secret`: what was kept."""
+    """Response to `secrets`, and to `secret` with the secret that was stored."""
 
     secrets: list[SecretRow]
     silent_nodes: list[str]
 
 
 class RenewalResponse(msgspec.Struct, frozen=True):
-    """The answer to `Renew`.
+    """Response to `RenewUserMembership`.
 
     Args:
-        until: when the membership ends now, seconds since 1970.
-        chain: the signed links, hex; empty when the agent has renewed its own, which it keeps itself.
+        until: new end of the membership, seconds since 1970.
+        chain: the signed links, hex; empty when the agent renewed its own membership, which it keeps itself.
     """
 
     until: int

@@ -1,4 +1,4 @@
-"""What agents ask each other for `agiledart audit`, and the lines that they answer with."""
+"""Messages between agents for `agiledart audit`, and the audit lines that they carry."""
 
 from typing import Annotated
 
@@ -11,12 +11,12 @@ _Words = Annotated[str, msgspec.Meta(max_length=256)]
 
 
 class AuditFilter(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Which lines.
+    """Selection of audit lines.
 
     Args:
-        since_ms: wall time of the first.
-        requester: beginning of the key or of the name; empty: all.
-        application: empty: any, and what is about none.
+        since_ms: wall time of the first line.
+        requester: prefix of the key or of the name; empty: every requester.
+        application: name; empty: every application, and lines about none.
     """
 
     since_ms: int = 0
@@ -25,17 +25,17 @@ class AuditFilter(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class AuditLine(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Something that somebody wanted of an agent.
+    """One request to an agent and its outcome.
 
     Args:
-        number: counts the lines of one agent.
+        number: position among the lines of one agent.
         at_ms: wall time of the agent's answer, milliseconds since 1970-01-01 UTC.
-        requester: role and key, or the user id of who came by the Unix socket; `key`: public key, hex.
+        requester: role and key, or the user id of a requester at the Unix socket; `key`: public key, hex.
         action: a verb of `permissions.VERBS`, or `read log`; `details`: its arguments, never a secret.
-        origin: address, or process.
-        allowed: may who asked do that? `reason`: why not, one word.
-        outcome: why it came to nothing although it was allowed, or the sentence of the refusal; empty: it was done.
-        suppressed: refused attempts of the same key before this one that were counted only.
+        origin: address or process of the requester.
+        allowed: whether the requester has the permission; `reason`: one word that says why not.
+        outcome: why a permitted request failed, or the text of the refusal; empty: the request succeeded.
+        suppressed: earlier refused attempts of the same key that were counted but not written.
     """
 
     number: int
@@ -53,10 +53,10 @@ class AuditLine(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class QueryAudit(Message, frozen=True, gc=False, tag=440):
-    """Lines of yours behind this number, at most so many.
+    """Request for audit lines of the receiver after the line `after`, at most `limit`.
 
     Args:
-        verify: look through all that you keep, and say what is wrong.
+        verify: check all lines that the receiver keeps, and report faults.
     """
 
     request: int
@@ -67,13 +67,13 @@ class QueryAudit(Message, frozen=True, gc=False, tag=440):
 
 
 class AuditLines(Message, frozen=True, gc=False, tag=441):
-    """Lines in the order of their numbers.
+    """Audit lines in the order of their numbers.
 
     Args:
-        reached: give it back as `after`; `has_more`: then there is more.
-        kept: lines in all, filled when they were verified; `faults`: what is wrong, in sentences.
+        reached: value of `after` for the next query; `has_more`: whether further lines exist.
+        kept: number of lines in all, filled when they were verified; `faults`: faults found, in sentences.
         heads: hash of the last line of each chain.
-        known: other nodes that the answering one knows.
+        known: other nodes that the answering node knows.
     """
 
     request: int
@@ -87,7 +87,7 @@ class AuditLines(Message, frozen=True, gc=False, tag=441):
 
 
 class ReadAudit(Effect, frozen=True, gc=False):
-    """What the driver keeps of it. `Completed.result`: an `AuditLines`, whose `request` and `known` mean nothing."""
+    """Read audit lines from the driver. `Completed.result`: an `AuditLines` whose `request` and `known` carry no meaning."""
 
     request: int
     ask: QueryAudit

@@ -1,4 +1,4 @@
-"""What nodes say to each other about bans. Tags 430 to 439."""
+"""Messages between nodes about bans. Tags 430 to 439."""
 
 from typing import Annotated
 
@@ -9,11 +9,11 @@ from agiledart_kernel.machine import Message
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 
 MAX_BANS_PER_MESSAGE = 64
-"""Bans in one message: 40 kB as they are, half a megabyte at the most."""
+"""Bans in one message: typically 40 kB, half a megabyte at most."""
 
 
 class BanNews(Message, frozen=True, gc=False, tag=430):
-    """Signed bans that the receiver may not know."""
+    """Signed bans that the receiver may lack."""
 
     signed_commands: Annotated[
         tuple[Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)], ...],
@@ -22,7 +22,7 @@ class BanNews(Message, frozen=True, gc=False, tag=430):
 
 
 class BanDigest(Message, frozen=True, gc=False, tag=431):
-    """What I know, as hashes of ranges; send me what differs, and `asks`: tell me what you know."""
+    """Hashes of ranges of the sender's bans. The receiver sends the bans that differ; with `asks` it also sends its own digest."""
 
     ranges: Annotated[bytes, msgspec.Meta(max_length=4 * RANGES)] = b""
     asks: bool = True

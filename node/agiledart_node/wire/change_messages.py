@@ -1,6 +1,6 @@
-"""What nodes say to each other so that stages of a running application change. Tags 420 to 429.
+"""Messages between nodes to change stages of a running application. Tags 420 to 429.
 
-How a change is carried out is said by `agiledart_recovery.wire.messages`.
+`agiledart_recovery.wire.messages` holds the messages that carry a change out.
 """
 
 from typing import Annotated
@@ -17,18 +17,19 @@ from agiledart_node.wire.commands import MoveStage, ScaleStage
 SCALE, MOVE, DRAIN = "scale", "move", "drain"
 
 MAX_CHANGE_REQUESTS = 64
-"""In one barrier."""
+"""Change requests in one barrier."""
 
 _Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 _Text = Annotated[str, msgspec.Meta(max_length=4_096)]
 
 
 class ChangeRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What is wanted of one stage, or of one node.
+    """A change requested for one stage or one node.
 
     Args:
-        kind: `scale` a stage to a number, `move` a stage or `STAGE.N` to a node, `drain` a node of all that may leave it.
-        stage: its name, or that of a step of it.
+        kind: `scale` a stage to a number of instances, `move` a stage or `STAGE.N` to a node, or `drain` a node of everything
+            that may leave it.
+        stage: name of the stage, or of one of its steps.
     """
 
     kind: Annotated[str, msgspec.Meta(max_length=16)]
@@ -38,11 +39,11 @@ class ChangeRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RequestChange(Message, frozen=True, gc=False, tag=420):
-    """To who coordinates a run: have it changed as this command says. Answered by `ChangeAccepted`.
+    """Request to the coordinator of a run to apply a signed command. Answered by `ChangeAccepted`.
 
     Args:
-        order: the command signed by its user; whoever coordinates checks it.
-        submitter: who asks, for people, where nothing is signed.
+        signed_command: the command signed by its user; the coordinator verifies it.
+        submitter: requester, for people, where nothing is signed.
     """
 
     request: int
@@ -54,11 +55,11 @@ class RequestChange(Message, frozen=True, gc=False, tag=420):
 
 
 class ChangeAccepted(Message, frozen=True, gc=False, tag=421):
-    """It is under way: these stages take these terms. None, without a refusal: all is so already.
+    """The change has started: these stages take these assignment generations. None, without a refusal: no change is needed.
 
     Args:
-        refusal: in words; `exit_code` for a command line.
-        is_elsewhere: this node does not coordinate the run.
+        refusal: reason in words; `exit_code` for a command line.
+        is_not_coordinator: this node does not coordinate the run.
     """
 
     request: int

@@ -1,20 +1,21 @@
-"""Answers about changes of running stages: `scale`, `move`, `drain`, and the changes in `explain scaling`. As in `bodies`."""
+"""Response schemas of `scale`, `move` and `drain`, and the changes in `explain scaling`. Conventions as in `responses`."""
 
 import msgspec
 
 
 class ChangeRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A stage took a new term: other instances, other places, another table of owners; or it was to.
+    """A change of one stage: a new assignment generation with other instances, other nodes or another table of owners.
 
     Args:
-        kind: scale, move or drain; `reason`: who asked for it, or what.
-        state: running, done, let-go (nothing has changed) or rolled-back (rows since the last epoch came again).
-        why: it was let go or rolled back.
-        moved_groups, moved_bytes: key groups that went to another node, and their state.
-        seconds: from the request to the commit; `pause_ms`: for so long rows of some key group stood still,
-            from what an instance of the term before took last to what one of the new term took first, as the sender saw it;
-            null: not told yet, which is with the epoch after, or every stage that sends to it changed at the same barrier.
-        number: of the stage in the plan; with `term` it names the change.
+        kind: scale, move or drain; `reason`: the user or policy that requested the change.
+        state: running, done, let-go (dropped; nothing has changed) or rolled-back (rows since the last epoch were replayed).
+        why: reason for which the change was dropped or rolled back.
+        moved_groups, moved_bytes: key groups that moved to another node, and the size of their state.
+        seconds: from the request to the commit.
+        pause_ms: longest pause of the rows of one key group, as the sender measured it: from the last row that an instance of
+            the previous generation took to the first row that an instance of the new generation took. Null: not reported yet
+            (it comes with the next epoch), or unknown because every stage that sends to this one changed at the same barrier.
+        number: index of the stage in the plan; together with `generation` it identifies the change.
     """
 
     stage: str
@@ -33,7 +34,7 @@ class ChangeRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChangeResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`scale`, `move`: what was changed; `already`: all was so, and nothing was begun."""
+    """Response to `scale` and `move`: the changes; `is_unchanged`: no change was needed, and none was started."""
 
     name: str
     version: int
@@ -42,7 +43,7 @@ class ChangeResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EvacuatedApplicationRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An application that has left a node. `seconds`: from the first word about it to the last acknowledgement."""
+    """An application that has left a node. `seconds`: from the first request about it to the last acknowledgement."""
 
     name: str
     version: int
@@ -51,13 +52,13 @@ class EvacuatedApplicationRow(msgspec.Struct, frozen=True, forbid_unknown_fields
 
 
 class DrainResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`drain`: how it stands with the node now.
+    """Response to `drain`: the present state of the node.
 
     Args:
-        state: `left` (the ring), `leaving` (the asked agent itself, which ends with this answer), `drained` (it stays, and takes
-            nothing) or `serving` (it takes work again).
-        already: all was so, and nothing was begun.
-        applications: that have left it.
+        state: `left` (the ring), `leaving` (the asked agent itself, which ends with this answer), `drained` (it stays in the
+            ring and takes no work) or `serving` (it takes work again).
+        is_unchanged: the node was in this state already, and nothing was started.
+        applications: applications that have left the node.
     """
 
     node: str

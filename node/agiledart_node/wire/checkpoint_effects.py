@@ -1,6 +1,6 @@
-"""What a node asks of its driver about checkpoints: files of one checkpoint each, and the elements that they are made of.
+"""Effects by which a node asks its driver about checkpoints: checkpoint files, and the task snapshots that they consist of.
 
-Each is answered by `Completed` or `Failed`. Bytes are the driver's business, as with fragments.
+Each effect with a `request` is answered by `Completed` or `Failed`. Bytes stay with the driver, as for fragments.
 """
 
 import msgspec
@@ -13,11 +13,11 @@ from agiledart_recovery.wire.names import RunId
 
 
 class SnapshotLocation(msgspec.Struct, frozen=True, array_like=True):
-    """An element on the disk of the node that saved it.
+    """A task snapshot on the disk of the node that saved it.
 
     Args:
-        stage, term, index: of the instance; `role`: source, stage or sink.
-        most: it has no more bytes.
+        stage, generation, index: of the instance; `role`: source, stage or sink.
+        most: upper limit of its size in bytes.
     """
 
     host: Peer
@@ -30,12 +30,12 @@ class SnapshotLocation(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GatherCheckpoint(Effect, frozen=True, gc=False):
-    """Make one file of these elements. `Completed.result`: the `CheckpointInfo`, with hash and size.
+    """Combine these snapshots into one file. `Completed.result`: the `CheckpointInfo` with hash and size.
 
     Args:
-        about: what is known of it before; without a name it is a passing one, which goes by itself.
+        about: description known before; without a name the file is temporary and deleted automatically.
         specification, plan: of the topology, in their wire forms.
-        elements: in the order of chains, oldest first.
+        snapshots: in the order of their chains, oldest first.
     """
 
     request: int
@@ -46,7 +46,7 @@ class GatherCheckpoint(Effect, frozen=True, gc=False):
 
 
 class FetchCheckpoint(Effect, frozen=True, gc=False):
-    """Fetch the file of a checkpoint from a node, and keep it; a passing one when it has no name, or `passes`."""
+    """Fetch the file of a checkpoint from a node and keep it; temporarily when it has no name, or with `is_temporary`."""
 
     request: int
     replica_node: Peer
@@ -55,13 +55,13 @@ class FetchCheckpoint(Effect, frozen=True, gc=False):
 
 
 class ReadCheckpoints(Effect, frozen=True, gc=False):
-    """Which are kept here? `Completed.result`: tuple of `CheckpointInfo`."""
+    """List the checkpoints on this node's disk. `Completed.result`: tuple of `CheckpointInfo`."""
 
     request: int
 
 
 class DropCheckpoint(Effect, frozen=True, gc=False):
-    """Keep the one of this name no longer, if it has this hash and is of this run."""
+    """Delete the checkpoint of this name if it has this hash and belongs to this run."""
 
     request: int
     name: str
@@ -70,14 +70,17 @@ class DropCheckpoint(Effect, frozen=True, gc=False):
 
 
 class AllowCheckpointFetch(Effect, frozen=True, gc=False):
-    """A node may fetch the kept one with this hash, for a while: it is to keep a copy, or has brought the order of who may."""
+    """Permit a node to fetch the checkpoint with this hash for a limited time.
+
+    The node is to keep a copy, or it has presented a signed command of a user with the permission.
+    """
 
     digest: bytes
     node: NodeId
 
 
 class FetchSnapshot(Effect, frozen=True, gc=False):
-    """Fetch an element out of a checkpoint that lies on a node, and put it where a run looks for its own."""
+    """Fetch a snapshot out of a checkpoint on another node, and store it with the snapshots of a run."""
 
     request: int
     replica_node: Peer

@@ -1,8 +1,9 @@
-"""What nodes say to each other about checkpoints that outlive their runs. Tags 470 to 479.
+"""Messages between nodes about checkpoints that outlive their runs. Tags 470 to 479.
 
-The bytes of a checkpoint, and of what it is made of, travel over links of the service `fragments`: who wants some names its hash.
-Hashes of elements are known to those who know the run's register; those of kept files to every agent that asks what is kept
-(`QueryRetained`), so those are given only to nodes that are to keep a copy, or that bring the order of a user who may (`RequestDownload`).
+The bytes of checkpoints and snapshots travel over links of the service `fragments`; a requester names them by their hash.
+Only nodes that know the run's register know the hashes of its snapshots. Every agent that sends `QueryRetained` learns the
+hashes of retained files. Hence a node sends a retained file only to nodes that are to keep a copy, or that present the
+signed command of a user with the permission (`RequestDownload`).
 """
 
 from typing import Annotated
@@ -18,7 +19,7 @@ from agiledart_node.wire.commands import ExportCheckpoint, RemoveCheckpoint, Sto
 from agiledart_recovery.wire.names import RunId
 
 MAX_RETAINED = 64
-"""Checkpoints that a node tells of; it keeps fewer."""
+"""Checkpoints in one answer; a node keeps fewer."""
 
 _Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 _Key = Annotated[bytes, msgspec.Meta(max_length=64)]
@@ -27,12 +28,12 @@ Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 
 
 class CheckpointInfo(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A checkpoint that lies on a node as one file.
+    """A checkpoint stored on a node as one file.
 
     Args:
-        name: under which it is kept.
-        run: whose state it is; `life`, `epoch`: at which it was taken; `taken_ms`: since 1970.
-        owner, shared: keys that may use it: those of the application when it was taken.
+        name: name under which it is retained.
+        run: run that it was taken of; `attempt`, `epoch`: at which it was taken; `taken_ms`: since 1970.
+        owner, shared: keys that may use it: those of the application at the time of the checkpoint.
         digest, size: of the file.
     """
 
@@ -48,12 +49,13 @@ class CheckpointInfo(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RequestCheckpoint(Message, frozen=True, gc=False, tag=470):
-    """To who coordinates a run: end it and keep its state, or put its state into one file that is fetched from you. Answered by
-    `CheckpointReply` when that is done; it may be said again meanwhile.
+    """Request to the coordinator of a run: end it and retain its state, or export its state as one file that the sender fetches.
+
+    Answered by `CheckpointReply` when that is done; the sender may repeat it meanwhile.
 
     Args:
-        order: the command signed by its user, where it changes something; whoever coordinates checks it.
-        submitter: who asks, for people, where nothing is signed.
+        signed_command: the command signed by its user, where it changes something; the coordinator verifies it.
+        submitter: requester, for people, where nothing is signed.
     """
 
     request: int
@@ -65,11 +67,11 @@ class RequestCheckpoint(Message, frozen=True, gc=False, tag=470):
 
 
 class CheckpointReply(Message, frozen=True, gc=False, tag=471):
-    """It is done: this is the checkpoint, which lies on the sender, and on these others.
+    """The finished checkpoint, which is stored on the sender and on these nodes.
 
     Args:
-        refusal: why not, in words; `exit_code` for a command line.
-        is_elsewhere: this node does not coordinate the run.
+        refusal: reason in words; `exit_code` for a command line.
+        is_not_coordinator: this node does not coordinate the run.
     """
 
     request: int
@@ -81,9 +83,9 @@ class CheckpointReply(Message, frozen=True, gc=False, tag=471):
 
 
 class RequestCopy(Message, frozen=True, gc=False, tag=472):
-    """To a node that takes part in a run, by a voter of it: keep this checkpoint of it, too; fetch it from me. `CopyReply` answers.
+    """Request of a voter to a participant of its run: fetch this checkpoint from the sender and keep it. Answered by `CopyReply`.
 
-    `is_withdrawn`: no more; the run has gone on in place of ending there. A checkpoint of another run stays.
+    `is_withdrawn`: delete the copy again; the run continues instead of ending there. A checkpoint of another run stays.
     """
 
     request: int
@@ -92,20 +94,20 @@ class RequestCopy(Message, frozen=True, gc=False, tag=472):
 
 
 class CopyReply(Message, frozen=True, gc=False, tag=473):
-    """It is on my disk; or why not."""
+    """The copy is on the sender's disk; or the reason why not."""
 
     request: int
     refusal: _Text = ""
 
 
 class QueryRetained(Message, frozen=True, gc=False, tag=474):
-    """Which checkpoints are kept there? Answered by `RetainedCheckpointList`."""
+    """Request for the checkpoints that the receiver retains. Answered by `RetainedCheckpointList`."""
 
     request: int
 
 
 class RetainedCheckpointList(Message, frozen=True, gc=False, tag=475):
-    """These, and agents that may have others."""
+    """Checkpoints that the sender retains, and agents that may retain others."""
 
     request: int
     retained: Annotated[tuple[CheckpointInfo, ...], msgspec.Meta(max_length=MAX_RETAINED)]
@@ -113,7 +115,7 @@ class RetainedCheckpointList(Message, frozen=True, gc=False, tag=475):
 
 
 class RequestRemoval(Message, frozen=True, gc=False, tag=476):
-    """Keep this checkpoint no longer. Answered by `CopyReply`. `order`: the command signed by its user."""
+    """Request to delete a retained checkpoint. Answered by `CopyReply`. `signed_command`: the command signed by its user."""
 
     request: int
     command: RemoveCheckpoint
@@ -121,7 +123,7 @@ class RequestRemoval(Message, frozen=True, gc=False, tag=476):
 
 
 class RequestDownload(Message, frozen=True, gc=False, tag=477):
-    """Let me fetch this kept checkpoint from you. Answered by `CopyReply`. `order`: the command signed by its user."""
+    """Request to fetch a retained checkpoint from the receiver. Answered by `CopyReply`. `signed_command`: signed by the user."""
 
     request: int
     command: ExportCheckpoint

@@ -1,4 +1,4 @@
-"""Answers to users about state that is saved: elements of epochs, and checkpoints that outlive their runs."""
+"""Response schemas about saved state: task snapshots of epochs, and checkpoints that outlive their runs."""
 
 import msgspec
 
@@ -7,10 +7,10 @@ class RetainedCheckpointRow(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     """A checkpoint that outlives its run.
 
     Args:
-        name: under which it is kept.
-        application, version: whose state it is; life, epoch: at which it was taken; taken_ms: since 1970.
-        bytes: of its file; digest: of all of it, in hex.
-        nodes: that keep it.
+        name: name under which it is retained.
+        application, version: application that it was taken of; attempt, epoch: at which it was taken; taken_ms: since 1970.
+        bytes: size of its file; digest: hash of the whole file, hex.
+        nodes: nodes that keep it.
     """
 
     name: str
@@ -25,11 +25,11 @@ class RetainedCheckpointRow(msgspec.Struct, frozen=True, forbid_unknown_fields=T
 
 
 class ExportResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`checkpoint export`: the file lies on the agent that was asked, for an hour; `ReadCheckpoint` gives its bytes.
+    """Response to `checkpoint export`. The file stays on the asked agent for an hour; `ReadCheckpoint` returns its bytes.
 
     Args:
-        name: of the checkpoint; empty: the newest epoch of an application that runs.
-        application, version, life, epoch, taken_ms, bytes, digest: as in a kept one.
+        name: of the checkpoint; empty: the newest epoch of a running application.
+        application, version, attempt, epoch, taken_ms, bytes, digest: as in `RetainedCheckpointRow`.
     """
 
     name: str
@@ -43,7 +43,7 @@ class ExportResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RemovalResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`checkpoint remove`: these nodes keep it no longer."""
+    """Response to `checkpoint remove`: nodes that deleted the checkpoint."""
 
     name: str
     application: str
@@ -51,14 +51,14 @@ class RemovalResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QuorumRecoveryResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`checkpoint recover`: the application goes on without voters that are gone for ever, or would.
+    """Response to `checkpoint recover`: the application continues without its lost voters, or would with a real run of the command.
 
     Args:
-        generation: how often that was done, this time among them.
-        epoch, life: the committed epoch from which it goes on.
-        without: voters that are gone; `left`: that answer; `voters`: of now, empty where it was only looked at.
-        notes: what is to be known: which rows may appear twice, what waits, what cannot be rebuilt.
-        done: whether it was carried out.
+        quorum_generation: number of quorum recoveries of this run, including this one.
+        epoch, attempt: committed epoch from which the application continues.
+        lost_voters: voters that are lost; `remaining_voters`: voters that answer; `voters`: the new voters, empty with `--check`.
+        warnings: rows that may appear twice, nodes that the run waits for, state that cannot be rebuilt.
+        done: whether the recovery was carried out.
     """
 
     name: str
@@ -74,12 +74,13 @@ class QuorumRecoveryResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=
 
 
 class InstanceSnapshotRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one instance saved.
+    """The task snapshot of one instance.
 
     Args:
-        stage: its name; `index`: which instance; `node`: its host.
-        epoch, life: of the snapshot.
-        fragments_needed: so many of its fragments rebuild it, and `replica_nodes` have one each; 0: it lies on its host only (sources, sinks).
+        stage: name; `index`: of the instance; `node`: its host.
+        epoch, attempt: of the snapshot.
+        fragments_needed: number of fragments that rebuild it; each of `replica_nodes` stores one. 0: only its host stores it
+            (sources, sinks).
     """
 
     stage: str

@@ -1,9 +1,9 @@
-"""What a user asks of an agent and what it answers: the control API's messages.
+"""Messages of the control API: commands of users to an agent, and its answers.
 
-They travel as CONTROL frames over the agent's Unix socket (whoever may open it is an admin) or over a TLS link with the service
-`control`, where the grant decides: `VERB_BY_COMMAND` and the table in `kernel/permissions.py`. A request is answered by any number
-of `ControlProgress` and exactly one `ControlAnswer` or `ControlRefusal`. An answer's body is a JSON document whose schema stands in
-`docs/reference/control-api.md`.
+They travel as CONTROL frames over the agent's Unix socket, where every caller is an admin, or over a TLS link with the
+service `control`, where the grant decides: `VERB_BY_COMMAND` and the table in `kernel/permissions.py`. An agent answers a
+request with any number of `ControlProgress` and exactly one `ControlAnswer` or `ControlRefusal`. The body of an answer is a
+JSON document; its schema is in `docs/reference/control-api.md`.
 """
 
 from typing import Annotated
@@ -16,11 +16,11 @@ from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.renewal_messages import Chain, TokenRecordBytes
 
 RequestedParallelism = int | tuple[int, int]
-"""Instances of a stage: so many, or limits between which it may scale."""
+"""Requested number of instances of a stage: a number, or the limits between which the stage may scale."""
 
 
 class ImportedSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An element of a checkpoint with which a run begins.
+    """A task snapshot out of a checkpoint, from which a run starts.
 
     Args:
         stage: of the new plan; `index`: of the instance that saved it.
@@ -34,13 +34,13 @@ class ImportedSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class CheckpointOrigin(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The checkpoint with which a run begins; its file lies on the agent that is asked.
+    """The checkpoint from which a run starts; its file is on the asked agent.
 
     Args:
-        kind: `whole`: all of it, in the same topology; `steps`: the state of steps by their names.
-        about: whose state it is, for people.
+        kind: `whole`: the whole state of the same topology; `steps`: the state of steps with the same names.
+        about: application and checkpoint, for people.
         digest: of the file.
-        elements: those that are taken, by stage and instance, of one instance oldest first.
+        snapshots: snapshots to import, by stage and instance; those of one instance oldest first.
     """
 
     kind: Annotated[str, msgspec.Meta(max_length=16)]
@@ -53,11 +53,11 @@ class Submit(Message, frozen=True, gc=False, tag=200):
     """Run an application. `specification` and `bundle` are in their own wire forms; the agent never runs user code.
 
     Args:
-        name: the application's name, `""`: the topology's own.
+        name: the application's name; `""`: the topology's own.
         parallelism: instances of a stage by name, a number or limits; `""` stands for every stage that may have several.
-        dry_run: answer what would run where; start nothing.
-        delivery: a word of `Delivery`, what becomes of it when a host dies; "": the default.
-        origin: what it begins with; None: nothing.
+        dry_run: answer with the planned placement; start nothing.
+        delivery: a word of `Delivery`, the guarantee when a host dies; "": the default.
+        origin: checkpoint from which it starts; None: empty state.
     """
 
     name: str
@@ -71,11 +71,11 @@ class Submit(Message, frozen=True, gc=False, tag=200):
 
 
 class ListApplications(Message, frozen=True, gc=False, tag=201):
-    """All applications of the network."""
+    """List all applications of the network."""
 
 
 class Status(Message, frozen=True, gc=False, tag=202):
-    """One application, with live figures of its instances."""
+    """Show one application, with live measurements of its instances."""
 
     name: str
 
@@ -83,7 +83,7 @@ class Status(Message, frozen=True, gc=False, tag=202):
 class Stop(Message, frozen=True, gc=False, tag=203):
     """End an application: drain it, or cut it with `now`.
 
-    `checkpoint`: take a last epoch in place of draining it, and keep that under this name.
+    `checkpoint`: take a last epoch instead of draining, and retain it under this name.
     """
 
     name: str
@@ -92,28 +92,28 @@ class Stop(Message, frozen=True, gc=False, tag=203):
 
 
 class Nodes(Message, frozen=True, gc=False, tag=204):
-    """The nodes that this node knows, with what they run."""
+    """List the nodes that the asked node knows, and the applications on them."""
 
 
 class TraceRoute(Message, frozen=True, gc=False, tag=205):
-    """The hops that a key takes from here. `key` is hex digits, or `name:TEXT` for a hashed name, or a node's name."""
+    """Trace the overlay hops from the asked node to a key. `key`: hex digits, `name:TEXT` for a hashed name, or a node's name."""
 
     key: str
 
 
 class Logs(Message, frozen=True, gc=False, tag=206):
-    """What an application's user code printed, merged from all nodes; `after` continues where the last answer ended."""
+    """Read the output of an application's user code, merged from all nodes; `after` continues after the last answer."""
 
     name: str
     after: dict[str, int] = {}
 
 
 class Info(Message, frozen=True, gc=False, tag=207):
-    """This agent: name, id, addresses, ring, resources, counters of refusals."""
+    """Describe the asked agent: name, id, addresses, ring, resources, counters of refusals."""
 
 
 class CreateToken(Message, frozen=True, gc=False, tag=208):
-    """A join token signed with this agent's authority or admin key; lives are in seconds. `quota`: of a submitter."""
+    """Create a join token signed with this agent's authority or admin key; times are in seconds. `quota`: of a submitter."""
 
     role: str = "agent"
     uses: int = 20
@@ -124,15 +124,15 @@ class CreateToken(Message, frozen=True, gc=False, tag=208):
 
 
 class ShutDownAgent(Message, frozen=True, gc=False, tag=209):
-    """Leave the ring and end this agent: drain first, or at once with `now`."""
+    """Leave the ring and end the asked agent: drain it first, or end it at once with `now`."""
 
     now: bool = False
 
 
 class Tap(Message, frozen=True, gc=False, tag=210):
-    """Some of the rows that leave a step, from all nodes; `after` continues where the last answer ended.
+    """Sample the rows that leave a step, from all nodes; `after` continues after the last answer.
 
-    A tap closes some seconds after the last time that somebody asked for it.
+    A tap closes some seconds after its last request.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Tap(Message, frozen=True, gc=False, tag=210):
 
 
 class ShareApplication(Message, frozen=True, gc=False, tag=211):
-    """Let another key act on an application as its owner may, or no more. `key`: its public key, 64 hex digits."""
+    """Permit another key to act on an application like its owner, or revoke that. `key`: public key, 64 hex digits."""
 
     name: str
     key: str
@@ -149,49 +149,52 @@ class ShareApplication(Message, frozen=True, gc=False, tag=211):
 
 
 class Forget(Message, frozen=True, gc=False, tag=212):
-    """Let an application that has ended go from `list`; its name is free then."""
+    """Remove an application that has ended from `list`; its name becomes free."""
 
     name: str
 
 
 class ExplainScaling(Message, frozen=True, gc=False, tag=215):
-    """How many instances a policy would give the stages of an application, and why. `stage`: one of them; "": all."""
+    """Explain the number of instances that a policy would give each stage of an application. `stage`: one of them; "": all."""
 
     name: str
     stage: str = ""
 
 
 class ExplainRecovery(Message, frozen=True, gc=False, tag=226):
-    """What of an application decides what a failure costs it."""
+    """Explain the costs of a failure for an application: the properties of its steps that decide them."""
 
     name: str
 
 
 class Checkpoints(Message, frozen=True, gc=False, tag=227):
-    """What is safe of an application that is saved by epochs. `take`: begin an epoch now, and answer when it is committed."""
+    """Show the saved state of an application with epochs. `take`: begin an epoch now, and answer after its commit."""
 
     name: str
     take: bool = False
 
 
 class ExportCheckpoint(Message, frozen=True, gc=False, tag=231):
-    """Have a checkpoint as one file on this agent: a kept one of this name, or the newest epoch of an application that runs."""
+    """Export a checkpoint as one file on the asked agent.
+
+    `name`: a retained checkpoint, or a running application whose newest epoch is exported.
+    """
 
     name: Annotated[str, msgspec.Meta(max_length=64)]
 
 
 class RemoveCheckpoint(Message, frozen=True, gc=False, tag=232):
-    """Keep a checkpoint no longer. `name`: of it, or the hash of its file, 64 hex digits, where several have the name."""
+    """Delete a retained checkpoint. `name`: its name, or the hash of its file (64 hex digits) where several have the name."""
 
     name: Annotated[str, msgspec.Meta(max_length=64)]
 
 
 class RecoverRun(Message, frozen=True, gc=False, tag=235):
-    """Have an application go on without the majority of its voters, which is gone for ever.
+    """Continue an application after the permanent loss of the majority of its voters.
 
     Args:
-        without: names or ids of voters.
-        check: only say what would come of it.
+        lost_voters: names or ids of the lost voters.
+        check: only report the consequences.
     """
 
     name: Annotated[str, msgspec.Meta(max_length=64)]
@@ -202,7 +205,7 @@ class RecoverRun(Message, frozen=True, gc=False, tag=235):
 
 
 class ReadCheckpoint(Message, frozen=True, gc=False, tag=233):
-    """Some bytes of a checkpoint's file on this agent, from `offset` on.
+    """Read bytes of a checkpoint's file on the asked agent, from `offset` on.
 
     `name`: of its application; `digest`: of the file, 64 hex digits.
     """
@@ -213,13 +216,13 @@ class ReadCheckpoint(Message, frozen=True, gc=False, tag=233):
 
 
 MAX_UPLOAD_CHUNK_BYTES = 1 << 20
-"""Of a checkpoint's file, in one `UploadCheckpoint` or its answer to `ReadCheckpoint`."""
+"""Largest piece of a checkpoint's file in one `UploadCheckpoint` or one answer to `ReadCheckpoint`."""
 
 
 class UploadCheckpoint(Message, frozen=True, gc=False, tag=234):
-    """Bytes of a checkpoint's file for this agent, one piece after the other; it is looked at as a whole when the last has come.
+    """Upload a checkpoint's file to the asked agent, piece by piece; the agent verifies the whole file after the last piece.
 
-    `name`: of the application that is to begin with it; `digest`, `size`: of the file.
+    `name`: of the application that is to start from it; `digest`, `size`: of the file.
     """
 
     name: Annotated[str, msgspec.Meta(max_length=64)]
@@ -230,12 +233,12 @@ class UploadCheckpoint(Message, frozen=True, gc=False, tag=234):
 
 
 class ScaleStage(Message, frozen=True, gc=False, tag=228):
-    """Give a stage of an application that runs another number of instances.
+    """Change the number of instances of a stage of a running application.
 
     Args:
-        stage: its name, or that of a step of it.
-        is_auto: no number: it scales by itself from now on, within the limits that it was submitted with, until it is given one.
-        wait: answer when it is done, let go or rolled back; else when it is under way.
+        stage: name of the stage, or of one of its steps.
+        is_auto: no number: the stage scales automatically within its submitted limits until a user sets a number.
+        wait: answer once the change is done, dropped or rolled back; otherwise once it has started.
     """
 
     name: str
@@ -246,7 +249,7 @@ class ScaleStage(Message, frozen=True, gc=False, tag=228):
 
 
 class MoveStage(Message, frozen=True, gc=False, tag=229):
-    """Have a stage of an application that runs, or its instance `STAGE.N`, run on a node. `node`: its name or id."""
+    """Move a stage of a running application, or its instance `STAGE.N`, to a node. `node`: its name or id."""
 
     name: str
     stage: Annotated[str, msgspec.Meta(max_length=4_096)]
@@ -255,12 +258,12 @@ class MoveStage(Message, frozen=True, gc=False, tag=229):
 
 
 class DrainNode(Message, frozen=True, gc=False, tag=230):
-    """Empty a node: others run what runs there, while rows flow. Then it leaves the ring and ends.
+    """Move all instances off a node while rows flow. Then the node leaves the ring and its agent ends.
 
     Args:
-        node: its name or id.
-        stay: it stays in the ring, with nothing to run, and takes nothing.
-        undo: it takes work again, or goes on to; what has left does not come back.
+        node: name or id.
+        stay: the node stays in the ring without work and takes none.
+        undo: the node takes work again; instances that have left do not return.
     """
 
     node: Annotated[str, msgspec.Meta(max_length=256)]
@@ -269,15 +272,15 @@ class DrainNode(Message, frozen=True, gc=False, tag=230):
 
 
 WAITING_FOR_CAPACITY = "waiting for capacity"
-"""In a line of progress, and in the reason of a record: no node has room now; what follows the colon says what would help."""
+"""Beginning of a progress line and of a record's reason while no node has free capacity; advice follows after the colon."""
 
 
 class SetBan(Message, frozen=True, gc=False, tag=214):
-    """A key, or a token and all that came from it, counts no more.
+    """Ban a key, or a token and all keys that joined with it.
 
     Args:
         target: a public key or the hash of a token's link, 64 hex digits.
-        until: seconds since 1970; 0: take a ban back.
+        until: seconds since 1970; 0: revoke a ban.
     """
 
     target: str
@@ -286,16 +289,16 @@ class SetBan(Message, frozen=True, gc=False, tag=214):
 
 
 class ListBans(Message, frozen=True, gc=False, tag=213):
-    """What is banned, and was."""
+    """List present and past bans."""
 
 
 class Audit(Message, frozen=True, gc=False, tag=217):
-    """Who wanted what of which agent, and whether it was allowed.
+    """Show requests to the agents: requester, action, origin, and whether the request was permitted.
 
     Args:
         since_ms: wall time of the first line; `requester`: prefix of a key or role; `application`: its name.
-        after: node id → where its last answer ended.
-        verify: each agent also looks whether lines of its were altered or removed.
+        after: node id → end of its last answer.
+        verify: each agent also checks its lines for changes and gaps.
     """
 
     since_ms: int = 0
@@ -306,15 +309,15 @@ class Audit(Message, frozen=True, gc=False, tag=217):
 
 
 class Tokens(Message, frozen=True, gc=False, tag=219):
-    """All tokens, and who came by them."""
+    """List all tokens, and the keys that joined with them."""
 
 
 class RenewUserMembership(Message, frozen=True, gc=False, tag=216):
-    """A membership for the same key and role, as long as the last one.
+    """Renew a membership for the same key and role, with the same duration.
 
     Args:
-        chain: of the asker, whose key it must end in; `token`: the record of the token by which it came. No chain: that of
-            the agent that is asked, which only admins want.
+        chain: chain of the requester, which must end in its key; empty: the asked agent's own chain, which only admins request.
+        token: record of the token with which the key joined.
     """
 
     chain: Chain = ()
@@ -323,16 +326,16 @@ class RenewUserMembership(Message, frozen=True, gc=False, tag=216):
 
 MAX_SECRET_NAME = 64
 MAX_SECRET_BYTES = 4_096
-"""Of a secret of a connector; a URL of a database with a certificate in it is shorter."""
+"""Size of a connector's secret; the URL of a database with an embedded certificate is shorter."""
 
 
 class SetSecret(Message, frozen=True, gc=False, tag=218):
-    """Have a node keep a secret of a connector, or forget it. What it holds only that node can open.
+    """Store a connector's secret on a node, or delete it. Only that node can decrypt it.
 
     Args:
-        name: of the application that may use it.
-        node: id of the node; `secret`: the name that connectors give as `?credentials=`.
-        sealed: to the node's key (`agiledart_transport.sealing`); empty: forget it.
+        name: application that may use it.
+        node: id of the node; `secret`: the name that connectors use in `?credentials=`.
+        sealed: encrypted to the node's key (`agiledart_transport.sealing`); empty: delete it.
     """
 
     name: str
@@ -342,13 +345,13 @@ class SetSecret(Message, frozen=True, gc=False, tag=218):
 
 
 class Secrets(Message, frozen=True, gc=False, tag=223):
-    """Which secrets are kept where; never what they hold. `name`: of one application; "": of all."""
+    """List secrets and their nodes, without their contents. `name`: of one application; "": of all."""
 
     name: str = ""
 
 
 class ControlProgress(Message, frozen=True, gc=False, tag=220):
-    """Something that a waiting user may want to read."""
+    """A line of progress for a waiting user."""
 
     request: int
     text: str
@@ -362,10 +365,10 @@ class ControlAnswer(Message, frozen=True, gc=False, tag=221):
 
 
 class ControlRefusal(Message, frozen=True, gc=False, tag=222):
-    """Why a request was not carried out, what to do next, and the exit code for a command line (1 failed, 2 usage).
+    """The reason why a request failed, the advice, and the exit code for a command line (1 failed, 2 usage).
 
     Args:
-        reason: when who asks may not: one of `permissions.REFUSALS`; else empty.
+        reason: one of `permissions.REFUSALS` when the requester lacks a permission; else empty.
     """
 
     request: int
@@ -375,11 +378,11 @@ class ControlRefusal(Message, frozen=True, gc=False, tag=222):
 
 
 class ControlRequest(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=199):
-    """One numbered command of a control connection; numbers are the asker's own.
+    """One numbered command of a control connection; the client chooses the numbers.
 
     Args:
-        order: the command signed by the asker's key (`kernel/orders.py`), for what changes something; at the Unix socket the agent
-            signs for its user.
+        signed_command: the command signed by the requester's key (`kernel/signed_commands.py`), required for every change. At the
+            Unix socket the agent signs for its user.
     """
 
     request: int
@@ -455,4 +458,4 @@ VERB_BY_COMMAND: dict[type, str] = {
     SetSecret: "secret",
     Secrets: "secrets",
 }
-"""The row of `permissions.VERBS` for each command; one without is refused."""
+"""The row of `permissions.VERBS` for each command; a command without one is refused."""

@@ -1,7 +1,8 @@
-"""What nodes say to each other so that a node is emptied. Tags 460 to 469.
+"""Messages between nodes to drain a node. Tags 460 to 469.
 
-Who was asked by a user brings the order to the node (`RequestDrain`) and looks on (`QueryDrain`); the node itself has its instances
-taken by others (`RequestEvacuation`): it asks for no more than what it would get by dying, so nobody's order is needed for that.
+The agent asked by a user sends the command to the node (`RequestDrain`) and follows its progress (`QueryDrain`). The node
+asks coordinators to move its instances to other nodes (`RequestEvacuation`). That needs no signed command: the node's death
+would have the same effect.
 """
 
 from typing import Annotated
@@ -15,7 +16,7 @@ from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.commands import DrainNode
 
 MAX_EVACUATED = 256
-"""Applications of which a node tells that they have left it."""
+"""Evacuated applications that a node reports."""
 
 MAX_LINES = 512
 """Lines of progress of one drain."""
@@ -24,11 +25,11 @@ _Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 _Text = Annotated[str, msgspec.Meta(max_length=4_096)]
 
 SERVING, EMPTYING, EMPTIED, LEAVING = "serving", "emptying", "drained", "leaving"
-"""How it stands with a node: it takes work, gives it away, has none and takes none, is about to end."""
+"""States of a node: it takes work, moves its work away, has none and takes none, or is about to end."""
 
 
 class EvacuatedRun(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An application that has left a node: so many instances, within this time."""
+    """An application that has left a node: number of instances, and duration."""
 
     name: _Name
     version: Count
@@ -37,10 +38,10 @@ class EvacuatedRun(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RequestDrain(Message, frozen=True, gc=False, tag=460):
-    """Any agent → the node: be emptied, or take work again. Answered by `DrainStatus`.
+    """Request of any agent to a node: move all work away, or take work again. Answered by `DrainStatus`.
 
     Args:
-        order: the command signed by its user, which the node checks; `submitter`: who it was, where nothing is signed.
+        signed_command: the command signed by its user, which the node verifies; `submitter`: the user, where nothing is signed.
     """
 
     request: int
@@ -50,22 +51,22 @@ class RequestDrain(Message, frozen=True, gc=False, tag=460):
 
 
 class QueryDrain(Message, frozen=True, gc=False, tag=461):
-    """How far is it? `after`: lines that the asker has."""
+    """Request for the progress of a drain. `after`: number of lines that the requester has. Answered by `DrainStatus`."""
 
     request: int
     after: Count = 0
 
 
 class DrainStatus(Message, frozen=True, gc=False, tag=462):
-    """Answer to both.
+    """Answer to `RequestDrain` and `QueryDrain`.
 
     Args:
-        state: one of the four.
-        refusal: why it is not begun, or was given up; in words.
-        reason: why the asker may not, one of `permissions.REFUSALS`; empty: it may.
-        already: it was so before it was asked.
-        lines: of progress, behind those that the asker has.
-        left: applications that have left.
+        state: one of the four states.
+        refusal: why the drain did not start or was given up, in words.
+        reason: missing permission of the requester, one of `permissions.REFUSALS`; empty: it has the permission.
+        is_unchanged: the node was in this state before the request.
+        lines: of progress, after those that the requester has.
+        evacuated: applications that have left the node.
     """
 
     request: int
@@ -78,10 +79,10 @@ class DrainStatus(Message, frozen=True, gc=False, tag=462):
 
 
 class RequestEvacuation(Message, frozen=True, gc=False, tag=463):
-    """A host of a run → who coordinates it: let others run what runs here. Answered by `EvacuationStatus`.
+    """Request of a host to the coordinator of a run: move the host's instances to other nodes. Answered by `EvacuationStatus`.
 
     Args:
-        seat: let another node vote in its register, too, for this one leaves; it runs nothing of it any more.
+        voter_slot: also replace the host as voter; it leaves the ring and runs nothing of the run any more.
     """
 
     request: int
@@ -91,13 +92,13 @@ class RequestEvacuation(Message, frozen=True, gc=False, tag=463):
 
 
 class EvacuationStatus(Message, frozen=True, gc=False, tag=464):
-    """It is under way.
+    """State of an evacuation at the coordinator.
 
     Args:
-        is_begun: stages take other terms, or the next life is without the host. Else, without a refusal: there is nothing to do.
-        refusal: why not, in words; `last`: what became of the last try, when it came to nothing.
-        passes: it may be otherwise in a while; `is_safe`: the host has nothing of it, and an epoch was committed without it.
-        is_elsewhere: this node does not coordinate the run.
+        is_begun: stages take new generations, or the next attempt excludes the host. False, without a refusal: no work is left.
+        refusal: reason in words; `last`: outcome of the last try, when that failed.
+        is_transient: a later request may succeed; `is_safe`: the host runs nothing, and an epoch was committed without it.
+        is_not_coordinator: this node does not coordinate the run.
     """
 
     request: int

@@ -1,7 +1,7 @@
-"""What a `Node` asks of its driver, beside the kernel's and the overlay's effects.
+"""Effects of a `Node` to its driver, beside those of the kernel and the overlay.
 
-Effects with a `request` number are answered by `Completed` or `Failed` with that number; numbers are the node's
-own, another space than the numbers of `Asked`. All others are done and forgotten.
+Effects with a `request` number are answered by `Completed` or `Failed` with that number. These numbers are the node's own, separate
+from the numbers of `UserRequest`. All other effects have no answer.
 """
 
 from typing import Any
@@ -19,17 +19,17 @@ class Replied(Effect, frozen=True, gc=False):
 
 
 class Progressed(Effect, frozen=True, gc=False):
-    """A line that a waiting user may want to read."""
+    """A line of progress for a waiting user."""
 
     request: int
     text: str
 
 
 class RefusedRequest(Effect, frozen=True, gc=False):
-    """Why a request was not carried out and what to do next. Exit code of a command line: 1 failed, 2 usage.
+    """The reason why a request failed, and the advice. Exit code of a command line: 1 failed, 2 usage.
 
     Args:
-        reason: when who asks may not: one of `permissions.REFUSALS`, to be counted; else empty.
+        reason: one of `permissions.REFUSALS`, for counters, when the requester lacks a permission; else empty.
     """
 
     request: int
@@ -39,9 +39,9 @@ class RefusedRequest(Effect, frozen=True, gc=False):
 
 
 class PrepareExecutors(Effect, frozen=True, gc=False):
-    """Instances of this application will come to these executor slots: start the processes and load the code now.
+    """Start the executors of these slots and load the code now, because instances of this application will follow.
 
-    A hint that saves time, without an answer: `StartInstances` starts what is missing. `part` has the bundle, no
+    A hint that saves time, without an answer: `StartInstances` starts missing executors. `part` has the bundle, no
         instances.
     """
 
@@ -50,14 +50,14 @@ class PrepareExecutors(Effect, frozen=True, gc=False):
 
 
 class StartInstances(Effect, frozen=True, gc=False):
-    """Start these instances, sources not yet reading.
+    """Start these instances, without reading sources yet.
 
     `Completed.result`: dict (stage, index) → data address `host:port`, of every instance of the part.
     `Failed.reason`: for the user, naming step and node (`trips: /data/x.csv.gz does not exist on pi2`).
 
     Args:
-        since: they go on from there, and listen; `LinkInstances` joins them with what they send to. None: they begin.
-        plan_name: of the part's plan, as barriers that carry a change name it.
+        since: state to restore; the instances listen, and `LinkInstances` connects them to their receivers. None: empty state.
+        plan_name: name of the part's plan, as in barriers that carry a change.
     """
 
     request: int
@@ -67,9 +67,9 @@ class StartInstances(Effect, frozen=True, gc=False):
 
 
 class CheckCode(Effect, frozen=True, gc=False):
-    """Load this code in a process of its own and try the sources and sinks among these stages.
+    """Load this code in a separate process and test the sources and sinks among these stages.
 
-    `Completed.result`: a `HostChecked`. `order`: the user's; it was checked.
+    `Completed.result`: a `HostChecked`. `signed_command`: the user's, already verified.
     """
 
     request: int
@@ -80,7 +80,7 @@ class CheckCode(Effect, frozen=True, gc=False):
 
 
 class LinkInstances(Effect, frozen=True, gc=False):
-    """Join the restored local instances of an application with what they send to. Answered by `Completed` or `Failed`."""
+    """Connect the restored local instances of an application to their receivers. Answered by `Completed` or `Failed`."""
 
     request: int
     application: str
@@ -89,11 +89,11 @@ class LinkInstances(Effect, frozen=True, gc=False):
 
 
 class InjectBarriers(Effect, frozen=True, gc=False):
-    """The local sources of this application put the barrier of an epoch behind what they have sent. May come twice.
+    """Make the local sources of this application emit the barrier of an epoch after the rows sent so far. May come twice.
 
     Args:
-        before, after: names of the plans before and behind it; `after` is empty when it carries no change.
-        holds: they read nothing more behind it.
+        before, after: names of the plans before and after the barrier; `after` is empty when it carries no change.
+        holds: the sources read nothing more after it.
     """
 
     application: str
@@ -105,13 +105,13 @@ class InjectBarriers(Effect, frozen=True, gc=False):
 
 
 class PrepareLocalGeneration(Effect, frozen=True, gc=False):
-    """Make instances of a plan that may come ready: they listen, and wait to be handed over.
+    """Prepare the instances of a plan that may take effect: they listen, and wait for the state of the previous generation.
 
-    `Completed.result`: dict (stage, index) → data address, as of `StartInstances`, also of instances here that stay.
+    `Completed.result`: dict (stage, index) → data address, as of `StartInstances`, including instances that stay on this node.
 
     Args:
-        part: of that plan, with its new instances here, if any.
-        plan_name: by which barriers and executors name it.
+        part: of that plan, with its new instances on this node, if any.
+        plan_name: name of the plan in barriers and executors.
     """
 
     request: int
@@ -120,7 +120,7 @@ class PrepareLocalGeneration(Effect, frozen=True, gc=False):
 
 
 class ConnectLocalGeneration(Effect, frozen=True, gc=False):
-    """Everybody who takes part in a plan that may come is ready, and listens here. Answered by `Completed` or `Failed`."""
+    """Connect the instances of a prepared plan: every participant is ready and listens. Answered by `Completed` or `Failed`."""
 
     request: int
     part: DeploymentPart
@@ -129,10 +129,10 @@ class ConnectLocalGeneration(Effect, frozen=True, gc=False):
 
 
 class HandOverState(Effect, frozen=True, gc=False):
-    """The element that an old instance left at a change's barrier lies on this node's disk: for whoever waits for its groups.
+    """Pass an old instance's snapshot at a change's barrier to the instances that wait for its groups; it is on this node's disk.
 
     Args:
-        before: digests of those that it rests on, a whole one first.
+        before: digests of the snapshots that it builds on, a full one first.
     """
 
     application: str
@@ -147,12 +147,13 @@ class HandOverState(Effect, frozen=True, gc=False):
 
 
 class PreloadFromDisk(Effect, frozen=True, gc=False):
-    """Committed elements of old instances lie on this node's disk: who waits for their groups builds them, beside what runs.
+    """Let waiting instances build committed snapshots of old instances from this node's disk, while the old instances still run.
+
     Answered by `Completed` or `Failed`.
 
     Args:
-        elements: each with those that it rests on.
-        patience_ns: in which it has to be done.
+        snapshots: each with the snapshots that it builds on.
+        timeout_ns: time limit.
     """
 
     request: int
@@ -164,7 +165,7 @@ class PreloadFromDisk(Effect, frozen=True, gc=False):
 
 
 class DropLocalGeneration(Effect, frozen=True, gc=False):
-    """A plan will not come: what was made ready for it and has not begun ends."""
+    """Drop a prepared plan: end the instances that were prepared for it and have not begun."""
 
     application: str
     version: int
@@ -172,7 +173,7 @@ class DropLocalGeneration(Effect, frozen=True, gc=False):
 
 
 class CommitEpochRows(Effect, frozen=True, gc=False):
-    """An epoch is committed: the local sinks of this application let its rows count. May come twice."""
+    """Make the local sinks of this application commit the rows of a committed epoch. May come twice."""
 
     application: str
     version: int
@@ -180,12 +181,12 @@ class CommitEpochRows(Effect, frozen=True, gc=False):
 
 
 class CommitLogs(Effect, frozen=True, gc=False):
-    """A run has ended with an epoch: what its sinks here have to show is to be seen, whether their process lives or not.
+    """Publish the rows of local sinks after the run ended with an epoch, even if their process has died.
 
-    Answered by `Completed` when it is, or `Failed`.
+    Answered by `Completed` once they are published, or `Failed`.
 
     Args:
-        digests: of the elements of its sinks here.
+        digests: of the snapshots of its sinks on this node.
     """
 
     request: int
@@ -196,7 +197,7 @@ class CommitLogs(Effect, frozen=True, gc=False):
 
 
 class SyncSourceLogs(Effect, frozen=True, gc=False):
-    """Force to the disk what the local sources of this application have sent. Answered by `Completed` or `Failed`."""
+    """Force the rows that the local sources of this application have sent to the disk. Answered by `Completed` or `Failed`."""
 
     request: int
     application: str
@@ -204,7 +205,7 @@ class SyncSourceLogs(Effect, frozen=True, gc=False):
 
 
 class KeepFile(Effect, frozen=True, gc=False):
-    """Put a small file of a run on the disk. `Completed` when no power cut takes it away any more, else `Failed`."""
+    """Write a small file of a run to the disk. `Completed` when it survives a power cut, else `Failed`."""
 
     request: int
     application: str
@@ -214,11 +215,12 @@ class KeepFile(Effect, frozen=True, gc=False):
 
 
 class RetainSnapshots(Effect, frozen=True, gc=False):
-    """Of a run's elements here only these are needed any more, and those of later snapshots: an executor may have written some of
-    which this node has not heard yet.
+    """Keep only these snapshots of a run on this node, and those of later checkpoints.
+
+    An executor may have written later ones that it has not reported yet.
 
     Args:
-        life, epoch: of the snapshot; the life is the one that stands in frames.
+        attempt, epoch: of the checkpoint; the attempt is the one in frames.
     """
 
     application: str
@@ -229,7 +231,7 @@ class RetainSnapshots(Effect, frozen=True, gc=False):
 
 
 class DropSnapshots(Effect, frozen=True, gc=False):
-    """Copies of elements that were brought here for a plan that will not come."""
+    """Delete copies of snapshots that were fetched for a plan that will not take effect."""
 
     application: str
     version: int
@@ -237,19 +239,19 @@ class DropSnapshots(Effect, frozen=True, gc=False):
 
 
 class ForgetPart(Effect, frozen=True, gc=False):
-    """This node hosts nothing of this run any more: its code and elements may go; what it votes and has entered stays."""
+    """Delete the code and snapshots of a run that this node no longer hosts; its vote and the attempts it entered stay."""
 
     application: str
     version: int
 
 
 class ForgetRun(Effect, frozen=True, gc=False):
-    """Nothing of this run is needed here any more but committed rows.
+    """Delete everything of this run on this node but committed rows.
 
     Args:
-        digests: of the elements of its sinks here in the last committed epoch: what they say that counts is shown first, and what
-            lies behind goes.
-        why: it ended, in words; empty: it has finished.
+        digests: of the snapshots of its sinks on this node in the last committed epoch: rows that they commit are published first,
+            and later rows are discarded.
+        why: reason of its end, in words; empty: it has finished.
     """
 
     application: str
@@ -259,35 +261,34 @@ class ForgetRun(Effect, frozen=True, gc=False):
 
 
 class StartLocalSources(Effect, frozen=True, gc=False):
-    """The local sources of this application begin to read; nothing to do without one. May come twice."""
+    """Start the local sources of this application; nothing to do without one. May come twice."""
 
     application: str
     version: int
 
 
 class DrainLocalSources(Effect, frozen=True, gc=False):
-    """The local sources of this application read nothing more and end with END_OF_INPUT. May come twice."""
+    """Make the local sources of this application stop reading and end with END_OF_INPUT. May come twice."""
 
     application: str
     version: int
 
 
 class EndAgent(Effect, frozen=True, gc=False):
-    """This node was emptied: the process leaves the ring and ends."""
+    """End the agent's process after this node was drained; it leaves the ring first."""
 
 
 class StopInstances(Effect, frozen=True, gc=False):
-    """End the local executors of this application now; no more reports of it are expected. May come twice or for
-    nothing."""
+    """End the local executors of this application now; the node expects no further report of it. May come twice or without need."""
 
     application: str
     version: int
 
 
 class ReadTap(Effect, frozen=True, gc=False):
-    """Sample what leaves this step in the local executors for some seconds more; the rows after this number.
+    """Sample the rows that leave this step in the local executors for some seconds more, and return those after this number.
 
-    `Completed.result`: `agiledart_node.wire.formation_messages.TapRows` (its `request` is of no meaning).
+    `Completed.result`: `agiledart_node.wire.formation_messages.TapRows` (its `request` carries no meaning).
     """
 
     request: int
@@ -298,11 +299,11 @@ class ReadTap(Effect, frozen=True, gc=False):
 
 
 class BansChanged(Effect, frozen=True, gc=False):
-    """From now on these count no more: close their links, refuse new ones, keep the bans on the disk.
+    """Apply bans: close the links of these keys, refuse new ones, and keep the bans on the disk.
 
     Args:
-        until: keys and hashes of links → seconds since 1970 at which each may come back.
-        orders: all bans that are known, signed.
+        until: keys and hashes of links → seconds since 1970 at which each ban ends.
+        signed_commands: all known bans, signed.
     """
 
     until: dict[bytes, int]
@@ -310,11 +311,11 @@ class BansChanged(Effect, frozen=True, gc=False):
 
 
 class KeyDecision(Effect, frozen=True, gc=False):
-    """Whether a key that came by a token may come in.
+    """Decision whether a key that joins with a token is admitted.
 
     Args:
-        reason: one of `registrations.REFUSALS`, `detail` for people; empty: it is counted.
-        number: which use of its token it is, from 1; `wall_seconds`: since when.
+        reason: one of `registrations.REFUSALS`, `detail` for people; empty: it is admitted and counted.
+        number: ordinal of this use of its token, from 1; `wall_seconds`: time of the admission.
     """
 
     request: int
@@ -325,11 +326,11 @@ class KeyDecision(Effect, frozen=True, gc=False):
 
 
 class SignRenewal(Effect, frozen=True, gc=False):
-    """Sign a member's link anew, if it may stay; answered by `Completed` with the chain, or `Failed`.
+    """Sign a member's link again, if it may stay; answered by `Completed` with the chain, or `Failed`.
 
     Args:
-        node: who asks; the chain must be its own.
-        token: the record of the token by which it came.
+        node: the requester; the chain must be its own.
+        token: record of the token with which it joined.
     """
 
     request: int
@@ -339,14 +340,14 @@ class SignRenewal(Effect, frozen=True, gc=False):
 
 
 class MembershipRenewed(Effect, frozen=True, gc=False):
-    """This node's new chain; empty, with a reason: there is none."""
+    """This node's new chain; empty, with a reason: the renewal failed."""
 
     chain: tuple[bytes, ...]
     reason: str = ""
 
 
 class ReadLogs(Effect, frozen=True, gc=False):
-    """Lines of this application after this number, at most `limit`, oldest first.
+    """Read lines of this application after this number, at most `limit`, oldest first.
 
     `Completed.result`: tuple of `agiledart_node.wire.formation_messages.LogLine`; empty when there are none.
     """

@@ -1,4 +1,4 @@
-"""What a driver tells a `Node`, beside the kernel's and the overlay's events."""
+"""Events from a driver to its `Node`, beside those of the kernel and the overlay."""
 
 from typing import Any
 
@@ -12,29 +12,28 @@ from agiledart_recovery.wire.effects import FragmentKey
 
 
 class ClockRead(Event, frozen=True, gc=False):
-    """Wall time at this step, milliseconds since 1970-01-01 UTC. Tell it at the start and about every minute.
+    """Wall time at this step, milliseconds since 1970-01-01 UTC. The driver sends it at the start and about every minute.
 
-    Wall times stand only in what users read; no decision depends on them. A node that was never told leaves them
-    out (0).
+    Wall times appear only in texts for users; no decision depends on them. A node without one leaves them out (0).
     """
 
     wall_ms: int
 
 
 class BansFound(Event, frozen=True, gc=False):
-    """Signed bans that lay on this node's disk."""
+    """Signed bans found on this node's disk."""
 
     signed_commands: tuple[bytes, ...]
 
 
 class KeyPresented(Event, frozen=True, gc=False):
-    """Somebody with a good chain shows a key that this node does not know. Answered by one `KeyDecision` with the same number.
+    """A peer with a valid chain presents a key that this node does not know. Answered by one `KeyDecision` with the same number.
 
     Args:
-        token: the hash of the invitation's link; `key`: who redeemed it; `role`, `scope`: of the grant.
+        token: hash of the invitation's link; `key`: the joining key; `role`, `scope`: of the grant.
         allowed, join_before: as the token's maker has signed; 0 where the key does not show that.
-        counted_at: wall time of a receipt by somebody who is known here; 0: it has none.
-        known: (key, wall time) of those that this node knows to have come by this token: the ring may have forgotten.
+        counted_at: wall time of a receipt from a node that is known here; 0: it has none.
+        known: (key, wall time) of the keys that this node saw join with this token: the ring may have lost them.
     """
 
     request: int
@@ -49,18 +48,18 @@ class KeyPresented(Event, frozen=True, gc=False):
 
 
 class EnableRenewalService(Event, frozen=True, gc=False):
-    """This node holds the authority's key, or an admin's, and renews the memberships of others."""
+    """Notice that this node holds the authority's key or an admin's, and renews the memberships of others."""
 
 
 class RenewMembership(Event, frozen=True, gc=False):
-    """Have this node's membership renewed; answered by one `MembershipRenewed`. `token`: the record of its token."""
+    """Request to renew this node's membership; answered by one `MembershipRenewed`. `token`: the record of its token."""
 
     chain: tuple[bytes, ...]
     token: bytes = b""
 
 
 class TokenKnown(Event, frozen=True, gc=False):
-    """A token was made here: it belongs into the list of all, before anybody has used it."""
+    """A token was created here; it belongs on the list of tokens before its first use."""
 
     token: bytes
     join_before: int
@@ -76,9 +75,9 @@ class UserRequest(Event, frozen=True, gc=False):
 
     Args:
         request: the driver's own number, unique among open requests.
-        submitter: who asks, for people.
-        asker: what its grant says; nobody, who may nothing, unless told.
-        order: the command as its user has signed it.
+        submitter: requester, for people.
+        principal: the requester as verified from its grant. The default has no permissions.
+        signed_command: the command as signed by its user.
     """
 
     request: int
@@ -89,7 +88,7 @@ class UserRequest(Event, frozen=True, gc=False):
 
 
 class InstanceReported(Event, frozen=True, gc=False):
-    """Figures of a local instance, plain data; replaces the last one. About once a second."""
+    """Measurements of a local instance, plain data; they replace the previous ones. About once a second."""
 
     application: str
     version: int
@@ -99,7 +98,7 @@ class InstanceReported(Event, frozen=True, gc=False):
 
 
 class InstanceFinished(Event, frozen=True, gc=False):
-    """A local instance took END_OF_INPUT on all inputs and passed it on; its last figures."""
+    """A local instance received END_OF_INPUT on all inputs and passed it on; its last measurements."""
 
     application: str
     version: int
@@ -109,13 +108,13 @@ class InstanceFinished(Event, frozen=True, gc=False):
 
 
 class InstanceFailed(Event, frozen=True, gc=False):
-    """A local instance can't go on: user code raised, its executor died, its file is gone.
+    """A local instance cannot continue: user code raised, its executor died, or its file is missing.
 
     Args:
         message: for the user, naming step and node.
         is_consequence: only a link to another instance broke; the node waits some seconds for the cause (a dead peer,
             an error elsewhere) before it reports this message.
-        is_crash: its executor died; another one may go on.
+        is_crash: its executor died; a new one may continue.
     """
 
     application: str
@@ -128,18 +127,18 @@ class InstanceFailed(Event, frozen=True, gc=False):
 
 
 class InstancePrepared(Event, frozen=True, gc=False):
-    """What a local instance was at the barrier of an epoch is safe on this node's disk.
+    """The task snapshot of a local instance at the barrier of an epoch is safe on this node's disk.
 
     Args:
-        digest, size: of its element.
+        digest, size: of the snapshot.
         ends: of a sink, the end of each of its parts.
-        ended: it has come to its end: this counts for every epoch above the last barrier that it passed.
-        term: of its stage.
-        after: name of the plan behind the barrier; empty when it carried no change.
-        caught_up: its inputs have come as far again as when it was saved that it was restored from.
-        gaps: (stage, term, nanoseconds) for which rows to a stage stood still at its last change, as this instance saw it.
-        onto: the committed element that this one rests on; empty: it is whole.
-        pause_ns: for so long its rows had to wait at once, at the most.
+        ended: the instance has ended: this snapshot is valid for every epoch after the last barrier that it passed.
+        generation: of its stage.
+        after: name of the plan after the barrier; empty when it carried no change.
+        caught_up: its inputs have reached the position at which the restored snapshot was taken.
+        changeover_pauses: (stage, generation, nanoseconds) that rows to a stage paused at its last change, measured here.
+        onto: the committed snapshot that this one builds on; empty: it is full.
+        pause_ns: longest pause of its rows for the snapshot.
     """
 
     application: str
@@ -160,7 +159,7 @@ class InstancePrepared(Event, frozen=True, gc=False):
 
 
 class InstanceUnprepared(Event, frozen=True, gc=False):
-    """A local instance could not be saved at an epoch; its rows go on."""
+    """A local instance could not be saved at an epoch; its rows continue."""
 
     application: str
     version: int
@@ -171,7 +170,7 @@ class InstanceUnprepared(Event, frozen=True, gc=False):
 
 
 class StoredFile(msgspec.Struct, frozen=True, gc=False):
-    """A file of a run that was on the disk when the agent started; `name` as in `KeepFile`."""
+    """A file of a run found on the disk when the agent started; `name` as in `KeepFile`."""
 
     application: str
     version: int
@@ -180,11 +179,12 @@ class StoredFile(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunsFound(Event, frozen=True, gc=False):
-    """All files of runs that this node found on its disk, and the fragments that it keeps, each with the host that had it put
-    here. Told once, before it enters the ring.
+    """All files of runs found on this node's disk, and the fragments that it stores, each with the host that sent it.
+
+    Sent once, before the node enters the ring.
 
     Args:
-        folders: (application, version) of all runs of which something lies here, if only what could not be read.
+        folders: (application, version) of all runs with any file on the disk, even an unreadable one.
     """
 
     files: tuple[StoredFile, ...]

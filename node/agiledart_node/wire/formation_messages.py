@@ -1,7 +1,7 @@
-"""Messages that form, watch and end an application (tags 50–89), and what is routed over the ring for it (tags 90–99).
+"""Messages that form, watch and end an application (tags 50–89), and payloads routed over the ring for it (tags 90–99).
 
-A question carries the asker's own `request` number and is answered by a message with the same number; both may be
-lost, so questions are asked again until a deadline and every handler gives a repeated question the same answer.
+A question carries the requester's own `request` number and is answered by a message with the same number. Both may be lost, so the
+requester repeats a question until a deadline, and every handler gives a repeated question the same answer.
 """
 
 from typing import Annotated, Any
@@ -37,8 +37,7 @@ class CollectJoins(Message, frozen=True, gc=False, tag=51):
 
 
 class JoinTree(Message, frozen=True, gc=False, tag=52):
-    """Sink node → scheduler: the recorded paths, source first and sink last, and the sources whose JOIN did not
-    come."""
+    """Sink node → scheduler: the recorded paths, source first and sink last, and the sources whose JOIN is missing."""
 
     request: int
     paths: tuple[tuple[Peer, ...], ...]
@@ -46,9 +45,9 @@ class JoinTree(Message, frozen=True, gc=False, tag=52):
 
 
 class Survey(Message, frozen=True, gc=False, tag=53):
-    """What do you run, and how much more could you take? `wants_candidates`: and who could help you out?
+    """Request for the receiver's load and free capacity. `wants_candidates`: also for nodes to overflow to.
 
-    `asked_ms`: this is what my clock shows.
+    `asked_ms`: wall clock of the sender.
     """
 
     request: int
@@ -60,18 +59,18 @@ class NodeLoad(Message, frozen=True, gc=False, tag=54):
     """Answer to `Survey`.
 
     Args:
-        operators: instances that it runs or has promised to run.
+        operators: instances that the node runs or has promised to run.
         applications: names of the applications that they belong to.
-        capacity: instances that it takes at the most.
+        capacity: largest number of instances that it takes.
         executors: executor processes that it may start for one application.
-        is_draining: it takes nothing: it is about to leave, or (`stays`) was told to.
-        candidates: nodes to overflow to: the leaf set, nearest first; empty when the asker wants none.
-        neighbours: where to overflow when all of them are full: the neighbourhood set, nearest first.
+        is_draining: it takes no work: it is about to leave, or (`stays`) a user drained it.
+        candidates: nodes to overflow to: the leaf set, nearest first; empty unless requested.
+        neighbours: nodes to overflow to when all candidates are full: the neighbourhood set, nearest first.
         schedules: applications that it serves as scheduler; None: it is no scheduler.
-        confines: users' code is kept from its keys and records there.
+        confines: it keeps users' code away from its keys and records.
         asked_ms: as in the question; wall_ms: its clock now.
-        software: its version of AgileDart; specification: the form of specifications that it knows; empty and 0: it did not say.
-        grows_to: executors to which one application may grow there; 0: it did not say.
+        software: its version of AgileDart; specification: the form of specifications that it knows; empty and 0: not reported.
+        max_executors: executors to which one application may grow there; 0: not reported.
     """
 
     request: int
@@ -100,8 +99,7 @@ class Deploy(Message, frozen=True, gc=False, tag=55):
 
 
 class Deployed(Message, frozen=True, gc=False, tag=56):
-    """Host → scheduler: the instances listen at these addresses, or why they do not; `is_full` asks for another
-    plan."""
+    """Host → scheduler: the data addresses of the instances, or why they did not start; `is_full` asks for another plan."""
 
     request: int
     addresses: tuple[InstanceAddress, ...]
@@ -118,14 +116,14 @@ class StartFlow(Message, frozen=True, gc=False, tag=57):
 
 
 class Acknowledged(Message, frozen=True, gc=False, tag=58):
-    """It was done, or why it was not."""
+    """The request succeeded, or the reason why it failed."""
 
     request: int
     reason: str = ""
 
 
 class Halt(Message, frozen=True, gc=False, tag=59):
-    """End everything of this run at once; `reason` is why. `number`: the run's; 0: of any run of this version."""
+    """End every part of this run at once; `reason` is why. `number`: the run's; 0: of any run of this version."""
 
     request: int
     application: str
@@ -135,13 +133,12 @@ class Halt(Message, frozen=True, gc=False, tag=59):
 
 
 class InstancesEnded(Message, frozen=True, gc=False, tag=60):
-    """Host → coordinator: these instances took END_OF_INPUT and passed it on; `"stage.index"` → last report, plain
-    data.
+    """Host → coordinator: these instances received END_OF_INPUT and passed it on; `"stage.index"` → last report, plain data.
 
     Sent again until acknowledged.
 
     Args:
-        life: of the run in which they ended; 0: a release that does not say it.
+        attempt: of the run in which they ended; 0: a release without this field.
     """
 
     request: int
@@ -152,7 +149,7 @@ class InstancesEnded(Message, frozen=True, gc=False, tag=60):
 
 
 class Drain(Message, frozen=True, gc=False, tag=61):
-    """Coordinator → source nodes: the sources end as if their input had ended."""
+    """Coordinator → source nodes: end the sources as if their input had ended."""
 
     request: int
     application: str
@@ -160,7 +157,7 @@ class Drain(Message, frozen=True, gc=False, tag=61):
 
 
 class RequestStop(Message, frozen=True, gc=False, tag=62):
-    """Any agent → coordinator: drain this application, or cut it with `now`; `order`: what the user has signed."""
+    """Any agent → coordinator: drain this application, or cut it with `now`; `signed_command`: the user's."""
 
     request: int
     application: str
@@ -171,7 +168,7 @@ class RequestStop(Message, frozen=True, gc=False, tag=62):
 
 
 class QueryReports(Message, frozen=True, gc=False, tag=63):
-    """What do your instances of this application report?"""
+    """Request for the reports of the receiver's instances of this application."""
 
     request: int
     application: str
@@ -179,14 +176,14 @@ class QueryReports(Message, frozen=True, gc=False, tag=63):
 
 
 class Reports(Message, frozen=True, gc=False, tag=64):
-    """`"stage.index"` → report, plain data."""
+    """Reports of instances: `"stage.index"` → report, plain data."""
 
     request: int
     reports: dict[str, Any]
 
 
 class QueryLogs(Message, frozen=True, gc=False, tag=65):
-    """What did user code of this application print at your node after line number `after`?"""
+    """Request for the output of this application's user code on the receiver after line number `after`."""
 
     request: int
     application: str
@@ -216,14 +213,14 @@ class LogLines(Message, frozen=True, gc=False, tag=66):
 
 
 class TraceHops(Message, frozen=True, gc=False, tag=67):
-    """Root of a probed key → asker: the nodes that the probe passed, the asker first, the root last."""
+    """Root of a probed key → requester: the nodes that the probe passed, the requester first, the root last."""
 
     request: int
     path: tuple[Peer, ...]
 
 
 class QueryActive(Message, frozen=True, gc=False, tag=68):
-    """Are you still at work on this run, as its scheduler or a host? Answered by `Acknowledged`. `number`: as in `Halt`."""
+    """Request to a scheduler or host: does it still work on this run? Answered by `Acknowledged`. `number`: as in `Halt`."""
 
     request: int
     application: str
@@ -239,10 +236,10 @@ class JoinArrived(Message, frozen=True, gc=False, tag=69):
 
 
 class QueryTap(Message, frozen=True, gc=False, tag=80):
-    """What leaves this step of this application at your node? Keeps the tap open for some seconds more.
+    """Request for sampled rows that leave this step of this application on the receiver. Keeps the tap open for some seconds more.
 
     Args:
-        after: number of the last sampled row that the asker has.
+        after: number of the last sampled row that the requester has.
     """
 
     request: int
@@ -257,7 +254,7 @@ class TapRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Args:
         number: counts the sampled rows of one tap at one node, from 1.
-        instance: which parallel copy of the step.
+        instance: index of the parallel instance of the step.
         time_ms: event time, milliseconds since 1970-01-01 UTC.
         row: its JSON text, of bounded length.
     """
@@ -269,7 +266,7 @@ class TapRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class TapRows(Message, frozen=True, gc=False, tag=81):
-    """Sampled rows in the order of their numbers. `passed` counts all that left the step here since the tap was opened."""
+    """Sampled rows in the order of their numbers. `passed`: rows that left the step here since the tap was opened."""
 
     request: int
     rows: tuple[TapRow, ...]
@@ -278,7 +275,7 @@ class TapRows(Message, frozen=True, gc=False, tag=81):
 
 
 class Join(Message, frozen=True, gc=False, tag=90):
-    """Routed from a source node towards the sink node's id; the overlay records the path. [AgileDART] §IV-A."""
+    """Payload routed from a source node to the sink node's id; the overlay records the path. [AgileDART] §IV-A."""
 
     number: int
     sink: Peer
@@ -287,7 +284,10 @@ class Join(Message, frozen=True, gc=False, tag=90):
 
 
 class CheckHost(Message, frozen=True, gc=False, tag=82):
-    """Would this run on you? Load the code and try the sources and sinks among these stages; start nothing. `order`: the user's."""
+    """Request to test an application on the receiver: load the code, test the sources and sinks among these stages, start nothing.
+
+    `signed_command`: the user's.
+    """
 
     request: int
     plan: Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)]
@@ -297,7 +297,7 @@ class CheckHost(Message, frozen=True, gc=False, tag=82):
 
 
 class ConnectorChecked(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A source or sink that was tried: what it reads or writes, what was found, what becomes of rows after a crash."""
+    """A tested source or sink: its URL, the result, and the fate of rows after a crash."""
 
     stage: int
     url: str
@@ -307,7 +307,7 @@ class ConnectorChecked(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class HostChecked(Message, frozen=True, gc=False, tag=83):
-    """Answer to `CheckHost`: why the code does not load (empty: it does), and what was found of sources and sinks."""
+    """Answer to `CheckHost`: why the code does not load (empty: it does), and the results for sources and sinks."""
 
     request: int
     refusal: str = ""
@@ -315,7 +315,7 @@ class HostChecked(Message, frozen=True, gc=False, tag=83):
 
 
 class RouteProbe(Message, frozen=True, gc=False, tag=91):
-    """Routed towards any key to learn the hops; answered with `TraceHops`."""
+    """Payload routed towards any key to learn the hops; answered with `TraceHops`."""
 
     request: int
 
@@ -348,4 +348,4 @@ FormationMessage = (
 )
 
 ROUTED_CODEC: Codec[Join | RouteProbe] = Codec(Join | RouteProbe, limit=MAX_RECORD_BYTES)
-"""Payloads of routed messages."""
+"""Codec of the payloads of routed messages."""

@@ -1,7 +1,7 @@
-"""What a node and its driver say to each other about state on neighbours: elements that were saved here, fragments of others'.
+"""Effects and events between a node and its driver about task snapshots saved here, and fragments stored for other nodes.
 
-Bytes are the driver's business: it seals an element under the run's key, cuts it, brings fragments to holders, fetches them, puts
-them together again and looks at hashes. The node says which, from whom, to whom.
+Bytes stay with the driver: it encrypts a snapshot under the run's key, splits it, sends fragments to replica nodes, fetches them,
+reassembles them and checks hashes. The node decides which fragments go where.
 """
 
 from agiledart_kernel.machine import Effect, Event
@@ -12,11 +12,11 @@ from agiledart_recovery.wire.register_value import InstanceSnapshot
 
 
 class StoreFragment(Effect, frozen=True, gc=False):
-    """Bring one fragment of an element that lies here to a holder. `Completed` when it is on the holder's disk, else `Failed`.
+    """Send one fragment of a local snapshot to a replica node. `Completed` when it is on that node's disk, else `Failed`.
 
     Args:
         secret: key of the run.
-        life: in which this host wants that.
+        attempt: of the host that stores it.
     """
 
     request: int
@@ -28,7 +28,7 @@ class StoreFragment(Effect, frozen=True, gc=False):
 
 
 class FetchFragment(Effect, frozen=True, gc=False):
-    """Bytes `offset … offset + length` of a holder's fragment; all of them, and their hash is looked at, when `length` is 0.
+    """Fetch the bytes `offset … offset + length` of a replica node's fragment; all of them, with a hash check, when `length` is 0.
 
     `Completed.result`: bytes.
     """
@@ -42,7 +42,7 @@ class FetchFragment(Effect, frozen=True, gc=False):
 
 
 class FindSnapshot(Effect, frozen=True, gc=False):
-    """Does an element lie here whole? `Completed.result`: bool."""
+    """Check whether this node's disk has a whole snapshot. `Completed.result`: bool."""
 
     request: int
     run: RunId
@@ -50,11 +50,11 @@ class FindSnapshot(Effect, frozen=True, gc=False):
 
 
 class RebuildSnapshot(Effect, frozen=True, gc=False):
-    """Put an element together and on this node's disk, as if it had been saved here. `Failed`: it is not the one that was saved.
+    """Rebuild a snapshot on this node's disk, as if it had been saved here. `Failed`: the result is not the saved snapshot.
 
     Args:
         key: of any of its fragments.
-        stripes: index of a fragment → its bytes, for each stripe; with more than m of them, one may lie.
+        stripes: index of a fragment → its bytes, for each stripe; with more than m of them, one may be wrong.
         secret: key of the run.
     """
 
@@ -66,13 +66,13 @@ class RebuildSnapshot(Effect, frozen=True, gc=False):
 
 
 class DropStoredFragments(Effect, frozen=True, gc=False):
-    """Nobody needs these fragments here any more."""
+    """Delete these stored fragments, which are not needed any more."""
 
     keys: tuple[FragmentKey, ...]
 
 
 class FragmentDecision(Effect, frozen=True, gc=False):
-    """Answer to `FragmentOffered`: why the fragment is not taken, one of `REFUSALS` and a sentence; empty when it is."""
+    """Answer to `FragmentOffered`: reason of a refusal, one of `REFUSALS`, and a sentence; empty when the fragment is accepted."""
 
     request: int
     refused: str = ""
@@ -80,9 +80,9 @@ class FragmentDecision(Effect, frozen=True, gc=False):
 
 
 class FragmentOffered(Event, frozen=True, gc=False):
-    """A peer wants a fragment to be kept here. Answered by `FragmentDecision`; `request` is the driver's own number.
+    """A peer offers a fragment to store. Answered by `FragmentDecision`; `request` is the driver's own number.
 
-    `life`: in which the peer is; a fragment that is made again belongs to an element of an older one.
+    `attempt`: of the peer; a fragment that is created again belongs to a snapshot of an older attempt.
     """
 
     request: int
@@ -92,11 +92,11 @@ class FragmentOffered(Event, frozen=True, gc=False):
 
 
 class FragmentStored(Event, frozen=True, gc=False):
-    """It is on the disk."""
+    """A fragment of another node is on this node's disk."""
 
     key: FragmentKey
     owner: Peer
 
 
 REFUSALS = ("not a host", "old attempt", "full", "unknown run")
-"""Why a node keeps no fragment for somebody; fit for a metric's label."""
+"""Reasons for which a node refuses a fragment; fit for a metric's label."""

@@ -1,7 +1,7 @@
-"""What nodes say to each other when a majority of a run's voters is gone for ever. Tags 480 to 489.
+"""Messages between nodes after the permanent loss of a majority of a run's voters. Tags 480 to 489.
 
-The agent that an admin asked looks what is left of the register (`QueryRegister`), and has one of those that are left carry it out
-(`RequestQuorumRecovery`), who looks for itself. Each of them checks the admin's order.
+The agent asked by an admin collects the rest of the register (`QueryRegister`) and has one of the remaining voters carry out the
+recovery (`RequestQuorumRecovery`). That voter collects the rest again. Each of them verifies the admin's signed command.
 """
 
 from typing import Annotated
@@ -23,10 +23,10 @@ _SignedCommand = Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYT
 
 
 class QueryRegister(Message, frozen=True, gc=False, tag=480):
-    """What have you of this run's register? Answered by `RegisterReply`.
+    """Request for the receiver's part of this run's register. Answered by `RegisterReply`.
 
     Args:
-        order: the command signed by its admin, for what is told holds the key of the run.
+        signed_command: the command signed by its admin, required because the answer contains the key of the run.
     """
 
     request: int
@@ -36,7 +36,7 @@ class QueryRegister(Message, frozen=True, gc=False, tag=480):
 
 
 class RegisterReply(Message, frozen=True, gc=False, tag=481):
-    """This; and agents that may have something of it. `refusal`: why it is not told."""
+    """The sender's part of a register, and agents that may have other parts. `refusal`: why the sender does not show it."""
 
     request: int
     status: RegisterStatus = RegisterStatus()
@@ -45,10 +45,10 @@ class RegisterReply(Message, frozen=True, gc=False, tag=481):
 
 
 class RequestQuorumRecovery(Message, frozen=True, gc=False, tag=482):
-    """To a node that is left: have the run go on without its lost voters. Answered by `QuorumRecoveryReply` when the register says so.
+    """Request to a remaining voter: continue the run without its lost voters. Answered by `QuorumRecoveryReply` after the write.
 
     Args:
-        submitter: who asks, for people, where nothing is signed.
+        submitter: requester, for people, where nothing is signed.
     """
 
     request: int
@@ -60,7 +60,7 @@ class RequestQuorumRecovery(Message, frozen=True, gc=False, tag=482):
 
 
 class QuorumRecoveryReply(Message, frozen=True, gc=False, tag=483):
-    """It goes on in this generation, with these voters; or why not."""
+    """The run continues in this quorum generation with these voters; or the reason why not."""
 
     request: int
     quorum_generation: Count = 0

@@ -1,6 +1,6 @@
-"""What nodes say to each other to found a run's register and to enter its lives. Tags 410 to 419.
+"""Messages between nodes to bootstrap a run's register and to enter its attempts. Tags 410 to 419.
 
-What the register and the epochs need is said by `agiledart_recovery.wire.messages`.
+`agiledart_recovery.wire.messages` holds the messages of the register and of epochs.
 """
 
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ _Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 
 
 class CreateVoter(Message, frozen=True, gc=False, tag=410):
-    """Make a seat in the register of this run. Answered by `VoterCreated`."""
+    """Request to create a voter slot in the register of this run. Answered by `VoterCreated`."""
 
     request: int
     application: _Name
@@ -25,21 +25,21 @@ class CreateVoter(Message, frozen=True, gc=False, tag=410):
 
 
 class VoterCreated(Message, frozen=True, gc=False, tag=411):
-    """The seat's number."""
+    """The number of a new voter slot."""
 
     request: int
     voter_slot: Count
 
 
 class BootstrapRegister(Message, frozen=True, gc=False, tag=412):
-    """Write this value as the first one. Answered by `Acknowledged`; the run then enters its first life."""
+    """Request to write this value as the first one. Answered by `Acknowledged`; the run then enters its first attempt."""
 
     request: int
     value: Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)]
 
 
 class AttemptListening(Message, frozen=True, gc=False, tag=413):
-    """Where instances of the sender take data links in a life. Answered by `Acknowledged`."""
+    """Data addresses of the sender's instances in an attempt. Answered by `Acknowledged`."""
 
     request: int
     application: _Name
@@ -49,10 +49,10 @@ class AttemptListening(Message, frozen=True, gc=False, tag=413):
 
 
 class RunClosed(Message, frozen=True, gc=False, tag=414):
-    """Register → node that notes the end: all hosts know that the run has ended. Answered by `Acknowledged`.
+    """Register → node that records the end: all hosts know that the run has ended. Answered by `Acknowledged`.
 
     Args:
-        instead: who should note it does not answer any more, so this host is to.
+        is_substitute: the responsible node does not answer any more, so the receiver records the end.
     """
 
     request: int
@@ -64,7 +64,7 @@ class RunClosed(Message, frozen=True, gc=False, tag=414):
 
 
 class RequestPart(Message, frozen=True, gc=False, tag=415):
-    """Give me what you know of this run, with its code: I am to host a part of it in this life. Answered by `PartReply`."""
+    """Request for a run's deployment part, with its code: the sender is to host a part in this attempt. Answered by `PartReply`."""
 
     request: int
     application: _Name
@@ -73,18 +73,18 @@ class RequestPart(Message, frozen=True, gc=False, tag=415):
 
 
 class PartReply(Message, frozen=True, gc=False, tag=416):
-    """A `DeploymentPart`."""
+    """An encoded `DeploymentPart`."""
 
     request: int
     part: Annotated[bytes, msgspec.Meta(max_length=MAX_BUNDLE_BYTES + 2 * MAX_RECORD_BYTES)]
 
 
 class QueryRecovery(Message, frozen=True, gc=False, tag=417):
-    """How does it stand with the epochs and lives of this run? Answered by `RecoveryStatus`.
+    """Request for the state of a run's epochs and attempts. Answered by `RecoveryStatus`.
 
     Args:
-        elements: what each instance saved is wanted, too.
-        begin: an epoch is to begin now; one at a time, and at most one a second.
+        snapshots: also list the snapshot of each instance.
+        begin: begin an epoch now; one at a time, and at most one a second.
     """
 
     request: int
@@ -95,9 +95,9 @@ class QueryRecovery(Message, frozen=True, gc=False, tag=417):
 
 
 class RecoveryStatus(Message, frozen=True, gc=False, tag=418):
-    """As the run's coordinator sees it; all empty from a node that does not coordinate it.
+    """State of a run as its coordinator sees it; all fields are empty from a node that does not coordinate it.
 
-    Form: `RecoveryRow`, `EpochRow`, `ChangeRow`, `InstanceSnapshotRow`; `scaling`: `Autoscaler.standings`.
+    Form: `RecoveryRow`, `EpochRow`, `ChangeRow`, `InstanceSnapshotRow`; `scaling`: `Autoscaler.statuses`.
     """
 
     request: int
@@ -109,7 +109,7 @@ class RecoveryStatus(Message, frozen=True, gc=False, tag=418):
 
 
 class GenerationListening(Message, frozen=True, gc=False, tag=419):
-    """Where new instances of the sender listen, of the plan of this digest. Answered by `Acknowledged`."""
+    """Data addresses of the sender's new instances, of the plan with this digest. Answered by `Acknowledged`."""
 
     request: int
     application: _Name
@@ -120,6 +120,6 @@ class GenerationListening(Message, frozen=True, gc=False, tag=419):
 
 
 RecoveringMessage = (
-    CreateVoter | VoterCreated | BootstrapRegister | AttemptListening | RunClosed | RequestPart | PartReply | QueryRecovery | RecoveryStatus
-    | GenerationListening
+    CreateVoter | VoterCreated | BootstrapRegister | AttemptListening | RunClosed | RequestPart | PartReply | QueryRecovery
+    | RecoveryStatus | GenerationListening
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What nodes say to each other about memberships that end soon. Tags 450 to 459."""
+"""Messages between nodes about memberships that end soon. Tags 450 to 459."""
 
 from typing import Annotated
 
@@ -17,8 +17,10 @@ TokenRecordBytes = Annotated[bytes, msgspec.Meta(max_length=MAX_TOKEN_RECORD_BYT
 
 
 class RequestRenewal(Message, frozen=True, gc=False, tag=450):
-    """Sign this membership anew: mine, or that of a user who asks me. `token`: the record of the token by which its key came;
-    empty: by none."""
+    """Request to sign a membership again: the sender's, or that of a user of the sender.
+
+    `token`: the record of the token with which its key joined; empty: it joined with none.
+    """
 
     request: int
     chain: Chain
@@ -26,7 +28,7 @@ class RequestRenewal(Message, frozen=True, gc=False, tag=450):
 
 
 class RenewalReply(Message, frozen=True, gc=False, tag=451):
-    """The new chain, or why there is none."""
+    """The new chain, or the reason why there is none."""
 
     request: int
     chain: Chain = ()
@@ -34,4 +36,4 @@ class RenewalReply(Message, frozen=True, gc=False, tag=451):
 
 
 RenewalMessage = RequestRenewal | RenewalReply
-"""All of them."""
+"""All messages about renewals."""

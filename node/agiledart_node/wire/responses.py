@@ -1,6 +1,6 @@
-"""The JSON documents that answer users' requests, as types: answers are made of them, and so are `docs/reference/schemas/*.json`.
+"""Response schemas of the control API: JSON documents as types, from which `docs/reference/schemas/*.json` are generated.
 
-Times are wall milliseconds since 1970-01-01 UTC (0: unknown), other units stand in the names. Fields are only added.
+Times are wall milliseconds since 1970-01-01 UTC (0: unknown); names of other quantities contain their unit. Fields are only added.
 """
 
 from typing import Any
@@ -25,23 +25,23 @@ from agiledart_node.wire.checkpoint_responses import (
 
 
 class Response(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A JSON object without other fields than these."""
+    """A JSON object that rejects unknown fields."""
 
 
 class SubmitResponse(Response, frozen=True):
-    """`submit`: the application runs.
+    """Response to `submit`: the application runs.
 
     Args:
         placement: stage → names of its nodes in the order of its instances.
         nodes: nodes that host an instance.
         coordinator: node that counts the ends of instances.
         paths: JOIN paths, source node first, sink node last.
-        relaxed: placement rules given up for want of room: `same application`, `balance`.
+        relaxed: placement rules dropped for lack of capacity: `same application`, `balance`.
         seconds_to_running: from the request to the moment when all instances listened.
-        scheduler: node that deployed it and serves it.
-        queued_seconds: of that time, spent in the scheduler's line.
+        scheduler: node that deployed and serves it.
+        queued_seconds: part of that time spent in the scheduler's pending queue.
         reasons: stage → why it is not on the node of its path; only such stages.
-        ways: what rows pass from each source to each sink; several nodes of one stage with commas between.
+        data_paths: nodes that rows pass from each source to each sink; several nodes of one stage are separated by commas.
     """
 
     name: str
@@ -61,12 +61,12 @@ class SubmitResponse(Response, frozen=True):
 
 
 class CheckRow(Response, frozen=True):
-    """A source or sink, tried on its node, or (without a stage) a node on which the code does not load.
+    """A source or sink tested on its node, or (without a stage) a node on which the code does not load.
 
     Args:
-        connector: what it would read or write, as in `--set`.
-        text: what was found, or what is wrong.
-        guarantee: what becomes of its rows when something ends in the middle.
+        connector: the URL that it would read or write, as in `--set`.
+        text: result of the test, or the error.
+        guarantee: fate of its rows after a crash.
     """
 
     stage: str
@@ -78,7 +78,10 @@ class CheckRow(Response, frozen=True):
 
 
 class DryRunResponse(Response, frozen=True):
-    """`submit --dry-run`: what would run where; nothing was started. `digest`: of the specification, hex. Others: `SubmitResponse`."""
+    """Response to `submit --dry-run`: the planned placement; nothing was started.
+
+    `digest`: of the specification, hex. Other fields as in `SubmitResponse`.
+    """
 
     name: str
     dry_run: bool
@@ -93,18 +96,18 @@ class DryRunResponse(Response, frozen=True):
 
 
 class RecoveryRow(Response, frozen=True):
-    """What is being recovered.
+    """State of a recovery.
 
     Args:
-        life: that is being entered, or entered last; `from_epoch`: the committed epoch at which it begins.
-        reason: what was lost, or broke.
-        phase: plan, fetch, restore, replay (until the first epoch of this life is committed), waiting; or island: of a side of a
-            cut that works on without the majority of the voters.
-        waits_for: nodes without which it cannot go on; of an island: voters that are not reached.
-        seconds: since the loss was seen; of an island: since the last commit.
-        bytes, of_bytes: of fragments: fetched, and to be fetched.
-        attempt: lives that were begun since.
-        remedy: what to do where those for which it waits are gone for ever; empty: nothing but waiting helps, or nothing is needed.
+        attempt: the attempt being entered, or entered last; `from_epoch`: the committed epoch at which it begins.
+        reason: the loss or error that caused it.
+        phase: plan, fetch, restore, replay (until the first epoch of this attempt is committed), waiting; or minority: one side
+            of a partition works on without the majority of the voters.
+        waits_for: nodes without which it cannot continue; in a minority: voters that are not reached.
+        seconds: since the loss was detected; in a minority: since the last commit.
+        bytes, total_bytes: fragment bytes fetched, and fragment bytes to fetch.
+        restarts: attempts begun since.
+        remedy: advice when the awaited nodes are lost for ever; empty: only waiting helps, or nothing is needed.
     """
 
     attempt: int
@@ -120,17 +123,17 @@ class RecoveryRow(Response, frozen=True):
 
 
 class EpochRow(Response, frozen=True):
-    """What is safe.
+    """State of the saved epochs.
 
     Args:
-        committed: the last committed epoch; `life`: of the run.
-        age_s: since it was committed; null when its coordinator has seen no commit yet.
-        took_ms: from its barrier's order to its commit.
-        bytes: of everything that its instances saved.
-        survives: so many machines may be lost at once, whichever they are, without a state being lost; null: there is no state.
-        coordinator: node that coordinates epochs and lives.
-        pause_ms_max: for so long rows of an instance had to wait at once for the last committed epoch, at the most.
-        interval_s: how long after one epoch the next begins now.
+        committed: the last committed epoch; `attempt`: of the run.
+        age_s: time since its commit; null when its coordinator has not seen a commit yet.
+        duration_ms: from the injection of its barriers to its commit.
+        bytes: size of all its snapshots.
+        tolerated_losses: number of machines, any of them, whose simultaneous loss loses no state; null: there is no state.
+        coordinator: node that coordinates epochs and attempts.
+        max_pause_ms: longest pause of an instance's rows for the last committed epoch.
+        interval_s: time from one epoch to the next.
     """
 
     committed: int
@@ -148,15 +151,15 @@ class ApplicationRow(Response, frozen=True):
     """One application in `list`.
 
     Args:
-        state: deploying, running, recovering, island, finished, failed or stopped.
-        recovery: of one that is recovering, or an island.
-        epoch: of one that is saved by epochs and runs, as far as its coordinator answers.
+        state: deploying, running, recovering, minority, finished, failed or stopped.
+        recovery: of an application that is recovering or in a minority.
+        epoch: of a running application with epochs, if its coordinator answers.
         reason: why it is in a final state.
-        changed_ms: when it came into its state.
-        is_stopping: a user asked for its end; its sources are drained.
-        owner: the key that submitted it, hex; empty when it is older than owners are.
-        shared: keys that may act on it, too.
-        by_hearsay: it is `failed` by the word of nodes that host nothing of it; while it lives its hosts take that back.
+        changed_ms: time at which it entered its state.
+        is_stopping: a user requested its end; its sources are drained.
+        owner: the key that submitted it, hex; empty for applications of releases without owners.
+        shared: keys of other users that may act on it.
+        is_unverified: nodes that host nothing of it report it as `failed`; living hosts correct that.
     """
 
     name: str
@@ -179,10 +182,10 @@ class ApplicationRow(Response, frozen=True):
 
 
 class ListResponse(Response, frozen=True):
-    """`list`: all applications ever submitted, by name, as far as who asks may see them.
+    """Response to `list`: all applications ever submitted that the requester may see, by name.
 
     Args:
-        unreadable: records that the ring did not give.
+        unreadable: number of records that the ring did not return.
     """
 
     applications: list[ApplicationRow]
@@ -203,11 +206,11 @@ class StageRow(Response, frozen=True):
     Args:
         kind: source, operator or sink.
         instances: objects with at least `index` and `node`; of a live instance also `steps` (rows_in, rows_out, dropped
-            by step), `queued_rows`, `state_keys`, `event_time` (ms), `finished`, `age_ms` of these, `groups` (how many of the
-            128 key groups it owns) and `group_ranges` (which ones, of a stage by key) where the stage may have several,
-            `unsaved` (why it could not be saved at its last epoch, while that is so), and figures of its executor.
-        score, wanted: of a stage that scales by itself: health score (1: just enough), and instances that it should have.
-        is_held: it keeps its number until `agiledart scale APP STAGE auto`.
+            by step), `queued_rows`, `state_keys`, `event_time` (ms), `finished`, `age_ms` of these, `groups` (number of the
+            128 key groups that it owns) and `group_ranges` (which ones, of a stage by key) where the stage may have several,
+            `unsaved` (why its last snapshot failed, while that is so), and measurements of its executor.
+        score, wanted: of a stage that scales automatically: health score (1: just enough), and its target number of instances.
+        keeps_number: its number stays fixed until `agiledart scale APP STAGE auto`.
     """
 
     name: str
@@ -220,7 +223,7 @@ class StageRow(Response, frozen=True):
 
 
 class LatencyRow(Response, frozen=True):
-    """Read-to-write times of one sink, milliseconds."""
+    """Latency from read to write of one sink, milliseconds."""
 
     samples: int
     p50: float
@@ -230,14 +233,14 @@ class LatencyRow(Response, frozen=True):
 
 
 class StepRow(Response, frozen=True):
-    """Rows of one step.
+    """Row counts of one step.
 
     Args:
-        dropped: rows that left nothing behind.
-        skipped, dead_letters: for which its code raised, and its error policy went on.
-        late: that came too late for it.
-        taken: that went into its state: a window, a running value, a table, a match under way.
-        failed: results and timers of it that raised.
+        dropped: rows without a result.
+        skipped, dead_letters: rows for which its code raised and its error policy continued.
+        late: rows that arrived too late for it.
+        taken: rows absorbed into its state: a window, a running value, a table, a partial match.
+        failed: results and timers for which its code raised.
     """
 
     rows_in: int
@@ -254,20 +257,20 @@ class SummaryResponse(Response, frozen=True):
     """Totals of an application, live or at its end.
 
     Args:
-        records_in: data lines of all sources, counted once.
-        malformed: lines that were no records, by reason.
+        records_in: data lines of all sources, each counted once.
+        malformed: lines that were not valid records, by reason.
         late: records older than the source's tolerance.
-        outliers: rows that the first step after a source dropped.
+        outliers: rows dropped by the first step after a source.
         results: rows written, by sink.
-        latency_ms: by sink; only a latency when `paced`, else a backlog.
-        first_ms, last_ms: first record read, last record written.
-        shed: rows let go at sources because the mesh was slower than they came, by reason.
-        waiting, spooled: rows that wait at sources, in memory and on disk; `spooled_ever`: that ever went to disk.
-        instances_reporting: instances whose figures are in the totals.
-        imbalances: places where the ledger does not add up (rows lost, repeated or miscounted); empty as it should be.
-        repeated: rows that a sink which takes none back was given again, because the run was brought back, since it began, by sink;
-            at most so many were seen twice. `duplicates_by_attempt`: (life, sink, rows) of the last lives.
-        uncounted: sinks where more may have come again than is counted, because they moved from a node that was lost.
+        latency_ms: by sink; a latency only when `paced`, otherwise a backlog.
+        first_ms, last_ms: time of the first record read and of the last record written.
+        shed: rows discarded at sources because the mesh was too slow for them, by reason.
+        waiting, spooled: rows that wait at sources, in memory and on disk; `spooled_ever`: rows ever written to disk.
+        instances_reporting: instances whose measurements are in the totals.
+        imbalances: places where the ledger does not add up (rows lost, duplicated or miscounted); normally empty.
+        duplicated: upper limit of the rows that non-transactional sinks received again after restarts, by sink.
+            `duplicates_by_attempt`: (attempt, sink, rows) of the last attempts.
+        uncounted: sinks with possible further duplicates, because they moved away from a lost node.
     """
 
     records_in: int
@@ -293,12 +296,12 @@ class SummaryResponse(Response, frozen=True):
 
 
 class RivalRow(Response, frozen=True):
-    """Another run of the same name: submitted on the other side of a cut, or taken for dead when this one was submitted.
+    """Another run of the same name: submitted on the other side of a partition, or considered dead when this one was submitted.
 
     Args:
         run: its number, hex.
-        state, reason: as it stands, or how it ended. Its hosts end it as soon as they read of this run.
-        at_ms: when it came into its state.
+        state, reason: present state, or the way it ended. Its hosts end it once they read of this run.
+        at_ms: time at which it entered its state.
     """
 
     run: str
@@ -311,21 +314,21 @@ class RivalRow(Response, frozen=True):
 
 
 class StatusResponse(ApplicationRow, frozen=True, kw_only=True):
-    """`status`: the row of `list`, and more.
+    """Response to `status`: the row of `list`, with details.
 
     Args:
         run: the run's number, hex.
-        rivals: other runs of its name that live or whose end was not known.
-        alone: as in `nodes`: then this answer is what a node without the others knows.
-        clocks: as in `nodes`, of the nodes that it runs on and of the asked one.
-        silent_nodes: hosting nodes that did not give figures in time.
-        summary: empty while nothing has reported.
+        rivals: other runs of its name that live or whose end was unknown.
+        isolation_warning: as in `nodes`: then this answer is the view of an isolated node.
+        clocks: as in `nodes`, of its nodes and of the asked one.
+        silent_nodes: hosting nodes that did not report in time.
+        summary: empty before the first report.
         logs: sink step → name of the log that it writes; only sinks that write one.
         latency_logs: sink step → name of the system's log of its sampled latencies; only sinks whose rows have a `ReadTime`.
-        reasons, ways: as in `SubmitResponse`.
-        delivery: what becomes of it, and of its rows, when a host dies.
-        repeated: rows shown again since the run began, at most; the sum of the summary's `repeated`.
-        lost: rows that a source had in the log of a lost node only, and went on without; at least. `losses`: (life, source, rows).
+        reasons, data_paths: as in `SubmitResponse`.
+        delivery: guarantee for the application and its rows when a host dies.
+        duplicated: upper limit of the rows emitted again since the run began; the sum of the summary's `duplicated`.
+        lost: lower limit of the rows that existed only in the source log of a lost node. `losses`: (attempt, source, rows).
     """
 
     run: str
@@ -349,7 +352,10 @@ class StatusResponse(ApplicationRow, frozen=True, kw_only=True):
 
 
 class StopResponse(Response, frozen=True):
-    """`stop`: it has ended. `summary` is empty when it was cut. `checkpoint`: the one that was kept, when that was asked for."""
+    """Response to `stop`: the application has ended.
+
+    `summary`: empty when it was cut. `checkpoint`: the retained checkpoint, if one was requested.
+    """
 
     name: str
     version: int
@@ -359,14 +365,14 @@ class StopResponse(Response, frozen=True):
 
 
 class ForgetResponse(Response, frozen=True):
-    """`forget`: `list` shows it no more. `version`: the last one."""
+    """Response to `forget`: `list` no longer shows the application. `version`: the last one."""
 
     name: str
     version: int
 
 
 class ShareResponse(Response, frozen=True):
-    """`share`: the owner's key and those that may act on it, too, hex."""
+    """Response to `share`: the owner's key and the keys of other users that may act on it, hex."""
 
     name: str
     version: int
@@ -375,14 +381,14 @@ class ShareResponse(Response, frozen=True):
 
 
 class ScalingMeasurements(Response, frozen=True):
-    """What was measured of a stage in the last five seconds; null: not known.
+    """Measurements of a stage over the last five seconds; null: unknown.
 
     Args:
-        offered: rows/s that the sources have for it, whether or not anybody takes them.
-        backlog: rows that wait for it, there and upstream, as rows of this stage.
+        offered: rows/s that the sources have for it, processed or not.
+        backlog: rows that wait for it, at the stage and upstream, as rows of this stage.
         true_rate: rows/s of one instance while it works.
-        capacity: rows/s at which its first instance is full.
-        busy, blocked: share of the time of its instances in their own work, and without room at an output.
+        capacity: rows/s at which its first instance is saturated.
+        busy, blocked: share of the time that its instances spend on their own work, and blocked by a full output.
         selectivity: rows out for each row in.
     """
 
@@ -396,19 +402,19 @@ class ScalingMeasurements(Response, frozen=True):
 
 
 class ScalingStageRow(Response, frozen=True):
-    """What a policy would want for one stage.
+    """Result of a scaling policy for one stage.
 
     Args:
-        limits: numbers of instances that it was planned for.
-        scales: it was given limits; else its number was given.
-        health_score: what it can do as a share of what is due; null: nothing is due, or nobody knows.
-        needed: instances that this interval asks for, whatever limits and patience say; null: nobody knows.
-        wanted: instances that the policy would give it now.
-        why: in words; `unknown_reason`: why nothing is known, else empty.
-        is_held: it keeps its number until `agiledart scale APP STAGE auto`.
-        waits_for: what stands in the way of what is wanted; empty: nothing.
-        hot_group, hot_share: a key group with more rows than one instance can do, so that more instances do not help, and its
-            share of the stage's rows, from a sample; null: there is none, or too few rows were looked at.
+        limits: smallest and largest planned number of instances.
+        scales: the stage was submitted with limits, not with a fixed number.
+        health_score: capacity as a share of the demand; null: no demand, or unknown.
+        needed: instances that this interval requires, before limits and delays of the policy; null: unknown.
+        wanted: instances that the policy would choose now.
+        why: reason in words; `unknown_reason`: why the score is unknown, else empty.
+        keeps_number: its number stays fixed until `agiledart scale APP STAGE auto`.
+        waits_for: obstacle to the wanted number; empty: none.
+        hot_group, hot_share: a key group with more rows than one instance can process, so that further instances do not help,
+            and its share of the stage's rows in a sample; null: none, or too few rows sampled.
     """
 
     name: str
@@ -429,14 +435,14 @@ class ScalingStageRow(Response, frozen=True):
 
 
 class ScalingResponse(Response, frozen=True):
-    """`explain scaling`: stages that are let (`scale APP STAGE auto`) are scaled by this; for others it is advice.
+    """Response to `explain scaling`: decisions for stages that scale automatically (`scale APP STAGE auto`), advice for others.
 
     Args:
         policy: by name.
-        stages: none of an application that has ended.
-        changes: the last 64, oldest first, as the run's coordinator has them, or its record when it has ended (the newest in
-            16 KiB); of runs that are saved by epochs.
-        silent_nodes: hosting nodes that did not give figures in time.
+        stages: empty for an application that has ended.
+        changes: the last 64, oldest first, from the run's coordinator, or from its record after its end (the newest in
+            16 KiB); only of runs with epochs.
+        silent_nodes: hosting nodes that did not report in time.
     """
 
     name: str
@@ -449,13 +455,13 @@ class ScalingResponse(Response, frozen=True):
 
 
 class CheckpointsResponse(Response, frozen=True):
-    """`checkpoint`: what is safe of an application.
+    """Response to `checkpoint`: the saved state of an application.
 
     Args:
         state: of the application.
-        recovery, epoch: as in `status`; null when nobody coordinates it.
-        elements: that the committed epoch and the one before it need; one may rest on others of its instance.
-        kept: checkpoints of it that outlive its runs, or the one that was asked for by its name.
+        recovery, epoch: as in `status`; null when no node coordinates it.
+        snapshots: snapshots needed for the committed epoch and the one before it; one may build on others of its instance.
+        retained: its checkpoints that outlive its runs, or the one requested by name.
     """
 
     name: str
@@ -468,17 +474,16 @@ class CheckpointsResponse(Response, frozen=True):
 
 
 class RecoveryStepRow(Response, frozen=True):
-    """What of a step decides what a failure costs.
+    """Properties of a step that decide the costs of a failure.
 
     Args:
-        role: source, step or sink; `kind`: which one.
-        connector: of a source or sink, as it was submitted; else empty.
-        has_log: a clock says what is late at this source, or it reads ahead: what it reads is kept in any case.
-        sheds: it lets rows go while the mesh is slow.
-        has_state: it remembers rows; `keyed`: by key.
-        nodes: that run it.
-        if_lost: what becomes of the application when its node (of a source or sink) or its state is lost: wait, move, fail, empty,
-            previous.
+        role: source, step or sink; `kind`: its type.
+        connector: of a source or sink, as submitted; else empty.
+        has_log: the source logs its rows in any case: a clock decides which rows are late, or it reads ahead.
+        sheds: it discards rows while the mesh is slow.
+        has_state: it keeps state; `keyed`: by key.
+        nodes: its nodes.
+        if_lost: policy when its node (of a source or sink) or its state is lost: wait, move, fail, empty, previous.
     """
 
     name: str
@@ -494,11 +499,11 @@ class RecoveryStepRow(Response, frozen=True):
 
 
 class RecoveryFactsResponse(Response, frozen=True):
-    """`explain recovery`: what decides what a failure costs an application.
+    """Response to `explain recovery`: the facts that decide the costs of a failure for an application.
 
     Args:
         delivery: `exactly-once`, `at-least-once` or `at-most-once`.
-        merges: rows of several sources are merged by position: user code before that must do the same again.
+        merges: rows of several sources are merged by position: user code before the merge must be deterministic.
         steps: in the order of the rows.
     """
 
@@ -511,12 +516,12 @@ class RecoveryFactsResponse(Response, frozen=True):
 
 
 class LatencyPositionRow(Response, frozen=True):
-    """Where a node lies in the space of latencies.
+    """Position of a node in the latency space.
 
     Args:
         ms: three axes.
-        height_ms: of its own access line, on top of any distance.
-        error: how far off this may be, as a share of the distance.
+        height_ms: delay of its own access line, added to any distance.
+        error: estimated error, as a share of the distance.
     """
 
     ms: list[float]
@@ -525,7 +530,7 @@ class LatencyPositionRow(Response, frozen=True):
 
 
 class NodeIdentityRow(Response, frozen=True):
-    """Who a node is: what all rows about nodes begin with."""
+    """Identity of a node: the first fields of all rows about nodes."""
 
     name: str
     node_id: str
@@ -536,19 +541,19 @@ class NodeIdentityRow(Response, frozen=True):
 
 
 class NodeRow(NodeIdentityRow, frozen=True):
-    """One node. Fields behind `answers` are null when it does not answer.
+    """One node. Fields after `answers` are null when it does not answer.
 
     Args:
         node_id: 32 hex digits.
-        incarnation: number of its life.
+        incarnation: number of its incarnation.
         address: `host:port` of its links.
         rtt_ms: smoothed round trip from the asked node; null when unknown.
-        coordinate: where it lies in the space of latencies; null when unknown.
+        coordinate: position in the latency space; null when unknown.
         schedules: applications that it serves as scheduler; null: it is no scheduler.
         key: its public key, hex; empty where the asked agent has no link to it.
-        clock_s: how far its clock is ahead of most, seconds (below zero: behind); null: not measured.
-        software: its version of AgileDart; specification: the form of specifications that it knows; empty and 0: too old to say.
-        is_draining: it was told to give its work away, and takes none.
+        clock_s: lead of its clock over most others, seconds (negative: behind); null: not measured.
+        software: its version of AgileDart; specification: the form of specifications that it knows; empty and 0: not reported.
+        is_draining: it moves its work away, and takes none.
     """
 
     is_this_node: bool
@@ -569,13 +574,13 @@ class NodeRow(NodeIdentityRow, frozen=True):
 
 
 class NodesResponse(Response, frozen=True):
-    """`nodes`: the asked node and those that it knows (at most 256 rows).
+    """Response to `nodes`: the asked node and the nodes that it knows (at most 256 rows).
 
     Args:
-        known: how many these are.
-        refused: how often the asked agent turned somebody away, by reason; the agent adds it.
-        alone: what to say when the asked node reaches no other node, and should; the agent adds it.
-        clocks: those that are wrong, each in words: `clock of a2 is 3,600 s behind`.
+        known: number of known nodes.
+        refused: number of connections that the asked agent refused, by reason; the agent adds it.
+        isolation_warning: warning when the asked node reaches no other node, and should; the agent adds it.
+        clocks: wrong clocks, each in words: `clock of a2 is 3,600 s behind`.
     """
 
     nodes: list[NodeRow]
@@ -586,16 +591,16 @@ class NodesResponse(Response, frozen=True):
 
 
 class HopRow(NodeIdentityRow, frozen=True):
-    """One node on a way."""
+    """One node on a route."""
 
     rtt_from_here_ms: float | None
 
 
 class RouteResponse(Response, frozen=True):
-    """`route`: the asked node first, the root of the key last.
+    """Response to `route`: the asked node first, the root of the key last.
 
     Args:
-        round_trip_ms: the probe's way and the direct answer.
+        round_trip_ms: duration of the probe's route and the direct answer.
     """
 
     key: str
@@ -615,7 +620,7 @@ class LogRow(Response, frozen=True):
 
 
 class LogsResponse(Response, frozen=True):
-    """`logs`: lines in the order of their times. Give `after` back to continue behind the last line."""
+    """Response to `logs`: lines in the order of their times. Send `after` back to continue after the last line."""
 
     name: str
     state: str
@@ -625,8 +630,10 @@ class LogsResponse(Response, frozen=True):
 
 
 class TapSampleRow(Response, frozen=True):
-    """A row that left the step: `instance` at `node`, event time `time_ms` (null where it does not travel with the rows); its
-    fields, or a text when it is too long.
+    """A row that left the step.
+
+    `instance`: at `node`; `time_ms`: event time, null where it does not travel with the rows; `row`: its fields, or a text when it
+    is too long.
     """
 
     node: str
@@ -636,10 +643,10 @@ class TapSampleRow(Response, frozen=True):
 
 
 class TapResponse(Response, frozen=True):
-    """`tap`: a sample, each node's rows in order. Give `after` back to continue behind the last row.
+    """Response to `tap`: a sample, each node's rows in order. Send `after` back to continue after the last row.
 
     Args:
-        passed: rows that left the step on the nodes that answered since the tap was opened there.
+        passed: rows that left the step on the answering nodes since the tap was opened there.
     """
 
     name: str
@@ -653,11 +660,11 @@ class TapResponse(Response, frozen=True):
 
 
 class InfoResponse(NodeIdentityRow, frozen=True, forbid_unknown_fields=False):
-    """`info`: what the node knows of itself. The agent adds fields of its own.
+    """Response to `info`: the node's own state. The agent adds fields of its own.
 
     Args:
         overlay: counts of the ring protocol.
-        ignored_messages: messages that were not acted on, by reason.
+        ignored_messages: messages that the node ignored, by reason.
     """
 
     joined: bool
@@ -700,10 +707,10 @@ RESPONSES: dict[str, type[msgspec.Struct]] = {
     "tap": TapResponse,
     "info": InfoResponse,
 }
-"""Name of a schema file → the type of the body."""
+"""Name of a schema file → the type of the response."""
 
 
 def schema_text(name: str) -> str:
-    """The JSON Schema (draft 2020-12) of a body, as it stands in the documentation."""
+    """Return the JSON Schema (draft 2020-12) of a response, as in the documentation."""
     schema = msgspec.json.schema(RESPONSES[name])
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"

@@ -1,4 +1,4 @@
-"""Which way rows take from an instance to others, as `status` tells it and `explain route` shows it."""
+"""Routes of rows from an instance to others, as `status` reports them and `explain route` shows them."""
 
 from typing import Annotated, Any
 
@@ -15,12 +15,12 @@ class CircuitRow(msgspec.Struct, frozen=True, gc=False):
     """An open circuit.
 
     Attributes:
-        relay: the node that leads; empty: directly.
+        relay: the relaying node; empty: direct.
         in_use: it carries the rows.
-        cost_ms: what an answer costs, at the least that is still plausible; 2.5e9 where it is the last resort.
-        round_trip_ms: of its probes, smoothed; success: answers for each slot of 5 ms for which a probe was out.
-        answers: since it was opened, or took over; late: an answer is overdue.
-        bytes_per_second: that it carries.
+        cost_ms: lowest plausible cost of an answer; 2.5e9 where the circuit is the last resort.
+        round_trip_ms: of its probes, smoothed; success: answers per slot of 5 ms with an outstanding probe.
+        answers: since the circuit was opened or took over; late: an answer is overdue.
+        bytes_per_second: throughput.
     """
 
     relay: _Name
@@ -34,7 +34,7 @@ class CircuitRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class RouteChangeRow(msgspec.Struct, frozen=True, gc=False, rename={"before": "from", "after": "to"}):
-    """Rows went over from one way to another: names of those that lead, empty: directly."""
+    """A switch of rows from one path to another: names of the relaying nodes, empty: direct."""
 
     at_ms: _Count
     before: _Name
@@ -43,15 +43,15 @@ class RouteChangeRow(msgspec.Struct, frozen=True, gc=False, rename={"before": "f
 
 
 class RouteRow(msgspec.Struct, frozen=True, gc=False):
-    """The way of one channel to another node.
+    """The route of one channel to another node.
 
     Attributes:
         edge, target: of the plan, and the instance there; to: name of its node.
-        paths: which ways there may be.
-        relay: node that relays now, empty: directly; since_ms: since when.
+        paths: permitted kinds of paths.
+        relay: the relaying node now, empty: direct; since_ms: time of the last switch.
         state: `works`, `doubted`, `silent` or `down`.
-        circuits: those that are open; changes: the last ones; moves: how often, by reason.
-        frames: by `direct` and `relayed`.
+        circuits: open circuits; changes: the last switches; moves: number of switches by reason.
+        frames: counts by `direct` and `relayed`.
     """
 
     edge: _Count
@@ -68,12 +68,12 @@ class RouteRow(msgspec.Struct, frozen=True, gc=False):
 
 
 def routes_of(report: dict[str, Any]) -> list[RouteRow]:
-    """What an executor tells of its ways; what makes no sense is left out."""
-    told = report.get("routes")
-    found = []
-    for one in told[:MAX_ROUTES] if isinstance(told, list) else []:
+    """Return the routes in an executor's report; malformed ones are skipped."""
+    reported = report.get("routes")
+    rows = []
+    for route in reported[:MAX_ROUTES] if isinstance(reported, list) else []:
         try:
-            found.append(msgspec.convert(one, RouteRow))
+            rows.append(msgspec.convert(route, RouteRow))
         except msgspec.ValidationError:
             continue
-    return found
+    return rows

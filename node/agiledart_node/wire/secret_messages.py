@@ -1,4 +1,4 @@
-"""What agents tell each other about secrets: sealed ones on their way to the node that may open them, and who keeps which."""
+"""Messages between agents about secrets: encrypted ones on their way to their node, and lists of stored ones."""
 
 from typing import Annotated
 
@@ -10,11 +10,11 @@ from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.commands import SetSecret
 
 MAX_SECRETS_LISTED = 2_048
-"""Secrets of one node that are told in one answer."""
+"""Secrets of one node in one answer."""
 
 
 class StoreSecret(Message, frozen=True, gc=False, tag=442):
-    """Keep this, or let it go, as the signed order says. Answered by `SecretStored`."""
+    """Request to store or delete a secret, as the signed command says. Answered by `SecretStored`."""
 
     request: int
     command: SetSecret
@@ -22,18 +22,18 @@ class StoreSecret(Message, frozen=True, gc=False, tag=442):
 
 
 class SecretStored(Message, frozen=True, gc=False, tag=443):
-    """Why not; empty: it is done."""
+    """Reason of a refusal; empty: the request succeeded."""
 
     request: int
     refusal: str = ""
 
 
 class SecretInfo(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A secret that a node keeps, without its text.
+    """A secret that a node stores, without its text.
 
     Args:
-        owner: key of who set it; only runs that the same key submits get it.
-        set_ms: wall time of the order.
+        owner: key of the user who set it; only runs submitted with the same key receive it.
+        set_ms: wall time of the signed command.
     """
 
     name: str
@@ -43,13 +43,13 @@ class SecretInfo(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class QuerySecrets(Message, frozen=True, gc=False, tag=444):
-    """Which secrets do you keep?"""
+    """Request for the secrets that the receiver stores."""
 
     request: int
 
 
 class SecretList(Message, frozen=True, gc=False, tag=445):
-    """All that are kept here; `known`: other nodes that this one knows."""
+    """All secrets that the sender stores; `known`: other nodes that it knows."""
 
     request: int
     secrets: Annotated[tuple[SecretInfo, ...], msgspec.Meta(max_length=MAX_SECRETS_LISTED)] = ()
@@ -57,7 +57,7 @@ class SecretList(Message, frozen=True, gc=False, tag=445):
 
 
 class KeepSecret(Effect, frozen=True, gc=False):
-    """Keep what is sealed to this node's key, or (nothing is sealed) let it go. `Completed`, or `Failed` with the user's reason."""
+    """Store a secret encrypted to this node's key, or delete it when `sealed` is empty. `Completed`, or `Failed` with a reason."""
 
     request: int
     known: SecretInfo
@@ -65,7 +65,7 @@ class KeepSecret(Effect, frozen=True, gc=False):
 
 
 class ReadSecrets(Effect, frozen=True, gc=False):
-    """`Completed.result`: tuple of `SecretInfo`."""
+    """Read the stored secrets. `Completed.result`: tuple of `SecretInfo`."""
 
     request: int
 
