@@ -1,4 +1,4 @@
-"""The structure of the house: circles among modules, modules in a folder, file names with two meanings.
+"""The structure of the house: circles among modules, file names with two meanings.
 
 Circles are sought over imports of every kind: those for type checking and those inside functions bind two files together as much as
 any other. import-linter judges layers and rooms; it does not look for circles within a room.
@@ -8,13 +8,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-MAX_MODULES = 20
-"""Modules in one folder of a shipped package: a stranger finds a thing by its folder."""
-
 CONVENTIONAL = frozenset(
     {"__init__", "messages", "events", "effects", "observations", "statistics", "config", "records", "opening"}
 )
-"""File names that mean the same wherever they stand: what a room sends, takes, does, tells, counts, is set to, keeps and opens."""
+"""File names that mean the same in every room."""
 
 SAME_NAMES = frozenset(
     [
@@ -121,19 +118,6 @@ def check_circles(root: Path, packages: list[str]) -> Problems:
     """No module imports another that, directly or around a corner, imports it."""
     found = circles(imports(shipped_modules(root, packages)))
     return [f"circle of imports: {', '.join(circle)}" for circle in found]
-
-
-def check_folders(root: Path, packages: list[str]) -> Problems:
-    """No folder of a shipped package has more modules than a reader can look over."""
-    problems: Problems = []
-    for package in packages:
-        for folder in [root / package, *sorted(path for path in (root / package).rglob("*") if path.is_dir())]:
-            count = sum(path.name != "__init__.py" for path in folder.glob("*.py"))
-            if count > MAX_MODULES:
-                problems.append(
-                    f"{folder.relative_to(root)}  has {count} modules, at most {MAX_MODULES}: it wants rooms"
-                )
-    return problems
 
 
 def check_names(root: Path, packages: list[str]) -> Problems:

@@ -28,14 +28,6 @@ def test_a_circle_around_a_corner_is_found_even_in_a_function(tmp_path: Path) ->
     assert problem == "circle of imports: agiledart_shop.a, agiledart_shop.b, agiledart_shop.c"
 
 
-def test_a_crowded_folder_is_found(tmp_path: Path) -> None:
-    names = [f"m{n}.py" for n in range(structure.MAX_MODULES)]
-    packages = _house(tmp_path, dict.fromkeys(["__init__.py", *names], ""))
-    assert structure.check_folders(tmp_path, packages) == []
-    _house(tmp_path, {"one_more.py": ""})
-    assert len(structure.check_folders(tmp_path, packages)) == 1
-
-
 def test_a_name_that_stands_twice_is_found_and_an_exception_that_is_not_needed(tmp_path: Path) -> None:
     packages = _house(tmp_path, {"one/till.py": "", "two/till.py": "", "one/messages.py": "", "two/messages.py": ""})
     problems = structure.check_names(tmp_path, packages)

@@ -31,7 +31,8 @@ LONG = "def long() -> None:\n" + "    pass\n" * 61
     ("check", "name", "bad", "good"),
     [
         (tidy.check_sizes, "kernel/a.py", LONG, "def short() -> None:\n    pass\n"),
-        (tidy.check_sizes, "kernel/a.py", "x = 1\n" * 701, "x = 1\n" * 700),
+        (tidy.check_sizes, "kernel/a.py", "x = 1\n" * 901, "x = 1\n" * 900),
+        (tidy.check_sizes, "kernel/a.py", "class Long:\n" + "    x = 1\n" * 401, "class Short:\n    x = 1\n"),
         (tidy.check_unfinished, "a.md", "FIX" + "ME later\n", "fixed\n"),
         (tidy.check_sleeps, "tests/unit/a.py", "import time\ntime.sleep(1)\n", "import asyncio\nasyncio.sleep(0)\n"),
         (tidy.check_sleeps, "tests/unit/a.py", "import time\ntime.sleep(1)\n", "import time\ntime.time()\n"),
