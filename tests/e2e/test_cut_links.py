@@ -189,5 +189,5 @@ def test_what_never_heals_ends_with_the_reason(expected: tuple[Path, str], monke
         job.until_rows_come()
         ways.cut()
         told = dict(wait_for(lambda: (told := job.status())["state"] == "failed" and told, 60, "it fails"))
-    assert "no way to a" in told["reason"]
+    assert "no path to a" in told["reason"]
     assert "has worked for 3 s" in told["reason"]

@@ -1,8 +1,8 @@
 """Checkpoints in an executor: sources send barriers, instances save a snapshot at each, sinks commit when the coordinator does.
 
 The agent sends `BeginEpoch` and receives an `AcknowledgeCheckpoint` of each instance when its snapshot is on the disk. Later the
-agent sends `NotifyEpochCommitted`. Slow work (hashing, writing, fsync) runs in one thread. A large state is encoded in slices between
-batches (`snapshots/`). Rows go on meanwhile. When a snapshot cannot be written, the coordinator gives the epoch up and rows go on.
+agent sends `NotifyEpochCommitted`. Slow work (hashing, writing, fsync) runs in one thread. A large state is encoded in slices
+between batches (`snapshots/`). Rows go on meanwhile, also when a snapshot cannot be written and the coordinator gives the epoch up.
 Source: recovery specification §10 (epoch), §11.
 """
 
@@ -435,7 +435,7 @@ class InstanceCheckpointer:
 
     @staticmethod
     def _stage(running: RunningInstance) -> Stage:
-        """Return the stage in the instance's own plan; an instance whose generation ends at a barrier never follows the next plan."""
+        """Return the stage in the instance's own plan, which stays the old one when its generation ends at a barrier."""
         part = running.instance or running.source
         assert part is not None
         return part.plan.stages[running.stage]

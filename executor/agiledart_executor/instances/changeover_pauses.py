@@ -1,15 +1,15 @@
-"""How long rows stood still when a stage that an instance sends to took a new term: measured at the sender, by one clock.
+"""Pauses of rows when a stage that an instance sends to begins a new generation, measured at the sender by one clock.
 
-| what happens | what is known then |
+| event | what the sender then knows |
 |---|---|
-| the barrier that brings the term has left | the term before works off what it has |
-| all that went to one instance of it is acknowledged | that one has stopped: it says so before it saves itself |
-| the first rows have left by a channel of the new term | since when somebody has waited for it |
-| the first acknowledgement comes by that channel | the gap: since the stop, or since rows waited, where that was later |
+| the barrier that brings the generation has left | the previous generation still works off its queue |
+| all frames to one of its instances are acknowledged | that instance has stopped: it acknowledges before it saves itself |
+| the first rows have left by a channel of the new generation | since when rows wait for that generation |
+| the first acknowledgement comes by that channel | the pause: since the stop, or since rows waited, whichever was later |
 
-The longest gap of all channels counts, since the groups of each stood still for as long. Where no row comes, nothing stands still:
-the barrier of the next epoch is then what waits. The awkward case: the sender's own stage takes a new term at the same barrier;
-then no sender sees both terms, and others of the run tell how long it was.
+The longest pause of all channels counts, because the key groups of each stood still for that time. Without rows nothing stands
+still; then the barrier of the next epoch is what waits. One case cannot be measured: the sender's own stage begins a new generation
+at the same barrier. Then no sender sees both generations, and other senders of the run report the pause.
 """
 
 import time
@@ -21,11 +21,11 @@ from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.runtime.channels import SendingChannel
 
 MAX_REPORTED_STAGES = 64
-"""Stages of which one instance tells: it sends to no more."""
+"""Stages that one instance reports; it sends to no more."""
 
 
 class SendingEnd(Protocol):
-    """The upstream end of a channel; `is_old`: to a term that has ended."""
+    """Upstream end of a channel; `is_old` when it leads to a generation that has ended."""
 
     channel: SendingChannel
     is_old: bool
@@ -36,11 +36,15 @@ SendingEnds = Mapping[tuple[int, int], SendingEnd]
 
 @dataclass(slots=True)
 class _ChangeoverWatch:
-    """One edge, from the barrier to the first acknowledgement of each instance of the new term.
+    """Measurement on one edge, from the barrier to the first acknowledgement of each instance of the new generation.
 
     Attributes:
-        began_ns: when the barrier left; `stopped_ns`: when the first instance of the term before stopped, 0: none has.
-        first_ns: when rows, or a barrier, left first, by target; `waits`: targets of which nothing has come back.
+        stage, generation: the target stage and its new generation.
+        began_ns: when the barrier left.
+        waits: targets that have not acknowledged yet.
+        stopped_ns: when the first instance of the previous generation stopped; 0 while none has.
+        first_ns: when the first rows, or a barrier, left, by target.
+        longest_ns: longest pause so far.
     """
 
     stage: int
@@ -53,10 +57,13 @@ class _ChangeoverWatch:
 
 
 class ChangeoverPauses:
-    """The gaps that one instance sees.
+    """Pauses that one instance sees.
+
+    Args:
+        clock: monotonic, in nanoseconds.
 
     Attributes:
-        watches: whether one is being measured.
+        watches: True while a pause is being measured.
     """
 
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
@@ -66,11 +73,12 @@ class ChangeoverPauses:
         self._longest_pauses: dict[int, tuple[int, int]] = {}
 
     def plan_changed(self, plan: StagePlan, outputs: SendingEnds, left: Mapping[tuple[int, int], None]) -> None:
-        """A barrier has brought a plan.
+        """Start measuring after a barrier has brought a plan.
 
         Args:
-            outputs: of the instance, those of the terms before among them.
-            left: outputs by which nothing follows since then.
+            plan: the new plan.
+            outputs: of the instance, including those to previous generations.
+            left: outputs that carry no more rows since the barrier.
         """
         now = self._clock()
         for edge in dict.fromkeys(edge for edge, _ in left):
@@ -84,7 +92,7 @@ class ChangeoverPauses:
         self.look(outputs)
 
     def look(self, outputs: SendingEnds) -> None:
-        """Something may have left."""
+        """Record when the first rows left by each new channel."""
         for edge, watch in self._open.items():
             for target in watch.waits:
                 end = outputs.get((edge, target))
@@ -96,7 +104,7 @@ class ChangeoverPauses:
                     watch.first_ns[target] = self._clock()
 
     def acknowledged(self, edge: int, target: int, end: SendingEnd) -> None:
-        """The other end of an output has taken frames."""
+        """Use an acknowledgement: the old target has stopped, or the new target's pause is over."""
         watch = self._open.get(edge)
         if watch is None:
             return
@@ -112,26 +120,30 @@ class ChangeoverPauses:
                 self.watches = bool(self._open)
 
     def report(self, *, has_ended: bool = False) -> tuple[tuple[int, int, int], ...]:
-        """(stage, term, nanoseconds) of each stage's last change, as far as all channels are heard of, or nothing more follows."""
+        """Return (stage, generation, nanoseconds) of each stage's last change that is fully measured.
+
+        Args:
+            has_ended: the instance sends no more rows, so open measurements end here.
+        """
         if has_ended:
             for edge in tuple(self._open):
                 self._close(edge)
             self.watches = False
-        return tuple((stage, generation, gap) for stage, (generation, gap) in self._longest_pauses.items())[
+        return tuple((stage, generation, pause_ns) for stage, (generation, pause_ns) in self._longest_pauses.items())[
             -MAX_REPORTED_STAGES:
         ]
 
     @staticmethod
     def _look_at_old(watch: _ChangeoverWatch, end: SendingEnd, now: int) -> None:
-        """The barrier itself may still be under way: it is no row."""
+        """Record that the old target has stopped, once it owes nothing but the barrier, which is no row."""
         if not watch.stopped_ns and not end.channel.rows_waiting and end.channel.in_flight <= 1:
             watch.stopped_ns = now
 
     def _close(self, edge: int) -> None:
         watch = self._open.pop(edge, None)
         if watch is not None and watch.longest_ns:
-            generation, gap = self._longest_pauses.get(watch.stage, (0, 0))
+            generation, pause_ns = self._longest_pauses.get(watch.stage, (0, 0))
             self._longest_pauses[watch.stage] = (
                 watch.generation,
-                max(watch.longest_ns, gap if generation == watch.generation else 0),
+                max(watch.longest_ns, pause_ns if generation == watch.generation else 0),
             )

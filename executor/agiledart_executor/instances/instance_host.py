@@ -1,8 +1,7 @@
-"""Drives the instances of one executor: who may work now, what goes out, what is acknowledged.
+"""Host of the instances of one executor: decides which instance works now, sends its output and acknowledges its input.
 
-Everything is counted per batch. An instance works when a batch came in or when one of its outputs got room again; it
-does not work while an output is blocked, and what it has promised (the mark) still travels then, because punctuations
-need no credit.
+Everything is counted per batch. An instance works when a batch came in or when one of its outputs is unblocked. It does not work
+while an output is blocked. Its watermark still travels then, because watermarks need no credit.
 """
 
 import asyncio
@@ -25,40 +24,41 @@ from agiledart_kernel.errors import AgileDartError, RemoteProtocolError, RollBac
 from agiledart_transport.link import Cork, Link
 
 MAX_NESTED = 16
-"""Instances that may work within each other: each takes some frames of the stack, which users' code needs, too."""
+"""Deepest nesting of instances that work within each other's calls; each takes stack frames, which user code needs, too."""
 
 SINK_LOOK_NS = 50_000_000
-"""How long a sink is left alone that takes no rows now."""
+"""Nanoseconds until a sink that takes no rows now is tried again."""
 
 WATCHED_NS = 250_000_000
-"""How long a source is left alone whose reader says itself when it has something: it may still have to notice silence."""
+"""Longest nanoseconds between two polls of a source whose descriptor is watched: it may still have to notice silence."""
 
 
 def _ignore_barrier(
     running: RunningInstance, epoch: int, snapshot: EncodedSnapshot, began_ns: int, change: bytes
 ) -> None:
-    """No epochs run."""
+    """Ignore a barrier: the run has no epochs."""
 
 
 def _ignore_handover(running: RunningInstance) -> None:
-    """No stage takes a new term."""
+    """Ignore a hand-over: no stage changes its generation."""
 
 
 class InstanceHost:
-    """All instances of one executor.
+    """Host of all instances of one executor.
 
     Args:
-        finished: told when an instance has delivered everything.
-        broke: told when an instance cannot go on, with a message for the user.
+        finished: called when an instance has delivered all of its output.
+        instance_failed: called when an instance cannot go on, with a message for the user.
 
     Attributes:
-        cork: of the links that take its frames; what it sends in one turn leaves in one write.
-        on_barrier: told of an instance that has come to the barrier of an epoch, with its snapshot, when that was begun, and the
-            name of the plan that the barrier brings.
-        on_left: told of an instance whose term has ended, once.
+        cork: of the links that carry its frames; frames of one round leave in one write.
+        on_barrier: called with an instance that has come to a barrier, the epoch, its snapshot, the instant at which that was
+            begun, and the name of the plan that the barrier brings.
+        on_handed_over: called once with an instance whose generation has ended.
         programs: the topology with the plans that barriers may bring, by their names.
-        current, calls: the instance that works at this moment, and a number that changes with each call: another thread
-            watches them.
+        reading: True once the sources may read.
+        current: the instance that works at this moment; another thread watches it.
+        calls: a number that changes with each call, for the same thread.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class InstanceHost:
         self.reading = False
         self.current: RunningInstance | None = None
         self.calls = 0
-        self._nested_ns = 0  # of the time of who works, what went to instances beside it
+        self._nested_ns = 0  # time that the working instance has spent in nested instances
         self._nested = self._run_until_ns = self._saving_since_ns = 0
 
     def add(self, running: RunningInstance) -> None:
-        """Take an instance whose outputs are joined; sources wait for `start_reading`."""
+        """Add an instance whose outputs are connected; sources wait for `start_reading`."""
         running.take_outputs()
         self.running[running.stage, running.index] = running
         if running.instance is not None:
@@ -98,22 +98,25 @@ class InstanceHost:
             self.wake(running)
 
     def begin_epoch(self, epoch: int, change: bytes = b"", *, holds: bool = False) -> None:
-        """Let the sources put the barrier of an epoch behind what they have sent, also those that have nothing to read.
+        """Let all sources, also idle ones, send the barrier of an epoch behind the rows that they have sent.
 
         Args:
-            change: name of the plan that it brings.
-            holds: nothing more is read behind it.
+            epoch: its number.
+            change: name of the plan that the barrier brings.
+            holds: the sources read nothing more behind the barrier.
         """
         for running in self.running.values():
             if running.source is not None and epoch > running.wanted:
                 running.wanted, running.change, running.holds = epoch, (epoch, change), holds
                 self.wake(running)
             elif running.instance is not None and change and running.has_begun and running.barrier < epoch:
-                running.instance.expect_change(epoch)  # not one that begins behind it, or that has passed it already
+                running.instance.expect_change(
+                    epoch
+                )  # an instance that begins behind the barrier, or has passed it already, expects none
                 self.wake(running)
 
     def _send_barriers(self, running: RunningInstance, source: SourceInstance) -> None:
-        """Barriers that are due, those that were missed first: numbers on a channel have no gap."""
+        """Send all due barriers in order, missed ones included, because epochs on a channel have no gap."""
         while running.barrier < running.wanted:
             began = time.monotonic_ns()
             epoch = running.barrier + 1
@@ -130,12 +133,13 @@ class InstanceHost:
         self.on_barrier(running, epoch, snapshot, began_ns or self._saving_since_ns, change)
 
     def _begins_to_save(self) -> None:
-        """The instance that works now, or one within its call, comes to a barrier."""
+        """Note the time at which the working instance, or one nested in its call, comes to a barrier."""
         self._saving_since_ns = time.monotonic_ns()
 
     def slice(self, running: RunningInstance, step: Callable[[], bool], until_ns: int) -> bool:
-        """Between two turns, let an instance take steps of what it has to do beside rows; False when nothing is left, or when
-        it has raised, which is the end of it as in a turn.
+        """Let an instance take steps of work beside its rows, until a monotonic instant.
+
+        Returns False when no work is left, or when a step has raised, which fails the instance.
         """
         caller = self.current
         self.current, self.calls = running, self.calls + 1
@@ -150,7 +154,7 @@ class InstanceHost:
         return False
 
     def end_input(self) -> None:
-        """Let the sources end here."""
+        """End the input of all sources here."""
         for running in self.running.values():
             if running.source is not None:
                 running.source.drain()
@@ -167,11 +171,14 @@ class InstanceHost:
         *,
         is_last: bool = False,
     ) -> None:
-        """A frame for an instance came in; raises RemoteProtocolError when it cannot be right.
+        """Take a frame for an instance; raises RemoteProtocolError when the frame is invalid.
 
         Args:
+            running: the instance.
+            edge, source: its channel.
             number, first_row: of the frame and of its first row, on its channel.
-            is_last: nothing more has come behind it, so nothing is won by waiting for more rows to work on.
+            batch: the decoded frame.
+            is_last: no other frame has come behind it, so there is no gain in waiting for more rows.
         """
         end = running.inputs.get((edge, source))
         if end is None or running.instance is None:
@@ -193,8 +200,8 @@ class InstanceHost:
             if has_passed and not running.broken:
                 end.frames_taken += 1
                 if end.channel.acknowledgement_due:
-                    cork.flush()  # who waits for the frame does not wait for the acknowledgement
-                    taken = running.instance.consumed(edge, source)  # by turns before, too
+                    cork.flush()  # send the output first, so that its receiver does not wait for the acknowledgement
+                    taken = running.instance.consumed(edge, source)  # includes batches of earlier rounds
                     end.taken(taken, finished=False, may_wait=running.may_wait())
             cork.release()
             if has_passed:
@@ -207,7 +214,7 @@ class InstanceHost:
         self.wake(running)
 
     def _offer_barrier(self, running: RunningInstance, edge: int, source: int, batch: Batch) -> None:
-        assert running.instance is not None  # who receives is one
+        assert running.instance is not None  # only sources have none, and they receive no frames
         try:
             running.instance.offer_barrier(edge, source, batch)
         except ChangeFailed as error:
@@ -218,9 +225,9 @@ class InstanceHost:
             self.admit_waiting(running)
 
     def admit_waiting(self, running: RunningInstance) -> None:
-        """Give an instance what has waited for it to begin, or for a barrier to tell of a channel."""
+        """Give an instance the batches that waited for its begin, or for the barrier of their channel's generation."""
         instance = running.instance
-        assert instance is not None  # who receives is one
+        assert instance is not None  # only sources have none, and they receive no frames
         for (edge, source), end in list(running.inputs.items()):
             if end.waiting is not None and instance.takes_in(edge, source):
                 waiting, end.waiting = end.waiting, None
@@ -232,7 +239,7 @@ class InstanceHost:
         self.wake(running)
 
     def _forget_old_channels(self, running: RunningInstance) -> None:
-        """Forget channels of terms that have ended: those that enter when all is taken, those that leave when all is there."""
+        """Forget channels of ended generations: inputs once all is taken, outputs once all is acknowledged."""
         instance = running.instance
         for channel in tuple(running.leaving):
             if instance is not None and (end := running.inputs.get(channel)) is not None:
@@ -249,7 +256,10 @@ class InstanceHost:
         running.has_old = running.changeover_pauses.watches or any(output.is_old for output in running.outputs.values())
 
     def _stopped(self, running: RunningInstance) -> None:
-        """The term of an instance has come to where it ends: who sent it rows hears of that before it saves itself."""
+        """Acknowledge all input of an instance whose generation ends, before it saves itself.
+
+        Its senders take that acknowledgement as the time at which it stopped.
+        """
         assert running.instance is not None  # sources never change
         for (edge, source), end in running.inputs.items():
             if end.waiting is None:
@@ -257,7 +267,7 @@ class InstanceHost:
         self.cork.flush()
 
     def redirect_outputs(self, running: RunningInstance) -> None:
-        """A barrier has brought another plan: what follows goes to its instances; others get what was sent to them, and no more."""
+        """Follow a plan that a barrier has brought: rows go to its instances, and old outputs only deliver what was sent."""
         part = running.instance or running.source
         assert part is not None
         left: dict[tuple[int, int], None] = {}
@@ -271,18 +281,18 @@ class InstanceHost:
     def acknowledged(
         self, running: RunningInstance, edge: int, target: int, frames: int, watermarks: int, frame_rows: int = 0
     ) -> None:
-        """The other end of an output has taken frames, and says how many rows they may have; 0: it does not say."""
+        """Credit an output whose other end has taken frames; `frame_rows` is its limit of rows a frame, 0 for none."""
         end = running.outputs.get((edge, target))
         if end is None:
             raise RemoteProtocolError("channel", f"no channel {edge} from {running.name} to {target}")
         end.acknowledged(frames, watermarks, frame_rows)
         if running.changeover_pauses.watches:
             running.changeover_pauses.acknowledged(edge, target, end)
-        if end.channel.has_more or running.ended or running.has_old:  # else nobody waited for it
+        if end.channel.has_more or running.ended or running.has_old:  # else the instance did not wait for it
             self.wake(running)
 
     def wake(self, running: RunningInstance) -> None:
-        """Let an instance look whether it can work: in this turn, else at the end of `gather`, else soon."""
+        """Schedule an instance to work: in the present round, else at the end of `gather`, else in the loop's next iteration."""
         if running.queued or running.reported or running.broken:
             return
         running.queued = True
@@ -291,7 +301,7 @@ class InstanceHost:
             self._schedule_run()
 
     def wake_all(self) -> None:
-        """Let all instances look: a link that several of them share takes frames again."""
+        """Wake all instances, because a link that several of them share accepts frames again."""
         for running in self.running.values():
             self.wake(running)
 
@@ -303,20 +313,20 @@ class InstanceHost:
         self.run_woken()
 
     def gather(self, _link: Link | None = None) -> None:
-        """Several things happen at once: who they wake waits for `turn`, which must follow in the same callback.
+        """Collect the instances that the next events wake, until `run_woken`, which must follow in the same callback.
 
-        This and `turn` are what a link calls before and after the frames of one read.
+        A link calls this before the frames of one read, and `run_woken` after them.
         """
         self._gathers = True
 
     def run_woken(self, _link: Link | None = None) -> None:
-        """Let all who were woken work, and those whom these wake; what they send leaves together.
+        """Run all woken instances, and those that they wake in turn; the frames that they send leave together.
 
-        A frame passes from one socket to the next in one callback of the loop: each further turn of the loop would cost
-        it a look at all sockets. After `WORK_SLICE_NS` the rest waits for the loop's next turn, and so does all that comes before.
+        A frame passes from one socket to the next in one callback of the event loop, because each further iteration would cost a
+        look at all sockets. After `WORK_SLICE_NS` the remaining instances wait for the loop's next iteration, and so do later ones.
         """
         ready = self._ready
-        if self.current is not None:  # called from within: the loop below goes on
+        if self.current is not None:  # called by a working instance: the loop below goes on
             return
         self._gathers = False
         if self._run_scheduled or not ready:
@@ -347,7 +357,7 @@ class InstanceHost:
         self.run_woken()
 
     def _run(self, running: RunningInstance, began: int) -> int:
-        """Let one instance work; returns the time afterwards."""
+        """Run one instance; returns the time afterwards."""
         try:
             self._nested_ns = 0
             again = self._read(running, began) if running.source is not None else self._work(running, began)
@@ -361,7 +371,7 @@ class InstanceHost:
                 running.reported = True
                 self._finished(running)
             return now
-        except BaseException as error:  # noqa: BLE001  whatever it was, rows are lost with it: never go on without them
+        except BaseException as error:  # noqa: BLE001  any error loses rows, and the instance must not go on without them
             self._fail_with(running, error)
         return time.monotonic_ns()
 
@@ -377,12 +387,13 @@ class InstanceHost:
             self.fail(running, str(user_code_error(running.name, None, error, NO_RECORD)))
 
     def pass_through(self, running: RunningInstance, edge: int, source: int, batch: Batch) -> bool:
-        """Let an instance for which nothing waits take a batch at once: within the call of the one beside it that has made it,
-        which may itself be within another's, or as it comes from a link.
+        """Run an idle instance on a batch at once, nested in the call of the instance that made it, or as it comes from a link.
 
-        What `receive` and a turn of its own would do, with a third of the calls: a lone tuple costs little else. False where
-        the batch has to be received: the instance has something to do before or has to be given less at one time, the turn
-        has been long, or too many work within each other.
+        This does the work of `receive` and a separate run with a third of the calls, which are most of the cost of a lone tuple.
+
+        Returns:
+            False where the batch must be received instead: the instance has other work first, or needs smaller batches, or this
+            round has been long, or too many instances are nested.
         """
         instance = running.instance
         count = len(batch.held)
@@ -399,7 +410,7 @@ class InstanceHost:
         began = time.monotonic_ns()
         if began > self._run_until_ns or self._nested >= MAX_NESTED:
             return False
-        caller, lent_ns = self.current, self._nested_ns
+        caller, outer_nested_ns = self.current, self._nested_ns
         self.current, self.calls, self._nested_ns, self._nested = running, self.calls + 1, 0, self._nested + 1
         own_ns = 0
         has_passed = True
@@ -416,7 +427,7 @@ class InstanceHost:
         finally:
             now = time.monotonic_ns()
             own_ns = now - began - self._nested_ns
-            self.current, self._nested_ns, self._nested = caller, lent_ns + now - began, self._nested - 1
+            self.current, self._nested_ns, self._nested = caller, outer_nested_ns + now - began, self._nested - 1
         if has_passed:
             running.busy_ns += own_ns
             running.takes.rows += count
@@ -430,13 +441,13 @@ class InstanceHost:
     def _work(self, running: RunningInstance, began: int) -> bool:
         instance = running.instance
         assert instance is not None
-        more = running.blocked  # the flush below may make room, and then nobody else would wake it
+        more = running.blocked  # the flush below may unblock it, and then no event would wake it
         before = instance.queued_rows
         worked_ns = 0
         if not more:
             more = instance.work(running.emit, min(running.budget, running.free_rows))
             if self.cork.links and not self._ready:
-                self.cork.flush()  # who waits for the frame does not wait for the book-keeping
+                self.cork.flush()  # send the output first, so that its receiver does not wait for the book-keeping
             worked_ns = time.monotonic_ns() - began - self._nested_ns
             if running.writer is not None:
                 running.writer.flush()
@@ -462,7 +473,7 @@ class InstanceHost:
         if running.leaving or running.has_old:
             self._forget_old_channels(running)
         if running.sink_ready is not None and instance.queued_rows and not running.sink_ready():
-            self._look_at(running, time.monotonic_ns() + SINK_LOOK_NS)  # nobody says when it takes rows again
+            self._look_at(running, time.monotonic_ns() + SINK_LOOK_NS)  # no event tells when the sink takes rows again
             return False
         return more and not running.blocked
 
@@ -474,13 +485,13 @@ class InstanceHost:
         blocked = running.blocked
         again = blocked and self.reading and not source.finished  # as in `_work`
         if self.reading and not source.finished and not blocked and not running.holds:
-            most = min(running.budget, running.free_rows)
-            polled = source.poll(began, time.time_ns(), most)
+            limit = min(running.budget, running.free_rows)
+            polled = source.poll(began, time.time_ns(), limit)
             if polled.batch is not None:
                 source.send(polled.batch, running.emit)
                 if self.cork.links and not self._ready:
                     self.cork.flush()  # as in `_work`
-            treated = 0 if polled.wait_until_ns is not None else most
+            treated = 0 if polled.wait_until_ns is not None else limit
             took_ns = time.monotonic_ns() - began - self._nested_ns
             if treated or took_ns > WORK_SLICE_NS:
                 running.adapt_budget(treated, took_ns)
@@ -499,20 +510,20 @@ class InstanceHost:
         running.ended = source.finished
         blocked = running.blocked
         if running.watched is not None and (blocked or source.finished or running.holds):
-            self._unwatch(running)  # or it would wake for what it may not read
+            self._unwatch(running)  # else it would wake for input that it may not read
         if blocked and self.reading and source.reads_on and not running.holds:
             return self._read_on(running, source)
         return again and not blocked
 
     def _read_on(self, running: RunningInstance, source: SourceInstance) -> bool:
-        """Let a source take rows in that cannot be sent now."""
+        """Let a source read rows that cannot be sent now; return True when it may read more at once."""
         wait_until_ns = source.take_in(time.monotonic_ns(), time.time_ns(), running.budget)
         if wait_until_ns is not None:
             self._look_at(running, wait_until_ns)
         return wait_until_ns is None
 
     def _look_at(self, running: RunningInstance, until_ns: int) -> None:
-        """Wake an instance at this time or before: a timer that comes first is left, and whoever it wakes waits on."""
+        """Wake an instance at this time or earlier: an earlier timer stays, and the instance then waits again."""
         if running.timer is not None:
             if running.timer_ns <= until_ns:
                 return
@@ -525,7 +536,7 @@ class InstanceHost:
         self.wake_now(running)
 
     def _watch(self, running: RunningInstance, descriptor: int) -> bool:
-        """Wake a source when its reader has something; False for what cannot be waited for (a file)."""
+        """Wake a source when its reader has input; return False for a descriptor that cannot be watched (a file)."""
         self._unwatch(running)
         try:
             self._loop.add_reader(descriptor, self.wake_now, running)
@@ -540,7 +551,7 @@ class InstanceHost:
             running.watched = None
 
     def close(self) -> None:
-        """Give back what all instances hold."""
+        """Close all instances."""
         for running in self.running.values():
             self._unwatch(running)
             with contextlib.suppress(AgileDartError, OSError):
@@ -548,16 +559,16 @@ class InstanceHost:
 
     @property
     def has_sources(self) -> bool:
-        """Whether barriers begin here."""
+        """True when sources run here, so barriers begin here."""
         return any(running.source is not None for running in self.running.values())
 
     def fail_change(self, running: RunningInstance, message: str) -> None:
-        """A change of its stage cannot go on, or what its sink had written is gone: the run comes back from its last epoch."""
+        """Fail an instance so that the run restarts from its last epoch: a change cannot go on, or a sink has lost its rows."""
         running.needs_restart = True
         self.fail(running, message)
 
     def fail(self, running: RunningInstance, message: str) -> None:
-        """An instance cannot go on; nothing when it has failed already."""
+        """Fail an instance that cannot go on; do nothing when it has failed already."""
         if running.broken:
             return
         running.broken = True

@@ -1,7 +1,7 @@
-"""The latencies sampled at one sink, kept in a log of the system's own: `_latency.APP`, beside the logs of users.
+"""Latencies sampled at one sink, kept in a system log `_latency.APP` beside the logs of users.
 
-Nothing here may hold up or fail an application. Samples wait in memory until the next report (twice a second), then a thread of
-its own opens the log, writes, and forces to the disk, however slow that is. What cannot be kept is counted, and said once.
+Nothing here may delay or fail an application. Samples wait in memory until the next report (twice a second). Then a separate thread
+opens the log, writes and fsyncs, however slow that is. Lost samples are counted, and a failure is reported once.
 Decision 0008.
 """
 
@@ -25,24 +25,25 @@ from agiledart_sink_log.partition_writer import SYNC_SECONDS
 from agiledart_sink_log.row_form import encoded, row_form
 
 MAX_WAITING: Final = 20_000
-"""Samples that wait for a slow disk: those of half a second at a million results a second; more are lost."""
+"""Samples that may wait for a slow disk, as many as half a second brings at a million results a second; more are lost."""
 
 RETRY_SECONDS: Final = 60.0
-"""After so long a log that could not be written is tried again."""
+"""Seconds after which a log that could not be written is tried again."""
 
 TIMEOUT_SECONDS: Final = 1.0
-"""How long the start and the end of a sink wait for the disk."""
+"""Longest wait in seconds for the disk at the start and at the end of a sink."""
 
 
 class LatencySample(NamedTuple):
-    """A row of the log.
+    """Row of the log.
 
     Attributes:
         application, version: the run.
-        sink: the step that wrote the result; `source`: the step that read the record behind it.
+        sink: the step that wrote the result.
+        source: the step that read the record behind the result.
         sequence: number of that record among those of its source, from 0.
         observed_at: when the result was handed to the sink.
-        latency_ms: since the record was read.
+        latency_ms: milliseconds since the record was read.
     """
 
     application: str
@@ -56,7 +57,7 @@ class LatencySample(NamedTuple):
 
 @dataclass(frozen=True)
 class LatencyKeeping:
-    """How much is kept of each sink's latencies; `max_bytes` 0: nothing."""
+    """Limits of each sink's latency log; `max_bytes` 0 keeps none."""
 
     max_bytes: int = 0
     max_age_ms: int = 0
@@ -67,7 +68,7 @@ NO_LATENCIES: Final = LatencyKeeping()
 
 @dataclass(frozen=True)
 class SampledSink:
-    """Whose latencies: the run, the sink's step, the steps of the application's sources in their order, the key of the owner."""
+    """Origin of latencies: the run, the sink's step, the steps of the application's sources in order, the owner's key."""
 
     application: str
     version: int
@@ -77,15 +78,18 @@ class SampledSink:
 
 
 class LatencyLog:
-    """Watches what a sink writes and keeps a sample's latencies.
+    """Log of the latencies of a sample of the rows that a sink writes.
 
     Args:
         name: of the log.
+        sink: origin of the latencies.
         row_type: of the sink's rows; must have a `ReadTime`.
+        keeping: limits of the log.
         root: folder above `sink-logs`.
+        clock: wall clock in nanoseconds.
 
     Attributes:
-        kept, lost: samples.
+        kept, lost: numbers of samples.
     """
 
     def __init__(
@@ -112,7 +116,7 @@ class LatencyLog:
     # ---- on the executor's loop
 
     def __call__(self, held: Held, order: Order) -> None:
-        """The sink has written these."""
+        """Sample rows that the sink has written."""
         chosen = sampled_among(order)
         if not chosen:
             return
@@ -135,33 +139,33 @@ class LatencyLog:
 
     @staticmethod
     def _picked(held: Held, order: Order, chosen: list[int]) -> tuple[list[Any], list[Position]]:
-        """Some of the rows, and their positions."""
+        """Return the chosen rows and their positions."""
         if isinstance(held, list):
             return [held[number] for number in chosen], [place(order, number) for number in chosen]
-        import numpy as np  # columns are here, so NumPy is
+        import numpy as np  # the rows are columns, so NumPy is loaded already
 
         return held.take(np.array(chosen)).rows(), [place(order, number) for number in chosen]
 
     def hand_over(self) -> None:
-        """Have what waits written, unless the disk has not taken the last yet."""
+        """Start writing the waiting samples, unless the last write is still running."""
         if (self._waiting or self._dirty) and not self._ended and self._work.done():
             self._work = self._thread.submit(self._write, self._taken())
 
     async def opened(self) -> None:
-        """Wait a little for the log to be there, so that it is found as soon as its application runs."""
+        """Wait briefly for the log to open, so that readers find it as soon as its application runs."""
         await asyncio.wait((asyncio.wrap_future(self._work),), timeout=TIMEOUT_SECONDS)
 
     async def ended(self) -> None:
-        """The sink has written its last row: keep what waits."""
+        """Write the waiting samples and close the log, after the sink's last row."""
         await asyncio.wait((asyncio.wrap_future(self._end()),), timeout=TIMEOUT_SECONDS)
 
     def close(self) -> None:
-        """The same, at the end of the process; may be called twice."""
+        """Close the log at the end of the process, like `ended` but blocking; may be called twice."""
         with contextlib.suppress(TimeoutError):
             self._end().result(TIMEOUT_SECONDS)
 
     def figures(self) -> dict[str, int]:
-        """For the agent."""
+        """Return the counts for the agent."""
         return {"kept": self.kept, "lost": self.lost}
 
     def _taken(self) -> list[LatencySample]:
@@ -181,7 +185,7 @@ class LatencyLog:
         now = time.monotonic()
         if samples:
             self._written_at = now
-        self._dirty = now - self._written_at < 2 * SYNC_SECONDS  # then all of it is on the disk
+        self._dirty = now - self._written_at < 2 * SYNC_SECONDS  # beyond that time every row is on the disk
         if self._log is None and now < self._retry_at:
             self.lost += len(samples)
             return

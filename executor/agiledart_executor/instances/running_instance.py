@@ -1,4 +1,4 @@
-"""One instance of an executor with its channels: what waits at its inputs and outputs, its pace, its figures."""
+"""One instance of an executor with its channels: queues at its inputs and outputs, its budget, its figures."""
 
 import asyncio
 import time
@@ -27,14 +27,14 @@ from agiledart_executor.instances.latency_log import LatencyLog
 from agiledart_executor.wire.agent_messages import InstanceName
 
 WORK_SLICE_NS = 5_000_000
-"""How long instances may work before sockets are looked at again."""
+"""Nanoseconds for which instances may work before the event loop looks at sockets again."""
 
 SOURCE_ROWS = 750
-"""Rows that a source reads in one go at most."""
+"""Most rows that a source reads at once."""
 
 
 class DeliverFrame(Protocol):
-    """Carries frames of one channel to wherever its target runs."""
+    """Function that carries frames of one channel to its target, in this process or another one."""
 
     def __call__(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
         """Send one frame."""
@@ -42,17 +42,25 @@ class DeliverFrame(Protocol):
 
 
 MAX_STATUS_CHARS = 300
-"""Characters of what a source or sink says of its connection."""
+"""Longest status text of a source's or sink's connection, in characters."""
 
 
 MAX_REPORTED_ROUTES = 16
-"""Of one instance, in each of its reports."""
+"""Most routes of one instance in a report."""
 
 
 @dataclass(eq=False)
 class OutputEnd:
-    """Upstream end of a channel and its way out; `ready` says whether that takes a frame now (None: always), `trouble` what is
-    wrong with it, `passage` by way of whom it goes, both in words, and `route` figures of the way.
+    """Upstream end of a channel, and the function that carries its frames.
+
+    Attributes:
+        channel: counts and queue of the channel.
+        deliver: sends one frame.
+        ready: returns True when a frame can be sent now; None when it always can.
+        trouble_text: returns what is wrong with the route, as text; None or empty without trouble.
+        relay_text: returns the relay that the route uses, as text.
+        route: returns figures of the route.
+        is_old: the channel leads to a generation that has ended.
     """
 
     channel: SendingChannel
@@ -64,20 +72,20 @@ class OutputEnd:
     is_old: bool = False
 
     def close(self) -> None:
-        """Nothing more goes this way."""
+        """Release the route: no more frames follow."""
 
     @property
     def waits_for(self) -> str:
-        """Whom it waits for, in words, because the way there does not work; empty while nothing waits."""
+        """Text that names the node that frames wait for because its route does not work; empty while no frame waits."""
         return self.trouble_text() if self.trouble_text is not None and not self.channel.idle else ""
 
     @property
     def frames_resent(self) -> int:
-        """Frames that went again over another link."""
+        """Number of frames that were sent again over another link."""
         return 0
 
     def emit(self, edge: int, target: int, batch: Batch) -> None:
-        """An `Emit` for this channel alone: send a batch at once where nothing waits before it; else it waits for `flush`."""
+        """Send a batch at once where no frame waits before it, else queue it for `flush`; an `Emit` for this channel alone."""
         channel = self.channel
         first_row = channel.rows_sent
         if (self.ready is None or self.ready()) and channel.passes(batch):
@@ -86,11 +94,17 @@ class OutputEnd:
             channel.put(batch)
 
     def acknowledged(self, frames: int, watermarks: int, frame_rows: int = 0) -> None:
-        """The other end has taken frames, and says of how many rows; raises RemoteProtocolError for more than were sent."""
+        """Credit frames that the other end has taken; raises RemoteProtocolError for more than were sent.
+
+        Args:
+            frames: total of acknowledged frames.
+            watermarks: total of acknowledged watermark frames.
+            frame_rows: rows that the other end allows per frame; 0 when it sets no limit.
+        """
         self.channel.acknowledge(frames, watermarks, frame_rows)
 
     def flush(self) -> None:
-        """Send all that may go now."""
+        """Send all frames that can be sent now."""
         channel = self.channel
         while (self.ready is None or self.ready()) and channel.has_more:
             first_row = channel.rows_sent
@@ -102,8 +116,16 @@ class OutputEnd:
 
 @dataclass(eq=False)
 class InputEnd:
-    """Downstream end of a channel: what came, what the operator has taken of it, whom to tell. `waiting`: what came before a
-    barrier has told of the channel's term, or before its instance has begun; it is not acknowledged, so it is a window at most.
+    """Downstream end of a channel: received batches, how many the operator has taken, and the function that acknowledges them.
+
+    Attributes:
+        acknowledge: sends the totals of frames and watermarks to the upstream end.
+        channel: counts of the channel.
+        early: frames that came before their turn.
+        rows_or_watermark: for each batch in the queue, True for rows or a barrier, False for a watermark alone.
+        waiting: batches that came before the barrier of the channel's generation, or before the instance began. They are not
+            acknowledged, so the window bounds them. None while batches go to the operator.
+        batches_taken, frames_taken: totals that the operator has taken.
     """
 
     acknowledge: Callable[[int, int], None] | None = None
@@ -115,8 +137,12 @@ class InputEnd:
     frames_taken: int = 0
 
     def taken(self, batches: int, *, finished: bool, may_wait: int = 0) -> None:
-        """The operator has now taken so many batches in all, punctuations among them; at its end all is
-        acknowledged. `may_wait`: rows from here that may wait before it; 0: any number.
+        """Acknowledge the batches that the operator has taken.
+
+        Args:
+            batches: total that it has taken, including watermarks.
+            finished: the operator is at its end, so all of it is acknowledged.
+            may_wait: rows of this channel that may wait before the operator; 0 for any number.
         """
         while self.batches_taken < batches:
             self.batches_taken += 1
@@ -140,19 +166,21 @@ class RunningInstance:
 
     Attributes:
         index: its number, as channels name it (`stage_plan.member`).
-        ended: whether it is at the end of its input, as of the last time it worked.
-        barrier: the epoch whose barrier it has passed last; `wanted`: the one that a source is to let in.
-        owned: figures of the key groups that it owns; empty where its stage has one instance and can have no more.
-        change: the epoch and the name of the plan that a source's barrier is to bring.
-        holds: a source reads nothing more, because the run is to end at this barrier with its state kept.
-        has_old: some outputs lead to instances of terms that have ended; nothing follows there. Or a gap is being measured.
-        leaving: channels of terms that have ended and from which something may wait, or be under way.
-        needs_life: it is broken because a change of its stage cannot go on, or what its sink had written is gone.
-        has_begun: False for an instance of a term to come; `has_handed_over`: its term has ended, and it has handed over.
-        keys: looks at key groups of some rows that come; None: they have none, or it is of no use.
-        by_epoch: a sink that stays open at the end of its input: the last epoch is committed later.
-        unsaved: why it could not be saved at its last barrier; empty: it was.
-        shown: of a sink that takes no rows back: what it was given.
+        ended: True when it was at the end of its input the last time it worked.
+        barrier: the epoch whose barrier it has passed last.
+        wanted: the epoch whose barrier a source must send.
+        owned: figures of the key groups that it owns; empty for a stage that can have only one instance.
+        change: the epoch and the name of the plan that a source's barrier must bring.
+        holds: the source reads nothing more, because the run ends at this barrier with its state kept.
+        has_old: some outputs lead to instances of ended generations and carry no more rows, or a pause is being measured.
+        leaving: input channels of ended generations from which frames may still wait or be in flight.
+        needs_restart: it is broken because a change of its stage cannot go on, or because its sink has lost written rows.
+        has_begun: False for an instance of the next generation that waits for its state.
+        has_handed_over: its generation has ended, and it has handed its state over.
+        keys: samples the key groups of incoming rows; None where there are none or the sample has no use.
+        by_epoch: a sink that stays open at the end of its input, because the last epoch is committed later.
+        unsaved: why it could not be saved at its last barrier; empty when it was saved.
+        emitted_rows: count of the rows given to a sink that cannot abort them.
     """
 
     stage: int
@@ -199,7 +227,7 @@ class RunningInstance:
         self.take_outputs()
 
     def take_outputs(self) -> None:
-        """From now on emit to the outputs that are here: to an only one directly."""
+        """Use the present outputs from now on; a single output is called directly."""
         self.sink_ready = getattr(self.writer, "ready", None)
         outputs = self.outputs
 
@@ -210,27 +238,29 @@ class RunningInstance:
 
     @property
     def instance_name(self) -> InstanceName:
-        """As the agent knows it."""
+        """Name of the instance in messages to the agent."""
         return InstanceName(self.stage, index_of(self.index), generation_of(self.index))
 
     @property
     def done(self) -> bool:
-        """At the end of its input, and all of its output delivered."""
+        """True when its input has ended and all of its output is delivered."""
         return self.ended and all(end.channel.idle for end in self.outputs.values())
 
     @property
     def blocked(self) -> bool:
-        """An output has no room, or the sink takes nothing now."""
+        """True when an output has no free window, or the sink takes no rows now."""
         if self.sink_ready is not None and not self.sink_ready():
             return True
-        for end in self.outputs.values():  # noqa: SIM110  asked several times a batch: without a generator
+        for end in self.outputs.values():  # noqa: SIM110  called several times a batch, so without the cost of a generator
             if end.channel.rows_waiting and end.channel.blocked:
                 return True
         return False
 
     def adapt_budget(self, rows: int, ns: int) -> None:
-        """Learn from a call that treated so many rows how many the next may: a step of 20 ms a row is slow, not stuck,
-        so nobody may have to wait for thousands of rows of it. Begins with one row and doubles.
+        """Adapt the budget of the next call to a call that took `ns` nanoseconds for `rows` rows.
+
+        A step of 20 ms a row is slow, not stuck, so other instances must not wait for thousands of its rows. The budget begins
+        with one row and doubles.
         """
         if ns > 4 * WORK_SLICE_NS:
             self.budget = max(1, min(self.budget, rows) // 2)
@@ -239,25 +269,25 @@ class RunningInstance:
 
     @property
     def free_rows(self) -> int:
-        """About so many rows may leave before an output has no room for more."""
+        """Approximate number of rows that may leave before an output blocks."""
         free_rows = WORK_BUDGET
         for end in self.outputs.values():
             free_rows = min(free_rows, end.channel.free_rows)
         return free_rows
 
     def may_wait(self) -> int:
-        """So many rows may wait at each of its inputs."""
+        """Return how many rows may wait at each of its inputs."""
         return max(1, self.takes.shared(time.monotonic_ns(), [end.channel.rows for end in self.inputs.values()]))
 
     def release_watermarks(self) -> None:
-        """Send what outputs have promised and kept to themselves because nobody minds it: for the figures downstream."""
+        """Send the watermarks that lazy outputs hold back, so that the figures downstream are current."""
         for end in self.outputs.values():
-            if not end.channel.rows_waiting:  # else it goes with them
+            if not end.channel.rows_waiting:  # else the rows carry the watermark
                 end.channel.release_watermark()
                 end.flush()
 
     def report(self) -> dict[str, object]:
-        """Figures as plain data: `statistics` in its wire form, and what only the host knows."""
+        """Return figures as plain data: `statistics` in its wire form, and figures that only the host knows."""
         part = self.instance if self.instance is not None else self.source
         assert part is not None
         statistics = part.statistics()
@@ -289,18 +319,18 @@ class RunningInstance:
         }
 
     def _routes(self) -> list[dict[str, Any]]:
-        """Of the ways to other processes, with the edges and instances that they are for."""
+        """Return figures of the routes to other processes, with the edge and target instance of each."""
         ends = [(place, end.route) for place, end in self.outputs.items() if end.route is not None]
         return [{"edge": edge, "target": target, **route()} for (edge, target), route in ends[:MAX_REPORTED_ROUTES]]
 
     def _connection_status(self) -> str:
-        """How the source's or sink's way to the outer world stands, where that is not well."""
+        """Return the status text of the source's or sink's external connection; empty when it is well."""
         outer = self.writer if self.source is None else self.source.reader
         ask = getattr(outer, "connection_status", None)
         return str(ask())[:MAX_STATUS_CHARS] if ask is not None else ""
 
     def _measures(self, statistics: InstanceStatistics) -> IntervalMeasures | None:
-        """Of the interval that ends now."""
+        """Return the measures of the interval that ends now; None when it is too short."""
         source = statistics.source
         sent: dict[int, int] = {}
         for edge, _, rows in statistics.sent:
@@ -308,7 +338,7 @@ class RunningInstance:
         leaving: dict[int, int] = {}
         for (edge, _), end in self.outputs.items():
             leaving[edge] = leaving.get(edge, 0) + end.channel.rows_waiting
-        queued = statistics.queued_rows  # received, and not worked off
+        queued = statistics.queued_rows  # received, but not processed
         taken = sum(rows for _, _, rows in statistics.received) - queued if source is None else source.records
         waiting = queued if source is None else source.waiting + source.spooled
         offered = 0 if source is None else source.lines - source.late - source.malformed_records
@@ -320,7 +350,7 @@ class RunningInstance:
         return msgspec.structs.replace(measures, groups=self.keys.counts(now))
 
     def close(self) -> None:
-        """Give back files and connections; what a sink was given is in its file then."""
+        """Close files and connections; a sink writes the rows that it was given first."""
         try:
             if self.writer is not None:
                 self.writer.close()
@@ -332,10 +362,10 @@ class RunningInstance:
 
 
 def _joined_texts(texts: Iterable[str]) -> str:
-    """Those that say something, each once."""
+    """Join the texts that are not empty, each once."""
     return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
 def _wall_ms(monotonic_ns: int) -> int:
-    """When that was, in milliseconds since 1970; 0: never."""
+    """Convert a monotonic instant to milliseconds since 1970; 0 stays 0, which means never."""
     return (time.time_ns() - time.monotonic_ns() + monotonic_ns) // 1_000_000 if monotonic_ns else 0

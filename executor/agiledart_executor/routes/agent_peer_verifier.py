@@ -1,4 +1,4 @@
-"""`AgentPeerVerifier`: has the agent judge who dials; judging needs the cryptography library, which an executor does not load."""
+"""Peer verification by the agent: it needs the cryptography library, which an executor does not load."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,10 +13,10 @@ _PEER_INFO: Codec[PeerInfo] = Codec(PeerInfo)
 
 
 class AgentPeerVerifier:
-    """Asks about each peer, and waits.
+    """Verifier of dialling peers that asks the agent about each peer and waits for its verdict.
 
     Args:
-        tell: sends a question to the agent.
+        send: sends a request to the agent.
     """
 
     def __init__(self, send: Callable[[VerifyPeer], None]) -> None:
@@ -25,7 +25,7 @@ class AgentPeerVerifier:
         self._number = 0
 
     async def verify_peer(self, certificate: bytes, hello: Hello, service: str, *, serves: bool = False) -> PeerInfo:
-        """The verified peer; raises `Refused`."""
+        """Return the verified peer; raises `Refused`."""
         self._number += 1
         number = self._number
         answer: asyncio.Future[PeerVerdict] = asyncio.get_running_loop().create_future()
@@ -40,7 +40,7 @@ class AgentPeerVerifier:
         return _PEER_INFO.decode(verdict.peer)
 
     def receive_answer(self, verdict: PeerVerdict) -> None:
-        """The agent's word."""
+        """Hand the agent's verdict to the request that waits for it."""
         future = self._open.get(verdict.request)
         if future is not None and not future.done():
             future.set_result(verdict)

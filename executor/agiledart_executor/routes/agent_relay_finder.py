@@ -1,4 +1,4 @@
-"""`AgentRelayFinder`: has the agent find a relay to an executor that does not answer directly; it knows the ring."""
+"""Search for relays to an executor that does not answer directly, by the agent, which knows the ring."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from agiledart_transport.circuits import Via
 
 
 class AgentRelayFinder:
-    """Asks about each, and waits.
+    """Finder of relays that asks the agent and waits for its answer.
 
     Args:
-        tell: sends a question to the agent.
+        send: sends a request to the agent.
     """
 
     def __init__(self, send: Callable[[FindRelays], None]) -> None:
@@ -29,7 +29,7 @@ class AgentRelayFinder:
         by: tuple[str, ...] = (),
         doubted: tuple[str, ...] = (),
     ) -> tuple[Via, ...]:
-        """Ways to an executor of an agent, as in `FindRelays`; raises ConnectionError: there is none."""
+        """Return relays to an executor of an agent; arguments as in `FindRelays`. Raises ConnectionError when there is none."""
         self._number += 1
         number = self._number
         answer = self._open[number] = asyncio.get_running_loop().create_future()
@@ -40,10 +40,12 @@ class AgentRelayFinder:
             del self._open[number]
         if answer_message.refused or not answer_message.relays:
             raise ConnectionError(answer_message.refused or "no relay leads there")
-        return tuple(Via(one.host, one.port, one.ticket, one.name, one.cost) for one in answer_message.relays)
+        return tuple(
+            Via(offer.host, offer.port, offer.ticket, offer.name, offer.cost) for offer in answer_message.relays
+        )
 
     def receive_answer(self, answer_message: RelaysFound) -> None:
-        """The agent's word."""
+        """Hand the agent's answer to the request that waits for it."""
         future = self._open.get(answer_message.request)
         if future is not None and not future.done():
             future.set_result(answer_message)

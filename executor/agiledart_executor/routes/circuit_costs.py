@@ -1,8 +1,8 @@
-"""What is known of each circuit to one executor: slots that passed while a probe was out, answers, waiting, what it carries.
+"""Cost estimates of each circuit to one executor: slots that passed while a probe was out, echoes, silence, byte rate.
 
-TCP hides what it loses, but not the time that it takes. So an attempt is a slot that passes while the circuit's one probe is out,
-counted as it passes, and a success is the echo that the link at the other end gives by itself. Half of what is known is
-forgotten in two seconds. The index is that of the planner, so costs are slots. No I/O. Source: the shuffle spec, section 12.
+TCP hides lost packets but not the time that they cost. So an attempt is a slot that passes while the circuit's one probe is out,
+counted as it passes; a success is the echo that the link at the other end sends by itself. Half of each estimate is forgotten in
+two seconds. The index is that of the path planner, so costs are slots. No I/O. Source: the shuffle spec, section 12.
 """
 
 from dataclasses import dataclass
@@ -22,23 +22,24 @@ from agiledart_shuffle.registry import KL_EXPLORATION
 SLOT_NS: Final = 5 * MILLISECOND
 HALF_LIFE_NS: Final = 2 * SECOND
 PLACES: Final = 8
-"""Circuits to one executor at one time, among them those that are just ending."""
+"""Highest number of circuits to one executor at a time, including those that are just closing."""
 
 SUSPECT_NS: Final = 100 * MILLISECOND
-"""For which an echo may be late at the least before other ways are asked; three round trips where that is more."""
+"""Shortest wait for an echo before other circuits are probed; three round trips where that is longer."""
 
 STALL_NS: Final = 700 * MILLISECOND
-"""For which nothing may move at the least before the circuit counts as silent; ten round trips where that is more, at most
+"""Shortest time without any progress before a circuit counts as silent; ten round trips where that is longer, at most
 `LONG_STALL_NS`."""
 
 LONG_STALL_NS: Final = 3 * SECOND
 
 ROUNDS: Final = 3
-"""Answers after which a circuit's cost is worth comparing."""
+"""Echoes after which a circuit's cost may be compared."""
 
 THIN_NS: Final = 10 * SECOND
-"""For which it is remembered what a circuit carried that was too thin. Doubled each time, up to `LONG_THIN_NS`: an empty circuit
-always looks good, so without this two of them would take turns."""
+"""Time for which the byte rate of a circuit is remembered that carried too little. It doubles each time, up to `LONG_THIN_NS`.
+
+An empty circuit always looks good, so without this memory two thin circuits would alternate."""
 
 LONG_THIN_NS: Final = 300 * SECOND
 THIN_CIRCUIT_COST: Final = COST_MAX / 2
@@ -49,12 +50,13 @@ _MEMORY: Final = EstimateMemory(keep=0.5 ** (SLOT_NS / HALF_LIFE_NS), forgets_us
 
 
 class CircuitReading(NamedTuple):
-    """An open circuit at one instant.
+    """Progress of an open circuit at one instant.
 
     Args:
-        sent, came: frames that it was given, that it has brought.
-        acknowledged, queued: bytes that the next host's kernel has acknowledged, and that still wait for that.
-        held_us: for how long the next host's kernel has had no room, because its process did not read.
+        circuit: number of its link.
+        sent, came: frames sent and received over it.
+        acknowledged, queued: bytes that the next host's kernel has acknowledged, and bytes that still wait for that.
+        held_us: microseconds for which the next host's kernel had no buffer space because its process did not read.
     """
 
     circuit: int
@@ -67,16 +69,19 @@ class CircuitReading(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Circuit:
-    """One that is open.
+    """State of an open circuit.
 
     Attributes:
-        number: of its connection; `place`: its link in the estimates.
-        relay: by way of whom; empty: directly.
-        since: when it was opened; `well_since`: since when no echo was late.
-        heard: when it answered last; `rounds`: how often.
-        probe, asked: the last probe and when it was sent; None: none is out.
-        moved: when anything moved last while the probe was out.
-        is_delivered: the far host's kernel has taken the probe: the way is good, whatever the process there does.
+        number: of its link.
+        place: number of its link in the estimates.
+        relay: name of the relay; empty for a direct circuit.
+        since: instant of its opening.
+        well_since: instant since which no echo was late.
+        last_answer: instant of the last echo.
+        rounds: number of echoes.
+        probe, asked: number of the last probe and the instant when it was sent; `asked` is None while no probe is out.
+        moved: instant of the last progress while the probe was out.
+        is_delivered: the far host's kernel has taken the probe, so the circuit is good whatever the process there does.
     """
 
     number: int
@@ -105,52 +110,54 @@ class Circuit:
 
     @property
     def usual_ns(self) -> int:
-        """For which its echo may be away without a doubt."""
+        """Nanoseconds for which its echo may be out before the circuit is suspected."""
         return max(SUSPECT_NS, 3 * self.rtt_ns)
 
     @property
     def stall_ns(self) -> int:
-        """For which nothing may move."""
+        """Nanoseconds without progress after which the circuit is silent."""
         return max(STALL_NS, min(10 * self.rtt_ns, LONG_STALL_NS))
 
     @property
     def is_thin(self) -> bool:
-        """Has it let bytes through all the time in which some waited? Where it loses, they come in bursts."""
+        """True when bytes passed steadily while others waited: the circuit is slow. On a lossy circuit they come in bursts."""
         return self._steady > _STEADY and self.queued > self.rate * 0.1
 
     def is_late(self, now: int) -> bool:
-        """Is its echo away for longer than usual, and not with the process at the other end?"""
+        """Return True when its echo is out for longer than usual and the delay is not in the remote process."""
         return self.asked is not None and not self.is_delivered and now - self.asked > self.usual_ns
 
     def is_silent(self, now: int) -> bool:
-        """Has nothing moved for too long?"""
+        """Return True when a probe is out and nothing has moved for too long."""
         return self.asked is not None and now - self.moved > self.stall_ns
 
     def begin(self) -> None:
-        """Rows go over to it."""
+        """Reset the measurements because rows move to this circuit."""
         self.rounds, self.asked_sent, self._steady = 0, -1, _STEADY_FIRST
 
     def ask(self, probe: int, now: int) -> None:
-        """A probe goes out."""
+        """Record a probe that is sent now."""
         self.probe, self.asked, self.moved, self.is_delivered = probe, now, now, False
         self.asked_sent, self._counted = self.sent + 1, 0
         self._until = self._acknowledged + self.queued
 
     def excuse(self, late_ns: int) -> None:
-        """This process did not look for so long: what came meanwhile is not late."""
+        """Excuse a delay of this process: it did not read for `late_ns`, so echoes of that time are not late."""
         if self.asked is not None:
             self.asked += late_ns
             self.moved += late_ns
 
     def look(self, seen: CircuitReading, now: int) -> None:
-        """What has moved; a delivered probe is no longer waited for."""
+        """Update the circuit from a reading; a delivered probe no longer counts as late."""
         if self._acknowledged >= 0 and now > self._looked:
             self._measure_rate(seen.acknowledged - self._acknowledged, now - self._looked)
         moved = self._acknowledged < min(seen.acknowledged, self._until) or seen.came != self._came
         if moved:
             self.moved = now
         if not self.relay and seen.held_us > self._held_us and self.asked is not None:
-            self.asked = min(now, self.asked + now - self._looked)  # not the way is slow: nobody reads at its end
+            self.asked = min(
+                now, self.asked + now - self._looked
+            )  # the circuit is not slow: the process at its end does not read
         self.sent, self._came, self.queued, self._looked = seen.sent, seen.came, seen.queued, now
         self._acknowledged, self._held_us = seen.acknowledged, seen.held_us
         if self.asked is not None and not self.relay and seen.acknowledged > self._until:
@@ -163,7 +170,7 @@ class Circuit:
             self._steady += share * ((passed > 0) - self._steady)
 
     def slots(self, now: int) -> int:
-        """Slots that have passed since it was last asked for them, while its probe was out and not delivered."""
+        """Return the slots that have passed since the last call while its probe was out and not delivered."""
         if self.asked is None or self.is_delivered:
             return 0
         passed = max(0, now - self.asked) // SLOT_NS - self._counted
@@ -171,25 +178,25 @@ class Circuit:
         return max(0, passed)
 
     def answer(self, now: int) -> int:
-        """Its echo is there; the slots that are still to be counted."""
+        """Record the echo and return the slots that are still to be counted."""
         assert self.asked is not None
         took = max(0, now - self.asked)
-        if self.is_delivered:  # the rest of the time was the process's
-            left = max(0, 1 - self._counted)
+        if self.is_delivered:  # the rest of the time was spent in the remote process
+            remaining = max(0, 1 - self._counted)
         else:
-            left = max(1, ceil(took / SLOT_NS)) - self._counted
+            remaining = max(1, ceil(took / SLOT_NS)) - self._counted
             if took > self.usual_ns:
                 self.well_since = now
             self.rtt_ns = took if not self.rtt_ns else (7 * self.rtt_ns + min(took, 8 * self.rtt_ns)) // 8
         self.last_answer, self.asked, self.rounds = now, None, self.rounds + 1
-        return max(0, left)
+        return max(0, remaining)
 
 
 class CircuitCosts:
-    """What the circuits to one executor cost, in slots.
+    """Costs of the circuits to one executor, in slots.
 
     Args:
-        random: decides between equal ones.
+        random: breaks ties.
     """
 
     def __init__(self, random: RandomStream) -> None:
@@ -198,20 +205,20 @@ class CircuitCosts:
         self._index, self._random = KlIndex(KL_EXPLORATION), random
         self._costs = [1.0] * PLACES
         self._slot, self._began = 0, -1
-        self._thin: dict[str, tuple[float, int, int]] = {}  # by relay: rate, until when, for how long
+        self._thin: dict[str, tuple[float, int, int]] = {}  # relay → rate, until when, for how long
 
     def begin(self, place: int, took_ns: int) -> None:
-        """A circuit was opened, in three round trips."""
+        """Start the estimate of a circuit whose opening took three round trips."""
         self._estimates.begin_anew(place)
         self._estimates.record(place, max(1, took_ns // 3 // SLOT_NS), arrived=True)
 
     def note(self, circuit: Circuit, slots: int, *, arrived: bool = False) -> None:
-        """Slots that have passed, and whether the echo came."""
+        """Record slots that have passed, and whether the echo came."""
         if slots or arrived:
             self._estimates.record(circuit.place, slots, arrived=arrived)
 
     def age(self, now: int) -> None:
-        """Time has passed."""
+        """Let the estimates age up to `now`."""
         if self._began < 0:
             self._began = now
         slot = (now - self._began) // SLOT_NS
@@ -220,21 +227,23 @@ class CircuitCosts:
             self._slot = slot
 
     def left_thin(self, circuit: Circuit, now: int) -> None:
-        """It is left because it carried too little."""
+        """Remember the byte rate of a circuit that rows leave because it carried too little."""
         _, until, pause = self._thin.get(circuit.relay, (0.0, 0, THIN_NS // 2))
         pause = min(LONG_THIN_NS, 2 * pause) if now - until < LONG_THIN_NS else THIN_NS
         self._thin[circuit.relay] = (circuit.rate, now + pause, pause)
 
     def is_too_thin(self, circuit: Circuit, rate: float, now: int) -> bool:
-        """Did it carry less than this when it was last tried?"""
+        """Return True when the circuit carried less than about this byte rate when it was last used."""
         carried, until, _ = self._thin.get(circuit.relay, (0.0, 0, 0))
         return now < until and rate > 0.9 * carried
 
     def of(self, circuit: Circuit, now: int, rate: float = 0.0) -> float:
-        """Never less than what its probe waits already beyond the usual.
+        """Return the cost of a circuit, at least the slots that its probe is overdue.
 
         Args:
-            rate: bytes a second that it shall carry.
+            circuit: to assess.
+            now: the present instant.
+            rate: bytes a second that the circuit must carry.
         """
         if self.is_too_thin(circuit, rate, now):
             return THIN_CIRCUIT_COST
@@ -245,12 +254,12 @@ class CircuitCosts:
         return max(self._costs[circuit.place], waits)
 
     def success(self, circuit: Circuit) -> float:
-        """Answers a slot: θ of the circuit as it is known now."""
+        """Return the estimated echoes per slot, the circuit's θ."""
         passed, tried = self._estimates.counts(circuit.place)
         return passed / tried if tried > 0 else 1.0
 
     def cheapest(self, circuits: list[Circuit], now: int, rate: float = 0.0) -> Circuit | None:
-        """The one that costs least."""
+        """Return the circuit with the lowest cost; None without circuits."""
         costs = [COST_MAX] * PLACES
         for circuit in circuits:
             costs[circuit.place] = self.of(circuit, now, rate)

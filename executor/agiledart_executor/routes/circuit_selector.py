@@ -1,14 +1,15 @@
-"""Which of the circuits to another executor carries the rows, when others are opened, and when rows return: no I/O, no clock.
+"""Selection of the circuit that carries the rows to another executor: when to open others, switch and return. No I/O, no clock.
 
     works ── echo late ──> doubted ── echo ──> works
     doubted ── another circuit has answered since, and costs less ──> works, over that one
-    works, by way of others ── the direct way answers well for a while ──> works, directly
+    works, relayed ── the direct circuit answers well for a while ──> works, directly
     any ── lost ──> down ── a circuit opens or is open ──> works, over that one
-    doubted, down ── `route_timeout_ns` without an answer ──> given up
+    doubted, down ── `route_timeout_ns` without an answer ──> abandoned
 
-Silence alone moves nothing. A receiver that is stopped, or whose user code holds its process, answers on no other circuit either;
-so only one that has answered since the silence began takes over. A circuit that rows have left is closed, and dialled afresh where
-it is wanted: so the first frame tells the receiving end that another one took over, and no bytes wait in a link that nobody uses.
+Silence alone moves no rows. A receiver that is stopped, or whose user code holds its process, answers on no other circuit either.
+So rows move only to a circuit that has answered since the silence began. The selector closes the circuit that rows have left, and
+dials it afresh when it is needed. So the first frame on a new circuit shows the receiver the switch, and no bytes wait in an
+unused link.
 
 Source: the shuffle spec, section 12.
 """
@@ -24,72 +25,75 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
 
 ASK_EVERY_NS: Final = 100 * MILLISECOND
-"""From one probe to the next while frames go out; with more circuits `SHARE_NS` for each: at most 20 probes a second for all."""
+"""Shortest time between two probes while frames go out; with many circuits `SHARE_NS` for each, so at most 20 probes a second."""
 
 SHARE_NS: Final = 50 * MILLISECOND
 
 TICK_NS: Final = 50 * MILLISECOND
-"""How often a circuit whose probe is out is looked at. Who looks later was held up itself, and excuses the circuits by that."""
+"""Time between two inspections while a probe is out. An inspection that comes later was itself delayed, which excuses the
+circuits."""
 
 GRACE_NS: Final = 30 * MILLISECOND
-"""For which the circuit in use may still answer after another has: its round trip, where that is more."""
+"""Time for which the circuit in use may still answer after another one has; its round trip where that is longer."""
 
 STAY: Final = 0.85
-"""Share of the present cost that another circuit must stay below."""
+"""Share of the present cost below which another circuit's cost must be (hysteresis)."""
 
 OTHERS: Final = 2
-"""Circuits that are kept open beside the one in use, where some are."""
+"""Number of spare circuits beside the one in use, where spare ones are kept."""
 
 DIAL_EVERY_NS: Final = 500 * MILLISECOND
 DIAL_NS: Final = SECOND
 LONG_DIAL_NS: Final = 5 * SECOND
 RELAY_DIAL_NS: Final = 3 * SECOND
-"""For relays to be asked and dialled."""
+"""Time to find relays and to dial through them."""
 
 _LONG_EVERY: Final = 4
 SLOWEST_DIAL_NS: Final = 8 * SECOND
 
 BACK_NS: Final = SECOND
-"""From one dial of the direct way to the next, while rows go by way of others."""
+"""Time between two direct dials while rows go through a relay."""
 
 TRUST_NS: Final = SECOND
-"""For which the direct way must answer well before rows return to it. Doubled, up to `LONG_TRUST_NS`, when they have to leave it
-within `PROVEN_NS` again: each return to a link that comes and goes costs a gap."""
+"""Time for which the direct circuit must answer well before rows return to it.
+
+It doubles, up to `LONG_TRUST_NS`, when rows must leave again within `PROVEN_NS`, because each return to an unstable link costs a
+pause."""
 
 LONG_TRUST_NS: Final = 300 * SECOND
 PROVEN_NS: Final = 30 * SECOND
 
 LINGER_NS: Final = 10 * SECOND
-"""For which other ways stay open after a doubt."""
+"""Time for which spare circuits stay open after a suspicion."""
 
 AGAIN_NS: Final = 30 * SECOND
-"""After which, where ways by others stay open, one by another relay is opened as well; the dearest of them is closed then."""
+"""Time after which another relay is tried while spare circuits stay open; the most expensive circuit is then closed."""
 
 CHANGES_KEPT: Final = 8
 
 
 class InspectCircuits(NamedTuple):
-    """It is time to look, or somebody does; all circuits that are open."""
+    """Event: an inspection is due or the owner makes one. `seen` are readings of all open circuits."""
 
     seen: tuple[CircuitReading, ...] = ()
 
 
 class ProbeEchoed(NamedTuple):
-    """The other end of a circuit has answered a probe."""
+    """Event: the other end of a circuit has answered a probe."""
 
     circuit: int
     probe: int
 
 
 class CircuitLost(NamedTuple):
-    """A circuit is closed."""
+    """Event: a circuit is closed."""
 
     circuit: int
     why: str
 
 
 class CircuitOpened(NamedTuple):
-    """A dial has brought a circuit, by way of `relay` or directly. A dial by way of others may bring more than one."""
+    """Event: a dial has opened a circuit, direct or through `relay`. A dial through relays may open several."""
 
     dial: int
     circuit: int
@@ -98,21 +102,21 @@ class CircuitOpened(NamedTuple):
 
 
 class CircuitDialEnded(NamedTuple):
-    """A dial is over; `why` it brought nothing, empty if it did."""
+    """Event: a dial is over. `why` is the reason of its failure, empty when it opened a circuit."""
 
     dial: int
     why: str = ""
 
 
 class SendProbe(NamedTuple):
-    """Ask a circuit for an echo."""
+    """Effect: send a probe over a circuit, which asks for an echo."""
 
     circuit: int
     probe: int
 
 
 class DialCircuit(NamedTuple):
-    """Dial directly, or by way of up to `around` others but not of those to be avoided; give up after this time."""
+    """Effect: dial within a timeout, directly or through up to `max_relays` relays, none of them named in `avoid`."""
 
     dial: int
     timeout_ns: int
@@ -121,25 +125,25 @@ class DialCircuit(NamedTuple):
 
 
 class SwitchCircuit(NamedTuple):
-    """Rows go over to this circuit."""
+    """Effect: move the rows to this circuit."""
 
     circuit: int
 
 
 class CloseCircuit(NamedTuple):
-    """Close this circuit."""
+    """Effect: close this circuit."""
 
     circuit: int
 
 
 class InspectAt(NamedTuple):
-    """Look again at this instant, whatever was asked for before."""
+    """Effect: inspect at this instant, which replaces an earlier request."""
 
     at: int
 
 
 class AbandonRoute(NamedTuple):
-    """Nothing has answered for the whole patience."""
+    """Effect: abandon the route, because no circuit has answered for the whole timeout."""
 
     why: str
 
@@ -149,7 +153,7 @@ Effect = SendProbe | DialCircuit | SwitchCircuit | CloseCircuit | InspectAt | Ab
 
 
 class CircuitState(Enum):
-    """Of the circuit in use: it answers; its answer is late; nothing moves; there is none."""
+    """State of the circuit in use: it answers, its answer is late, nothing moves, or there is no circuit."""
 
     WORKS = auto()
     DOUBTED = auto()
@@ -158,7 +162,7 @@ class CircuitState(Enum):
 
 
 class CircuitSwitch(NamedTuple):
-    """Rows went over from one circuit to another, by the names of those that lead ("": directly)."""
+    """Move of the rows from one circuit to another, each named by its relay ("": direct)."""
 
     at: int
     before: str
@@ -167,19 +171,25 @@ class CircuitSwitch(NamedTuple):
 
 
 class CircuitSelector:
-    """Chooses among the circuits to one executor.
+    """Selector among the circuits to one executor.
 
     Args:
-        paths: which ways there may be.
+        paths: allowed paths.
         first: number and relay of the circuit that is open already.
-        patience_ns: for how long nothing may answer.
+        route_timeout_ns: time without an answer after which the route is abandoned.
+        random: spreads dials and breaks ties.
+        now: the present instant.
+        took_ns: how long the opening of the first circuit took.
 
     Attributes:
         used: the circuit that carries the rows; None while there is none.
-        circuits: all that are open, by number.
-        since: when the trouble began; None while there is none. `tried`: dials since then; `why`: what became of the last one.
-        used_since: when rows went over to the present circuit.
-        changes: the last times that they did; `moves`: how often, by reason.
+        circuits: all open circuits, by number.
+        since: instant at which the present trouble began; None without trouble.
+        tried: dials since then.
+        why: result of the last dial.
+        used_since: instant at which rows moved to the present circuit.
+        changes: the last moves.
+        moves: number of moves, by reason.
     """
 
     def __init__(
@@ -213,17 +223,17 @@ class CircuitSelector:
         self._again_at, self._looks_again = now + AGAIN_NS, False
         self._ask_at = 0
         self._look_at: int | None = None
-        self._answered: int | None = None  # when another circuit first answered in the present silence
+        self._answered: int | None = None  # instant at which another circuit first answered in the present silence
         self._trust_ns: int = TRUST_NS
-        self._home_since: int | None = None  # of the direct way, after rows came back to it
-        self._better_since = now  # since when another circuit by way of others costs less all the time
+        self._home_since: int | None = None  # instant at which rows returned to the direct circuit
+        self._better_since = now  # instant since which another relayed circuit has always cost less
         self._abandoned = False
         self._doubted = now - LINGER_NS
 
     # ---- what is known
 
     def state(self, now: int) -> CircuitState:
-        """Of the circuit in use."""
+        """Return the state of the circuit in use."""
         if self.used is None:
             return CircuitState.DOWN
         if self.used.is_silent(now):
@@ -236,14 +246,14 @@ class CircuitSelector:
     # ---- events
 
     def step(self, event: Event, now: int) -> list[Effect]:
-        """What to do."""
+        """Handle an event and return the effects to carry out, in order."""
         self._excuse(now)
         self.costs.age(now)
         match event:
             case InspectCircuits(seen):
-                for one in seen:
-                    if (circuit := self.circuits.get(one.circuit)) is not None:
-                        circuit.look(one, now)
+                for reading in seen:
+                    if (circuit := self.circuits.get(reading.circuit)) is not None:
+                        circuit.look(reading, now)
                 effects: list[Effect] = []
             case ProbeEchoed(number, probe):
                 effects = self._echoed(number, probe, now)
@@ -260,7 +270,7 @@ class CircuitSelector:
         return [*effects, *self._go_on(now)]
 
     def _excuse(self, now: int) -> None:
-        """A look that comes late says that this process was held up."""
+        """Excuse all circuits by the time that this inspection came late, because this process was delayed itself."""
         if self._look_at is None:
             return
         if (late := now - self._look_at) > TICK_NS:
@@ -274,7 +284,7 @@ class CircuitSelector:
     def _echoed(self, number: int, probe: int, now: int) -> list[Effect]:
         circuit = self.circuits.get(number)
         if circuit is None or circuit.asked is None or probe != circuit.probe:
-            return []  # of a circuit before, or made up
+            return []  # an echo of an earlier circuit, or a forged one
         self.costs.note(circuit, circuit.answer(now), arrived=True)
         if circuit is not self.used:
             if self.used is not None and self.used.asked is not None and self._answered is None:
@@ -297,18 +307,18 @@ class CircuitSelector:
         self.since = now if self.since is None else self.since
         if circuit.rounds:
             self._dial_at = now
-        else:  # it opened and was lost unanswered: whoever is there refuses what it is sent
+        else:  # the circuit opened and was lost unanswered, so the other end refuses what it is sent: back off
             self._pause_ns = min(SLOWEST_DIAL_NS, 2 * self._pause_ns)
             self._dial_at = now + self._spread(self._pause_ns)
         return []
 
     def _opened(self, opened: CircuitOpened, now: int) -> list[Effect]:
         is_wanted = self._may_relay if opened.relay else self._may_direct
-        has_one = any(one.relay == opened.relay and one is not self.used for one in self.circuits.values())
+        has_one = any(other.relay == opened.relay and other is not self.used for other in self.circuits.values())
         if self._abandoned or not is_wanted or has_one or len(self.circuits) >= PLACES:
             return [CloseCircuit(opened.circuit)]
         if self.used is not None and self.used.relay == opened.relay and self.used.asked is None:
-            return [CloseCircuit(opened.circuit)]  # the one in use has answered meanwhile
+            return [CloseCircuit(opened.circuit)]  # the circuit in use has answered meanwhile
         circuit = self._take(opened.circuit, opened.relay, now, opened.took_ns)
         if self.used is None or not self.used.is_silent(now):
             if self.used is not None and self.used.asked is not None and self._answered is None:
@@ -354,7 +364,7 @@ class CircuitSelector:
 
     def _choose(self, state: CircuitState, now: int) -> list[Effect]:
         used = self.used
-        others = [one for one in self.circuits.values() if one is not used]
+        others = [circuit for circuit in self.circuits.values() if circuit is not used]
         if used is None:
             best = self.costs.cheapest(others, now)
             return [] if best is None else self._move(best, "lost", now)
@@ -364,20 +374,24 @@ class CircuitSelector:
             if self._answered is None or now < self._answered + grace:
                 return []
             rate = 0.0 if state is CircuitState.SILENT else self._rate()
-            best = self.costs.cheapest([one for one in others if one.last_answer > used.asked], now, rate)
+            best = self.costs.cheapest([circuit for circuit in others if circuit.last_answer > used.asked], now, rate)
             if best is None or self.costs.of(best, now, rate) >= STAY * self.costs.of(used, now):
                 return []
             return self._move(
                 best, "thin" if used.is_thin else "silent" if state is CircuitState.SILENT else "slow", now
             )
-        measured = [one for one in others if one.rounds >= ROUNDS and not one.is_late(now)]
-        if used.relay and self._may_direct and (home := next((one for one in measured if not one.relay), None)):
+        measured = [circuit for circuit in others if circuit.rounds >= ROUNDS and not circuit.is_late(now)]
+        if (
+            used.relay
+            and self._may_direct
+            and (home := next((circuit for circuit in measured if not circuit.relay), None))
+        ):
             is_cheap = self.costs.of(home, now, self._rate()) <= self.costs.of(used, now)
             if is_cheap and now - home.well_since >= self._trust_ns:
                 return self._move(home, "direct again", now)
         if not used.relay and not self._is_warm:
-            return []  # directly while that works
-        best = self.costs.cheapest([one for one in measured if one.relay], now, self._rate())
+            return []  # stay direct while that works
+        best = self.costs.cheapest([circuit for circuit in measured if circuit.relay], now, self._rate())
         if best is None or self.costs.of(best, now, self._rate()) >= STAY * self.costs.of(used, now):
             self._better_since = now
             return []
@@ -402,7 +416,7 @@ class CircuitSelector:
         return [SwitchCircuit(circuit.number), *effects]
 
     def _leave(self, circuit: Circuit, reason: str, now: int) -> None:
-        """Rows leave it."""
+        """Record that rows leave a circuit, and how long to distrust the direct one."""
         self._left_as, self._left = reason, circuit.relay
         if reason == "thin":
             self.costs.left_thin(circuit, now)
@@ -417,7 +431,7 @@ class CircuitSelector:
     # ---- opening and asking
 
     def _dial_again(self, now: int) -> list[Effect]:
-        """Beside a silence, and after a loss: the way that rows went, afresh. Others are opened by `_keep_others`."""
+        """Dial the direct circuit afresh during a silence and after a loss; `_keep_others` opens relayed ones."""
         if now < self._dial_at:
             return []
         self._dial_at = now + self._spread(self._pause_ns)
@@ -433,7 +447,7 @@ class CircuitSelector:
         return DialCircuit(self._dials, timeout)
 
     def _wanted(self, state: CircuitState, now: int) -> int:
-        """Circuits by way of others that shall be open beside the one in use."""
+        """Return the number of relayed circuits to keep open beside the one in use."""
         if not self._may_relay:
             return 0
         used = self.used
@@ -447,14 +461,16 @@ class CircuitSelector:
     def _keep_others(self, state: CircuitState, now: int) -> list[Effect]:
         effects: list[Effect] = []
         used = self.used
-        silent = [one for one in self.circuits.values() if one is not used and one.is_silent(now)]
+        silent = [circuit for circuit in self.circuits.values() if circuit is not used and circuit.is_silent(now)]
         effects += [self._close(circuit, now) for circuit in silent]
         wanted = self._wanted(state, now)
-        relayed = [one for one in self.circuits.values() if one is not used and one.relay]
-        for one in self._too_many(relayed, wanted, now):
-            relayed.remove(one)
-            effects.append(self._close(one, now))
-        avoid = tuple(one.relay for one in relayed + ([used] if used and not used.is_silent(now) else []) if one.relay)
+        relayed = [circuit for circuit in self.circuits.values() if circuit is not used and circuit.relay]
+        for circuit in self._too_many(relayed, wanted, now):
+            relayed.remove(circuit)
+            effects.append(self._close(circuit, now))
+        avoid = tuple(
+            circuit.relay for circuit in relayed + ([used] if used and not used.is_silent(now) else []) if circuit.relay
+        )
         is_left = not self._names or any(name not in avoid for name in self._names)
         looks_again = (
             len(relayed) == wanted > 0 and state is CircuitState.WORKS and now >= self._again_at and not self._names
@@ -468,7 +484,7 @@ class CircuitSelector:
             self._relay_dial, self._looks_again = self._dials, looks_again
             self._again_at = now + AGAIN_NS
             effects.append(DialCircuit(self._dials, RELAY_DIAL_NS, max(1, wanted - len(relayed)), avoid))
-        has_direct = any(not one.relay for one in self.circuits.values())
+        has_direct = any(not circuit.relay for circuit in self.circuits.values())
         by_others = used is not None and used.relay and self._may_direct
         if by_others and not has_direct and not self._direct_dials and now >= self._direct_at:
             self._direct_at = now + self._spread(BACK_NS)
@@ -476,16 +492,19 @@ class CircuitSelector:
         return effects
 
     def _open_afresh(self, now: int) -> list[Effect]:
-        """No other relay leads there: the dearest way is opened again, since the relay may know a better one by now."""
-        relayed = [one for one in self.circuits.values() if one is not self.used and one.relay]
+        """Close the most expensive relayed circuit so that it is dialled again: its relay may know a better path by now.
+
+        This happens when no other relay leads to the executor.
+        """
+        relayed = [circuit for circuit in self.circuits.values() if circuit is not self.used and circuit.relay]
         self._relay_dial_at = now
-        return [self._close(max(relayed, key=lambda one: self.costs.of(one, now)), now)] if relayed else []
+        return [self._close(max(relayed, key=lambda circuit: self.costs.of(circuit, now)), now)] if relayed else []
 
     def _too_many(self, relayed: list[Circuit], wanted: int, now: int) -> list[Circuit]:
-        """The dearest, as soon as the newest was measured; none is kept where none is wanted."""
-        is_new = any(one.rounds < ROUNDS and not one.is_late(now) for one in relayed)
+        """Return the surplus circuits, most expensive last; a circuit that is still being measured may be one above the limit."""
+        is_new = any(circuit.rounds < ROUNDS and not circuit.is_late(now) for circuit in relayed)
         most = wanted + 1 if wanted and is_new else wanted
-        by_cost = sorted(relayed, key=lambda one: self.costs.of(one, now))
+        by_cost = sorted(relayed, key=lambda circuit: self.costs.of(circuit, now))
         return by_cost[most:]
 
     def _close(self, circuit: Circuit, now: int) -> CloseCircuit:
@@ -495,11 +514,11 @@ class CircuitSelector:
         return CloseCircuit(circuit.number)
 
     def _ask(self, now: int) -> list[Effect]:
-        """While frames go out all circuits are asked, at one time: what holds up the other end holds up all of them alike."""
+        """Probe all circuits at the same time while frames go out, because a delay at the other end affects all of them alike."""
         used = self.used
         if used is None or now < self._ask_at or (used.asked is None and used.sent == used.asked_sent):
             return []
-        idle = [one for one in self.circuits.values() if one.asked is None]
+        idle = [circuit for circuit in self.circuits.values() if circuit.asked is None]
         if not idle:
             return []
         self._ask_at = now + max(ASK_EVERY_NS, SHARE_NS * len(self.circuits))
@@ -512,9 +531,9 @@ class CircuitSelector:
 
     def _next_look(self, now: int) -> list[Effect]:
         used = self.used
-        if used is not None and all(one.asked is None for one in self.circuits.values()) and self.since is None:
+        if used is not None and all(circuit.asked is None for circuit in self.circuits.values()) and self.since is None:
             if used.sent == used.asked_sent and used.rounds:
-                return []  # nobody waits for this: the owner's own looks are enough
+                return []  # nothing is pending, so the owner's periodic inspections are enough
             at = max(self._ask_at, now + 1)
         else:
             at = now + TICK_NS
@@ -522,7 +541,7 @@ class CircuitSelector:
         return [InspectAt(at)]
 
     def _take(self, number: int, relay: str, now: int, took_ns: int) -> Circuit:
-        taken = {one.place for one in self.circuits.values()}
+        taken = {circuit.place for circuit in self.circuits.values()}
         place = next(place for place in range(PLACES) if place not in taken)
         self.costs.begin(place, took_ns)
         circuit = self.circuits[number] = Circuit(number, place, relay, now, now, now, rtt_ns=took_ns // 3)

@@ -1,4 +1,4 @@
-"""The way to one other executor: its circuits, and the channels that go over one of them. Sockets and clocks for `choosing`."""
+"""Route to one other executor: its circuits and the channels that use one of them; drives `circuit_selector` with real I/O."""
 
 import asyncio
 import time
@@ -35,33 +35,36 @@ _PROBE_BYTES = 8
 
 
 class Dialler(Protocol):
-    """Opens links to one executor; each raises OSError or RemoteProtocolError."""
+    """Opener of links to one executor; each method raises OSError or RemoteProtocolError."""
 
     async def directly(self, timeout: float) -> Link:
-        """Within so many seconds."""
+        """Open a direct link within `timeout` seconds."""
         ...
 
     async def relays(self, most: int, avoid: tuple[str, ...], doubted: tuple[str, ...]) -> tuple[Via, ...]:
-        """Relays that lead there, but none of those that are to be avoided; those that are doubted claimed too little."""
+        """Return up to `most` relays to the executor, none named in `avoid`; those in `doubted` had claimed too low a cost."""
         ...
 
     async def via(self, via: Via, timeout: float) -> Link:
-        """By way of a relay."""
+        """Open a link through a relay within `timeout` seconds."""
         ...
 
 
 class DataRoute:
-    """One executor that channels of this one lead to, by one of the ways that their edges may take.
+    """Route from this executor to another one, over one of the paths that the edges of its channels allow.
 
     Args:
-        link: the first one, open; `took_ns`: how long that took.
-        name: of the node there, for people.
-        dialler: opens others; what is heard of links goes to `closed` and `echoed`.
-        patience_seconds: for how long nothing there may answer.
-        given_up: told of it with the reason, when nothing has answered for the whole patience.
+        link: the first open link.
+        name: of the remote node, for users.
+        paths: allowed for the route.
+        dialler: opens further links; their events must be passed to `closed` and `echoed`.
+        route_timeout_seconds: seconds without an answer after which the route is abandoned.
+        random: spreads dials and breaks ties.
+        abandoned: called with the route and the reason when the timeout has passed.
+        took_ns: how long the opening of the first link took.
 
     Attributes:
-        link: that carries the rows.
+        link: the link that carries the rows.
         senders: of the channels.
     """
 
@@ -89,33 +92,33 @@ class DataRoute:
         self._frames = {"direct": 0, "relayed": 0}  # of links that rows have left
         self._frames_before = 0  # of the present link, before it carried rows
 
-    # ---- what is told of it
+    # ---- status for users
 
     @property
     def waits_for(self) -> str:
-        """Who does not answer and since when, in words; empty while the way works."""
-        now, choosing = time.monotonic_ns(), self._selector
-        if choosing.since is None or choosing.state(now) in (CircuitState.WORKS, CircuitState.DOUBTED):
+        """Text that names the node that does not answer, and since when; empty while the route works."""
+        now, selector = time.monotonic_ns(), self._selector
+        if selector.since is None or selector.state(now) in (CircuitState.WORKS, CircuitState.DOUBTED):
             return ""
-        tried = f"dialled {choosing.tried} times, last: {choosing.why}" if choosing.tried else choosing.why
-        return f"{self.name}: no answer for {(now - choosing.since) / SECOND:.0f} s ({tried})"
+        tried = f"dialled {selector.tried} times, last: {selector.why}" if selector.tried else selector.why
+        return f"{self.name}: no answer for {(now - selector.since) / SECOND:.0f} s ({tried})"
 
     @property
     def relayed_by(self) -> str:
-        """`NAME by RELAY since HH:MM:SS` while rows go by way of others; else empty."""
+        """Text `NAME by RELAY since HH:MM:SS` while rows go through a relay; else empty."""
         if not self.link.relay:
             return ""
         since = time.localtime(time.time() - (time.monotonic_ns() - self._selector.used_since) / SECOND)
         return f"{self.name} by {self.link.relay} since {time.strftime('%H:%M:%S', since)}"
 
     def figures(self, *, counts: bool) -> dict[str, Any]:
-        """What `explain route` shows, and metrics count.
+        """Return the figures for `explain route` and for metrics.
 
         Args:
-            counts: also what is counted; told with one channel of those that share the way, so that it is added up once.
+            counts: include counters; only one of the channels that share the route includes them, so that they add up once.
         """
         now, wall = time.monotonic_ns(), time.time_ns()
-        choosing = self._selector
+        selector = self._selector
         direct, relayed = self._frames["direct"], self._frames["relayed"]
         passed = self.link.frames_out - self._frames_before
         direct, relayed = (direct, relayed + passed) if self.link.relay else (direct + passed, relayed)
@@ -123,59 +126,61 @@ class DataRoute:
             "to": self.name,
             "paths": describe_paths(self.paths),
             "relay": self.link.relay,
-            "since_ms": (wall - now + choosing.used_since) // MILLISECOND,
-            "state": choosing.state(now).name.lower(),
+            "since_ms": (wall - now + selector.used_since) // MILLISECOND,
+            "state": selector.state(now).name.lower(),
             "circuits": [
                 {
-                    "relay": one.relay,
-                    "in_use": one is choosing.used,
-                    "cost_ms": round(choosing.costs.of(one, now) * SLOT_NS / MILLISECOND, 1),
-                    "round_trip_ms": round(one.rtt_ns / MILLISECOND, 1),
-                    "success": round(choosing.costs.success(one), 3),
-                    "answers": one.rounds,
-                    "bytes_per_second": round(one.rate),
-                    "late": one.is_late(now),
+                    "relay": circuit.relay,
+                    "in_use": circuit is selector.used,
+                    "cost_ms": round(selector.costs.of(circuit, now) * SLOT_NS / MILLISECOND, 1),
+                    "round_trip_ms": round(circuit.rtt_ns / MILLISECOND, 1),
+                    "success": round(selector.costs.success(circuit), 3),
+                    "answers": circuit.rounds,
+                    "bytes_per_second": round(circuit.rate),
+                    "late": circuit.is_late(now),
                 }
-                for one in choosing.circuits.values()
+                for circuit in selector.circuits.values()
             ],
             "changes": [
                 {
-                    "at_ms": (wall - now + one.at) // MILLISECOND,
-                    "from": one.before,
-                    "to": one.after,
-                    "reason": one.reason,
+                    "at_ms": (wall - now + change.at) // MILLISECOND,
+                    "from": change.before,
+                    "to": change.after,
+                    "reason": change.reason,
                 }
-                for one in choosing.changes
+                for change in selector.changes
             ],
-            "moves": {reason: count for reason, count in choosing.moves.items() if count and counts},
+            "moves": {reason: count for reason, count in selector.moves.items() if count and counts},
             "frames": {"direct": direct, "relayed": relayed} if counts else {},
         }
 
     # ---- events
 
     def look(self) -> None:
-        """Look at all circuits. The owner calls this now and then; no more is needed while all is well."""
-        seen = []
+        """Read the progress of all circuits. The owner calls this periodically, which is enough while all circuits are well."""
+        readings = []
         for number, link in self._links.items():
-            told = link.progress()
-            seen.append(
-                CircuitReading(number, link.frames_out, link.frames_in, told.acknowledged, told.queued, told.held_us)
+            progress = link.progress()
+            readings.append(
+                CircuitReading(
+                    number, link.frames_out, link.frames_in, progress.acknowledged, progress.queued, progress.held_us
+                )
             )
-        self._step(InspectCircuits(tuple(seen)))
+        self._step(InspectCircuits(tuple(readings)))
 
     def echoed(self, link: Link, body: bytes) -> None:
-        """A link has brought an echo."""
+        """Handle an echo from a link."""
         if len(body) == _PROBE_BYTES:
             self._step(ProbeEchoed(link.number, int.from_bytes(body, "big")))
 
     def closed(self, link: Link, reason: str) -> None:
-        """A link that was dialled is gone."""
+        """Handle the end of a link that was dialled."""
         if self._links.pop(link.number, None) is not None:
-            said = link.detail if reason in ORDINARY_ENDS else f"{reason}: {link.detail}"
-            self._step(CircuitLost(link.number, said or reason))
+            detail = link.detail if reason in ORDINARY_ENDS else f"{reason}: {link.detail}"
+            self._step(CircuitLost(link.number, detail or reason))
 
     def close(self) -> None:
-        """Try no more."""
+        """Stop all dials and the timer."""
         for task in self._tasks.values():
             task.cancel()
         if self._timer is not None:
@@ -199,7 +204,7 @@ class DataRoute:
                 case InspectAt(at):
                     self._look_at(at)
                 case AbandonRoute(why):
-                    self._abandoned(self, f"no way to {self.name} has worked for {self._seconds} s ({why})")
+                    self._abandoned(self, f"no path to {self.name} has worked for {self._seconds} s ({why})")
 
     def _look_at(self, at: int) -> None:
         if self._timer is not None:
@@ -227,13 +232,13 @@ class DataRoute:
         self._step(CircuitDialEnded(dial.dial, why))
 
     async def _dial_relayed(self, dial: DialCircuit) -> None:
-        """By way of all whom the agent proposes; raises what the last of them said when none of them leads there."""
+        """Dial through every relay that the agent proposes; raises ConnectionError with all errors when none of them works."""
         seconds = dial.timeout_ns / SECOND
         async with asyncio.timeout(seconds):
             relays = await self._dialler.relays(dial.max_relays, dial.avoid, self._claimed_too_little())
         self._claims.update((via.name, via.cost) for via in relays)
 
-        async def one(via: Via) -> str:
+        async def dial_through(via: Via) -> str:
             began = time.monotonic_ns()
             try:
                 self._opened(dial.dial, await self._dialler.via(via, seconds), began)
@@ -241,19 +246,19 @@ class DataRoute:
                 return f"{via.name}: {error}"
             return ""
 
-        said = await asyncio.gather(*(one(via) for via in relays))
-        if said and all(said):
-            raise ConnectionError("; ".join(said))
+        errors = await asyncio.gather(*(dial_through(via) for via in relays))
+        if errors and all(errors):
+            raise ConnectionError("; ".join(errors))
 
     def _claimed_too_little(self) -> tuple[str, ...]:
-        """Relays by which it took more than twice what they had claimed; told once for each claim."""
-        found = []
-        for one in self._selector.circuits.values():
-            claim = self._claims.get(one.relay)
-            if claim is not None and one.rounds >= ROUNDS and one.rtt_ns > 2 * (claim + 1) * SLOT_NS:
-                found.append(one.relay)
-                del self._claims[one.relay]
-        return tuple(found)
+        """Return the relays whose circuit took more than twice the claimed cost; each claim is doubted only once."""
+        doubted = []
+        for circuit in self._selector.circuits.values():
+            claim = self._claims.get(circuit.relay)
+            if claim is not None and circuit.rounds >= ROUNDS and circuit.rtt_ns > 2 * (claim + 1) * SLOT_NS:
+                doubted.append(circuit.relay)
+                del self._claims[circuit.relay]
+        return tuple(doubted)
 
     def _opened(self, dial: int, link: Link, began: int) -> None:
         if link.closed:

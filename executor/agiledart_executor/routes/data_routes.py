@@ -1,4 +1,4 @@
-"""The ways of one executor to all others: who opens links, and by way of whom."""
+"""Routes of one executor to all others: opens them and dials their links, directly or through relays."""
 
 import asyncio
 import time
@@ -23,29 +23,31 @@ from agiledart_transport.relay_fallback import dial_direct_or_relayed
 from agiledart_transport.tls_contexts import TlsCredentials, client_context, load_credentials
 
 DIAL_TRIES = 4
-"""Attempts to reach an executor that said it listens; each waits for some seconds."""
+"""Attempts to reach an executor that reported that it listens; each waits for some seconds."""
 
 HEAD_START = 0.3
-"""Of the time that a dial has, for the direct way alone."""
+"""Share of a dial's timeout that is for the direct dial alone."""
 
 
 class Connect(Protocol):
-    """Opens a link to an executor, by way of a relay or directly."""
+    """Function that opens a link to an executor, directly or through a relay."""
 
     async def __call__(self, where: str, paths: Paths, timeout: float, via: Via | None = None) -> Link:
-        """Raises OSError, RemoteProtocolError."""
+        """Open the link. Raises OSError, RemoteProtocolError."""
         ...
 
 
 class DataRoutes:
-    """Opened when a channel needs one, and shared by all channels whose edges may go the same ways.
+    """Routes of an executor, opened on demand and shared by all channels whose edges allow the same paths.
 
     Args:
-        configuration, hello, judge: who this executor is, what it says of itself, and who judges others.
+        configuration: identity and settings of this executor.
+        hello: introduction of this executor on each link.
+        verifier: verifies peers.
         host: of the instances.
-        tell: asks the agent.
-        on_frame: what comes back over links.
-        no_way: told of a way that has not worked for the whole patience, and why.
+        send: sends a request to the agent.
+        on_frame: called with frames that come back over links.
+        route_abandoned: called with a route that has not worked for the whole timeout, and the reason.
     """
 
     def __init__(
@@ -61,31 +63,31 @@ class DataRoutes:
         self._configuration, self._hello, self._verifier, self._host = configuration, hello, verifier, host
         self._on_frame, self._route_abandoned = on_frame, route_abandoned
         self._asking = AgentRelayFinder(send)
-        self._tls = client_context(configuration.credentials)  # `renewed` loads others
+        self._tls = client_context(configuration.credentials)  # `renewed` loads new credentials into it
         self._opening: dict[tuple[str, Paths], asyncio.Task[DataRoute]] = {}
         self._routes: dict[tuple[str, Paths], DataRoute] = {}
 
     def renewed(self, hello: Hello, credentials: TlsCredentials) -> None:
-        """What this executor shows on links to come."""
+        """Use renewed credentials on later links."""
         self._hello = hello
         load_credentials(self._tls, credentials)
 
     def receive_answer(self, route: RelaysFound) -> None:
-        """The agent's word."""
+        """Hand the agent's answer to the relay search that waits for it."""
         self._asking.receive_answer(route)
 
     def look(self) -> None:
-        """Look at all; the owner calls this now and then."""
+        """Read the progress of all routes; the owner calls this periodically."""
         for route in self._routes.values():
             route.look()
 
     def close(self) -> None:
-        """Try no more."""
+        """Stop all dials."""
         for route in self._routes.values():
             route.close()
 
     async def to(self, where: str, node: NodeId, paths: Paths) -> DataRoute:
-        """The way to the executor at `host:port/id` on this node, opened once; raises OperationFailed."""
+        """Return the route to the executor at `host:port/id` on a node; it is opened once. Raises OperationFailed."""
         key = where, paths
         if key not in self._opening:
             self._opening[key] = asyncio.create_task(self._open(where, node, paths))
@@ -96,7 +98,7 @@ class DataRoutes:
             raise OperationFailed(f"no data link to {where.partition('/')[0]}: {error}") from None
 
     async def _open(self, where: str, node: NodeId, paths: Paths) -> DataRoute:
-        told = self._configuration
+        configuration = self._configuration
         dialler = _Dialler(self._connect, self._asking, where, node, paths)
         began, link = time.monotonic_ns(), await dialler.first()
         route = DataRoute(
@@ -104,8 +106,8 @@ class DataRoutes:
             link.peer.hello.name or link.remote,
             paths,
             dialler,
-            told.path_timeout,
-            RandomStream(told.incarnation, "routes", told.node_id.hex, where),
+            configuration.path_timeout,
+            RandomStream(configuration.incarnation, "routes", configuration.node_id.hex, where),
             self._route_abandoned,
             time.monotonic_ns() - began,
         )
@@ -135,13 +137,13 @@ class DataRoutes:
         return link
 
     def _with(self, key: tuple[str, Paths], call: Callable[[DataRoute], None]) -> None:
-        """Tell a way about one of its links."""
+        """Call a route about one of its links; ignore links of routes that are not open yet."""
         if (route := self._routes.get(key)) is not None:
             call(route)
 
 
 class _Dialler:
-    """Opens links to one executor."""
+    """Dialler of links to one executor, which may go through relays that the agent finds."""
 
     def __init__(self, connect_to: Connect, asking: AgentRelayFinder, where: str, node: NodeId, paths: Paths) -> None:
         self._connect, self._asking, self._where, self._node, self._paths = connect_to, asking, where, node, paths
@@ -160,17 +162,17 @@ class _Dialler:
         return await self._connect(self._where, self._paths, timeout, via)
 
     async def first(self) -> Link:
-        """Dial until it works: on a small board many processes start at once, and some answer late."""
-        for left in range(DIAL_TRIES - 1, -1, -1):
+        """Dial until a link opens, because many processes start at once on a small board and some answer late."""
+        for attempts_left in range(DIAL_TRIES - 1, -1, -1):
             try:
                 return await self._first(HELLO_TIMEOUT_SECONDS)
             except OSError:
-                if not left:
+                if not attempts_left:
                     raise
         raise AssertionError("unreachable")
 
     async def _first(self, timeout: float) -> Link:
-        """Directly, or by way of others when nothing comes back and that will do."""
+        """Dial directly, and also through a relay when no answer comes and the paths allow one."""
 
         async def direct() -> Link:
             return await self.directly(timeout)

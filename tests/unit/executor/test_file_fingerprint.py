@@ -30,7 +30,7 @@ def test_a_file_that_has_grown_or_was_copied_is_the_same(tmp_path: Path) -> None
         (b"", "is shorter than it was"),
         (b"1,3\n" * 10, "begins in another way"),
         (gzip.compress(b"1,2\n" * 10_000) * 10, "begins in another way"),
-        (None, "is not there any more"),
+        (None, "does not exist any more"),
     ],
 )
 def test_one_that_was_replaced_is_told_with_its_path_and_what_to_do(

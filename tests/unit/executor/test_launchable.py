@@ -76,7 +76,7 @@ def test_a_log_that_stays_in_use_is_refused_in_the_end(tmp_path: Path, monkeypat
         ("stdout:", True),
         ("parquet:{here}/out", False),
         ("http://127.0.0.1:9/hook", True),
-        ("http://127.0.0.1:9/hook?repeats=1", False),
+        ("http://127.0.0.1:9/hook?duplicates=1", False),
         ("influx://127.0.0.1:9/plant?measurement=m", True),
         ("influx://127.0.0.1:9/plant?measurement=m&time=at", False),
     ],
