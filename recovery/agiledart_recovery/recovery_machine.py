@@ -488,7 +488,7 @@ class RecoveryMachine:
         if isinstance(event, events.RecoverQuorum):
             coordinator.recover_quorum(event.value, event.below)
         else:
-            coordinator.found(event.value)
+            coordinator.bootstrap(event.value)
 
     def register_status(self, run: RunId) -> RegisterStatus:
         """Return what this node has of a run's register."""

@@ -106,7 +106,7 @@ def test_rows_of_the_last_epoch_come_twice_and_none_is_lost(ring: Mesh, expected
     assert told["state"] == "finished", (told["reason"], told["history"])
     before, epoch = last.fallback_checkpoint.epoch, last.committed.epoch
     assert any(
-        f"went back to epoch {before}, for a state of epoch {epoch} is lost with" in entry["text"]
+        f"rolled back to epoch {before}, because a state of epoch {epoch} is lost with" in entry["text"]
         for entry in told["history"]
     ), told["history"]
     lines = expected.splitlines(keepends=True)

@@ -45,7 +45,7 @@ MIN_EPOCH_INTERVAL_NS: Final = SECOND
 
 
 MAX_TIMEOUT_DOUBLINGS: Final = 2
-"""How many times the timeout of an epoch is doubled while none is committed."""
+"""Number of times that the timeout of an epoch is doubled while none is committed."""
 
 MAX_PREPARATION_INTERVALS = 3
 """Intervals for which a change in preparation may delay the next epoch, at most."""

@@ -27,7 +27,7 @@ def first_ballot_of_configuration(attempt: int) -> Ballot:
 
 
 class Configurations:
-    """What one voter knows of the configurations of a run."""
+    """Configurations of a run, as one voter knows them."""
 
     def __init__(self, context: RecoveryContext, voter_slot: VoterSlot, proposer: Proposer) -> None:
         self._context, self._voter_slot, self._proposer = context, voter_slot, proposer
@@ -76,7 +76,7 @@ class Configurations:
         self._voter_slot.refuse(sender, ballot)
         return True
 
-    # ---- who leads
+    # ---- while leading
 
     def on_quorum_recovered(self, value: RegisterValue) -> None:
         """Report that a configuration begins here."""
@@ -94,7 +94,7 @@ class Configurations:
         """Stop notifying a node that has acknowledged the leader."""
         self._returned.pop(peer.node, None)
 
-    def notify_returned(self, leading: Message) -> None:
+    def notify_returned(self, announcement: Message) -> None:
         """Send the leader's announcement to excluded voters that came back."""
         for peer in self._returned.values():
-            self._context.send(peer, leading)
+            self._context.send(peer, announcement)

@@ -126,7 +126,7 @@ class Coordinator:
         """Return whether the run has ended and all its nodes know."""
         return self._is_over
 
-    def found(self, value: RegisterValue) -> None:
+    def bootstrap(self, value: RegisterValue) -> None:
         """Start a run: write its first value, if no voter has written one."""
         self._bootstrap_value = value
         if self.phase is Phase.FOLLOWING:
@@ -285,12 +285,14 @@ class Coordinator:
     def _announce_leader(self) -> None:
         """Announce to the other voters that this node coordinates."""
         if self.proposer.phase in (Hold.LEADING, Hold.WRITING):
-            leading = wire.LeaderAnnounced(self.run, self.proposer.ballot, self._is_over, self.value.signed_command)
+            announcement = wire.LeaderAnnounced(
+                self.run, self.proposer.ballot, self._is_over, self.value.signed_command
+            )
             for voter in (*self.value.voters, *self.value.old_voters):
                 if voter.peer.node != self._context.me.node:
-                    self._context.send(voter.peer, leading)
+                    self._context.send(voter.peer, announcement)
             self.voter_replacement.answered(self._context.me, self._voter_slot.voter_slot)
-            self.configurations.notify_returned(leading)
+            self.configurations.notify_returned(announcement)
 
     def on_leader_acknowledged(self, sender: Peer, message: wire.LeaderAcknowledged) -> None:
         """Note that a voter, or an excluded voter, has received the announcement."""

@@ -18,7 +18,7 @@ SMALL_STATE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FragmentPlacement:
-    """How a snapshot is cut and where it goes; `replica_nodes[i]` gets fragment i.
+    """Cut and placement of a snapshot; `replica_nodes[i]` gets fragment i.
 
     Args:
         wanted: the requested n; fewer replica nodes are worth a warning.

@@ -45,7 +45,7 @@ class Phase(Enum):
 
 
 class RegisterOutcome(Enum):
-    """What an answer brought about."""
+    """Outcome of an answer to the proposer."""
 
     READ = "read"
     WRITTEN = "written"

@@ -40,7 +40,7 @@ RegisterStatuses = Sequence[tuple[Peer, RegisterStatus]]
 
 @dataclass(frozen=True, slots=True)
 class QuorumRecoveryCheck:
-    """What the remaining nodes know.
+    """Result of checking whether a run may continue without a lost majority.
 
     Args:
         refusal: why the run must not continue from this; empty: it may.

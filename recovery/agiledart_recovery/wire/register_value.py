@@ -60,7 +60,7 @@ class RunState(StrEnum):
 
 
 class LossPolicy(StrEnum):
-    """What happens to the run when a pinned instance's host, or a state, is lost."""
+    """Policy for the run when a pinned instance's host, or a state, is lost."""
 
     WAIT = ""
     FAIL = "fail"
@@ -182,7 +182,7 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InstanceSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What one instance saved at one barrier. `replica_nodes[i]` has fragment i (0: no node has it)."""
+    """Snapshot of one instance at one barrier. `replica_nodes[i]` has fragment i (0: no node has it)."""
 
     checkpoint: CheckpointId
     digest: Digest
@@ -310,7 +310,7 @@ class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_first_of_configuration(self) -> bool:
-        """Whether this is the first value of an era: nobody has entered its life yet."""
+        """Return whether this is the first value of a configuration: no host has entered its attempt yet."""
         return self.configuration > 0 and self.attempt == self.configuration * ATTEMPTS_PER_CONFIGURATION
 
     def faults(self) -> list[str]:

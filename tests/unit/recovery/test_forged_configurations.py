@@ -106,7 +106,7 @@ def forgeries(of: Ballot, signed_command: bytes) -> list[Message]:
     ]
 
 
-@pytest.mark.parametrize("order", [b"", FORGED])
+@pytest.mark.parametrize("signed_command", [b"", FORGED])
 @pytest.mark.parametrize("height", [FIRST, 7 * FIRST + 3, FIRST - 1, FIRST // 2, 1 << 32])
 @pytest.mark.parametrize("number", range(7))
 def test_what_a_stranger_says_of_ballots_beyond_changes_nothing(

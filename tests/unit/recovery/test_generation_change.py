@@ -59,11 +59,11 @@ def generation_change() -> tuple[GenerationChange, RecoveryContext]:
 
 def test_only_a_fresh_term_of_a_whole_stage_is_sound() -> None:
     assert plan_fault(VALUE, grown()) == ""
-    assert "can't take the term" in plan_fault(VALUE, grown(generation=1))
+    assert "can't take the generation" in plan_fault(VALUE, grown(generation=1))
     old = StageChange("X", 2, 1, 2, fate=ChangeOutcome.DROPPED)
-    assert "can't take the term" in plan_fault(msgspec.structs.replace(VALUE, changes=(old,)), grown())
+    assert "can't take the generation" in plan_fault(msgspec.structs.replace(VALUE, changes=(old,)), grown())
     assert next_generation(msgspec.structs.replace(VALUE, changes=(old,)), "X") == 3
-    assert "changes nothing" in plan_fault(VALUE, BEFORE)
+    assert "changes no stage" in plan_fault(VALUE, BEFORE)
     unsaid = msgspec.structs.replace(
         grown(), assignments=(msgspec.structs.replace(BEFORE.assignments[0], host=THERE), *grown().assignments[1:])
     )
@@ -193,7 +193,7 @@ def test_who_does_not_build_in_time_is_named() -> None:
     context.now = Instant(context.config.prepare_timeout_ns)
     one.on_tick(committed(4), Ballot(1), (HERE.node, THERE.node), "")
     (note,) = one.with_pending_changes(VALUE).changes
-    assert (note.fate, note.why) == (ChangeOutcome.DROPPED, "pi2 did not get ready in 60 s")
+    assert (note.fate, note.why) == (ChangeOutcome.DROPPED, "pi2 were not ready in 60 s")
 
 
 def test_who_gets_farther_has_more_time() -> None:
@@ -255,4 +255,4 @@ def test_who_has_much_to_build_may_stand_still_for_longer() -> None:
     context.now = Instant(context.config.prepare_timeout_ns + 100 * SECOND)
     one.on_tick(value, Ballot(1), (HERE.node, THERE.node), "")
     (note,) = one.with_pending_changes(value).changes
-    assert note.why == "pi1, pi2 did not get ready in 160 s"
+    assert note.why == "pi1, pi2 were not ready in 160 s"

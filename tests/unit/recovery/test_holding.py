@@ -120,7 +120,7 @@ def test_it_ends_where_it_was_held() -> None:
 def test_it_does_not_end_elsewhere() -> None:
     world = running()
     at = committed(world)
-    assert world.end(CheckpointId(at.attempt, at.epoch - 1)) == "it has gone on meanwhile"
+    assert world.end(CheckpointId(at.attempt, at.epoch - 1)) == "it has committed more meanwhile"
     assert world.coordinator.value.state is RunState.RUNNING
 
 
@@ -134,7 +134,7 @@ def test_a_new_life_reads_on_and_must_be_held_again() -> None:
     assert len(world.attempts) == attempts + 1
     assert not world.coordinator.commit_protocol.is_held
     assert world.coordinator.commit_protocol.held is None
-    assert world.end(at) == "it has gone on meanwhile"
+    assert world.end(at) == "it has committed more meanwhile"
 
 
 def test_nothing_begins_at_a_coordinator_that_gives_its_seat_away() -> None:

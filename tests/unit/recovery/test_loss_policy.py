@@ -74,7 +74,7 @@ def named(node: NodeId) -> str:
 def test_a_run_that_is_to_fail_without_its_source_does_so_at_once_and_any_other_waits() -> None:
     fails = with_policies(value(), LossPolicy.FAIL, LossPolicy.WAIT, LossPolicy.WAIT)
     assert (
-        "node-1, which has a source"
+        "node-1, which ran a source"
         in decide_loss(fails, lambda node: node != 1, {}, named, may_wait_for_state=True).ends
     )
     assert not decide_loss(fails, lambda node: node != 3, {}, named, may_wait_for_state=True).ends
@@ -128,7 +128,7 @@ def test_fragments_that_the_host_does_not_need_any_more_go() -> None:
     assert fragment_store.keep(NodeId(9), kept) == (), "a stranger's word is nothing"
     assert fragment_store.keep(NodeId(2), kept) == (keys[0],)
     assert fragment_store.has(keys[3]), "it is not committed yet"
-    assert fragment_store.refusal(keys[0], 1) == "life 1 is over, 2 counts"
+    assert fragment_store.refusal(keys[0], 1) == "attempt 1 is over, the current one is 2"
     over = NeededFragments(RUN, 2, instance, CheckpointId(2, 6), (), is_over=True)
     assert fragment_store.keep(NodeId(2), over) == tuple(keys[1:])
     assert fragment_store.runs == ()
@@ -217,7 +217,7 @@ def test_the_shelf_keeps_what_is_needed_and_what_is_not_committed_yet() -> None:
     assert fragment_store.refusal(FragmentKey(RUN, stage, CheckpointId(1, 6), 0), 1) == ""
     # A later life: what it did not commit of the one before can't be any more.
     assert fragment_store.release(value(attempt=2, committed=CheckpointId(1, 4))) == (ahead,)
-    assert "life 1 is over" in fragment_store.refusal(FragmentKey(RUN, stage, CheckpointId(1, 6), 0), 1)
+    assert "attempt 1 is over" in fragment_store.refusal(FragmentKey(RUN, stage, CheckpointId(1, 6), 0), 1)
 
 
 def test_figures_that_do_not_go_together_are_refused() -> None:

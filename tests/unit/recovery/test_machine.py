@@ -98,7 +98,7 @@ def test_a_life_is_stored_before_it_is_entered_and_answered() -> None:
     (later,) = told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(2)))
     assert later.attempt == 2
     (refused,) = told(made, peer(1), reset)
-    assert refused == wire.ResetRefused(RUN, 2, "a later life was entered")
+    assert refused == wire.ResetRefused(RUN, 2, "this host has entered a later attempt")
 
 
 def test_nothing_is_committed_or_let_go_at_the_word_of_who_does_not_vote() -> None:
@@ -214,14 +214,14 @@ def _messages() -> st.SearchStrategy[Any]:
         "accepted": st.builds(Stamp, _BALLOTS, _COUNTS),
         "value": _VALUES,
         "prepared": st.lists(_PREPARED, max_size=3).map(tuple),
-        "party": st.just(InstanceId("stage")),
+        "instance": st.just(InstanceId("stage")),
         "saved": st.just(SavedState(InstanceId("stage"))),
         "after": st.just(plan(stage=7)),
         "digest": st.sampled_from([plan().digest, plan(stage=7).digest, b""]),
         "committed": st.builds(CheckpointId, _COUNTS, _COUNTS),
         "reason": st.just("why"),
         "lacks": st.lists(st.integers(1, 9).map(NodeId), max_size=3).map(tuple),
-        "order": st.sampled_from([b"", b"signed"]),
+        "signed_command": st.sampled_from([b"", b"signed"]),
         "phase": st.sampled_from(["fetch", "restore"]),
         "needed": st.lists(st.builds(CheckpointId, _COUNTS, _COUNTS), max_size=3).map(tuple),
         "is_over": st.booleans(),
@@ -240,7 +240,7 @@ def _messages() -> st.SearchStrategy[Any]:
         ).map(tuple),
         "is_caught_up": st.booleans(),
         "has_ended": st.booleans(),
-        "gaps": st.lists(st.builds(GenerationPause, st.just("stage"), _COUNTS, _COUNTS), max_size=2).map(tuple),
+        "changeover_pauses": st.lists(st.builds(GenerationPause, st.just("stage"), _COUNTS, _COUNTS), max_size=2).map(tuple),
     }
     begin = {
         "before": st.sampled_from([plan().digest, b""]),

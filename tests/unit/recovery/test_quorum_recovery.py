@@ -59,7 +59,7 @@ def test_one_of_three_voters_is_left() -> None:
         ([votes(1, OLD)], (4,), "pi5 does not answer either, and was not named"),
         ([votes(1, OLD)], (1, 4, 5), "pi1 answers, and is not lost"),
         ([votes(1, OLD), hosts(2)], (4, 5, 9), "pi9 does not vote on it"),
-        ([hosts(2)], (1, 4, 5), "no voter of taxi is left, and no host remembers"),
+        ([hosts(2)], (1, 4, 5), "no voter of taxi is left, and no host knows its register's value"),
     ],
 )
 def test_what_is_refused(left: list[tuple[Peer, RegisterStatus]], without: tuple[int, ...], why: str) -> None:
@@ -79,7 +79,7 @@ def test_the_highest_ballot_says_what_is_newest() -> None:
     assert judge(*left, without=(4, 5, 7)).value == six
 
 
-@pytest.mark.parametrize(("told", "newest"), [(NEWER, NEWER), (LATEST, LATEST), (None, OLD), (value(1), OLD)])
+@pytest.mark.parametrize(("acknowledged_value", "newest"), [(NEWER, NEWER), (LATEST, LATEST), (None, OLD), (value(1), OLD)])
 def test_what_a_host_was_told_counts_when_it_is_newer(
     acknowledged_value: RegisterValue | None, newest: RegisterValue
 ) -> None:

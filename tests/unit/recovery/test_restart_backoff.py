@@ -19,7 +19,7 @@ def test_lives_that_come_to_nothing_begin_later_and_later_and_end() -> None:
     assert waited[:7] == [0, 0, 1, 2, 4, 8, 16]
     assert len(waited) == CONFIG.max_restarts
     assert max(waited) * SECOND <= CONFIG.pause_max_ns
-    assert "10 times within 10 min and came to no epoch" in restart_backoff.exhausted_text()
+    assert "10 times in 10 min without completing a checkpoint" in restart_backoff.exhausted_text()
 
 
 def test_nodes_that_die_one_after_the_other_wear_nobody_down() -> None:

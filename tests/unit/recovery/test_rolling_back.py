@@ -79,7 +79,7 @@ def test_the_epoch_before_is_gone_on_from_when_nobody_waits_any_more() -> None:
     judged = decide_loss(now, there, {}, named, may_wait_for_state=False)
     assert judged.switches_checkpoint
     assert judged.note == (
-        "went back to epoch 11, for a state of epoch 12 is lost with node-6, node-7: rows of epoch 12 come twice"
+        "rolled back to epoch 11, because a state of epoch 12 is lost with node-6, node-7: rows of epoch 12 come twice"
     )
     after = judged.applied(now)
     assert after.saved == now.before, "all of them, not the lost one alone"
@@ -113,15 +113,15 @@ def test_only_the_time_in_which_a_state_is_missing_counts_against_the_patience()
     made = world.decide(lost()).value
     assert made is not None
     assert (made.rolled_back_to, made.attempt) == (BEFORE, 2)
-    assert "went back to epoch 11" in made.reason
+    assert "rolled back to epoch 11" in made.reason
 
 
 def test_a_run_that_went_back_in_vain_goes_forth_again_when_the_later_state_is_there() -> None:
-    back = msgspec.structs.replace(lost().switched_checkpoint, attempt=2, reason="went back to epoch 11")
+    back = msgspec.structs.replace(lost().switched_checkpoint, attempt=2, reason="rolled back to epoch 11")
     asked = {NodeId(2): (NodeId(7), NodeId(8), NodeId(9))}
     judged = decide_loss(back, without(), asked, named, may_wait_for_state=False)
     assert judged.switches_checkpoint
-    assert "goes on from epoch 12 after all" in judged.note
+    assert "continues from epoch 12 after all" in judged.note
     forth = judged.applied(back)
     assert (forth.saved, forth.at, forth.fallback_checkpoint) == (lost().saved, LAST, BEFORE)
     assert can_switch_checkpoint(forth, without()), (
@@ -235,7 +235,7 @@ def test_behind_a_change_there_is_no_way_back() -> None:
     assert committed_after(now, going_back(plan(stage=4))).fallback_checkpoint is None
 
 
-@pytest.mark.parametrize("life", [1, 2])
+@pytest.mark.parametrize("attempt", [1, 2])
 def test_nor_where_a_source_may_have_moved_since(attempt: int) -> None:
     now = lost()
     assignments = tuple(msgspec.structs.replace(each, is_pinned=False) for each in now.plan.assignments)

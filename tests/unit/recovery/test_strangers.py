@@ -70,7 +70,7 @@ RULES: dict[type[wire.RunMessage], Rule] = {
         lambda known, ballot: wire.BallotRefused(RUN, ballot, Ballot(3, STRANGER.node, 1)), "voter"
     ),
     wire.LeaderAcknowledged: Rule(lambda known, ballot: wire.LeaderAcknowledged(RUN, ballot, 9), "voter"),
-    wire.VoterSlotMade: Rule(lambda known, ballot: wire.VoterSlotMade(RUN, 9), "seat"),
+    wire.VoterSlotMade: Rule(lambda known, ballot: wire.VoterSlotMade(RUN, 9), "voter_slot"),
     # who hosts something
     wire.ResetOk: Rule(lambda known, ballot: wire.ResetOk(RUN, 1, 1 << 40, (PREPARED,)), "host"),
     wire.ResetRefused: Rule(lambda known, ballot: wire.ResetRefused(RUN, 2, "no"), "host"),
@@ -95,7 +95,7 @@ RULES: dict[type[wire.RunMessage], Rule] = {
     wire.NeededFragments: Rule(
         lambda known, ballot: wire.NeededFragments(RUN, 1, InstanceId("other"), LATER, (), is_over=True), ""
     ),
-    wire.HeldFragments: Rule(lambda known, ballot: wire.HeldFragments(RUN, InstanceId("stage"), ()), "holder"),
+    wire.HeldFragments: Rule(lambda known, ballot: wire.HeldFragments(RUN, InstanceId("stage"), ()), "replica_node"),
     # anybody: it makes a file, and nothing counts because of it
     wire.RequestVoterSlot: Rule(lambda known, ballot: wire.RequestVoterSlot(RUN), ""),
 }
@@ -189,7 +189,7 @@ def test_the_word_of_who_neither_votes_nor_hosts_moves_nothing_and_is_counted(
 
 @pytest.mark.parametrize(
     ("kind", "counted"),
-    [(wire.Begin, "run"), (wire.Prepared, "coordinator"), (wire.Prepare, "seat"), (wire.Reset, "reset")],
+    [(wire.Begin, "run"), (wire.Prepared, "coordinator"), (wire.Prepare, "voter_slot"), (wire.Reset, "reset")],
 )
 def test_what_is_said_of_a_run_of_which_nothing_is_here_begins_nothing(
     leader: Leader, kind: type[wire.RunMessage], counted: str
