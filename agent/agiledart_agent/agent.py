@@ -1,6 +1,6 @@
 """One running agent: the composed node, its links, executors and control API, joined together.
 
-`daemon.py` decides when it starts and ends; everything here lives on one event loop.
+`daemon.py` decides when the agent starts and ends; everything here lives on one event loop.
 """
 
 import asyncio
@@ -96,14 +96,14 @@ LEAF_CHECK_SECONDS = 3600.0
 LINK_LOOK_SECONDS = 2.0
 LINK_ASK_SECONDS = 1.0
 DIRECT_SECONDS = 1.0
-"""For which only the direct way to a peer is tried."""
+"""Time for which only the direct path to a peer is tried."""
 
 LEAVE_SECONDS = 12.0
-"""For the node to give away what it can, and to say good-bye."""
+"""Time for the node to give away what it can, and to leave the ring in order."""
 
 SEED_TRIES = 3
 MORE_METRICS_PORTS = 100
-"""Tried after the usual one, when no port was asked for."""
+"""Further ports that are tried after the default one, when the settings name no port."""
 
 
 def _node_config(settings: AgentSettings) -> NodeConfig:
@@ -133,9 +133,9 @@ class Agent:
     """One node of the network.
 
     Args:
-        settings: what it was told.
+        settings: settings of the agent.
         identity: its key, grants and network.
-        log: where it says what happens.
+        log: log of its events.
     """
 
     def __init__(self, settings: AgentSettings, identity: Identity, log: AgentLog) -> None:
@@ -188,14 +188,15 @@ class Agent:
         )
         self._executors = ExecutorService(
             settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
-            self.relay_service.find_relays, self.sink_logs.note_logs, self._log_ownership_proofs, self.fragments.count_snapshot, self.runs.sweep,
+            self.relay_service.find_relays, self.sink_logs.note_logs, self._log_ownership_proofs,
+            self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip
         self.rejoin_monitor = RejoinMonitor(self._peer_addresses, self._greet, self.known_peers, self._feed, log)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
 
     def _keep_state(self) -> None:
-        """State of runs on this disk: fragments of others', and what outlives its run."""
+        """Open the stores of run state on this disk: fragments of other nodes, and checkpoints that outlive their runs."""
         state_dir = self._settings.state_dir
         self.fragments = FragmentService(
             self.me.node,
@@ -203,7 +204,7 @@ class Agent:
             self._dial_fragments,
             self._feed,
             self._log.refused,
-            lambda *what: self.checkpoints.find(*what),
+            lambda *location: self.checkpoints.find(*location),
         )
         self.checkpoints = CheckpointService(
             state_dir,
@@ -213,20 +214,20 @@ class Agent:
             lambda text: self._log.warning("checkpoint.failed", text),
         )
 
-    # ---- life
+    # ---- life cycle
 
     async def start(self, seeds: list[str]) -> None:
-        """Listen, build the node and enter the ring that these addresses know, or found one.
+        """Listen, build the node, and enter the ring through these addresses, or create a ring.
 
-        Its network is written down once that has worked: a first start that fails leaves none behind.
+        The identity stores the network once that has worked: a first start that fails leaves no network behind.
 
         Raises:
-            OperationFailed: in the user's words.
+            OperationFailed: with a text for the user.
         """
         settings = self._settings
         await self._listen()
         await self._serve_metrics()
-        if not seeds:  # else once it is among the others
+        if not seeds:  # otherwise only once this node is in the ring
             self._identity.keep_network()
         host, _ = split_address(self.address)
         identity = self._identity
@@ -279,13 +280,15 @@ class Agent:
         self._spawn(self.sink_logs.trim_forever())
 
     async def stop(self, *, drain: bool) -> None:
-        """Leave the ring, with or without telling it, and end everything that was started."""
+        """Leave the ring, with or without notice, and end everything that was started."""
         if self.driver is not None and drain and self.joined.done():
             self._feed(LeaveRing())
             try:
                 await asyncio.wait_for(self._left.wait(), LEAVE_SECONDS)
             except TimeoutError:
-                self._log.warning("ring.leave_timeout", "the ring did not answer in time; leaving all the same")
+                self._log.warning(
+                    "ring.leave_timeout", "the ring did not answer in time; leaving without its confirmation"
+                )
         if self.driver is not None:
             self.driver.stop()
         await self._users.close()
@@ -307,7 +310,7 @@ class Agent:
 
     @property
     def address(self) -> str:
-        """Under which others reach this agent."""
+        """Address under which others reach this agent."""
         assert self._listener is not None
         if self._settings.advertise:
             return self._settings.advertise
@@ -316,7 +319,7 @@ class Agent:
 
     @property
     def metrics_address(self) -> str:
-        """Where /metrics is served; empty: nowhere."""
+        """Address at which /metrics is served; empty: not served."""
         return self._metrics_server.address
 
     @property
@@ -326,15 +329,15 @@ class Agent:
 
     @property
     def leave_asked(self) -> "asyncio.Future[bool]":
-        """Done when a user wants this node to leave: drained, or at once."""
+        """Future that ends when a user wants this node to leave. Its result is whether to drain first."""
         return self._users.leave_asked
 
     def description(self) -> dict[str, object]:
-        """What this process knows of itself."""
+        """Return what this process knows of itself."""
         return self._users.description()
 
     def known_peers(self) -> tuple[Peer, ...]:
-        """The nodes of the ring that this one knows to be alive."""
+        """Return the nodes of the ring that this node knows to be alive."""
         return self.driver.node.overlay.known_peers() if self.driver is not None else ()
 
     async def _listen(self) -> None:
@@ -355,8 +358,8 @@ class Agent:
             raise OperationFailed(not_own_address_text(host, port)) from None
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                holder = process_on_port(port)
-                whose = f" ({holder})" if holder else ""
+                process_name = process_on_port(port)
+                whose = f" ({process_name})" if process_name else ""
                 raise OperationFailed(
                     f"Port {port} is in use by another process{whose}. "
                     f"Give --listen {host}:0 for any free one, or stop the other."
@@ -366,7 +369,9 @@ class Agent:
             raise OperationFailed(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
 
     async def _serve_metrics(self) -> None:
-        """Where the settings say; when they say nothing, on the next port that is free: a machine may have several agents."""
+        """Serve metrics at the configured port. Without a configured port, use the next free one: a machine may have
+        several agents.
+        """
         if not self._settings.metrics:
             return
         host, port = split_address(self._settings.metrics, "agent.metrics")
@@ -379,9 +384,9 @@ class Agent:
         peers: list[Peer] = []
         reasons: list[str] = []
         for attempt in range(SEED_TRIES if seeds else 0):
-            found = await asyncio.gather(*(self._greet(seed) for seed in seeds))
-            peers = [peer for peer in found if isinstance(peer, Peer)]
-            reasons = [reason for reason in found if isinstance(reason, str)]
+            answers = await asyncio.gather(*(self._greet(seed) for seed in seeds))
+            peers = [peer for peer in answers if isinstance(peer, Peer)]
+            reasons = [reason for reason in answers if isinstance(reason, str)]
             if peers or (self._settings.join and reasons):
                 break
             if attempt + 1 < SEED_TRIES:
@@ -394,15 +399,15 @@ class Agent:
         await self.joined
 
     async def _greet(self, address: str) -> Peer | str:
-        """The node at an address, with a link to it, or why there is none."""
+        """Return the node at an address, with a link to it, or the reason for which there is none."""
         assert self.links is not None
         if address == self.address:
             return "this is our own address"
         try:
             link = await self._connect(address, None)
         except RefusedByPeer as error:
-            behind = " (our clock is ahead of its: compare the two)" if error.reason == "not yet valid" else ""
-            return f"{address}: {error}{behind}"
+            clock_hint = " (our clock is ahead of its: compare the two)" if error.reason == "not yet valid" else ""
+            return f"{address}: {error}{clock_hint}"
         except (OSError, ValueError, RemoteProtocolError) as error:
             return f"{address}: {error}"
         self.links.adopt(link)
@@ -418,7 +423,9 @@ class Agent:
         )
 
     async def _dial(self, peer: Peer, directly: bool) -> Link:
-        """A link to a peer: directly, or by way of others where nothing comes back from it and that will do."""
+        """Return a link to a peer, directly, or through a relay when the peer does not answer and a relayed link is
+        allowed.
+        """
 
         async def direct() -> Link:
             return await self._connect(peer.address, peer.node)
@@ -430,7 +437,7 @@ class Agent:
         return await (direct() if directly else dial_direct_or_relayed(direct, relayed, DIRECT_SECONDS))
 
     async def _connect_relay(self, peer: Peer) -> Link:
-        """A link to the relay of a peer."""
+        """Return a link to the relay service of a peer."""
         relay_service = self.relay_service
         return await self._dialling.connect(
             peer.address,
@@ -441,14 +448,16 @@ class Agent:
         )
 
     def _nearest_linked(self) -> tuple[Peer, ...]:
-        """Peers with an open link, the nearest first."""
+        """Return peers with an open link, the nearest first."""
         if self.links is None or self.driver is None:
             return ()
         rtt_ns = self.driver.node.overlay.rtt_ns
         return tuple(sorted(self.links.linked, key=lambda peer: (rtt_ns(peer.node) or 1 << 62, peer.node)))
 
     def _address_of(self, application: str, executor: NodeId) -> str:
-        """Where this agent, or an executor of it, takes connections; empty: there is no such executor here."""
+        """Return the address at which this agent, or an executor of it, takes connections; empty: no such executor
+        here.
+        """
         return self._executors.address_of(application, executor) if application else self.address
 
     async def _dial_fragments(
@@ -506,22 +515,22 @@ class Agent:
         driver.on(PeerLeft, lambda e: self._log.info("peer.left", f"{e.peer.name or e.peer.node.short} left the ring"))
 
     def _bans_changed(self, effect: BansChanged) -> None:
-        """Who is banned loses every link, and has none from now on."""
+        """Close every link of a banned key or grant. The verifier refuses new ones from now on."""
         self._banned.until = effect.until
         self._spawn(self._stored_bans.keep(effect.signed_commands))
         for link in self._links_of_peers():
             if link.peer.grant.is_banned(self._banned):
                 link.close("banned")
         try:
-            is_banned = self._identity.grant().is_banned(self._banned)
+            is_own_grant_banned = self._identity.grant().is_banned(self._banned)
         except Refused:
             return
-        if is_banned and not self.leave_asked.done():
+        if is_own_grant_banned and not self.leave_asked.done():
             text = "This node was banned from its network by an admin. Ask there; to join anew takes another key and token."
             self.leave_asked.set_exception(OperationFailed(text))
 
     def _links_of_peers(self) -> tuple[Link, ...]:
-        """Of agents and users."""
+        """Return the links of agents and users."""
         mine = self.links.links() if self.links is not None else ()
         return (*mine, *self._users.links(), *self.sink_logs.links())
 
@@ -533,7 +542,7 @@ class Agent:
         self._spawn(self._stored_members.keep(self._registrar.members.rows()))
 
     def _key_denied(self, key: bytes, reason: str) -> None:
-        """Somebody was let in for a receipt that is worth nothing."""
+        """Close the links of a key that was admitted for an invalid receipt."""
         for link in self._links_of_peers():
             if key in link.peer.grant.keys:
                 link.close(reason)
@@ -542,11 +551,11 @@ class Agent:
         self._executors.renew()
 
     async def renew(self) -> str:
-        """Have this node's membership renewed now; why it was not, or empty."""
+        """Renew this node's membership now. Return the reason of a failure, or an empty string."""
         return await self._renewal.renew()
 
     def register_token(self, text: str) -> None:
-        """A token was made here: the ring's list of them should have it."""
+        """Report a token that was created here, so that the ring's list has it."""
         token = parse_token(text)
         record = token.record
         self._feed(TokenKnown(record.token, record.join_before, record.uses, token.role, token.scope))
@@ -613,7 +622,7 @@ class Agent:
             await asyncio.sleep(CLOCK_SECONDS)
 
     async def _watch_links(self) -> None:
-        """Tell the node which links are slower than what goes into them, so that routes avoid them."""
+        """Report to the node which links are slower than their load, so that routes avoid them."""
         while True:
             await asyncio.sleep(LINK_LOOK_SECONDS)
             if self.links is not None:
@@ -621,14 +630,16 @@ class Agent:
                     self._feed(SetCongestion(peer, permille))
 
     async def _ask_links(self) -> None:
-        """See which links answer that something went over."""
+        """Check which links answer after a frame was sent."""
         while True:
             await asyncio.sleep(LINK_ASK_SECONDS)
             if self.links is not None:
                 self.links.look()
 
     async def _renew_leaf(self) -> None:
-        """Show a fresh TLS leaf before the old one ends, and have executors do so; links that exist are not touched."""
+        """Present a fresh TLS leaf before the old one expires, and make executors do so. Existing links are not
+        touched.
+        """
         while True:
             await asyncio.sleep(LEAF_CHECK_SECONDS)
             try:
@@ -636,11 +647,13 @@ class Agent:
             except (
                 OperationFailed,
                 Refused,
-            ) as error:  # the clock is behind, or the own membership has ended: tried again
-                self._log.warning("executors.renewal_failed", f"what executors show could not be renewed: {error}")
+            ) as error:  # the clock is behind, or the own membership has ended: the agent tries again
+                self._log.warning(
+                    "executors.renewal_failed", f"the credentials of executors could not be renewed: {error}"
+                )
             self._dialling.renew_leaf()
 
 
 def write_agent_json(path: Path, description: dict[str, object]) -> None:
-    """Say where the agent is, atomically: who sees the file sees all of it."""
+    """Write the agent's addresses atomically: a reader sees the whole file or none."""
     write_durably(path, f"{json.dumps(description, indent=1)}\n".encode(), 0o644)

@@ -1,6 +1,6 @@
 """The agent as a program: start, signals, drain, exit codes.
 
-Exit codes: 0 ended as asked, 1 could not start or had to give up, 2 a setting is wrong.
+Exit codes: 0 ended on request, 1 could not start or had to give up, 2 a setting is wrong.
 """
 
 import asyncio
@@ -29,24 +29,25 @@ from agiledart_kernel.errors import AgileDartError, ConfigurationError, Operatio
 from agiledart_transport.event_loop import run_on_uvloop
 
 _TRACES = ("peers.json", "sink-logs", "runs")
-"""What only a node that was in a network has."""
+"""Files that exist only on a node that was in a network."""
 
 FIRST_TOKEN_USES = 20
 FIRST_TOKEN_SECONDS = 24 * 3600
 DRAIN_SECONDS = 15.0
-"""From SIGTERM to an end that is not clean: what a node gives away takes up to eight of them. Supervisors wait longer: the systemd
-unit and the compose file 20 s; a plain `docker stop` does with `--timeout 20`, else after ten it kills.
+"""Time from SIGTERM to an end that is not clean. The hand-over of a node's work takes up to eight seconds of it.
+Service managers wait longer: the systemd unit and the compose file 20 s. A plain `docker stop` kills after ten seconds;
+use `--timeout 20`.
 """
 
 
 def run_agent(settings: AgentSettings) -> int:
-    """Run an agent until it is told to end; the exit code."""
+    """Run an agent until it is stopped. Return the exit code."""
     log = AgentLog(settings.log_format, settings.name, settings.verbose)
     identity: Identity | None = None
     name: NodeName | None = None
-    supervisor = ServiceManager.from_environment(os.environ)
+    service_manager = ServiceManager.from_environment(os.environ)
     clock = ClockWait(
-        lambda text: log.warning("clock", f"  {text}"), supervisor.extend_start_timeout, settings.parent_fd
+        lambda text: log.warning("clock", f"  {text}"), service_manager.extend_start_timeout, settings.parent_fd
     )
     try:
         identity = clock.until(lambda: Identity.load_or_create(settings.state_dir))
@@ -58,10 +59,10 @@ def run_agent(settings: AgentSettings) -> int:
                 "name.moved", f"  another agent of this machine is called {default_name()}; this one is {name.text}"
             )
         remembered = _remembered(settings, identity, log)
-        seeds, token = clock.until(partial(_network, settings, identity, log, remembered))
+        seeds, is_new_network = clock.until(partial(_network, settings, identity, log, remembered))
         if os.geteuid() == 0:
             log.warning("started.as_root", "running as root; an ordinary user is enough")
-        return run_on_uvloop(_main(settings, identity, log, supervisor, seeds, is_new_network=token))
+        return run_on_uvloop(_main(settings, identity, log, service_manager, seeds, is_new_network=is_new_network))
     except ConfigurationError as error:
         log.error("settings", str(error))
         return 2
@@ -82,10 +83,10 @@ def run_agent(settings: AgentSettings) -> int:
 
 
 def _remembered(settings: AgentSettings, identity: Identity, log: AgentLog) -> list[str]:
-    """Addresses of its ring; says which files of its state were put right."""
-    memory = PeerAddressFile(settings.state_dir)
-    remembered = memory.addresses()
-    for notice in (*identity.repaired.values(), *([memory.notice] if memory.notice else [])):
+    """Return the stored addresses of the ring. Log which state files were repaired."""
+    address_file = PeerAddressFile(settings.state_dir)
+    remembered = address_file.addresses()
+    for notice in (*identity.repaired.values(), *([address_file.notice] if address_file.notice else [])):
         log.warning("state.repaired", notice)
     return remembered
 
@@ -93,7 +94,7 @@ def _remembered(settings: AgentSettings, identity: Identity, log: AgentLog) -> l
 def _network(
     settings: AgentSettings, identity: Identity, log: AgentLog, remembered: list[str]
 ) -> tuple[list[str], bool]:
-    """Addresses to begin at, and whether a new network was founded. Raises Refused while the clock is behind."""
+    """Return addresses to contact, and whether a new network was created. Raises Refused while the clock is behind."""
     if settings.join:
         token = parse_token(read_token(settings.join))
         if token.role != "agent":
@@ -107,7 +108,7 @@ def _network(
             identity.join_network(token.network, chain, token.signed_record)
         except OperationFailed:
             if identity.network != token.network or not _is_member(identity):
-                raise  # else a service's restart with the token of its first day
+                raise  # otherwise a service restarts with the token of its first day
         return [*token.addresses, *(a for a in remembered if a not in token.addresses)], False
     if identity.network:
         identity.check_membership()
@@ -119,14 +120,16 @@ def _network(
 
 
 def _check_new(settings: AgentSettings, identity: Identity) -> None:
-    """Found no second network over the remains of a first one, unless told; raises OperationFailed."""
-    left = [name for name in _TRACES if _is_there(settings.state_dir / name)]
-    if not left or settings.new_network or is_stored(settings.state_dir / "authority.key"):
+    """Refuse to create a second network over the remains of a first one, unless the user asked for it. Raises
+    OperationFailed.
+    """
+    remains = [name for name in _TRACES if _is_there(settings.state_dir / name)]
+    if not remains or settings.new_network or is_stored(settings.state_dir / "authority.key"):
         return  # with the authority's key it is the same network again
     raise OperationFailed(
-        f"{settings.state_dir / 'network.json'} is missing, which says to which network this node belongs, and it was in one: "
-        f"{' and '.join(left)} of it {'is' if len(left) == 1 else 'are'} here. Put a copy back, or join again with a token:  "
-        "agiledart agent --join @FILE   To found another network all the same:  agiledart agent --new-network"
+        f"{settings.state_dir / 'network.json'} is missing: it names the network of this node. The node was in a network, since "
+        f"{' and '.join(remains)} {'is' if len(remains) == 1 else 'are'} here. Put a copy back, or join again with a token:  "
+        "agiledart agent --join @FILE   To create another network instead:  agiledart agent --new-network"
     )
 
 
@@ -135,16 +138,18 @@ def _is_there(path: Path) -> bool:
 
 
 def _leave_previous_network(settings: AgentSettings, identity: Identity, log: AgentLog) -> None:
-    """A network of one that never ran an application gives way to a token, if the user wants that."""
+    """Leave a network of one node that never ran an application for the network of a token, when the user agrees."""
     old = identity.network.hex()[:8]
     if not settings.leave_previous_network:
-        question = f"{settings.state_dir} founded network {old}, where nothing ever ran. Leave it for the token's?"
+        question = f"{settings.state_dir} created network {old}, where nothing ever ran. Leave it for the network of the token?"
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise OperationFailed(f"{question} Say so with --leave-previous-network, or give another --state-dir.")
+            raise OperationFailed(f"{question} Confirm with --leave-previous-network, or give another --state-dir.")
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise OperationFailed(f"It stays in network {old}. Start it without --join, or give another --state-dir.")
+            raise OperationFailed(
+                f"The agent stays in network {old}. Start it without --join, or give another --state-dir."
+            )
     identity.leave_network()
     log.info("network.left", f"Left network {old}, of which this was the only node.")
 
@@ -170,15 +175,15 @@ async def _main(
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: log.unhandled(context))
     agent = Agent(settings, identity, log)
-    asked = _Signals(loop, settings.parent_fd)
+    signals = _Signals(loop, settings.parent_fd)
     watchdog = asyncio.create_task(supervisor.keep_alive())
     path = settings.state_dir / "agent.json"
     with contextlib.suppress(OSError):
-        path.unlink()  # of a life that ended without saying so
+        path.unlink()  # of an incarnation that ended without removing it
     drain = False
     starting = asyncio.create_task(agent.start(seeds))
     try:
-        first: set[asyncio.Future[Any]] = {starting, asked.end}
+        first: set[asyncio.Future[Any]] = {starting, signals.end}
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
@@ -186,9 +191,9 @@ async def _main(
             _greet(agent, settings, identity, log, time.monotonic() - began, is_new_network=is_new_network)
             supervisor.notify("READY=1", f"STATUS=links on {agent.address}")
             gc.collect()
-            gc.freeze()  # what start-up made stays for good; the collector need not look at it again
-            await asyncio.wait({asked.end, agent.leave_asked}, return_when=asyncio.FIRST_COMPLETED)
-            drain = agent.leave_asked.result() if agent.leave_asked.done() else asked.end.result()
+            gc.freeze()  # what start-up made stays for good; the collector need not examine it again
+            await asyncio.wait({signals.end, agent.leave_asked}, return_when=asyncio.FIRST_COMPLETED)
+            drain = agent.leave_asked.result() if agent.leave_asked.done() else signals.end.result()
         else:
             starting.cancel()
         return 0
@@ -197,8 +202,8 @@ async def _main(
         if drain:
             log.info("leaving", "leaving the ring (a second signal cuts)")
         ending = asyncio.create_task(agent.stop(drain=drain))
-        asked.again = loop.create_future()
-        last: set[asyncio.Future[Any]] = {ending, asked.again}
+        signals.again = loop.create_future()
+        last: set[asyncio.Future[Any]] = {ending, signals.again}
         await asyncio.wait(last, timeout=DRAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
             ending.cancel()
@@ -210,7 +215,9 @@ async def _main(
 
 
 class _Signals:
-    """SIGTERM and SIGINT ask to drain; a second one cuts; the parent's end of the pipe closing cuts at once."""
+    """Signals of the process: SIGTERM and SIGINT request a drain; a second one cuts it short; a closed parent pipe cuts
+    at once.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, parent_fd: int) -> None:
         self.end: asyncio.Future[bool] = loop.create_future()

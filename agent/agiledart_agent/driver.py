@@ -1,8 +1,7 @@
-"""Runs a `Node` on an event loop: reads the clock, keeps the timers, carries out effects. All I/O of the agent hangs
-on it.
+"""Driver of a `Node` on an event loop: it reads the clock, keeps the timers and carries out effects.
 
-Events are taken strictly one after the other, also when carrying out an effect causes the next one at once, so the
-node never sees itself in mid-step.
+All I/O of the agent hangs on it. It takes events strictly one after the other, also when carrying out an effect causes
+the next one at once, so the node never sees itself in mid-step.
 """
 
 import asyncio
@@ -19,17 +18,18 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def now() -> Instant:
-    """Monotonic nanoseconds that also pass while the machine sleeps, where the system has such a clock: leases end meanwhile."""
+    """Return monotonic nanoseconds, including time for which the machine slept where the system has such a clock:
+    leases expire then.
+    """
     return Instant(time.clock_gettime_ns(_CLOCK))
 
 
 class Driver:
-    """The loop between one node and the world.
+    """Loop between one node and the world.
 
     Args:
         node: the machine.
-        perform: what to do for each class of effect; `Send`, `SetTimer` and `CancelTimer` included by the driver
-        itself. send: hands a message to the links.
+        send: hands a message to the links.
     """
 
     def __init__(self, node: Node, send: Callable[[Send], None]) -> None:
@@ -47,7 +47,7 @@ class Driver:
         }
 
     def on(self, effect: type[Effect], action: Callable[[Any], None]) -> None:
-        """Say what carrying out an effect means."""
+        """Register the action that carries out a class of effect."""
         self._actions[effect] = action
 
     def feed(self, event: Event) -> None:
@@ -66,17 +66,18 @@ class Driver:
             self._stepping = False
 
     def _carry_out(self, action: Callable[[Any], None], effect: Effect) -> None:
-        """One effect. If it fails, that is our mistake and is told; it must not take the rest of its step along: a node without
-        its timers would look alive and do nothing.
+        """Carry out one effect. A failure is our bug: it is logged and must not stop the other effects of the step.
+
+        A node without its timers would look alive and do nothing.
         """
         try:
             action(effect)
-        except Exception as error:  # noqa: BLE001  as said
+        except Exception as error:  # noqa: BLE001  see above: one failed effect must not stop the others
             kind = type(effect).__name__
             self._loop.call_exception_handler({"message": f"error in carrying out {kind}", "exception": error})
 
     def stop(self) -> None:
-        """Take no more events; forget all timers."""
+        """Take no more events; drop all timers."""
         self._stopped = True
         for _, handle in self._timers.values():
             handle.cancel()
@@ -89,8 +90,8 @@ class Driver:
         self._timers[effect.name] = (effect.at, self._loop.call_later(delay, self._fire, effect.name, effect.at))
 
     def _cancel_timer(self, effect: CancelTimer) -> None:
-        if found := self._timers.pop(effect.name, None):
-            found[1].cancel()
+        if timer := self._timers.pop(effect.name, None):
+            timer[1].cancel()
 
     def _fire(self, name: Hashable, at: Instant) -> None:
         if at > now():  # the loop's clock ticks in milliseconds and may wake a little early

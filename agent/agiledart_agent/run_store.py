@@ -1,14 +1,16 @@
-"""What this node must not forget of the runs in which it takes part: small files, on the disk before anybody acts on them.
+"""Stored state of the runs in which this node takes part: small files that are on the disk before the node acts on
+them.
 
-    runs/NAME.VERSION/part      what it hosts, with the users' code
-                      voter     its seat in the run's register
-                      life      the last life that it has entered
-                      elements/ what its instances saved (written by executors)
-                      ending    it is over; of these elements files of sinks are still to get their names
+    runs/NAME.VERSION/part      what the node hosts, with the users' code
+                      voter     its voter slot in the run's register
+                      life      the last attempt that it has entered
+                      elements/ snapshots that its instances saved (written by executors)
+                      ending    the run is over; sink files of these snapshots still have to get their names
 
-Files of one run are written in order, by one thread, each behind a checksum. After a start all of them are told to the node, which
-then waits to be asked. A damaged one is left out, and that is said: a seat that forgot what it promised does not vote until it is
-put in again, and a host that forgot its last life takes part from the next one on, like one that never had anything of the run.
+One thread writes the files of a run in order, each behind a checksum. After a start all of them are reported to the
+node, which then waits for requests. A damaged file is left out, with a warning. A voter that forgot what it promised
+does not vote until it gets a voter slot again. A host that forgot its last attempt takes part from the next one on,
+like a node that never had anything of the run.
 """
 
 import asyncio
@@ -33,29 +35,32 @@ _NAMES = ("part", "voter", "life", "record")
 _ENDING = "ending"
 
 _NEED_ATTEMPT = ("part", "record")
-"""Who does not know its last life must not go on with what it hosted then."""
+"""Files that are of no use without the last attempt: a host that does not know it must not continue what it hosted
+then.
+"""
 
 _END: msgspec.msgpack.Decoder[tuple[tuple[bytes, ...], str]] = msgspec.msgpack.Decoder(tuple[tuple[bytes, ...], str])
 
 _LOST = {
-    "voter": "this node does not vote on the run until it is given a seat again; the other voters know what was decided",
-    "life": "this node takes part in the run again from its next life on",
-    "part": "what this node hosted of the run is brought back from its neighbours in the next life",
+    "voter": "this node does not vote on the run until it gets a voter slot again; the other voters know what was decided",
+    "life": "this node takes part in the run again from its next attempt on",
+    "part": "what this node hosted of the run is restored from its neighbours in the next attempt",
     "record": "other nodes have a copy",
 }
 
 
 class RunStore:
-    """The runs' files below a state directory.
+    """Files of runs below a state directory.
 
     Args:
-        node: whose these are, in hex.
+        node: id of the node, in hex, to which the files belong.
         feed: takes the outcome of each write, as an event for the node.
         warn: takes a sentence about a file that is damaged, or that the disk does not take.
 
     Attributes:
         ending: runs whose end an earlier process of the agent had begun to carry out.
-        refused: files that the disk did not take. What was to be promised or entered with them is not: to others this node is dead.
+        refused: files that the disk did not take. The node does not make the promise or enter the attempt that they
+            record; to other nodes it is failed.
     """
 
     def __init__(
@@ -71,7 +76,7 @@ class RunStore:
         self._takes = True
 
     def found(self) -> RunsFound:
-        """Everything that lies here. A file that cannot be read is left out: others have what it said."""
+        """Return everything that is stored here. An unreadable file is left out: other nodes have its content."""
         files: list[StoredFile] = []
         folders: list[tuple[str, int]] = []
         for folder in sorted(self._root.glob("*.*")) if self._root.is_dir() else []:
@@ -88,44 +93,46 @@ class RunStore:
         return RunsFound(tuple(files), folders=tuple(folders))
 
     def _ending(self, folder: Path) -> tuple[tuple[bytes, ...], str] | None:
-        """Elements of a run that is over, and whose end is not carried out, and why it is; None: it is not, or not said to be."""
+        """Return snapshots and reason of a run that is over and whose end is not carried out yet. None: no such end is
+        recorded.
+        """
         try:
             return _END.decode(verified_content((folder / _ENDING).read_bytes(), self._run_of(folder / _ENDING)))
         except (OSError, DamagedFile, msgspec.MsgspecError):
             return None
 
     def _read(self, folder: Path) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
+        contents: dict[str, bytes] = {}
         left_out: set[str] = set()
         for name in _NAMES:
             path = folder / name
             try:
-                found[name] = verified_content(path.read_bytes(), self._run_of(path))
+                contents[name] = verified_content(path.read_bytes(), self._run_of(path))
             except FileNotFoundError:
                 continue
             except (OSError, DamagedFile) as error:
-                why = (error.strerror or "").lower() if isinstance(error, OSError) else error
-                self._warn(f"{path} is damaged ({why}): {_LOST[name]}.")
+                reason = (error.strerror or "").lower() if isinstance(error, OSError) else error
+                self._warn(f"{path} is damaged ({reason}): {_LOST[name]}.")
                 left_out |= {name, *(_NEED_ATTEMPT if name == "life" else ())}
-        return {name: content for name, content in found.items() if name not in left_out}
+        return {name: content for name, content in contents.items() if name not in left_out}
 
     def _run_of(self, path: Path) -> str:
         return f"{self._node}/{path.parent.name}/{path.name}"
 
     def keep(self, effect: KeepFile) -> None:
-        """Write a file, force it to the disk, then say so."""
+        """Write a file, force it to the disk, then report it."""
         path = self._folder(effect.application, effect.version) / effect.name
 
         def work() -> None:
             self._leaving.discard(path.parent)
-            (path.parent / _ENDING).unlink(missing_ok=True)  # it is not over
+            (path.parent / _ENDING).unlink(missing_ok=True)  # the run is not over
             try:
                 _write(path, add_checksum(effect.content, self._run_of(path)))
             except OSError as error:
                 why = f"{path} cannot be written: {(error.strerror or str(error)).lower()}"
                 self.refused += 1
                 self._report_disk_state(
-                    takes=False, text=f"{why}. Until it can be, this node neither votes nor begins anything anew."
+                    takes=False, text=f"{why}. Until it can be written, this node neither votes nor starts anything."
                 )
                 self._feed_event(Failed(effect.request, why))
             else:
@@ -135,7 +142,7 @@ class RunStore:
         self._thread.submit(work)
 
     def keep_snapshots(self, effect: RetainSnapshots) -> None:
-        """Drop all elements but these and later ones; one that is being written has no name yet."""
+        """Drop all snapshots but these and later ones. A snapshot that is being written has no name yet."""
         folder = self._folder(effect.application, effect.version) / "elements"
         wanted = {digest.hex() for digest in effect.digests}
 
@@ -147,7 +154,7 @@ class RunStore:
         self._thread.submit(work)
 
     def drop_snapshots(self, effect: DropSnapshots) -> None:
-        """Copies that were brought here, and that nobody reads."""
+        """Drop copies of snapshots that were fetched here and that no instance reads."""
         folder = self._folder(effect.application, effect.version) / "elements"
 
         def work() -> None:
@@ -157,7 +164,7 @@ class RunStore:
         self._thread.submit(work)
 
     def forget_part(self, effect: ForgetPart) -> None:
-        """Nothing of the run is hosted here any more; what this node votes, and which life it has entered, stays."""
+        """Drop what the node hosts of a run. Its votes and the attempt that it entered stay."""
         folder = self._folder(effect.application, effect.version)
 
         def work() -> None:
@@ -169,7 +176,9 @@ class RunStore:
         self._thread.submit(work)
 
     async def begin_to_forget(self, effect: ForgetRun) -> None:
-        """The run is over, and its end is carried out now: should the agent die, its next process does it."""
+        """Record that the run is over and its end is being carried out: if the agent dies, its next process completes
+        the end.
+        """
         path = self._folder(effect.application, effect.version) / _ENDING
         content = add_checksum(msgspec.msgpack.encode((effect.digests, effect.why)), self._run_of(path))
 
@@ -180,11 +189,13 @@ class RunStore:
         await self._loop.run_in_executor(self._thread, work)
 
     def forget(self, effect: ForgetRun) -> None:
-        """The run is over: nothing of it is needed here."""
+        """Delete everything of a run that is over."""
         self._thread.submit(self._leave, self._folder(effect.application, effect.version))
 
     def sweep(self, application: str, version: int) -> None:
-        """No process of the run is left here: one that was just beginning may have made folders of a run that was forgotten."""
+        """Delete folders of a forgotten run: a process that was just starting may have made them after the run was
+        forgotten.
+        """
         folder = self._folder(application, version)
         with contextlib.suppress(RuntimeError):  # the agent ends; its next start sweeps
             self._thread.submit(lambda: None if _is_known(folder) else self._leave(folder))
@@ -201,14 +212,14 @@ class RunStore:
         return not self._leaving
 
     def close(self) -> None:
-        """What was asked for is still written."""
+        """Finish the requested writes and stop."""
         self._thread.shutdown(wait=True)
 
     def _folder(self, application: str, version: int) -> Path:
         return self._root / f"{application}.{version}"
 
     def _report_disk_state(self, *, takes: bool, text: str) -> None:
-        """The first file that the disk does not take, and the first that it takes again, are told."""
+        """Warn of the first file that the disk does not take, and of the first that it takes again."""
         if takes is not self._takes:
             self._takes = takes
             with contextlib.suppress(RuntimeError):  # the agent ends, and its loop is closed
@@ -222,7 +233,9 @@ class RunStore:
 
 
 def _is_known(folder: Path) -> bool:
-    """Does this node have anything of the run whose folder this is: a part, a vote, a life, an end to carry out?"""
+    """Return whether this node stores anything of the run of this folder: a part, a vote, an attempt, or an end to
+    carry out.
+    """
     return any((folder / name).exists() for name in (*_NAMES, _ENDING))
 
 

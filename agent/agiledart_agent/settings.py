@@ -1,7 +1,7 @@
-"""Settings of an agent: flags over environment over TOML file over default. The only reader of the environment.
+"""Settings of an agent: flags over environment over TOML file over default. This module alone reads the environment.
 
-Environment variables are `AGILEDART_SECTION__KEY`, for example `AGILEDART_AGENT__ZONE=attic`; the TOML file has
-the same sections and keys.
+Environment variables are `AGILEDART_SECTION__KEY`, for example `AGILEDART_AGENT__ZONE=attic`; the TOML file has the
+same sections and keys.
 """
 
 import os
@@ -29,7 +29,7 @@ MAX_DATA, MAX_PARITY = 16, 8
 
 
 def default_state_dir(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where an agent keeps its state: systemd's directory, the system's for root's service, else the user's."""
+    """Return the default state directory: systemd's, the system's for root's service, else the user's."""
     if given := environment.get("STATE_DIRECTORY"):
         return Path(given.split(":")[0])
     if SERVICE_STATE_DIR.is_dir() and os.access(SERVICE_STATE_DIR, os.W_OK):
@@ -39,55 +39,60 @@ def default_state_dir(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def default_name() -> str:
-    """What a node is called that nobody named: as its machine."""
+    """Return the default name of a node: its machine's."""
     return socket.gethostname().split(".")[0]
 
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What an agent can be told.
+    """Settings of an agent.
 
     Attributes:
-        state_dir: key, grants, ring memory, control socket; one agent at a time.
+        state_dir: key, grants, peer addresses, control socket; one agent at a time.
         name: for people; host name by default.
-        listen: HOST:PORT of the TLS port; port 0 takes any free one. Loopback unless told.
+        listen: HOST:PORT of the TLS port; port 0 takes any free one. Loopback by default.
         advertise: HOST:PORT under which others reach this agent, when it is not `listen`.
         metrics: HOST:PORT of /metrics, /livez and /readyz; port 0 takes any free one, empty serves none.
-        metrics_hosts: names, with commas between, under which /metrics may be asked for, beside addresses and `localhost`: a
-            page in somebody's browser may give this port any name of its own.
+        metrics_hosts: names, separated by commas, under which /metrics may be requested, beside addresses and
+            `localhost`: a page in a user's browser may give this port any name of its own.
         join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
-        new_network: found a network although what lies in the state directory tells of another one that is no longer known.
-        leave_previous_network: a network of one that never ran an application is left for the token's, without asking.
+        new_network: create a network although the state directory has remains of another, unknown one.
+        leave_previous_network: leave a network of one node that never ran an application for the token's, without a
+            question.
         zone: failure and latency zone.
-        host: the machine, where agents die together; found out unless given. Copies of one thing go to different ones.
+        host: the machine, where agents fail together; detected unless given. Copies of one thing go to different
+            machines.
         cores: processor cores that this node may count as its own; 0: all of the machine.
-        capacity: operator instances of all applications that this node takes; 0: what its memory and cores give.
-        executors: worker processes an application may have on this node.
-        spare_executor: keep one more process at hand, empty, while an exactly-once application runs here: after a failure it starts
-            without the interpreter's start. 27 MB.
-        placement: strategy by which applications that this node deploys are mapped to nodes (`agiledart_placement.strategy`).
-        latency_log_bytes: how much is kept of the latencies sampled at each sink, for `analytics run latency`; 0: nothing.
-        latency_log_days: for how long.
-        stuck_warning: seconds that one call of user code may take before the application's logs say where it is.
-        stuck_limit: seconds after which its executor is stopped and the application fails; 0: never.
+        capacity: operator instances of all applications that this node takes; 0: as memory and cores allow.
+        executors: worker processes that an application may have on this node.
+        spare_executor: keep one more process ready, empty, while an exactly-once application runs here: after a failure
+            it starts without the interpreter's start. 27 MB.
+        placement: strategy by which applications that this node deploys are mapped to nodes
+            (`agiledart_placement.strategy`).
+        latency_log_bytes: size of the log of latencies sampled at each sink, for `analytics run latency`; 0: none.
+        latency_log_days: days for which these samples are kept.
+        stuck_warning: seconds that one call of user code may take before the application's logs name it.
+        stuck_limit: seconds after which the call's executor is stopped and the application fails; 0: never.
         executor_memory_mb: megabytes of memory that an executor may take; 0: half of this machine's.
         confine: keep users' code from this agent's keys, tokens and records, where the kernel can.
-        checkpoint_interval: seconds from one epoch of an exactly-once application to the next, where this agent coordinates it.
-        fragments: data and parity fragments of a state beyond 1 MiB, as `4+2`: any 4 of the 6 rebuild it. A smaller one is copied
-            to one node more than there are parity fragments.
-        path_timeout: seconds for which no path between two hosts of an application may work before it fails, or recovers.
-        relay: whether this agent leads circuits for nodes that cannot reach each other directly.
-        relay_bytes_per_second: how much of each circuit in each direction; 0: as fast as it goes.
-        quota_applications: that one submitter may have running in the network, as this agent sees it; 0: any number. In a file
-            `applications` in the table `[quota]`, and so the other three.
+        checkpoint_interval: seconds from one epoch of an exactly-once application to the next, where this agent
+            coordinates it.
+        fragments: data and parity fragments of a state beyond 1 MiB, as `4+2`: any 4 of the 6 rebuild it. A smaller
+            state is copied to one node more than there are parity fragments.
+        path_timeout: seconds without any working path between two hosts of an application, after which it fails or
+            recovers.
+        relay: whether this agent relays circuits for nodes that cannot reach each other directly.
+        relay_bytes_per_second: bound of each circuit in each direction; 0: none.
+        quota_applications: applications of one submitter that may run in the network, as this agent sees it; 0: any
+            number. In a file `applications` in the table `[quota]`; the other three quotas likewise.
         quota_executors: worker processes of one submitter on this node; 0: any number.
         quota_memory_mb: megabytes that they may take together (each counts as `executor_memory_mb`); 0: any.
         quota_disk_mb: megabytes of files, spools, state and logs of one submitter on this node; 0: any.
-        scaling_policy: by which stages with limits scale themselves, of applications that this node coordinates. In a file
-            `policy` in the table `[scaling]`, and so the other two.
+        scaling_policy: policy of stages with limits, in applications that this node coordinates. In a file `policy` in
+            the table `[scaling]`; the other two likewise.
         scaling_interval: seconds from one decision to the next.
-        scaling_max_instances: instances of one application for each node of the ring, beyond which it does not grow by itself;
-            0: any number.
+        scaling_max_instances: instances of one application for each node of the ring, beyond which the policy does not
+            grow it; 0: any number.
         parent_fd: file descriptor whose closing ends the agent (-1: none).
         log_format: `console` or `json`.
         verbose: log every message.
@@ -135,14 +140,14 @@ class AgentSettings:
     def load(
         flags: Mapping[str, object], environment: Mapping[str, str], config_file: Path | None = None
     ) -> "AgentSettings":
-        """Effective settings.
+        """Return the effective settings.
 
         Args:
             flags: from the command line; None means not given.
             config_file: TOML with a table `[agent]`.
 
         Raises:
-            ConfigurationError: names the setting, where it was set, its value and what is allowed.
+            ConfigurationError: names the setting, its origin, its value and what is allowed.
         """
         return AgentSettings.explained(flags, environment, config_file)[0]
 
@@ -150,7 +155,9 @@ class AgentSettings:
     def explained(
         flags: Mapping[str, object], environment: Mapping[str, str], config_file: Path | None = None
     ) -> tuple["AgentSettings", dict[str, str]]:
-        """As `load`; also where each setting came from: `default`, a variable's or a file's name, or a flag."""
+        """Return the settings as `load` does, and the origin of each: `default`, a variable's or a file's name, or a
+        flag.
+        """
         settings = AgentSettings(state_dir=default_state_dir(environment), name=default_name(), host=machine_name())
         known = {field.name: field for field in fields(AgentSettings)}
         origins = dict.fromkeys(known, "default")
@@ -210,7 +217,7 @@ class AgentSettings:
             )
         if self.relay_bytes_per_second < 0:
             raise ConfigurationError(
-                f"agent.relay_bytes_per_second is {self.relay_bytes_per_second}; allowed are 0 (as fast as it goes) and more"
+                f"agent.relay_bytes_per_second is {self.relay_bytes_per_second}; allowed are 0 (no bound) and more"
             )
         for setting, choices in (("placement", STRATEGIES), ("log_format", ("console", "json"))):
             if (chosen := getattr(self, setting)) not in choices:
@@ -225,7 +232,7 @@ class AgentSettings:
                 raise ConfigurationError(f"agent.{setting} is {text!r}; allowed are up to 64 printable characters")
 
     def _validate_size(self) -> None:
-        """How much this node takes."""
+        """Check the settings of size: quotas, executors, cores, capacity."""
         for quota in ("applications", "executors", "memory_mb", "disk_mb"):
             if (most := getattr(self, f"quota_{quota}")) < 0:
                 raise ConfigurationError(f"quota.{quota} is {most}; allowed are 0 (any) and more")
@@ -233,7 +240,7 @@ class AgentSettings:
             raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
         for setting, value, zero, most in (
             ("cores", self.cores, "all of this machine", MAX_CORES),
-            ("capacity", self.capacity, "what memory and cores give", MOST),
+            ("capacity", self.capacity, "as memory and cores allow", MOST),
         ):
             if not 0 <= value <= most:
                 raise ConfigurationError(f"agent.{setting} is {value}; allowed are 0 ({zero}) to {most}")
@@ -245,7 +252,7 @@ def _check_seconds(setting: str, seconds: int, most: int) -> None:
 
 
 def code_of(text: str) -> tuple[int, int]:
-    """Data and parity fragments of `M+K`. Raises `ConfigurationError`."""
+    """Return data and parity fragments of `M+K`. Raises `ConfigurationError`."""
     data, _, parity = text.partition("+")
     if data.isdecimal() and parity.isdecimal() and 1 <= int(data) <= MAX_DATA and 0 <= int(parity) <= MAX_PARITY:
         return int(data), int(parity)
@@ -256,7 +263,7 @@ def code_of(text: str) -> tuple[int, int]:
 
 
 def split_address(text: str, setting: str = "address") -> tuple[str, int]:
-    """HOST and PORT of `HOST:PORT` or `[IPV6]:PORT`."""
+    """Return HOST and PORT of `HOST:PORT` or `[IPV6]:PORT`."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or not host:
         raise ConfigurationError(f"{setting} is {text!r}; it should look like 192.168.1.20:9464 (port 0: any free one)")
@@ -284,8 +291,10 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     tables = {name: document.get(name, {}) for name in ("agent", "quota", "scaling")}
     unknown = [key for key in document if key not in tables]
     if unknown or not all(isinstance(table, dict) for table in tables.values()):
-        found = ", ".join(unknown) or "a value"
-        raise ConfigurationError(f"{path}: only the tables [agent], [quota] and [scaling] are known, found {found}")
+        unknown_text = ", ".join(unknown) or "a value"
+        raise ConfigurationError(
+            f"{path}: only the tables [agent], [quota] and [scaling] are known, found {unknown_text}"
+        )
     settings: dict[str, Any] = dict(tables["agent"])
     for name in ("quota", "scaling"):
         settings |= {f"{name}_{key}": value for key, value in tables[name].items()}
@@ -297,7 +306,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _typed(key: str, value: object, default: object, origin: str) -> object:
-    """`value` in the type of the setting's default."""
+    """Return `value` in the type of the setting's default."""
     try:
         if isinstance(default, bool):
             if isinstance(value, str) and value.lower() in ("1", "true", "yes", "0", "false", "no"):
@@ -310,7 +319,7 @@ def _typed(key: str, value: object, default: object, origin: str) -> object:
                 raise ValueError
             return int(str(value))
         if isinstance(default, Path):
-            return Path(str(value)).expanduser().absolute()  # what it says of itself must mean the same elsewhere
+            return Path(str(value)).expanduser().absolute()  # a relative path must mean the same to other processes
         return str(value)
     except ValueError:
         kind = "true or false" if isinstance(default, bool) else "a whole number"

@@ -124,7 +124,7 @@ def test_every_order_is_found_and_an_altered_line_is_told() -> None:
         path.write_bytes(b"".join(lines[:2] + lines[3:]))
         told = cli("audit", "--verify", "--agent", str(made.agents[1].state_dir))
         assert told.returncode == 1
-        assert "of the allowed orders was altered, or lines before it were removed." in told.stdout + told.stderr
+        assert "of the allowed commands was altered, or lines before it were removed." in told.stdout + told.stderr
         assert "a2: " in told.stdout + told.stderr
 
 

@@ -1,1 +1,1 @@
-"""Who may come in at this agent's port, and how long it stays: uses of tokens. It imports identity."""
+"""Admission at this agent's port: which keys may join by tokens, and for how long. It imports identity."""

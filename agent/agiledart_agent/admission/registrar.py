@@ -1,11 +1,12 @@
-"""The judge at this agent's port: who came by a token must have been counted among its uses, beside certificate and chain.
+"""Peer verifier of an agent's port. A key that joined by a token must have been registered as one of its uses.
 
-    known      met before, also in an earlier life: in
-    receipt    somebody known has signed that it was counted: in, and the ring is asked for one in sixteen all the same
-    else       the ring is asked (`KeyPresented`) and answers within seconds, or the caller is refused
+    known      met before, also by an earlier process: admitted
+    receipt    a known member has signed that it was registered: admitted, and the ring is asked in one case of sixteen
+    otherwise  the ring is asked (`KeyPresented`) and answers within seconds, or the caller is refused
 
-Who is in gets a receipt with our HELLO and shows it to those it meets next. Only callers are judged so: whoever we call was let in
-by others. Source: the admission spec, section 4; decision 0004.
+This is required beside certificate and chain. An admitted peer gets a receipt with our HELLO and shows it to the peers
+that it meets next. Only callers are checked so: a peer that we dial was admitted by others. Source: the admission spec,
+section 4; decision 0004.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 from agiledart_transport.peer_verifier import PeerInfo
 
 ASK_SECONDS: Final = 2.5
-"""For the ring to answer: less than a caller waits for our HELLO."""
+"""Time for the ring to answer: less than a caller waits for our HELLO."""
 
 ONE_IN: Final = 16
 
@@ -45,14 +46,14 @@ Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class RegisteredPeerVerifier:
-    """A `PeerVerifier`.
+    """A `PeerVerifier` that also checks registrations.
 
     Args:
-        local: judges certificate and chain.
-        feed: takes events for the node; false when there is none yet.
-        spawn: runs something in the background.
-        changed: the known keys are others now.
-        denied: this key is not counted, and may have links.
+        local: verifies certificate and chain.
+        feed: takes events for the node; returns False when there is no node yet.
+        spawn: runs a coroutine in the background.
+        changed: called when the set of known keys has changed.
+        denied: called for a key that is not registered, and may have links.
     """
 
     def __init__(
@@ -70,10 +71,10 @@ class RegisteredPeerVerifier:
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[KeyDecision]] = {}
         self._asking: dict[tuple[bytes, bytes], asyncio.Future[None]] = {}
-        self._counted: dict[bytes, int] = {}  # of keys that get a receipt with our HELLO: which use they are
+        self._counted: dict[bytes, int] = {}  # of keys that get a receipt with our HELLO: number of the use
 
     async def verify_peer(self, certificate: bytes, hello: Hello, service: str, *, serves: bool = False) -> PeerInfo:
-        """The verified peer; raises `Refused`."""
+        """Return the verified peer. Raises `Refused`."""
         peer = self._local.verify(certificate, hello, service, serves=serves)
         if serves:
             self._keep(hello.welcome)
@@ -82,11 +83,11 @@ class RegisteredPeerVerifier:
         return peer
 
     def is_known(self, grant: Grant) -> bool:
-        """May this grant's holder come in without anybody being asked?"""
+        """Return whether this grant's holder may be admitted without a question to the ring."""
         return not grant.invitation or (grant.invitation, member_key(grant)) in self.members
 
     async def admit(self, grant: Grant, hello: Hello) -> None:
-        """Raise `Refused` (one of `registrations.REFUSALS`) unless the holder of this grant was counted, or is now."""
+        """Raise `Refused` (one of `registrations.REFUSALS`) unless the holder of this grant is registered, or is now."""
         if self.is_known(grant):
             return
         token, key = grant.invitation, member_key(grant)
@@ -97,7 +98,7 @@ class RegisteredPeerVerifier:
             if secrets.randbelow(ONE_IN) == 0:
                 self._spawn(self._doubt(grant, record, counted_at))
             return
-        # Who calls several times at once is asked about once.
+        # The ring is asked once about a peer that opens several links at the same time.
         pending = self._asking.get((token, key))
         if pending is not None:
             await asyncio.wait([pending])
@@ -116,12 +117,12 @@ class RegisteredPeerVerifier:
         self._note(token, key, verdict.wall_seconds)
 
     def on_key_checked(self, effect: KeyDecision) -> None:
-        """The ring has answered."""
+        """Take the ring's answer."""
         if (waiting := self._asked.get(effect.request)) is not None and not waiting.done():
             waiting.set_result(effect)
 
     def welcome(self, peer: PeerInfo) -> bytes:
-        """A receipt for an agent that was let in and shows none; empty: it needs none."""
+        """Return a receipt for an admitted agent that presents none; empty: it needs none."""
         grant = peer.grant
         if grant.role != "agent" or not grant.invitation or peer.hello.receipt or not self.is_known(grant):
             return b""
@@ -144,7 +145,7 @@ class RegisteredPeerVerifier:
         )  # fmt: skip
         try:
             if not self._feed(met):
-                return KeyDecision(request, "unregistered", "this agent has just begun; try again")
+                return KeyDecision(request, "unregistered", "this agent has just started; try again")
             return await asyncio.wait_for(waiting, ASK_SECONDS)
         except TimeoutError:
             return KeyDecision(request, "unregistered", "the ring did not answer in time; try again")
@@ -152,7 +153,7 @@ class RegisteredPeerVerifier:
             del self._asked[request]
 
     async def _doubt(self, grant: Grant, record: TokenRecord, counted_at: int) -> None:
-        """Ask the ring about a receipt that was believed."""
+        """Ask the ring about a receipt that was accepted."""
         verdict = await self._ask(grant, record, counted_at)
         if verdict.reason not in ("", "unregistered"):
             key = member_key(grant)
@@ -166,7 +167,7 @@ class RegisteredPeerVerifier:
         return verify_token_record(raw, grant.invitation, inviter(self._identity.network, grant), check_signature)
 
     def _counted_at(self, raw: bytes, token: bytes, key: bytes) -> int:
-        """When somebody who is known here has had this key counted; 0: it has no good receipt."""
+        """Return the wall time at which a member known here had this key registered; 0: it has no valid receipt."""
         if not raw:
             return 0
         try:
@@ -183,7 +184,7 @@ class RegisteredPeerVerifier:
             self._changed()
 
     def _keep(self, raw: bytes) -> None:
-        """A receipt that we were given, if it is one for us."""
+        """Store a receipt that we were given, if it is for our key."""
         identity = self._identity
         if not raw or identity.receipt:
             return

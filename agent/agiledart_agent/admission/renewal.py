@@ -1,7 +1,8 @@
-"""This agent's membership and its end: asks a desk in the last tenth, and signs for others where it has a key that may.
+"""Renewal of this agent's membership, and of others' where this agent has a key that may sign.
 
-What is renewed is shown with every new HELLO. A link that was opened before ends with the old membership and is opened again; what
-goes over it is not lost (decision 0023).
+An agent asks a renewal service in the last tenth of its membership. It presents the renewed membership with every new
+HELLO. A link that was opened before ends with the old membership and is reopened; its rows are not lost (decision
+0023).
 """
 
 import asyncio
@@ -22,10 +23,10 @@ from agiledart_transport.certificates import check_signature
 from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 
 PART: Final = 10
-"""A membership is renewed in the last tenth of its life."""
+"""Share of its validity in which a membership is renewed: the last tenth."""
 
 RENEWED: Final = ("agent", "submitter", "reader")
-"""Roles whose memberships a desk renews. Who is an admin is decided each time by who holds a key above."""
+"""Roles whose memberships the service renews. A holder of a key above decides each time about admins."""
 
 TRY_SECONDS: Final = 3_600.0
 MIN_TRY_SECONDS: Final = 0.5
@@ -33,7 +34,10 @@ WARN_SECONDS: Final = 30 * 86_400
 
 
 def renewed_chain(identity: Identity, grant: Grant, now: int) -> tuple[bytes, ...]:
-    """A membership for the same key and role, as long as the last one and never longer than who signs; raises `OperationFailed`."""
+    """Return a membership for the same key and role, as long as the last one and never longer than the signer's.
+
+    Raises `OperationFailed`.
+    """
     issuer = identity.issuer()
     not_before, not_after = now, now + (grant.not_after - grant.not_before)
     if issuer.chain:
@@ -46,12 +50,12 @@ def renewed_chain(identity: Identity, grant: Grant, now: int) -> tuple[bytes, ..
 
 
 class MembershipRenewer:
-    """Both sides at this agent.
+    """Both sides of renewal at this agent.
 
     Args:
-        admit: raises `Refused` unless who came by a token was counted.
+        admit: raises `Refused` unless a key that joined by a token is registered.
         feed: takes events for the node.
-        renewed: the chain is another one from now on.
+        renewed: called when the chain has changed.
     """
 
     def __init__(
@@ -68,7 +72,7 @@ class MembershipRenewer:
         self._answer: asyncio.Future[MembershipRenewed] | None = None
 
     def open(self) -> None:
-        """Be a desk, where the keys are."""
+        """Offer the renewal service, where this agent has the keys for it."""
         try:
             self._identity.issuer()
         except OperationFailed:
@@ -76,22 +80,22 @@ class MembershipRenewer:
         self._feed(EnableRenewalService())
 
     async def check_forever(self) -> None:
-        """Renew in the last tenth; look again now and then, for clocks jump."""
+        """Renew in the last tenth. Check again now and then, since clocks jump."""
         while True:
-            left, life = self._left()
-            if left > life / PART:
-                await asyncio.sleep(min(TRY_SECONDS, max(MIN_TRY_SECONDS, left - life / PART)))
+            left, validity = self._left()
+            if left > validity / PART:
+                await asyncio.sleep(min(TRY_SECONDS, max(MIN_TRY_SECONDS, left - validity / PART)))
                 continue
-            why = await self.renew()
-            if why and left < WARN_SECONDS:
+            reason = await self.renew()
+            if reason and left < WARN_SECONDS:
                 days = max(0.0, left) / 86_400
-                text = f"this node's membership ends in {days:.1f} days and could not be renewed: {why}"
+                text = f"this node's membership ends in {days:.1f} days and could not be renewed: {reason}"
                 self._log.warning("membership.expiring", text, days=round(days, 2))
-            left, life = self._left()
-            await asyncio.sleep(min(TRY_SECONDS, max(MIN_TRY_SECONDS, life / PART / 10)))
+            left, validity = self._left()
+            await asyncio.sleep(min(TRY_SECONDS, max(MIN_TRY_SECONDS, validity / PART / 10)))
 
     async def renew(self) -> str:
-        """Ask a desk now; why it did not work, or empty."""
+        """Ask a renewal service now. Return the reason of a failure, or an empty string."""
         if self._answer is None:
             self._answer = asyncio.get_running_loop().create_future()
             self._feed(RenewMembership(self._identity.chain, self._identity.token))
@@ -100,12 +104,12 @@ class MembershipRenewer:
         if self._answer is waiting:
             self._answer = None
             if not answer.chain:
-                return answer.reason or "the desk gave no reason"
+                return answer.reason or "the renewal service gave no reason"
             return self._take(answer.chain)
         return ""
 
     def on_renewed(self, effect: MembershipRenewed) -> None:
-        """A desk has answered."""
+        """Take the answer of a renewal service."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(effect)
 
@@ -114,9 +118,9 @@ class MembershipRenewer:
         try:
             grant = verify_chain(identity.network, chain, identity.public_key, int(time.time()), check_signature)
         except Refused as error:
-            return f"the desk's answer is not good ({error})"
+            return f"the answer of the renewal service is not valid ({error})"
         if grant.role != "agent" or grant.scope or grant.not_after <= decode_link(identity.chain[-1]).not_after:
-            return "the desk can sign for no longer: its own membership ends"
+            return "the renewal service cannot sign for longer: its own membership ends"
         identity.renew(chain)
         self._log.info("membership.renewed", "this node's membership was renewed", until=grant.not_after)
         self._renewed()
@@ -126,10 +130,10 @@ class MembershipRenewer:
         link = decode_link(self._identity.chain[-1])
         return link.not_after - time.time(), link.not_after - link.not_before
 
-    # ---- the desk
+    # ---- the renewal service
 
     async def sign(self, effect: SignRenewal) -> None:
-        """Somebody asks us."""
+        """Sign the renewal that a member requests."""
         try:
             chain = await self._signed(effect)
         except (AgileDartError, RemoteProtocolError) as error:
@@ -144,7 +148,8 @@ class MembershipRenewer:
         grant = verify_chain(self._identity.network, effect.chain, key, now, check_signature, self._verifier.banned)
         if grant.role not in RENEWED:
             raise Refused("role", f"a membership as {grant.role} is not renewed: make another token")
-        # An agent asks for itself. A user's comes by way of an agent, and is of no use to who has not its key.
+        # An agent asks for itself. A user's request comes through an agent, which has no use for the answer without the
+        # user's key.
         if grant.role == "agent" and node_id_of_key(key) != effect.node:
             raise Refused("another key")
         await self._admit(grant, Hello(token=effect.token))

@@ -1,5 +1,6 @@
-"""Who asked this agent for what, and whether it was allowed: kept so that a removed or altered line shows.
+"""Audit of one agent: which requester asked for what, and whether it was permitted. Removed or altered lines are
+detected.
 
-Public parts: `hash_chain.HashChain` (a bounded file whose lines hang together by hashes), `book.AuditTrail` (what is written, and read),
-`noting` (from a request to its line).
+Public parts: `hash_chain.HashChain` (a bounded file whose lines are linked by hashes), `audit_trail.AuditTrail` (what
+is written, and read), `audit_lines` (from a request to its line).
 """

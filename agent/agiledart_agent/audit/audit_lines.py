@@ -1,4 +1,4 @@
-"""From a request to the line of the audit about it."""
+"""Audit lines: from a request to the line about it."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ from agiledart_node.wire.audit_messages import AuditLine
 from agiledart_node.wire.commands import VERB_BY_COMMAND, Command, Submit
 
 MAX_WORDS: Final = 240
-"""Characters of what users wrote."""
+"""Longest text of a user in a line, in characters."""
 
 _OWN_COLUMNS: Final = ("name", "after")
 
 
 def audit_line_of(command: Command, principal: Principal, requester: str, origin: str) -> AuditLine:
-    """The line about a request that is allowed and done, without number and time."""
+    """Return the line about a request that is permitted and done, without number and time."""
     return AuditLine(
         number=0,
         at_ms=0,
@@ -34,12 +34,12 @@ def audit_line_of(command: Command, principal: Principal, requester: str, origin
 
 
 def refused(line: AuditLine, reason: str, text: str) -> AuditLine:
-    """The same, not allowed, or (without a reason) come to nothing."""
+    """Return the line of a request that was refused, or (without a reason) failed."""
     return msgspec.structs.replace(line, allowed=not reason, reason=reason, outcome=text[:MAX_WORDS])
 
 
 def refused_log_read_line(principal: Principal, origin: str, log: LogOwnership, reason: str, text: str) -> AuditLine:
-    """The line about somebody who wanted the rows of a log that it may not read."""
+    """Return the line about a requester that may not read the rows of a log."""
     requester = f"{principal.role} {principal.key.hex()[:16]}"
     details = f"log={log.name}"
     return AuditLine(
@@ -58,10 +58,10 @@ def refused_log_read_line(principal: Principal, origin: str, log: LogOwnership, 
 
 
 def is_audited(command: Command) -> bool:
-    """Whether this is noted also when it is allowed: orders."""
+    """Return whether this command is audited also when it is permitted: it needs a signature."""
     try:
         return command_terms(command) is not None
-    except RemoteProtocolError:  # it makes no sense, and will be refused for that
+    except RemoteProtocolError:  # the command makes no sense, and will be refused for that
         return True
 
 
@@ -76,11 +76,11 @@ def _application(command: Command) -> str:
 
 
 def _details(command: Command) -> str:
-    """What else the command says, but for content (bytes) and what has its usual value."""
+    """Return the other arguments of the command, except content (bytes) and default values."""
     usual = {field.name: field.default for field in msgspec.structs.fields(command)}
-    said = (
+    arguments = (
         f"{name}={value}"
         for name, value in msgspec.structs.asdict(command).items()
         if name not in _OWN_COLUMNS and not isinstance(value, bytes) and value != usual[name] and value not in ({}, "")
     )
-    return " ".join(said)[:MAX_WORDS]
+    return " ".join(arguments)[:MAX_WORDS]

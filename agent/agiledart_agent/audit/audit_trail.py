@@ -1,8 +1,8 @@
-"""The audit of one agent: who wanted what, whence, and whether it was allowed.
+"""Audit trail of one agent: requester, action, origin, and whether it was permitted.
 
-Written are orders (what changes something) and whatever is refused; looking on is not: `top` asks every second. What was
-allowed and what was refused are two chains, so that refused attempts can never push out what was done; of one key's refused
-attempts at most a few a second are written, the others are counted in its next line.
+It records signed commands (what changes something) and all refusals. It does not record permitted queries: `top` asks
+every second. Permitted and refused actions are two chains, so refused attempts can never push out what was done. Of one
+key's refused attempts at most a few a second are written; the others are counted in its next line.
 """
 
 import asyncio
@@ -25,22 +25,24 @@ ALLOWED: Final = "allowed"
 REFUSED: Final = "refused"
 
 SYNC_SECONDS: Final = 1.0
-"""So much a power cut may take away; a killed process takes nothing."""
+"""Longest time of lines that a power cut may take away. A killed process loses none."""
 
 REFUSED_AT_ONCE: Final = 500
 REFUSED_PER_SECOND: Final = 5.0
-"""Lines about refused attempts of one key: enough for whoever tries by hand or by mistake, and 130 MB a day for a flash card."""
+"""Lines about refused attempts of one key: enough for a person who tries by hand or by mistake, and 130 MB a day for a
+flash card.
+"""
 
 MAX_KEYS: Final = 256
-"""Keys whose refused attempts are rationed one by one."""
+"""Keys whose refused attempts are limited one by one."""
 
 MAX_ANSWER_BYTES: Final = 256 << 10
 MAX_FAULTS: Final = 16
-"""Sentences about one chain; whoever altered more is seen as well."""
+"""Sentences about one chain; more alterations than that are evident anyway."""
 
 
 class _RateLimit:
-    """How many more lines a key may have."""
+    """Rate limit of one key: how many more lines it may have."""
 
     def __init__(self, now: float) -> None:
         self.left, self.at, self.suppressed = float(REFUSED_AT_ONCE), now, 0
@@ -56,7 +58,7 @@ class _RateLimit:
 
 
 class AuditTrail:
-    """What one agent keeps.
+    """Audit trail that one agent keeps.
 
     Args:
         feed: takes the answers to `ReadAudit`.
@@ -71,7 +73,7 @@ class AuditTrail:
         self._is_syncing = self._is_open = False
 
     def open(self) -> None:
-        """Go on where the last life ended. Raises OSError, OperationFailed."""
+        """Continue where the last process ended. Raises OSError, OperationFailed."""
         for chain in self._chains.values():
             chain.open()
         self._is_open = True
@@ -79,11 +81,11 @@ class AuditTrail:
 
     def _last_number(self, chain: HashChain) -> int:
         newest: deque[bytes] = deque((line.text for line in chain.reading().lines()), maxlen=1)
-        found = _kept(newest[0]) if newest else None
-        return max(chain.head.number, found.number if found is not None else 0)
+        line = _kept(newest[0]) if newest else None
+        return max(chain.head.number, line.number if line is not None else 0)
 
     async def close(self) -> None:
-        """Bring the last lines to the disk; nothing where it was never opened."""
+        """Force the last lines to the disk; do nothing when the trail was never opened."""
         if not self._is_open:
             return
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -94,23 +96,29 @@ class AuditTrail:
     # ---- writing
 
     def note(self, line: AuditLine) -> None:
-        """Keep a line under the next number, at this time. A full disk loses it; that is said and counted."""
+        """Store a line under the next number, with this time. A full disk loses the line; that is logged once and
+        counted.
+        """
         suppressed = 0
         if not line.allowed:
-            ration = self._rate_limit(line.key)
-            if not ration.allows(time.monotonic()):
+            rate_limit = self._rate_limit(line.key)
+            if not rate_limit.allows(time.monotonic()):
                 return
-            suppressed, ration.suppressed = ration.suppressed, 0
+            suppressed, rate_limit.suppressed = rate_limit.suppressed, 0
         at_ms = int(time.time() * 1_000)
-        kept = msgspec.structs.replace(line, number=self._number + 1, at_ms=at_ms, suppressed=suppressed)
+        numbered_line = msgspec.structs.replace(line, number=self._number + 1, at_ms=at_ms, suppressed=suppressed)
         try:
-            self._chains[ALLOWED if line.allowed else REFUSED].append(msgspec.json.encode(kept), kept.number)
+            self._chains[ALLOWED if line.allowed else REFUSED].append(
+                msgspec.json.encode(numbered_line), numbered_line.number
+            )
         except OSError as error:
             self._lost += 1
             if self._lost == 1:
-                self._log.warning("audit.line_lost", f"a line of the audit was lost: {error.strerror or error}")
+                self._log.warning(
+                    "audit.line_lost", f"the disk did not take a line of the audit: {error.strerror or error}"
+                )
             return
-        self._number = kept.number
+        self._number = numbered_line.number
         if not self._is_syncing:
             self._is_syncing = True
             task = asyncio.ensure_future(self._sync(SYNC_SECONDS))
@@ -118,11 +126,11 @@ class AuditTrail:
             task.add_done_callback(self._tasks.discard)
 
     def _rate_limit(self, key: str) -> _RateLimit:
-        ration = self._rate_limits.pop(key, None) or _RateLimit(time.monotonic())
-        self._rate_limits[key] = ration
+        rate_limit = self._rate_limits.pop(key, None) or _RateLimit(time.monotonic())
+        self._rate_limits[key] = rate_limit
         if len(self._rate_limits) > MAX_KEYS:
             del self._rate_limits[next(iter(self._rate_limits))]
-        return ration
+        return rate_limit
 
     async def _sync(self, after: float) -> None:
         try:
@@ -131,7 +139,9 @@ class AuditTrail:
             for work in [chain.syncing() for chain in self._chains.values()]:
                 await asyncio.to_thread(work.run)
         except OSError as error:
-            self._log.warning("audit.sync_failed", f"the audit did not reach the disk: {error.strerror or error}")
+            self._log.warning(
+                "audit.sync_failed", f"the audit could not be forced to the disk: {error.strerror or error}"
+            )
 
     # ---- reading
 
@@ -144,24 +154,24 @@ class AuditTrail:
     async def _read(self, effect: ReadAudit) -> None:
         try:
             readings = {name: chain.reading() for name, chain in self._chains.items()}
-            found = await asyncio.to_thread(_answer, effect, readings)
+            answer = await asyncio.to_thread(_answer, effect, readings)
         except OSError as error:
-            found = AuditLines(0, faults=(f"the audit cannot be read: {error.strerror or error}",))
+            answer = AuditLines(0, faults=(f"the audit cannot be read: {error.strerror or error}",))
         if self._lost and effect.ask.verify:
-            found = msgspec.structs.replace(
-                found, faults=(*found.faults, f"{self._lost:,} lines were lost: the disk did not take them")
+            answer = msgspec.structs.replace(
+                answer, faults=(*answer.faults, f"{self._lost:,} lines were lost: the disk did not take them")
             )
-        self._feed(Completed(effect.request, found))
+        self._feed(Completed(effect.request, answer))
 
 
 def _answer(effect: ReadAudit, readings: dict[str, ChainReading]) -> AuditLines:
-    """In a thread: the files have eight megabytes each."""
+    """Return the requested lines. It runs in a thread: the files have eight megabytes each."""
     ask = effect.ask
     faults: dict[str, list[str]] = {name: [] for name in readings}
     lines: list[AuditLine] = []
-    free_bytes, kept, has_more = MAX_ANSWER_BYTES, 0, False
+    free_bytes, line_count, has_more = MAX_ANSWER_BYTES, 0, False
     for line in merge(*(_lines(name, reading, faults[name]) for name, reading in readings.items()), key=_number):
-        kept += 1
+        line_count += 1
         if line.number <= ask.after or not _is_wanted(line, ask.wanted) or has_more:
             continue
         size = 128 + len(line.details) + len(line.outcome)
@@ -174,30 +184,30 @@ def _answer(effect: ReadAudit, readings: dict[str, ChainReading]) -> AuditLines:
         lines.append(line)
     for name, reading in readings.items():
         if not (has_more and not ask.verify) and not reading.is_whole:
-            faults[name].append(f"lines of the {name} orders are missing: the last ones, or a whole file")
-    fault_texts = tuple(text for found in faults.values() for text in found)
+            faults[name].append(f"lines of the {name} commands are missing: the last ones, or a whole file")
+    fault_texts = tuple(text for texts in faults.values() for text in texts)
     return AuditLines(
         0,
         tuple(lines),
         lines[-1].number if lines else ask.after,
         has_more,
-        kept if ask.verify else 0,
+        line_count if ask.verify else 0,
         fault_texts if ask.verify else (),
         {name: reading.head.last for name, reading in readings.items()},
     )
 
 
 def _lines(name: str, reading: ChainReading, faults: list[str]) -> Iterator[AuditLine]:
-    """What can be read; what cannot is a fault like what was altered."""
+    """Yield the lines that can be read. An unreadable line is a fault, like an altered one."""
     before = 0
     for text, is_whole in reading.lines():
-        found = _kept(text)
+        line = _kept(text)
         if not is_whole and len(faults) < MAX_FAULTS:
-            which = f"line {found.number}" if found is not None else f"what follows line {before}"
-            faults.append(f"{which} of the {name} orders was altered, or lines before it were removed")
-        if found is not None:
-            before = found.number
-            yield found
+            which = f"line {line.number}" if line is not None else f"the text after line {before}"
+            faults.append(f"{which} of the {name} commands was altered, or lines before it were removed")
+        if line is not None:
+            before = line.number
+            yield line
 
 
 def _kept(text: bytes) -> AuditLine | None:

@@ -1,10 +1,12 @@
-"""A file of lines in which each holds the hash of the one before it: what was altered or removed shows.
+"""Hash chain: a file of lines in which each holds the hash of the line before it, so alterations and removals are
+detected.
 
-Two files are kept, `NAME.log` and the one before it, `NAME.old`; when the first is full it becomes the second. A line is the
-SHA-256, in hex, of the hash before it and of the line's text; a space; the text. What is missing at the ends cannot be seen
-from the lines: `NAME.head` holds the hashes there. It is written after the lines are on the disk, so lines behind it may be
-there, and none before it may be missing. Who can write in the state directory can make all of this anew: only hashes that were
-read before and kept elsewhere (`agiledart audit -o json` shows each node's last ones) tell of that.
+Two files are kept: `NAME.log`, and the one before it, `NAME.old`. When the first is full it becomes the second. A line
+is the SHA-256, in hex, of the hash before it and of the line's text; a space; the text. The lines alone do not show
+what is missing at the ends, so `NAME.head` holds the hashes there. It is written after the lines are on the disk. So
+lines behind it may be there, and none before it may be missing. A process that can write in the state directory can
+forge all of this. Only hashes that were read before and stored elsewhere reveal that (`agiledart audit -o json` shows
+each node's last ones).
 """
 
 import contextlib
@@ -23,7 +25,7 @@ from agiledart_agent.state_files.private_files import read_private
 from agiledart_kernel.errors import OperationFailed
 
 MAX_FILE_BYTES: Final = 4 << 20
-"""Of each of the two files: about ten thousand lines."""
+"""Bound of each of the two files: about ten thousand lines."""
 
 _CHARS: Final = 64
 _START: Final = "0" * _CHARS
@@ -31,11 +33,13 @@ _UNKNOWN: Final = ""
 
 
 class ChainHead(msgspec.Struct, frozen=True):
-    """What is known of the ends.
+    """Known hashes at the ends of a chain.
 
     Args:
-        old: hash before the first line of the older file; `new`: of the newer one; `last`: of the last line.
-        number: that its writer gave to the last line.
+        old: hash before the first line of the older file.
+        new: hash before the first line of the newer file.
+        last: hash of the last line.
+        number: number that the writer gave to the last line.
     """
 
     old: str = _START
@@ -45,31 +49,31 @@ class ChainHead(msgspec.Struct, frozen=True):
 
 
 class ChainLine(NamedTuple):
-    """One line; `is_whole`: its hash is right, and so nothing was altered in it or taken out before it."""
+    """One line. `is_whole`: its hash is right, so the line was not altered and no line was removed before it."""
 
     text: bytes
     is_whole: bool
 
 
 class ChainReading:
-    """The lines of a chain as they are now; may be read in another thread while others are written."""
+    """Lines of a chain at one moment. A thread may read them while another writes."""
 
     def __init__(self, files: dict[str, BufferedReader], size: int, head: ChainHead) -> None:
         self._files, self._size, self.head = files, size, head
-        # Somebody else wrote there when the file has another size than what was written.
+        # Another process wrote there when the file has another size than this one has written.
         self._is_ours = "log" in files and os.fstat(files["log"].fileno()).st_size == size
         self.is_whole = self._is_ours
 
     def lines(self) -> Iterator[ChainLine]:
-        """The oldest first; afterwards `is_whole` says whether no file and no line at the end is missing."""
+        """Yield the lines, oldest first. Afterwards `is_whole` says whether no file and no line at the end is missing."""
         self.is_whole = self._is_ours and ("old" in self._files or self.head.new == _START)
         before = self.head.old if "old" in self._files else self.head.new
-        for what, file in self._files.items():
+        for suffix, file in self._files.items():
             with file:
                 left = self._size
                 for raw in file:
                     left -= len(raw)
-                    if what == "log" and left < 0:  # written since
+                    if suffix == "log" and left < 0:  # written since
                         break
                     hashed, text = raw[:_CHARS].decode("ascii", "replace"), raw[_CHARS + 1 :].rstrip(b"\n")
                     yield ChainLine(text, before != _UNKNOWN and hashed == _hash(before, text))
@@ -81,7 +85,7 @@ class HashChain:
     """One chain. All but a `ChainReading` and `sync` is for one thread.
 
     Args:
-        folder: is made when missing, closed to others.
+        folder: created when missing, closed to other users.
     """
 
     def __init__(self, folder: Path, name: str, max_bytes: int = MAX_FILE_BYTES) -> None:
@@ -95,29 +99,31 @@ class HashChain:
         return self._folder / f"{self._name}.{what}"
 
     def open(self) -> None:
-        """Go on behind the last line; half a line, which a power cut may leave, is cut off. Raises OSError, OperationFailed."""
+        """Continue behind the last line. Cut off half a line, which a power cut may leave. Raises OSError,
+        OperationFailed.
+        """
         self._folder.mkdir(mode=0o700, exist_ok=True)
         had_files = self._path("log").exists() or self._path("old").exists()
         if not had_files and not self._path("head").exists():
             self._write_head(
                 self.head
-            )  # before any line: without it the lines of one that is killed soon would seem altered
+            )  # before any line: without it the lines of a process that is killed soon would seem altered
         self._open_log()
-        kept = self._kept_head(had_files)
-        last, has_passed, whole = "", False, 0
+        stored_head = self._kept_head(had_files)
+        last, has_passed, whole_bytes = "", False, 0
         for file in self._files().values():
             with file:
-                whole = 0
+                whole_bytes = 0
                 for raw in file:
                     if raw.endswith(b"\n"):
-                        whole += len(raw)
+                        whole_bytes += len(raw)
                         last = raw[:_CHARS].decode("ascii", "replace")
-                        has_passed = has_passed or last == kept.last
-        os.ftruncate(self._descriptor, whole)
-        self._size = whole
-        is_known = has_passed or kept.last in (_START, _UNKNOWN)
-        # Without the line that was last once, the next one still follows it, so that the hole stays to be seen.
-        self.head = msgspec.structs.replace(kept, last=last) if last and is_known else kept
+                        has_passed = has_passed or last == stored_head.last
+        os.ftruncate(self._descriptor, whole_bytes)
+        self._size = whole_bytes
+        is_known = has_passed or stored_head.last in (_START, _UNKNOWN)
+        # When the former last line is missing, the next line still follows its hash, so the gap stays visible.
+        self.head = msgspec.structs.replace(stored_head, last=last) if last and is_known else stored_head
 
     def _open_log(self) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -130,11 +136,11 @@ class HashChain:
             return ChainHead(_UNKNOWN, _UNKNOWN, _UNKNOWN) if had_files else ChainHead()
 
     def _files(self) -> dict[str, BufferedReader]:
-        found: dict[str, BufferedReader] = {}
-        for what in ("old", "log"):
+        files: dict[str, BufferedReader] = {}
+        for suffix in ("old", "log"):
             with contextlib.suppress(FileNotFoundError):
-                found[what] = self._path(what).open("rb")
-        return found
+                files[suffix] = self._path(suffix).open("rb")
+        return files
 
     def append(self, text: bytes, number: int) -> None:
         """Write one line, without a line end in it. Raises OSError; then nothing was written."""
@@ -149,7 +155,7 @@ class HashChain:
         self.head = msgspec.structs.replace(self.head, last=hashed, number=number)
 
     def _rotate(self) -> None:
-        """The newer file becomes the older one."""
+        """Make the newer file the older one, and begin a new one."""
         os.fsync(self._descriptor)
         os.close(self._descriptor)
         self._path("log").replace(self._path("old"))
@@ -161,24 +167,24 @@ class HashChain:
             self._write_head(self.head)
 
     def syncing(self) -> "ChainSync":
-        """What `ChainSync.run` brings to the disk, as it is now."""
+        """Return a `ChainSync` for the lines written so far."""
         return ChainSync(self, os.dup(self._descriptor), self._rotations, self.head)
 
     def synced(self, rotations: int, head: ChainHead) -> None:
-        """Note the ends of lines that are on the disk; from any thread. Raises OSError."""
+        """Record the ends of lines that are on the disk; from any thread. Raises OSError."""
         with self._lock:
-            if rotations == self._rotations:  # else the ends were written when the file was changed
+            if rotations == self._rotations:  # otherwise the ends were written at the rotation
                 self._write_head(head)
 
     def _write_head(self, head: ChainHead) -> None:
         write_durably(self._path("head"), msgspec.json.encode(head))
 
     def reading(self) -> ChainReading:
-        """The lines as they are now. Raises OSError."""
+        """Return the lines at this moment. Raises OSError."""
         return ChainReading(self._files(), self._size, self.head)
 
     def close(self) -> None:
-        """After the last `ChainSync.run`."""
+        """Close the file, after the last `ChainSync.run`."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -193,7 +199,7 @@ class ChainSync(NamedTuple):
     head: ChainHead
 
     def run(self) -> None:
-        """Wait for the disk; from any thread. Raises OSError."""
+        """Force the lines to the disk; from any thread. Raises OSError."""
         try:
             os.fsync(self.descriptor)
         finally:

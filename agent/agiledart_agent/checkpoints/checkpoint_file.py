@@ -1,11 +1,12 @@
-"""The file of a checkpoint: the elements of one committed epoch, and what is needed to know what they are.
+"""File of a checkpoint: the snapshots of one committed epoch, and a manifest that describes them.
 
-    file     = magic · element* · manifest (JSON) · trailer · SHA-256 of all before it
+    file     = magic · snapshot* · manifest (JSON) · trailer · SHA-256 of all before it
     trailer  = offset of the manifest (8 bytes) · its length (4) · its CRC32C (4)
 
-An element is as it lies on the disk of the node that saved it (`agiledart_executor.snapshots.snapshot_file`): every byte of it is under a
-checksum, and the manifest has its hash. So a file that is cut short, damaged or altered is refused before anything of it is used.
-The hash over all of it names the file. What is inside is not sealed: whoever has the file can read the state.
+A snapshot is stored as on the disk of the node that saved it (`agiledart_executor.snapshots.snapshot_file`). A checksum
+covers every byte of it, and the manifest has its hash. So a file that is cut short, damaged or altered is refused
+before any of it is used. The hash over the whole file names it. The content is not sealed: any reader of the file can
+read the state.
 """
 
 import os
@@ -23,7 +24,7 @@ from agiledart_kernel.errors import AgileDartError
 from agiledart_recovery.limits import MAX_CHAIN, MAX_INSTANCES
 
 FORMAT: Final = 1
-"""Version of the manifest; a file of a newer one is refused."""
+"""Version of the manifest. A file of a newer version is refused."""
 
 MAGIC: Final = b"ADARTCK1"
 MAX_SNAPSHOT_BYTES: Final = 1 << 30
@@ -37,15 +38,18 @@ _TAIL: Final = _TRAILER.size + HASH_BYTES
 
 
 class InvalidCheckpointFile(AgileDartError):
-    """A file that is no checkpoint, or not whole; the text says which and why."""
+    """A file that is no checkpoint, or incomplete. The text says which and why."""
 
 
 class ArchivedSnapshot(msgspec.Struct, frozen=True, omit_defaults=False):
-    """One element in the file.
+    """One snapshot in the file. The manifest keeps the key of format 1 for the generation: `term`.
 
     Args:
-        stage: number of its stage in `plan`; term, index: of the instance; role: source, stage or sink.
-        digest: SHA-256 of its bytes; offset, length: where they are.
+        stage: number of its stage in `plan`.
+        generation, index: of the instance.
+        role: source, stage or sink.
+        digest: SHA-256 of its bytes.
+        offset, length: position of its bytes in the file.
     """
 
     stage: int
@@ -58,15 +62,17 @@ class ArchivedSnapshot(msgspec.Struct, frozen=True, omit_defaults=False):
 
 
 class CheckpointManifest(msgspec.Struct, frozen=True):
-    """What a checkpoint is.
+    """Description of a checkpoint. The manifest keeps the keys of format 1: `life` for the attempt, `elements` for the
+    snapshots.
 
     Args:
         format: of this manifest; form: of the specification.
-        name: under which it was kept; "": an export of what ran.
-        application, version: whose state; life, epoch: at which it was taken; taken_ms: since 1970.
+        name: name under which it was kept; "": an export of a run.
+        application, version: whose state it is.
+        attempt, epoch: at which it was taken; taken_ms: since 1970.
         owner, shared: keys that might use it.
         specification, plan: of the topology, in their wire forms.
-        elements: those of one instance stand beside each other, oldest first: a whole one and the changes behind it.
+        snapshots: those of one instance are adjacent, oldest first: a full snapshot and its increments.
     """
 
     format: int
@@ -86,7 +92,7 @@ class CheckpointManifest(msgspec.Struct, frozen=True):
 
 
 class CheckpointFileWriter:
-    """A file that is being written, under a name of its own until it is whole.
+    """A file that is being written, under a temporary name until it is complete.
 
     Raises:
         OSError: the disk does not take it.
@@ -102,13 +108,13 @@ class CheckpointFileWriter:
         self.write(MAGIC)
 
     def write(self, data: bytes) -> None:
-        """The next bytes."""
+        """Write the next bytes."""
         self._hash.update(data)
         self._file.write(data)
         self.size += len(data)
 
     def close(self, manifest: CheckpointManifest) -> tuple[bytes, int]:
-        """The elements are there: write the rest and force it to the disk; (digest, size)."""
+        """Write the rest behind the snapshots and force the file to the disk. Return (digest, size)."""
         raw = msgspec.json.encode(manifest)
         at = self.size
         self.write(raw)
@@ -122,39 +128,39 @@ class CheckpointFileWriter:
         return digest, self.size + HASH_BYTES
 
     def drop(self) -> None:
-        """It comes to nothing."""
+        """Discard the file."""
         self._file.close()
         self._path.unlink(missing_ok=True)
 
 
 async def append_snapshot(archive: CheckpointFileWriter, digest: bytes, pieces: AsyncIterator[bytes]) -> int:
-    """Write an element, and look whether it is the one that was meant; its length. Raises `InvalidCheckpointFile`."""
+    """Write a snapshot and check that it is the expected one. Return its length. Raises `InvalidCheckpointFile`."""
     seen, length = sha256(), 0
     async for piece in pieces:
         seen.update(piece)
         length += len(piece)
         archive.write(piece)
     if seen.digest() != digest:
-        raise InvalidCheckpointFile("a node sent another element than the one that was committed")
+        raise InvalidCheckpointFile("a node sent another snapshot than the one that was committed")
     return length
 
 
 def read_manifest(path: Path) -> CheckpointManifest:
-    """What a file says that it is, without a look at its elements. Raises `InvalidCheckpointFile`, OSError."""
+    """Return the manifest of a file, without a check of its snapshots. Raises `InvalidCheckpointFile`, OSError."""
     size = path.stat().st_size
     if size < len(MAGIC) + _TAIL:
-        raise InvalidCheckpointFile(f"{path} is no checkpoint: it has {size:,} bytes")
+        raise InvalidCheckpointFile(f"{path} is not a checkpoint: it has {size:,} bytes")
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
-            raise InvalidCheckpointFile(f"{path} is no checkpoint of agiledart")
+            raise InvalidCheckpointFile(f"{path} is not a checkpoint of agiledart")
         file.seek(size - _TAIL)
         offset, length, check = _TRAILER.unpack(file.read(_TRAILER.size))
         if length > MAX_MANIFEST_BYTES or offset + length + _TAIL != size:
-            raise InvalidCheckpointFile(f"{path} is not whole: it was cut short, or something stands behind its end")
+            raise InvalidCheckpointFile(f"{path} is incomplete or has extra bytes at its end")
         file.seek(offset)
         raw = file.read(length)
     if crc32c(raw) != check:
-        raise InvalidCheckpointFile(f"{path} is damaged: what it says of itself is not what was written")
+        raise InvalidCheckpointFile(f"{path} is damaged: the checksum of its manifest does not match")
     return _read(raw, str(path), offset)
 
 
@@ -163,19 +169,19 @@ def _read(raw: bytes, where: str, snapshots_end: int) -> CheckpointManifest:
         head = msgspec.json.decode(raw, type=_ManifestHead)
         if head.format > FORMAT:
             raise InvalidCheckpointFile(
-                f"{where} has format {head.format} of agiledart {head.software}, and this version knows {FORMAT}:"
-                " take that version, or a newer one"
+                f"{where} has format {head.format} of agiledart {head.software}, and this version reads up to {FORMAT}:"
+                " use that version, or a newer one"
             )
         manifest = msgspec.json.decode(raw, type=CheckpointManifest)
     except msgspec.MsgspecError as error:
-        raise InvalidCheckpointFile(f"{where}: what it says of itself cannot be read ({error})") from None
+        raise InvalidCheckpointFile(f"{where}: its manifest cannot be read ({error})") from None
     at = len(MAGIC)
     for snapshot in manifest.snapshots:
         if snapshot.offset != at or not 0 < snapshot.length <= MAX_SNAPSHOT_BYTES:
-            raise InvalidCheckpointFile(f"{where}: its elements do not stand where it says")
+            raise InvalidCheckpointFile(f"{where}: its snapshots are not where its manifest says")
         at += snapshot.length
     if at != snapshots_end or len(manifest.snapshots) > MAX_INSTANCES * MAX_CHAIN:
-        raise InvalidCheckpointFile(f"{where}: its elements do not end where it says")
+        raise InvalidCheckpointFile(f"{where}: its snapshots do not end where its manifest says")
     return manifest
 
 
@@ -185,32 +191,32 @@ class _ManifestHead(msgspec.Struct):
 
 
 def verify(path: Path) -> tuple[CheckpointManifest, bytes]:
-    """Read all of a file and look at every hash; its manifest and digest. Raises `InvalidCheckpointFile`, OSError."""
+    """Read all of a file and check every hash. Return manifest and digest. Raises `InvalidCheckpointFile`, OSError."""
     manifest = read_manifest(path)
-    whole = sha256()
+    file_hash = sha256()
     left = path.stat().st_size - HASH_BYTES
     with path.open("rb") as file:
-        whole.update(file.read(len(MAGIC)))
+        file_hash.update(file.read(len(MAGIC)))
         left -= len(MAGIC)
         for snapshot in manifest.snapshots:
-            one = sha256()
+            snapshot_hash = sha256()
             for piece in _pieces(file, snapshot.length):
-                one.update(piece)
-                whole.update(piece)
+                snapshot_hash.update(piece)
+                file_hash.update(piece)
             left -= snapshot.length
-            if one.digest() != snapshot.digest:
+            if snapshot_hash.digest() != snapshot.digest:
                 raise InvalidCheckpointFile(
-                    f"{path} is damaged: an element of stage {snapshot.stage} is not what was saved"
+                    f"{path} is damaged: a snapshot of stage {snapshot.stage} is not what was saved"
                 )
         for piece in _pieces(file, left):
-            whole.update(piece)
-        if file.read() != whole.digest():
-            raise InvalidCheckpointFile(f"{path} is damaged: its hash is another one")
-    return manifest, whole.digest()
+            file_hash.update(piece)
+        if file.read() != file_hash.digest():
+            raise InvalidCheckpointFile(f"{path} is damaged: its hash does not match")
+    return manifest, file_hash.digest()
 
 
 def digest_of(path: Path) -> bytes:
-    """The hash by which a file is named, as it says itself. Raises OSError."""
+    """Return the hash that names a file, as stored at its end. Raises OSError."""
     with path.open("rb") as file:
         file.seek(-HASH_BYTES, os.SEEK_END)
         return file.read(HASH_BYTES)

@@ -1,4 +1,6 @@
-"""Joins the node's and users' words about checkpoints with files: made of elements of several nodes, fetched, kept, given away."""
+"""Checkpoint service of an agent: builds files from the snapshots of several nodes, fetches them, keeps them and serves
+them.
+"""
 
 import asyncio
 import base64
@@ -51,12 +53,12 @@ R = TypeVar("R")
 
 
 class CheckpointService:
-    """All that one agent has to do with checkpoints that outlive their runs.
+    """Work of one agent on checkpoints that outlive their runs.
 
     Args:
         state_dir: the files are below it.
         client: fetches bytes from other nodes.
-        me: this node.
+        me: returns this node.
         feed: takes events for the node.
         warn: takes a sentence about a file that cannot be used.
     """
@@ -76,7 +78,7 @@ class CheckpointService:
         self._uploads = CheckpointUploads(self.store, self._disk)
 
     def register(self, driver: Driver) -> None:
-        """Carry out what the node asks; what lies here is read first."""
+        """Register the effects of the node. The files on this disk are read first."""
         self.store.found()
         driver.on(GatherCheckpoint, lambda effect: self._spawn(effect.request, self._gather(effect)))
         driver.on(FetchCheckpoint, lambda effect: self._spawn(effect.request, self._fetch(effect)))
@@ -86,7 +88,11 @@ class CheckpointService:
         driver.on(FetchSnapshot, lambda effect: self._spawn(effect.request, self._place_snapshot(effect)))
 
     def find(self, run: RunId, digest: bytes, node: NodeId | None = None) -> tuple[Path, int, int] | None:
-        """What another node takes of this one: an element of a run, one within a checkpoint, or a checkpoint that is lent to it."""
+        """Return the place of bytes that another node may fetch from here, as (path, offset, length).
+
+        The bytes are a snapshot of a run, a snapshot within a checkpoint, or a checkpoint for which the node has a
+        transfer grant.
+        """
         path = snapshot_path(run_folder(self._state_dir, run.app, run.version), digest)
         try:
             return path, 0, path.stat().st_size
@@ -94,7 +100,7 @@ class CheckpointService:
             return self.store.look_up(digest, node)
 
     async def close(self) -> None:
-        """What is under way is let go."""
+        """Cancel pending work."""
         self._uploads.close()
         for task in list(self._tasks):
             task.cancel()
@@ -118,14 +124,14 @@ class CheckpointService:
     async def _on_disk(self, work: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
-    # ---- making one
+    # ---- building a checkpoint
 
     async def _gather(self, effect: GatherCheckpoint) -> CheckpointInfo:
         most = sum(snapshot.most for snapshot in effect.snapshots)
         await self._on_disk(lambda: self.store.check_capacity(effect.about.name, most))
         path, archive = await self._on_disk(self.store.begin)
         try:
-            snapshots = [await self._gathered(effect.about.run, one, archive) for one in effect.snapshots]
+            snapshots = [await self._gathered(effect.about.run, location, archive) for location in effect.snapshots]
             manifest = _manifest(effect, snapshots)
             await self._on_disk(lambda: archive.close(manifest))
             await self._on_disk(lambda: _refuse_unread(path, manifest))
@@ -137,40 +143,46 @@ class CheckpointService:
         finally:
             await self._on_disk(lambda: path.unlink(missing_ok=True))
 
-    async def _gathered(self, run: RunId, one: SnapshotLocation, archive: CheckpointFileWriter) -> ArchivedSnapshot:
+    async def _gathered(
+        self, run: RunId, location: SnapshotLocation, archive: CheckpointFileWriter
+    ) -> ArchivedSnapshot:
         offset = archive.size
-        name = one.host.name or one.host.node.short
+        name = location.host.name or location.host.node.short
         try:
-            async with aclosing(self._pieces(one.host, run, one.digest, min(one.most, MAX_SNAPSHOT_BYTES))) as pieces:
-                length = await append_snapshot(archive, one.digest, pieces)
+            async with aclosing(
+                self._pieces(location.host, run, location.digest, min(location.most, MAX_SNAPSHOT_BYTES))
+            ) as pieces:
+                length = await append_snapshot(archive, location.digest, pieces)
         except (OperationFailed, InvalidCheckpointFile) as error:
-            raise OperationFailed(f"{name} did not give what stage {one.stage} saved: {error}") from None
-        return ArchivedSnapshot(one.stage, one.generation, one.index, one.role, one.digest, offset, length)
+            raise OperationFailed(f"{name} did not send the snapshot of stage {location.stage}: {error}") from None
+        return ArchivedSnapshot(
+            location.stage, location.generation, location.index, location.role, location.digest, offset, length
+        )
 
     async def _pieces(self, host: Peer, run: RunId, digest: bytes, most: int) -> AsyncGenerator[bytes]:
-        """The bytes under a hash, wherever they lie."""
+        """Yield the bytes under a hash, from this node or another."""
         if host.node != self._me().node:
             async with aclosing(self._client.take(host, run, digest, most)) as taken:
                 async for piece in taken:
                     yield piece
             return
-        found = self.find(run, digest)
-        if found is None:
-            raise OperationFailed("it does not lie here")
-        path, offset, left = found
+        location = self.find(run, digest)
+        if location is None:
+            raise OperationFailed("this node does not have it")
+        path, offset, left = location
         while left:
             size = min(MAX_UPLOAD_CHUNK_BYTES, left)
             data = await self._on_disk(lambda at=offset, size=size: _read(path, at, size))  # type: ignore[misc]
             offset, left = offset + size, left - size
             yield data
 
-    # ---- keeping one
+    # ---- keeping a checkpoint
 
     async def _fetch(self, effect: FetchCheckpoint) -> CheckpointInfo:
         wanted = effect.checkpoint
         name = "" if effect.is_temporary else wanted.name
-        found = self.store.look_up(wanted.digest)
-        if found is not None and (not name or found[0].name.startswith(f"{name}.")):
+        location = self.store.look_up(wanted.digest)
+        if location is not None and (not name or location[0].name.startswith(f"{name}.")):
             return wanted
         await self._on_disk(lambda: self.store.check_capacity(name, wanted.size))
         path = self.store.temporary_path()
@@ -182,7 +194,7 @@ class CheckpointService:
             await self._on_disk(lambda: path.unlink(missing_ok=True))
         if (known.digest, known.run) != (wanted.digest, wanted.run):
             await self._on_disk(lambda: self.store.drop(name, known.digest, known.run))
-            raise OperationFailed("what came is another checkpoint than the one that was meant")
+            raise OperationFailed("the received checkpoint is not the requested one")
         return known
 
     async def _written(self, path: Path, pieces: AsyncIterator[bytes]) -> None:
@@ -197,7 +209,7 @@ class CheckpointService:
         await self._on_disk(lambda: self.store.drop(effect.name, effect.digest, effect.run))
 
     async def _place_snapshot(self, effect: FetchSnapshot) -> None:
-        """An element goes to where its run looks for it."""
+        """Place a snapshot where its run looks for it."""
         most = min(effect.most, MAX_SNAPSHOT_BYTES)
         async with aclosing(self._pieces(effect.replica_node, effect.run, effect.digest, most)) as taken:
             pieces = [piece async for piece in taken]
@@ -207,49 +219,57 @@ class CheckpointService:
     # ---- for users
 
     async def read(self, command: ReadCheckpoint, principal: Principal) -> dict[str, object]:
-        """A piece of a file for a user. Raises `OperationFailed`, or `NotAllowed`: it belongs to another's application."""
-        found = self.store.file_of(_digest(command.digest))
-        if found is None or found[1].run.app != command.name:
-            raise OperationFailed(f"No such checkpoint of {command.name} lies here any more. Export it again.")
-        path, known = found
-        if why := _refusal(principal, known):
-            raise NotAllowed(why, why_not(principal, "export", why, command.name, known.owner))
+        """Return a piece of a file for a user. Raises `OperationFailed`, or `NotAllowed`: it belongs to another's
+        application.
+        """
+        stored = self.store.file_of(_digest(command.digest))
+        if stored is None or stored[1].run.app != command.name:
+            raise OperationFailed(f"This agent no longer has that checkpoint of {command.name}. Export it again.")
+        path, known = stored
+        if reason := _refusal(principal, known):
+            raise NotAllowed(reason, why_not(principal, "export", reason, command.name, known.owner))
         try:
             size = path.stat().st_size
             left = max(0, size - command.offset)
             data = await self._on_disk(lambda: _read(path, command.offset, min(left, MAX_UPLOAD_CHUNK_BYTES)))
         except OSError as error:
-            raise OperationFailed(f"It cannot be read: {(error.strerror or str(error)).lower()}.") from None
+            raise OperationFailed(f"The checkpoint cannot be read: {(error.strerror or str(error)).lower()}.") from None
         return {"data": base64.b64encode(data).decode(), "left": left - len(data)}
 
     async def upload(self, command: UploadCheckpoint, principal: Principal) -> dict[str, object]:
-        """A user brings a piece of a file. Raises `OperationFailed`; says how much of it is here, and whether that is all.
+        """Take a piece of a user's file. Return how much of it is here, and whether it is complete. Raises
+        `OperationFailed`.
 
-        Who may not read what lies here has to bring all of it: a hash alone says nothing of what somebody has.
+        A user that may not read a stored file has to send all of it: a hash alone does not prove that the user has the
+        file.
         """
         digest = _digest(command.digest)
-        found = self.store.file_of(digest)
-        if found is not None and not _refusal(principal, found[1]):
+        stored = self.store.file_of(digest)
+        if stored is not None and not _refusal(principal, stored[1]):
             return {"have": command.size, "is_whole": True}
         try:
-            have, whole = await self._uploads.take(command)
+            have, digest_received = await self._uploads.take(command)
         except OSError as error:
-            raise OperationFailed(f"This agent could not take it: {(error.strerror or str(error)).lower()}.") from None
-        if whole and whole != digest:
-            raise OperationFailed("What came is another file than the one that was announced. Try again.")
-        return {"have": have, "is_whole": bool(whole)}
+            raise OperationFailed(
+                f"This agent could not store the file: {(error.strerror or str(error)).lower()}."
+            ) from None
+        if digest_received and digest_received != digest:
+            raise OperationFailed("The received file is not the announced one. Try again.")
+        return {"have": have, "is_whole": bool(digest_received)}
 
 
 def _refuse_unread(path: Path, manifest: CheckpointManifest) -> None:
-    """Rows that a source has read ahead, and that come once only, are in no element. Raises `OperationFailed`."""
+    """Refuse a checkpoint whose source has read ahead rows that arrive only once: no snapshot holds them. Raises
+    `OperationFailed`.
+    """
     with path.open("rb") as file:
         for snapshot in manifest.snapshots:
             if snapshot.role == "source":
                 file.seek(snapshot.offset)
-                header = read_header_at(file, f"what stage {snapshot.stage} saved")
+                header = read_header_at(file, f"the snapshot of stage {snapshot.stage}")
                 if header.unread:
                     raise OperationFailed(
-                        f"{header.steps[0]} has read ahead {header.unread:,} bytes, which wait in its log and come once only"
+                        f"{header.steps[0]} has read ahead {header.unread:,} bytes, which wait in its log and cannot be read again"
                     )
 
 
@@ -274,7 +294,7 @@ def _manifest(effect: GatherCheckpoint, snapshots: list[ArchivedSnapshot]) -> Ch
 
 
 def _refusal(principal: Principal, known: CheckpointInfo) -> str:
-    """Why who asks may not read it; empty: it may."""
+    """Return why a requester may not read the checkpoint; empty: it may."""
     return refusal(principal, "export", ApplicationOwnership(known.run.app, known.owner, shared=known.shared))
 
 
@@ -282,7 +302,7 @@ def _digest(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise OperationFailed(f"{text!r} is no hash of a checkpoint: it has 64 hex digits.") from None
+        raise OperationFailed(f"{text!r} is not the hash of a checkpoint, which has 64 hex digits.") from None
 
 
 def _read(path: Path, offset: int, size: int) -> bytes:
@@ -293,6 +313,6 @@ def _read(path: Path, offset: int, size: int) -> bytes:
 
 def _put(path: Path, raw: bytes, digest: bytes) -> None:
     if sha256(raw).digest() != digest:
-        raise OperationFailed("what came is another element than the one that was meant")
+        raise OperationFailed("the received snapshot is not the requested one")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_durably(path, raw)

@@ -1,10 +1,10 @@
-"""Checkpoints on this node's disk: those that are kept under a name until somebody lets them go, and passing ones.
+"""Checkpoints on this node's disk: named ones, kept until a user removes them, and temporary ones.
 
-    checkpoints/NAME.checkpoint     kept
-                DIGEST.passing      on its way from or to a user: goes by itself after `TEMPORARY_SECONDS`, or for a newer one
+    checkpoints/NAME.checkpoint     kept under a name
+                DIGEST.passing      in transfer from or to a user: deleted after `TEMPORARY_SECONDS`, or for a newer one
 
-Bounds: `MAX_KEPT` kept ones, `MAX_TEMPORARY` others, and none that would take more than half of what is free. A kept one never goes
-for a newer one: who wants to keep one more is refused.
+Bounds: `MAX_KEPT` named ones, `MAX_TEMPORARY` others, and none that would take more than half of the free space. A
+named one is never deleted for a newer one: the request to keep one more is refused.
 """
 
 import contextlib
@@ -42,7 +42,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 class CheckpointStore:
-    """The files. Blocking, for one thread at a time; `look_up` and `kept` may be called from any.
+    """Store of checkpoint files. It blocks and is for one thread at a time; `look_up` and `kept` may be called from
+    any.
 
     Args:
         warn: takes a sentence about a file that cannot be used.
@@ -56,37 +57,39 @@ class CheckpointStore:
 
     @property
     def kept(self) -> tuple[CheckpointInfo, ...]:
-        """Those with a name, in its order."""
-        return tuple(one for file, one in sorted(self._known.items()) if file.endswith(_KEPT))
+        """Named checkpoints, in the order of their names."""
+        return tuple(info for file, info in sorted(self._known.items()) if file.endswith(_KEPT))
 
     def grant_transfer(self, digest: bytes, node: NodeId) -> None:
-        """A node may have a kept file, for a while."""
+        """Allow a node to fetch a kept file, for a limited time."""
         self._transfers.pop((digest, node), None)
         while len(self._transfers) >= MAX_TRANSFERS:
             del self._transfers[next(iter(self._transfers))]
         self._transfers[digest, node] = self._now() + TEMPORARY_SECONDS
 
     def look_up(self, digest: bytes, node: NodeId | None = None) -> tuple[Path, int, int] | None:
-        """Where the bytes of an element of one of them lie, or a whole file: path, offset, length. `node`: another one, which is
-        given a kept file only if it is lent to it."""
-        for file, one in tuple(self._known.items()):
-            if one.digest == digest:
+        """Return path, offset and length of a file, or of a snapshot within one, by its hash.
+
+        `node`: the requesting node, when it is another one. It gets a kept file only with a transfer grant.
+        """
+        for file, info in tuple(self._known.items()):
+            if info.digest == digest:
                 if node is not None and file.endswith(_KEPT) and self._transfers.get((digest, node), 0.0) < self._now():
                     continue
-                return self._folder / file, 0, one.size
-            if (at := self._snapshot_places.get(file, {}).get(digest)) is not None:
-                return self._folder / file, *at
+                return self._folder / file, 0, info.size
+            if (place := self._snapshot_places.get(file, {}).get(digest)) is not None:
+                return self._folder / file, *place
         return None
 
     def file_of(self, digest: bytes) -> tuple[Path, CheckpointInfo] | None:
-        """The file with this hash."""
-        for file, one in tuple(self._known.items()):
-            if one.digest == digest:
-                return self._folder / file, one
+        """Return the file with this hash."""
+        for file, info in tuple(self._known.items()):
+            if info.digest == digest:
+                return self._folder / file, info
         return None
 
     def found(self) -> None:
-        """What lies here after a start; what was not finished goes."""
+        """Read the files that are here after a start. Delete incomplete ones."""
         for path in sorted(self._folder.glob("*")) if self._folder.is_dir() else []:
             if path.suffix not in (_KEPT, _TEMPORARY):
                 with contextlib.suppress(OSError):
@@ -99,21 +102,21 @@ class CheckpointStore:
         self.sweep()
 
     def check_capacity(self, name: str, size: int, others: int = 0) -> None:
-        """Raise `OperationFailed` where one more has no room.
+        """Raise `OperationFailed` when another checkpoint does not fit.
 
         Args:
-            name: under which it is to be kept; empty: a passing one, for which older ones go.
-            others: bytes that room was given for, and that have not all come.
+            name: name under which to keep it; empty: a temporary one, for which older ones are deleted.
+            others: bytes that are reserved for uploads and have not all arrived.
         """
         self.sweep()
         if size > MAX_FILE_BYTES:
-            raise OperationFailed(f"it has {size:,} bytes, and at most {MAX_FILE_BYTES:,} are possible")
+            raise OperationFailed(f"the checkpoint has {size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
         if name and _NAME.fullmatch(name) is None:
-            raise OperationFailed(f"{name!r} is no name of a checkpoint: letters, digits and _ . - are")
+            raise OperationFailed(f"{name!r} is an invalid checkpoint name: use letters, digits, _ . or -")
         if name and name + _KEPT in self._known:
-            raise OperationFailed(f"a checkpoint {name} is kept here already")
+            raise OperationFailed(f"this node already keeps a checkpoint {name}")
         if name and len(self.kept) >= MAX_KEPT:
-            raise OperationFailed(f"{MAX_KEPT} checkpoints are kept here already: remove one")
+            raise OperationFailed(f"this node already keeps {MAX_KEPT} checkpoints: remove one")
         passing = [file for file in self._known if file.endswith(_TEMPORARY)]
         for file in passing[: max(0, len(passing) - MAX_TEMPORARY + 1)] if not name else ():
             self._discard(file)
@@ -123,22 +126,23 @@ class CheckpointStore:
         except OSError as error:
             raise OperationFailed(f"{self._folder}: {(error.strerror or str(error)).lower()}") from None
         if size + others > FREE_SHARE * free:
-            raise OperationFailed(f"the disk has {free:,} bytes left, and it has {size:,}")
+            raise OperationFailed(f"the disk has {free:,} free bytes, and the checkpoint has {size:,}")
 
     def begin(self) -> tuple[Path, CheckpointFileWriter]:
-        """A file to be written; then `finish`, or its `drop`. Raises OSError."""
+        """Return a file to write. The caller then calls `finish`, or `drop` of the writer. Raises OSError."""
         path = self.temporary_path()
         return path, CheckpointFileWriter(path)
 
     def temporary_path(self) -> Path:
-        """A name for a file that is not whole yet."""
+        """Return a name for an incomplete file."""
         return self._folder / f".{time.monotonic_ns()}.part"
 
     def finish(self, path: Path, name: str, *, checks: bool) -> CheckpointInfo:
-        """Take a file that is whole. Raises `OperationFailed`: it is not, or another took the name meanwhile; or OSError.
+        """Take a complete file. Raises `OperationFailed` when it is not complete or the name was taken meanwhile; or
+        OSError.
 
         Args:
-            checks: read all of it and look at its hashes: others have made it.
+            checks: read the whole file and check its hashes: another node or a user made it.
         """
         try:
             manifest, digest = verify(path) if checks else (read_manifest(path), digest_of(path))
@@ -147,19 +151,19 @@ class CheckpointStore:
         place = self._folder / (f"{name}{_KEPT}" if name else f"{digest.hex()}{_TEMPORARY}")
         known = self._known.get(place.name)
         if known is not None and known.digest != digest:
-            raise OperationFailed(f"a checkpoint {name} is kept here already")
+            raise OperationFailed(f"this node already keeps a checkpoint {name}")
         path.replace(place)
         sync_folder(self._folder)
         return self._note(place, manifest, digest, name)
 
     def drop(self, name: str, digest: bytes, run: RunId) -> None:
-        """Keep the one of this name no longer, if it is that file of that run."""
+        """Delete the checkpoint of this name, if it is that file of that run."""
         known = self._known.get(name + _KEPT)
         if known is not None and (known.digest, known.run) == (digest, run):
             self._discard(name + _KEPT)
 
     def sweep(self) -> None:
-        """Passing ones have had their time."""
+        """Delete temporary files whose time is over."""
         for file in [file for file in self._known if file.endswith(_TEMPORARY)]:
             try:
                 age = self._now() - (self._folder / file).stat().st_mtime
@@ -187,5 +191,7 @@ class CheckpointStore:
             digest,
             path.stat().st_size,
         )
-        self._snapshot_places[path.name] = {one.digest: (one.offset, one.length) for one in manifest.snapshots}
+        self._snapshot_places[path.name] = {
+            snapshot.digest: (snapshot.offset, snapshot.length) for snapshot in manifest.snapshots
+        }
         return known

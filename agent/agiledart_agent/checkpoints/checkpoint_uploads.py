@@ -1,7 +1,8 @@
-"""Checkpoints' files on their way from users to this agent, piece by piece.
+"""Uploads of checkpoint files from users to this agent, piece by piece.
 
-What a user announced with the first piece holds until the last: room was asked for that many bytes. The awkward case: two clients
-bring the same file, or one says a piece twice. Each piece is written to where it belongs, so nothing grows above its announcement.
+The size that a user announced with the first piece holds until the last: that space is reserved. The awkward case: two
+clients send the same file, or one sends a piece twice. Each piece is written at its own offset, so no file grows above
+its announced size.
 """
 
 import asyncio
@@ -19,10 +20,10 @@ from agiledart_kernel.errors import OperationFailed
 from agiledart_node.wire.commands import UploadCheckpoint
 
 MAX_UPLOADS: Final = 4
-"""Files that users bring at one time; a new one takes the place of the oldest."""
+"""Uploads at one time; a new one takes the place of the oldest."""
 
 IDLE_SECONDS: Final = 3_600.0
-"""A file of which nothing has come for so long goes."""
+"""Time without a new piece after which an upload is deleted."""
 
 
 R = TypeVar("R")
@@ -37,10 +38,10 @@ class _Upload:
 
 
 class CheckpointUploads:
-    """Files that are not whole yet.
+    """Files that are not complete yet.
 
     Args:
-        shelf: takes those that are.
+        store: takes complete files.
         disk: does blocking work.
     """
 
@@ -49,23 +50,25 @@ class CheckpointUploads:
         self._files: dict[str, _Upload] = {}
 
     async def take(self, command: UploadCheckpoint) -> tuple[int, bytes]:
-        """A piece: how much is here, and the hash of the file if it is whole now. Raises `OperationFailed`, OSError."""
+        """Take a piece. Return how much is here, and the hash of the file if it is complete. Raises `OperationFailed`,
+        OSError.
+        """
         file = self._files.get(command.digest)
         if file is None or (command.offset == 0 and file.size == command.size):
             file = await self._begun(command)
         if command.size != file.size:
             raise OperationFailed(
-                f"It was announced with {file.size:,} bytes, and now has {command.size:,}."
-                " Bring it again when that one is here, or in an hour."
+                f"The file was announced with {file.size:,} bytes, and now has {command.size:,}."
+                " Send it again when the other upload is complete, or in an hour."
             )
         if command.offset != file.have:
             return file.have, b""
         if command.offset + len(command.data) > file.size:
-            raise OperationFailed(f"More came than the {file.size:,} bytes that were announced. Try again.")
+            raise OperationFailed(f"The client sent more than the announced {file.size:,} bytes. Try again.")
         await self._on_disk(lambda: _put(file.path, command.offset, command.data))
         if self._files.get(command.digest) is not file:
             await self._on_disk(lambda: file.path.unlink(missing_ok=True))
-            raise OperationFailed("Others bring files to this agent, and this one lost its place. Try again.")
+            raise OperationFailed("Other users upload files to this agent, and this upload was dropped. Try again.")
         file.have = command.offset + len(command.data)
         if file.have < file.size:
             self._watch(command.digest, file)
@@ -78,7 +81,7 @@ class CheckpointUploads:
         return file.have, known.digest
 
     def close(self) -> None:
-        """Nothing more comes; the next start clears what lies here."""
+        """Stop all uploads. The next start deletes the incomplete files."""
         for digest, file in list(self._files.items()):
             self._forget(digest, file)
 
@@ -87,7 +90,7 @@ class CheckpointUploads:
 
     async def _begun(self, command: UploadCheckpoint) -> _Upload:
         if command.size > MAX_FILE_BYTES:
-            raise OperationFailed(f"It has {command.size:,} bytes; at most {MAX_FILE_BYTES:,} are possible.")
+            raise OperationFailed(f"The file has {command.size:,} bytes; the limit is {MAX_FILE_BYTES:,}.")
         self._discard(command.digest)
         while len(self._files) >= MAX_UPLOADS:
             self._discard(next(iter(self._files)))
@@ -102,7 +105,7 @@ class CheckpointUploads:
         return file
 
     def _watch(self, digest: str, file: _Upload) -> None:
-        """Give it its time once more; one that has lost its place gets none."""
+        """Restart the idle timer of an upload; an upload that was dropped gets none."""
         if file.idle is not None:
             file.idle.cancel()
         if self._files.get(digest) is file:
@@ -122,7 +125,7 @@ class CheckpointUploads:
 
 
 def opened(path: Path) -> BinaryIO:
-    """A new file for its owner only. Raises OSError."""
+    """Open a new file that only its owner can read. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     return open(os.open(path, flags, 0o600), "wb")
 

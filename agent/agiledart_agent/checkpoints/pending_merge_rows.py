@@ -1,4 +1,4 @@
-"""Rows that wait in a checkpoint to be merged: they have their place in its own topology only."""
+"""Rows of a checkpoint that wait to be merged: they have a position in the checkpoint's own topology only."""
 
 from pathlib import Path
 
@@ -11,15 +11,21 @@ from agiledart_kernel.errors import OperationFailed
 
 
 def pending_merge_rows(path: Path, manifest: CheckpointManifest) -> dict[int, int]:
-    """Stage → rows that wait at its instances. Raises BadCheckpoint, OSError."""
-    last = {(one.stage, one.generation, one.index): one for one in manifest.snapshots if one.role != "source"}
-    found: dict[int, int] = {}
+    """Return stage → rows that wait at its instances. Raises `InvalidCheckpointFile`, OSError."""
+    last = {
+        (snapshot.stage, snapshot.generation, snapshot.index): snapshot
+        for snapshot in manifest.snapshots
+        if snapshot.role != "source"
+    }
+    rows_by_stage: dict[int, int] = {}
     with path.open("rb") as file:
-        for one in last.values():
-            file.seek(one.offset)
+        for snapshot in last.values():
+            file.seek(snapshot.offset)
             try:
-                _, blocks = parse_snapshot(file.read(one.length), f"what stage {one.stage} saved")
-                found[one.stage] = found.get(one.stage, 0) + rows_waiting(blocks[0])
+                _, blocks = parse_snapshot(file.read(snapshot.length), f"the snapshot of stage {snapshot.stage}")
+                rows_by_stage[snapshot.stage] = rows_by_stage.get(snapshot.stage, 0) + rows_waiting(blocks[0])
             except (DamagedSnapshot, OperationFailed, msgspec.MsgspecError, IndexError, ValueError) as error:
-                raise InvalidCheckpointFile(f"{path}: what stage {one.stage} saved cannot be read ({error})") from None
-    return found
+                raise InvalidCheckpointFile(
+                    f"{path}: the snapshot of stage {snapshot.stage} cannot be read ({error})"
+                ) from None
+    return rows_by_stage

@@ -61,7 +61,7 @@ class MembershipRenewal:
             raise CommandRefused("Only the holder of a membership renews it, over a link of its own.")
         answer = await self._request_renewal(command.chain, command.token)
         if not answer.chain:
-            raise CommandRefused(f"This membership cannot be renewed: {answer.reason or 'the desk gave no reason'}.")
+            raise CommandRefused(f"This membership cannot be renewed: {answer.reason or 'the renewal service gave no reason'}.")
         try:
             until = decode_link(answer.chain[-1]).not_after
         except Refused as error:

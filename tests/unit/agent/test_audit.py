@@ -188,7 +188,7 @@ def test_an_altered_line_is_told_and_the_number_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "audit" / f"{ALLOWED}.log"
     path.write_bytes(path.read_bytes().replace(b"taxi", b"tax1", 1))
     found = ask(book, answers)
-    assert found.faults == ("line 1 of the allowed orders was altered, or lines before it were removed",)
+    assert found.faults == ("line 1 of the allowed commands was altered, or lines before it were removed",)
     book = opened(tmp_path, answers)
     book.note(noted(Stop("taxi")))
     assert [line.number for line in ask(book, answers).lines] == [1, 2, 3, 4]

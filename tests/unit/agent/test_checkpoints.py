@@ -50,7 +50,7 @@ class Away:
     async def take(self, peer: Peer, run: RunId, digest: bytes, most: int) -> AsyncGenerator[bytes]:
         found = self.desks[peer.node].find(run, digest, self.caller)
         if found is None:
-            raise OperationFailed("refused: it does not lie here")
+            raise OperationFailed("refused: this node does not have it")
         path, offset, length = found
         data = self.spoils(path.read_bytes()[offset : offset + length])
         for start in range(0, len(data), 1_000):
@@ -116,7 +116,7 @@ def test_elements_of_several_nodes_are_one_file_that_is_fetched_and_kept(tmp_pat
         assert (digest, path.stat().st_size, path.stat().st_mode & 0o777) == (made.digest, made.size, 0o600)
         assert [one.digest for one in manifest.snapshots] == [here.digest, there.digest]
         assert (manifest.application, manifest.version, manifest.epoch, manifest.owner) == ("taxi", 3, 7, OWNER)
-        with pytest.raises(OperationFailed, match="it does not lie here"):
+        with pytest.raises(OperationFailed, match="this node does not have it"):
             await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], made))
         site.desks[0].store.grant_transfer(made.digest, NodeId(3))
         assert site.desks[0].find(RUN, made.digest, NodeId(2)) is None, "it is lent to another one"
@@ -144,7 +144,7 @@ def test_a_file_that_is_not_what_was_written_is_refused(tmp_path: Path, where: s
             raw[at] ^= 1
         raw = {"short": raw[:-1], "long": raw + b"x", "empty": bytearray()}.get(where, raw)
         path.write_bytes(raw)
-        with pytest.raises(InvalidCheckpointFile, match=r"no checkpoint|damaged|not whole|do not"):
+        with pytest.raises(InvalidCheckpointFile, match=r"not a checkpoint|damaged|incomplete|do not|are not where"):
             verify(path)
 
     play(work())
@@ -179,10 +179,10 @@ def test_another_element_than_the_one_that_was_committed_is_refused_and_nothing_
     async def work() -> None:
         site = Site(tmp_path)
         site.links.spoils = lambda data: data[:-1] + bytes([data[-1] ^ 1])
-        with pytest.raises(OperationFailed, match="pi1 did not give what stage 1 saved: a node sent another element"):
+        with pytest.raises(OperationFailed, match="pi1 did not send the snapshot of stage 1: a node sent another snapshot"):
             await site.gathered(site.saved(1, 1))
         assert not list((tmp_path / "pi0" / "checkpoints").iterdir())
-        with pytest.raises(OperationFailed, match="pi1 did not give what stage 5 saved: refused: it does not lie here"):
+        with pytest.raises(OperationFailed, match="pi1 did not send the snapshot of stage 5: refused: this node does not have it"):
             await site.gathered(SnapshotLocation(site.peers[1], 5, 1, 0, "stage", b"x" * 32, 10))
 
     play(work())
@@ -208,7 +208,7 @@ def test_a_copy_of_another_run_than_it_was_said_to_be_is_not_kept(tmp_path: Path
         made = await site.gathered(site.saved(0, 0))
         said = msgspec.structs.replace(made, run=RunId("bus", 1))
         site.desks[0].store.grant_transfer(made.digest, NodeId(2))
-        with pytest.raises(OperationFailed, match="what came is another checkpoint than the one that was meant"):
+        with pytest.raises(OperationFailed, match="the received checkpoint is not the requested one"):
             await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], said))
         assert not list((tmp_path / "pi1" / "checkpoints").iterdir())
 
@@ -219,7 +219,7 @@ def test_rows_that_come_once_and_wait_in_a_log_are_in_no_checkpoint(tmp_path: Pa
     async def work() -> None:
         site = Site(tmp_path)
         with pytest.raises(
-            OperationFailed, match="step0 has read ahead 4,711 bytes, which wait in its log and come once only"
+            OperationFailed, match="step0 has read ahead 4,711 bytes, which wait in its log and cannot be read again"
         ):
             await site.gathered(site.saved(1, 0, "source", unread=4_711))
         assert site.desks[0].store.kept == ()
@@ -233,12 +233,12 @@ def test_a_name_is_kept_once_and_a_node_keeps_so_many(tmp_path: Path, monkeypatc
         site = Site(tmp_path)
         one = site.saved(0, 0)
         made = await site.gathered(one, name="a")
-        with pytest.raises(OperationFailed, match="a checkpoint a is kept here already"):
+        with pytest.raises(OperationFailed, match="this node already keeps a checkpoint a"):
             await site.gathered(one, name="a")
-        with pytest.raises(OperationFailed, match="is no name of a checkpoint"):
+        with pytest.raises(OperationFailed, match="is an invalid checkpoint name"):
             await site.gathered(one, name="../a")
         await site.gathered(one, name="b")
-        with pytest.raises(OperationFailed, match="2 checkpoints are kept here already: remove one"):
+        with pytest.raises(OperationFailed, match="this node already keeps 2 checkpoints: remove one"):
             await site.gathered(one, name="c")
         await site.desks[0]._drop(DropCheckpoint(1, "a", b"another", RUN))
         assert len(site.desks[0].store.kept) == 2
@@ -254,7 +254,7 @@ def test_no_checkpoint_takes_more_than_its_share_of_the_disk(tmp_path: Path, mon
     async def work() -> None:
         monkeypatch.setattr(checkpoint_store, "FREE_SHARE", 0.0)
         site = Site(tmp_path)
-        with pytest.raises(OperationFailed, match="bytes left, and it has"):
+        with pytest.raises(OperationFailed, match="free bytes, and the checkpoint has"):
             await site.gathered(site.saved(0, 0))
 
     play(work())
@@ -288,7 +288,7 @@ def test_a_user_takes_a_file_in_pieces_and_brings_it_elsewhere(tmp_path: Path, m
             raw += base64.b64decode(str(piece["data"]))
             if not piece["left"]:
                 break
-        with pytest.raises(OperationFailed, match="No such checkpoint of bus"):
+        with pytest.raises(OperationFailed, match="no longer has that checkpoint of bus"):
             await site.desks[0].read(ReadCheckpoint("bus", made.digest.hex(), 0), ANN)
         answer: dict[str, object] = {}
         for at in range(0, len(raw), 2_000):
@@ -332,7 +332,7 @@ def test_of_two_checkpoints_that_take_one_name_at_one_time_the_second_is_refused
         both = await asyncio.gather(site.gathered(one, name="a"), site.gathered(two, name="a"), return_exceptions=True)
         made = [each for each in both if isinstance(each, CheckpointInfo)]
         assert [str(each) for each in both if isinstance(each, OperationFailed)] == [
-            "a checkpoint a is kept here already"
+            "this node already keeps a checkpoint a"
         ]
         assert list(site.desks[0].store.kept) == made
         (path,) = (tmp_path / "pi0" / "checkpoints").iterdir()
@@ -358,11 +358,11 @@ def test_what_was_announced_holds_until_the_last_piece(tmp_path: Path) -> None:
         desk = Site(tmp_path).desks[0]
         digest, huge = "ab" * 32, 64 << 30
         assert await desk.upload(UploadCheckpoint("new", digest, 2, 0, b"0"), ANN) == {"have": 1, "is_whole": False}
-        with pytest.raises(OperationFailed, match="It was announced with 2 bytes, and now has 68,719,476,736"):
+        with pytest.raises(OperationFailed, match="The file was announced with 2 bytes, and now has 68,719,476,736"):
             await desk.upload(UploadCheckpoint("new", digest, huge, 1, b"1" * 1_000), ANN)
-        with pytest.raises(OperationFailed, match="It was announced with 2 bytes"):
+        with pytest.raises(OperationFailed, match="The file was announced with 2 bytes"):
             await desk.upload(UploadCheckpoint("new", digest, huge, 0, b"1" * 1_000), ANN)
-        with pytest.raises(OperationFailed, match="More came than the 2 bytes that were announced"):
+        with pytest.raises(OperationFailed, match="The client sent more than the announced 2 bytes"):
             await desk.upload(UploadCheckpoint("new", digest, 2, 1, b"1" * 1_000), ANN)
         (path,) = (tmp_path / "pi0" / "checkpoints").iterdir()
         assert path.stat().st_size == 1
@@ -393,7 +393,7 @@ def test_files_that_come_at_one_time_share_the_room(tmp_path: Path, monkeypatch:
         )
         desk = Site(tmp_path).desks[0]
         await desk.upload(UploadCheckpoint("new", "ab" * 32, 400, 0, b"0"), ANN)
-        with pytest.raises(OperationFailed, match="the disk has 1,000 bytes left, and it has 400"):
+        with pytest.raises(OperationFailed, match="the disk has 1,000 free bytes, and the checkpoint has 400"):
             await desk.upload(UploadCheckpoint("new", "cd" * 32, 400, 0, b"0"), ANN)
 
     play(work())

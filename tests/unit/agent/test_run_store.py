@@ -261,7 +261,7 @@ def test_a_disk_that_takes_no_vote_is_told_and_counted_and_so_is_that_it_does_ag
     assert [type(each) for each in told] == [Completed, Failed, Failed, Completed]
     folder = tmp_path / "runs" / "app.1"
     assert said == [
-        f"{folder}/voter cannot be written: file too large. Until it can be, this node neither votes nor begins anything anew.",
+        f"{folder}/voter cannot be written: file too large. Until it can be written, this node neither votes nor starts anything.",
         f"{folder} can be written again.",
     ]
     assert refused == 2
