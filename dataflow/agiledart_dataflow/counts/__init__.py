@@ -1,1 +1,1 @@
-"""What a run counts: records at each step, latencies of a sample. It imports data only, so that every other room may count."""
+"""Counts of a run: records at each step, latencies of a sample. The package imports data only, so that all others may count."""

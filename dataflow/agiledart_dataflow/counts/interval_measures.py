@@ -1,7 +1,7 @@
-"""What one instance did in the last control interval, out of counts that it keeps anyway: for who decides how many to have.
+"""Measures of one instance in the last control interval, from counts that it keeps anyway: the input of autoscaling.
 
-Somebody takes a sample of the counts now and then; a window of samples says what happened in the last five seconds,
-second by second, and what each edge made of a row in the last three intervals. Source: scaling specification §7.1.
+The driver samples the counts now and then; a window of samples gives the last five seconds, second by second, and the rows that
+each edge carried in the last three intervals. Source: scaling specification §7.1.
 """
 
 from collections import deque
@@ -19,16 +19,16 @@ MEASURES = "measures"
 
 SECONDS = 5
 INTERVAL_NS = SECONDS * SECOND
-"""The control interval."""
+"""Length of the control interval."""
 
 INTERVALS = 3
-"""Intervals over which selectivities are told: a window's output comes in lumps."""
+"""Intervals over which selectivities are measured: a window's output comes in lumps."""
 
 LATE_NS = SECOND // 2
-"""A sample may lie so far beside the moment that it stands for."""
+"""Largest distance of a sample from the moment that it stands for."""
 
 MAX_SAMPLES = 256
-"""Kept at one time; who samples more often than every 60 ms keeps less than three intervals."""
+"""Most samples kept at one time; sampling more often than every 60 ms keeps less than three intervals."""
 
 
 class CountSample(NamedTuple):
@@ -36,11 +36,11 @@ class CountSample(NamedTuple):
 
     Attributes:
         at_ns: the moment.
-        rows: taken in and worked off; of a source: read and handed on.
-        busy_ns: in its own work.
-        is_blocked: an output has no room just now.
+        rows: taken in and processed; of a source: read and passed on.
+        busy_ns: time in its own work.
+        is_blocked: an output is full at this moment.
         waiting: rows that wait to enter it; of a source: that wait in memory and on disk.
-        offered: of a source: rows that came to it, whatever became of them.
+        offered: of a source: rows that came to it, whatever happened to them.
         sent: rows sent, by edge.
         leaving: rows that wait to leave it, by edge.
     """
@@ -56,7 +56,7 @@ class CountSample(NamedTuple):
 
 
 class EdgeMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One outgoing edge: rows sent in each of the last intervals, oldest first; rows that wait to leave by second."""
+    """Measures of one outgoing edge: rows sent in each of the last intervals, oldest first; rows that wait to leave by second."""
 
     edge: int
     sent: tuple[int, ...]
@@ -64,7 +64,7 @@ class EdgeMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class IntervalMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The last control interval of one instance.
+    """Measures of one instance in its last control interval.
 
     Attributes:
         span_ns: its length, nearly `INTERVAL_NS`.
@@ -73,7 +73,7 @@ class IntervalMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
         waiting: rows that wait to enter it, at the end of each second.
         taken: rows in each of the last intervals, oldest first; the last one is `rows`.
         edges: those that leave it.
-        groups: (key group, rows) of a sample of what came lately; empty where nobody looks, see `KeySample`.
+        groups: (key group, rows) of a sample of recent rows; empty where no sample is taken, see `KeySample`.
     """
 
     span_ns: int
@@ -88,7 +88,7 @@ class IntervalMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def is_sound(self) -> bool:
-        """Whether it is what a window says: it comes from other nodes."""
+        """True when the values can come from a window; they are checked because other nodes send them."""
         lengths = (len(self.offered), len(self.waiting), *(len(edge.leaving) for edge in self.edges))
         numbers = (self.rows, self.busy_ns, self.blocked_ns, *self.offered, *self.waiting, *self.taken)
         of_edges = [number for edge in self.edges for number in (*edge.sent, *edge.leaving)]
@@ -105,7 +105,7 @@ class IntervalMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class SampleWindow:
-    """The samples of the last intervals."""
+    """Window of the samples of the last intervals."""
 
     __slots__ = ("_samples",)
 
@@ -113,7 +113,7 @@ class SampleWindow:
         self._samples: deque[CountSample] = deque(maxlen=MAX_SAMPLES)
 
     def add(self, sample: CountSample) -> None:
-        """Take a sample; one of the same moment as the last one, or earlier, is passed over."""
+        """Add a sample; one that is not later than the last one is ignored."""
         samples = self._samples
         if samples and sample.at_ns <= samples[-1].at_ns:
             return
@@ -122,7 +122,10 @@ class SampleWindow:
             samples.popleft()
 
     def measures(self) -> IntervalMeasures | None:
-        """Of the interval that ends with the last sample; None while the instance is younger, or samples are missing."""
+        """Return the measures of the interval that ends with the last sample; None while samples for it are missing.
+
+        That is the case while the instance is younger than an interval.
+        """
         if not self._samples:
             return None
         end = self._samples[-1].at_ns
@@ -132,8 +135,10 @@ class SampleWindow:
             return None
         first, last = bounds[0], bounds[-1]
         starts = [first]
-        while len(starts) < INTERVALS and (before := self._near(end - (len(starts) + 1) * INTERVAL_NS)) is not None:
-            starts.append(before)
+        while (
+            len(starts) < INTERVALS and (earlier_start := self._near(end - (len(starts) + 1) * INTERVAL_NS)) is not None
+        ):
+            starts.append(earlier_start)
         cuts = [*reversed(starts), last]
         within = [sample for sample in self._samples if sample.at_ns > first.at_ns]
         blocked = sum(sample.is_blocked for sample in within)

@@ -1,6 +1,6 @@
-"""Which key groups the rows of an instance belong to, from a sample: a few rows of every sixteenth frame, of many of fewer.
+"""Sample of the key groups of an instance's rows: a few rows of every sixteenth frame, of fewer frames when many rows come.
 
-Counts of one interval and of the one before it are kept, so that a group that has become hot is seen within one.
+Counts of the present interval and the previous one are kept, so that a group that has become hot is detected within one.
 Source: scaling specification §7.1.
 """
 
@@ -12,20 +12,20 @@ from agiledart_dataflow.data.batch import Held, as_rows, part_of
 from agiledart_dataflow.data.partitioning import KeyFunction, key_group
 
 SAMPLED_ROWS = 64
-"""Of one frame."""
+"""Rows sampled of one frame."""
 
 EVERY = 16
-"""Frames, of which one is looked at; a power of two."""
+"""Frames of which one is sampled; a power of two."""
 
 ENOUGH = 1_000
-"""Rows of an interval; once there are so many, three of four frames are passed over: small ones cost most for each row."""
+"""Rows of an interval after which three of four frames are skipped: small frames cost most for each row."""
 
 _REMEMBERED = 4_096
-"""Keys whose group is remembered; then the memory starts afresh. To find a group takes twenty times as long."""
+"""Keys whose group is remembered; beyond it the memory is cleared. To compute a group takes twenty times as long."""
 
 
 class KeySample:
-    """Counts the rows of a sample by key group.
+    """Counter of sampled rows by key group.
 
     Args:
         key_of: row → key, by edge.
@@ -40,7 +40,7 @@ class KeySample:
         self._rows = self._passed = 0
 
     def look(self, edge: int, held: Held) -> None:
-        """Take the first rows of a frame; those whose key raises are left out, which the keyed step tells by itself."""
+        """Count the first rows of a frame; rows whose key raises are left out, since the keyed step reports them itself."""
         key_of = self._key_of.get(edge)
         if key_of is None:
             return
@@ -67,7 +67,7 @@ class KeySample:
         return group
 
     def counts(self, now_ns: int) -> tuple[tuple[int, int], ...]:
-        """(group, rows of the sample), of this interval and the one before it."""
+        """Return (group, rows of the sample), of this interval and the previous one."""
         if now_ns - self._since_ns >= INTERVAL_NS:
             self._before, self._now, self._since_ns, self._rows = self._now, Counter(), now_ns, 0
         return tuple(sorted((self._now + self._before).items()))

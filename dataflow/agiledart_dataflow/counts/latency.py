@@ -22,7 +22,7 @@ _SUB = 1 << _SUB_BITS
 
 
 def _bucket(value: int) -> int:
-    """The bucket of a non-negative value: exact below 32, then 32 buckets for each power of two."""
+    """Return the bucket of a non-negative value: exact below 32, then 32 buckets for each power of two."""
     if value < _SUB:
         return value
     shift = value.bit_length() - _SUB_BITS - 1
@@ -30,7 +30,7 @@ def _bucket(value: int) -> int:
 
 
 def _middle(bucket: int) -> int:
-    """A value in the middle of a bucket."""
+    """Return a value in the middle of a bucket."""
     if bucket < 2 * _SUB:
         return bucket
     shift = (bucket >> _SUB_BITS) - 1
@@ -38,7 +38,7 @@ def _middle(bucket: int) -> int:
 
 
 class LatencySummary(msgspec.Struct, frozen=True, gc=False):
-    """The figures that users see; milliseconds."""
+    """Latency figures that users see; milliseconds."""
 
     samples: int
     p50: float
@@ -66,7 +66,7 @@ class LatencyHistogram:
         self.largest = max(self.largest, value)
 
     def add_array(self, latencies: "Array") -> None:
-        """Count many that are an array of int64, by calls of NumPy."""
+        """Count an array of int64 latencies, by calls of NumPy."""
         if not len(latencies):
             return
         values = np.maximum(latencies, 0)
@@ -78,14 +78,14 @@ class LatencyHistogram:
         self.largest = max(self.largest, int(values.max()))
 
     def merge(self, other: "LatencyHistogram") -> None:
-        """Count what another one has counted."""
+        """Add the counts of another histogram."""
         for bucket, count in other.to_plain():
             self._counts[bucket] = self._counts.get(bucket, 0) + count
         self.samples += other.samples
         self.largest = max(self.largest, other.largest)
 
     def percentile(self, share: float) -> float:
-        """The latency in milliseconds that this share (0 … 1) of the samples does not exceed; 0 without samples."""
+        """Return the latency in milliseconds that this share (0 … 1) of the samples does not exceed; 0 without samples."""
         rank = max(1, -int(-share * self.samples // 1))
         for bucket, count in sorted(self._counts.items()):
             rank -= count
@@ -94,12 +94,12 @@ class LatencyHistogram:
         return 0.0
 
     def summary(self) -> LatencySummary:
-        """The usual percentiles, rounded to a microsecond."""
+        """Return the usual percentiles, rounded to a microsecond."""
         p50, p95, p99 = (round(self.percentile(share), 3) for share in (0.5, 0.95, 0.99))
         return LatencySummary(self.samples, p50, p95, p99, round(self.largest / 1e6, 3))
 
     def cumulative(self, bounds_ns: Sequence[int]) -> tuple[list[int], int]:
-        """For ascending bounds, how many samples are at most each (to a bucket's precision); and the samples' sum."""
+        """Return for ascending bounds the number of samples up to each (to a bucket's precision), and the samples' sum."""
         counts = [0] * len(bounds_ns)
         total = 0
         for bucket, count in self._counts.items():
@@ -111,12 +111,12 @@ class LatencyHistogram:
         return list(accumulate(counts)), total
 
     def to_plain(self) -> list[tuple[int, int]]:
-        """(bucket, count) pairs in order, for the wire; `largest` is kept to its bucket's precision."""
+        """Return (bucket, count) pairs in order, for the wire; `largest` is kept to its bucket's precision."""
         return sorted(self._counts.items())
 
     @classmethod
     def from_plain(cls, pairs: list[tuple[int, int]]) -> "LatencyHistogram":
-        """The histogram that `to_plain` described."""
+        """Return the histogram that `to_plain` described."""
         histogram = cls()
         for bucket, count in pairs:
             histogram.add(_middle(bucket), count)

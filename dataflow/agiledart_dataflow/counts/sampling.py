@@ -1,7 +1,7 @@
-"""Which records are followed from source to sink to measure latency: 5 %, chosen by a hash of their source and sequence number.
+"""Sample of records that are followed from source to sink to measure latency: 5 %, chosen by a hash of source and sequence number.
 
-A position tells both wherever it is, so everybody chooses the same records without a word, and all results that one record
-causes are chosen or none. Source: design of the data path, latency.
+A position contains both on every node, so all nodes choose the same records without messages, and all results of one record are
+chosen or none. Source: design of the data path, latency.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,12 @@ _SEQUENCE: Final = 0x9E3779B1
 _SOURCE: Final = 0x85EBCA77
 _MIX: Final = 0xC2B2AE3D
 _START: Final = 0x27D4EB2F
-"""So that a hash of zeros is not zero: the first record, which meets a cold system, would always be among the sampled."""
+"""Start value, so that a hash of zeros is not zero: otherwise the first record, which meets a cold system, would always be
+sampled."""
 
 
 def sampled_among(positions: "Sequence[Position] | Array") -> list[int]:
-    """Indices of the positions whose record is sampled. About 0.2 µs for each position of a list, 0.02 of an array."""
+    """Return the indices of the positions whose record is sampled. About 0.2 µs per position of a list, 0.02 of an array."""
     if not isinstance(positions, Sequence):
         source, sequence = positions[:, 2].astype(np.uint64), positions[:, 3].astype(np.uint64)
         hashes = sequence * _SEQUENCE + source * _SOURCE + _START & _WORD
@@ -46,5 +47,5 @@ def sampled_among(positions: "Sequence[Position] | Array") -> list[int]:
 
 
 def is_sampled(source: int, sequence: int) -> bool:
-    """Is this record sampled? `source`: the number of its source among the application's sources, from 0."""
+    """Return whether this record is sampled. `source`: the number of its source among the application's sources, from 0."""
     return bool(sampled_among([(0, 0, source, sequence)]))

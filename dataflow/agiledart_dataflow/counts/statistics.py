@@ -1,7 +1,4 @@
-"""What instances count:
-
-Rows in and out of each step, every drop with its reason, latencies. Mergeable across processes.
-"""
+"""Counts of instances: rows in and out of each step, every drop with its reason, latencies. Mergeable across processes."""
 
 from dataclasses import dataclass, field
 
@@ -11,14 +8,14 @@ from agiledart_dataflow.counts.latency import LatencySummary
 
 
 class StepCounts(msgspec.Struct, gc=False, array_like=True):
-    """Rows of one step.
+    """Counts of the rows of one step.
 
     Attributes:
-        rows_in, rows_out: that entered and left it.
-        dropped: that left nothing behind (a filter said no, a `flat_map` gave nothing).
-        skipped, dead_letters: for which it raised and its error policy went on, without the row or with it put aside.
-        late: that came too late for it.
-        taken: that went into its state: a window, a running value, a table, a match under way.
+        rows_in, rows_out: rows that entered and left it.
+        dropped: rows without any result (a filter rejected them, a `flat_map` gave nothing).
+        skipped, dead_letters: rows for which it raised and its error policy continued, without the row or with it put aside.
+        late: rows that came too late for it.
+        taken: rows that went into its state: a window, a running value, a table, a match in progress.
         failed: results and timers of it that raised; no record is at fault.
     """
 
@@ -32,29 +29,29 @@ class StepCounts(msgspec.Struct, gc=False, array_like=True):
     failed: int = 0
 
     def become(self, other: "StepCounts") -> None:
-        """Take over what was counted before."""
+        """Replace the counts by those from before."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(other, name))
 
     def add(self, other: "StepCounts") -> None:
-        """Add what another instance counted."""
+        """Add the counts of another instance."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def body(self) -> dict[str, int]:
-        """The same under the names that `status` and `run -o json` give them."""
+        """Return the counts by the names that `status` and `run -o json` use."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 class SourceCounts(msgspec.Struct, array_like=True):
-    """Lines of one source: `lines = records + late + malformed + shed + spooled + waiting`, at every moment.
+    """Counts of the lines of one source: `lines = records + late + malformed + shed + spooled + waiting`, at every moment.
 
     Attributes:
-        spooled: records that lie in the spool now; `spooled_ever`: that went through it.
-        dead_letters: of the malformed ones, that went to the side output.
+        spooled: records that are in the spool now; `spooled_ever`: that went through it.
+        dead_letters: malformed lines that went to the side output.
         early: records (of those counted above) whose clock was too fast, so that they waited for their time.
-        before: lines that an earlier run has read, behind which this one began; in none of the others.
-        lost_behind: this life began behind so many lines without the log in which those after them lay; None: it did not.
+        before: lines that an earlier run has read, after which this one began; in none of the others.
+        lost_behind: number of lines after which this attempt began without the log that held the later ones; None: it did not.
     """
 
     lines: int = 0
@@ -73,21 +70,22 @@ class SourceCounts(msgspec.Struct, array_like=True):
 
     @property
     def malformed_records(self) -> int:
-        """Lines that were none, for whatever reason."""
+        """Number of malformed lines, for whatever reason."""
         return sum(self.malformed.values())
 
     @property
     def is_useless(self) -> bool:
-        """Something was read, and not one record of it."""
+        """True when lines were read, and all of them were malformed."""
         return 0 < self.lines == self.malformed_records
 
 
 class DuplicateCounts(msgspec.Struct, array_like=True):
-    """Rows that one sink was given again because its run was brought back, since the run began. At most so many were seen twice.
+    """Upper bound of the rows that one sink emitted again, since the run began, because its run was restarted.
 
     Attributes:
-        rows: of all lives; `lives`: (life, rows that it brought again) of the last ones.
-        is_known: False where an earlier life counted on a node that is lost: then there may be more.
+        rows: of all attempts.
+        attempts: (attempt, rows that it emitted again) of the last ones.
+        is_known: False where an earlier attempt counted on a node that is lost: then there may be more.
     """
 
     rows: int = 0
@@ -97,14 +95,14 @@ class DuplicateCounts(msgspec.Struct, array_like=True):
 
 @dataclass
 class DuplicatesBySink:
-    """What came again at the sinks of an application, by sink; `unknown`: where there may be more."""
+    """Duplicates at the sinks of an application, by sink; `unknown`: sinks where there may be more."""
 
     rows: dict[str, int] = field(default_factory=dict)
     attempts: dict[tuple[int, str], int] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
 
     def add(self, sink: str, counts: DuplicateCounts) -> None:
-        """What one instance of a sink counted."""
+        """Add the counts of one instance of a sink."""
         self.rows[sink] = self.rows.get(sink, 0) + counts.rows
         for attempt, rows in counts.attempts:
             self.attempts[attempt, sink] = self.attempts.get((attempt, sink), 0) + rows
@@ -113,20 +111,20 @@ class DuplicatesBySink:
 
 
 class InstanceStatistics(msgspec.Struct, array_like=True):
-    """What one instance has done so far.
+    """Statistics of one instance so far.
 
     Attributes:
-        stage, index: which instance.
+        stage, index: identity of the instance.
         steps: counts by name of step.
         source: of a source's instance.
         latency: `LatencyHistogram.to_plain` of a sink's instance.
         queued_rows: rows that wait in its merge.
-        state_keys: keys that it remembers.
-        event_time: event time (ms) up to which it is complete, None before the first mark.
+        state_keys: number of keys in its state.
+        event_time: event time (ms) up to which it is complete, None before the first watermark.
         finished: True when END_OF_INPUT has passed through it.
-        sent: (edge, target instance, rows) handed to each channel that leaves it.
+        sent: (edge, target instance, rows) sent to each channel that leaves it.
         received: (edge, source instance, rows) that came by each channel that enters it.
-        repeats: of a sink's instance that takes no rows back, in a run that survives its hosts.
+        duplicates: of a sink's instance that aborts no rows, in a run that survives its hosts.
     """
 
     stage: int
@@ -144,21 +142,21 @@ class InstanceStatistics(msgspec.Struct, array_like=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What a run did, by the names that users know.
+    """Summary of a run, by the names that users know.
 
     Attributes:
         records_in: data lines of all sources, counted once.
-        malformed: lines that were none, by reason.
+        malformed: malformed lines, by reason.
         late: records before the newest seen, beyond the source's tolerance.
         outliers: rows that the first step after a source dropped.
         results: rows written, by sink.
         latency: read-to-write, by sink; only for rows with a `ReadTime`.
-        paced: True when a source was paced by event time, so that `latency` is one (else it is a backlog).
-        steps: what each step counted.
-        shed: rows let go at sources because the mesh was slower than they came, by reason.
+        paced: True when a source was paced by event time, so that `latency` is a latency (else it is a backlog).
+        steps: counts of each step.
+        shed: rows dropped at sources because the mesh was slower than they came, by reason.
         waiting, spooled: rows that wait at sources, in memory and on disk; `spooled_ever`: that ever went to disk.
-        repeated: rows given again because the run was brought back, by sink that takes none back; `duplicates_by_attempt`: the same by
-            life, of the last ones, as (life, sink, rows).
+        duplicated: rows emitted again because the run was restarted, by sink that aborts none.
+        duplicates_by_attempt: the same by attempt, of the last ones, as (attempt, sink, rows).
         uncounted: of these sinks, those where there may be more, because they moved from a node that is lost.
     """
 

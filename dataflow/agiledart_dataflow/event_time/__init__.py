@@ -1,4 +1,4 @@
-"""When things happened: watermarks, late records, pacing, the shapes of windows.
+"""Event time: watermarks, late records, pacing, the shapes of windows.
 
-It imports data and the plan, never an operator.
+The package imports data and the plan, never an operator.
 """

@@ -1,11 +1,10 @@
-"""`EventClock`: what a source knows of event time. Sorts rows within a tolerance, judges lateness, promises what is complete.
+"""`EventClock`: event time of a source. It sorts rows within a tolerance, detects late rows, and promises completeness.
 
-A row is late when it happened before the newest seen minus `disorder_ms`. Late rows are counted and left out; put aside,
-when a side output takes them; or let in, up to `lateness_ms`, when a window of the topology still listens for them. Rows
-that are put aside or let in stand at the time up to which the source was complete when they came, so that time never runs
-backwards.
+A row is late when it happened before the newest seen minus `disorder_ms`. Late rows are counted and left out; put aside, when a
+side output takes them; or let in, up to `lateness_ms`, when a window of the topology still accepts them. Rows that are put
+aside or let in get the time up to which the source was complete when they came, so that time never runs backwards.
 
-Time passes by the rows that are read. A source that says so passes it by its node's clock: always (`wall`), or while it
+Time advances by the rows that are read. A source can request that it advances by its node's clock: always (`wall`), or while it
 reads nothing (`idle_timeout_ms`), so that a silent source does not hold others back.
 Source: spec of the dataflow, section 1; decision 0003.
 """
@@ -21,14 +20,14 @@ from agiledart_dataflow.data.position import END, EXPIRY, Position
 Clock = Literal["events", "wall"]
 
 PROMISE_STEP_MS: Final = 20
-"""Between two promises of a source that reads nothing: often enough for people, seldom enough to cost nothing."""
+"""Time between two promises of a source that reads nothing: often enough for people, seldom enough to cost nothing."""
 
 MAX_EARLY: Final = 10_000
-"""Rows from clocks that go too fast that may wait for their time."""
+"""Most rows from clocks that are too fast that may wait for their time."""
 
 
 class Late(NamedTuple):
-    """A late row among those that are due: by how much, and whether it goes to the side output."""
+    """Late row among those that are due: its lateness, and whether it goes to the side output."""
 
     row: Any
     by_ms: int
@@ -36,23 +35,24 @@ class Late(NamedTuple):
 
 
 class EventClock:
-    """The event time of one source.
+    """Event time of one source.
 
     Args:
         disorder_ms: rows are sorted within this time.
         lateness_ms: later rows that are let in.
-        keeps_late: somebody takes the rows that are too late.
-        clock: what lets time pass.
-        idle_timeout_ms: after so long without a reading time passes by the clock (0: never).
-        max_ahead_ms: a row may push time at most so far beyond the node's clock (0: as far as it likes).
+        keeps_late: a side output takes the rows that are too late.
+        clock: source that advances time, rows or the node's clock.
+        idle_timeout_ms: after so long without a reading, time advances by the clock (0: never).
+        max_ahead_ms: a row may advance time at most so far beyond the node's clock (0: no limit).
 
     Attributes:
         newest: the greatest event time so far, None before the first.
         due: (time, row or `Late`) in order, ready to go.
-        sorting: a heap of (time, number, row) that others may still come before.
-        late: rows left out so far; `early`: rows that wait because their clock goes too fast.
-        noted: asked before the clock lets time pass, where that has to be in a log; while it says no, time stands.
-        replays: what is read now was read before: time passes as it is told (`reach`), and by no clock.
+        sorting: a heap of (time, number, row) that other rows may still precede.
+        late: rows left out so far; `early`: rows that wait because their clock is too fast.
+        log_time_passed: called before the clock advances time, where that must be logged; while it returns False, time stands
+            still.
+        replays: the rows were read before: time advances by `reach` only, and by no clock.
     """
 
     def __init__(
@@ -81,16 +81,16 @@ class EventClock:
 
     @property
     def sorts(self) -> bool:
-        """Rows may have to wait for others."""
+        """True when rows may have to wait for others."""
         return bool(self.disorder_ms or self.max_ahead_ms)
 
     @property
     def advances_by_clock(self) -> bool:
-        """Time may pass while nothing is read."""
+        """True when time may advance while nothing is read."""
         return self._wall or self._idle_timeout_ns > 0
 
     def accept(self, time_ms: int, row: Any, wall_ms: int) -> str | None:
-        """Judge a row and queue it in order of event time; a word that says why it is malformed, or None."""
+        """Queue a row in order of event time. Returns the reason when the row is malformed, else None."""
         newest = self.newest
         if newest is not None and time_ms < (complete := newest - self.disorder_ms):
             by_ms = complete - time_ms
@@ -102,14 +102,15 @@ class EventClock:
             else:
                 self.due.append((complete, Late(row, by_ms, aside=False)))
             return None
-        pushes = time_ms
+        # A clock that is too fast must not advance time for all other rows, so its advance is capped.
+        advance_to = time_ms
         if self.max_ahead_ms and time_ms > wall_ms + self.max_ahead_ms:
             if len(self.sorting) >= MAX_EARLY:
                 return "too far ahead"
-            pushes = wall_ms + self.max_ahead_ms
+            advance_to = wall_ms + self.max_ahead_ms
             self.early += 1
-        if newest is None or pushes > newest:
-            self.newest = pushes
+        if newest is None or advance_to > newest:
+            self.newest = advance_to
         if not self.sorts:
             self.due.append((time_ms, row))
             return None
@@ -120,13 +121,13 @@ class EventClock:
         return None
 
     def release(self, until_ms: int) -> None:
-        """Move sorted rows on that nothing can come before any more."""
+        """Move sorted rows to `due` that no later row can precede any more."""
         while self.sorting and self.sorting[0][0] <= until_ms:
             time_ms, _, row = heappop(self.sorting)
             self.due.append((time_ms, row))
 
     def pass_time(self, now_ns: int, wall_ms: int, *, has_read: bool) -> None:
-        """Let time pass by the clock, where the source said so."""
+        """Advance time by the clock, where the source requested it."""
         if has_read or self._last_reading_ns is None or self.replays:
             self._last_reading_ns = now_ns
             self._newest_read = self.newest
@@ -145,35 +146,35 @@ class EventClock:
             self.reach(reached)
 
     def reach(self, newest: int) -> None:
-        """Time has come so far; it never goes back."""
+        """Advance time to `newest`; it never goes back."""
         if self.newest is None or newest > self.newest:
             self.newest = newest
             self.release(newest - self.disorder_ms)
 
     def promise(self) -> Position | None:
-        """The mark that holds while nothing is due: rows at that time may still come, none before it."""
+        """Return the watermark that holds while nothing is due: rows at that time may still come, none before it."""
         if self.due or self.newest is None:
             return None
         return (self.newest - self.disorder_ms, EXPIRY, END)
 
 
 def separated(rows: list[Any], order: Any) -> tuple[list[Any], Any, list[Any], list[Any]]:
-    """Late rows among others as they are: (rows, what goes with them, rows that go aside, what goes with those).
+    """Split late rows from others: (rows, their places, rows that go aside, their places).
 
-    The position of a row that is let in says by how much it was late.
+    The position of a row that is let in states its lateness.
     """
-    kept: list[Any] = []
-    at: list[Any] = []
+    main: list[Any] = []
+    main_places: list[Any] = []
     aside: list[Any] = []
-    aside_at: list[Any] = []
+    aside_places: list[Any] = []
     for row, place in zip(rows, repeat(None) if order is None else order, strict=False):
         if type(row) is not Late:
-            kept.append(row)
-            at.append(place)
+            main.append(row)
+            main_places.append(place)
         elif row.aside:
             aside.append(row.row)
-            aside_at.append(place)
+            aside_places.append(place)
         else:
-            kept.append(row.row)
-            at.append((*place[:-1], row.by_ms) if type(place) is tuple else place)
-    return kept, None if order is None else at, aside, aside_at
+            main.append(row.row)
+            main_places.append((*place[:-1], row.by_ms) if type(place) is tuple else place)
+    return main, None if order is None else main_places, aside, aside_places

@@ -1,6 +1,6 @@
-"""`event_time=` of a source: a function of a row, the name of a field, or an expression; and the same over columns.
+"""Option `event_time=` of a source: a function of a row, the name of a field, or an expression; and the same over columns.
 
-Times of many rows are read at once, in C where nothing is unusual.
+Times of many rows are read at once, in C for common types.
 """
 
 from collections.abc import Callable
@@ -33,15 +33,15 @@ TimesOfColumns = Callable[[Columns], "Array"]
 
 
 def no_time(row: Any) -> int:
-    """The event time of rows that have none: all happen at once, so nothing is ever late."""
+    """Return the event time of rows that have none: all happen at once, so no row is ever late."""
     return 0
 
 
 def event_times(given: Any, row_type: Any, where: CallSite) -> tuple[EventTimeOf, TimesOfColumns | None]:
-    """(row → event time, columns → event times in ms); the second is None for a function that columns cannot follow.
+    """Return (row → event time, columns → event times in ms); the second is None for a function without a columnar form.
 
     Raises:
-        TopologyError: no such field, or one that is no time.
+        TopologyError: the field does not exist, or is not a time.
     """
     if given is None:
         return no_time, _no_times
@@ -53,11 +53,13 @@ def event_times(given: Any, row_type: Any, where: CallSite) -> tuple[EventTimeOf
     elif isinstance(given, Expression):
         node = given.node
     elif not callable(given):
-        raise where.error(f"event_time is a function of a row, the name of a field or an expression, not {given!r}")
+        raise where.error(
+            f"event_time must be a function of a row, the name of a field or an expression, not {given!r}"
+        )
     if node is not None:
         value = RowExpression(node, row_type, where)
         if value.type.kind not in ("int", "time") or value.type.optional:
-            raise where.error(f"event_time is a datetime, or an int of milliseconds since 1970, not {value.type}")
+            raise where.error(f"event_time must be a datetime, or an int of milliseconds since 1970, not {value.type}")
         return value.function, _times_of(value)
     name = field_read(given, row_type)
     if name is None:
@@ -70,12 +72,12 @@ def _times_of(value: RowExpression) -> TimesOfColumns:
     def times(columns: Columns) -> "Array":
         column = value.column(columns)
         if column.kind == "int":
-            found: Array = column.values
+            times_ms: Array = column.values
         elif column.kind == "time":
-            found = column.values // 1_000
+            times_ms = column.values // 1_000
         else:
-            found = np.array([event_time(one) for one in column.to_list()], dtype=np.int64)
-        return found
+            times_ms = np.array([event_time(time) for time in column.to_list()], dtype=np.int64)
+        return times_ms
 
     return times
 
@@ -85,28 +87,28 @@ def _no_times(columns: Columns) -> "Array":
 
 
 def times_of(rows: list[Any], time_of: Callable[[Any], Any]) -> list[int]:
-    """Event times (ms) of rows, at least one; raises what `time_of` raises."""
+    """Return the event times (ms) of rows, at least one; raises the errors of `time_of`."""
     if time_of is no_time:
         return [0] * len(rows)
     times = list(map(time_of, rows))
     if len(times) < len(rows):
-        raise StopIteration  # `time_of` raised it; for `map` that is only its end
+        raise StopIteration  # `time_of` raised it, and `map` took it for its end
     if type(times[0]) is int:
         try:
             if type(sum(times)) is int:
                 return times
-        except TypeError:  # not all of them are numbers
+        except TypeError:  # some are not numbers
             pass
     return [event_time(time) for time in times]
 
 
 def is_ascending(times: list[int]) -> bool:
-    """Is no time before the one in front of it? Sorting what is sorted is the fastest way to see it."""
+    """Return whether times are in order. To sort a sorted list is the fastest test."""
     return times == sorted(times)
 
 
 def field_read(function: Callable[[Any], Any], row_type: Any) -> str | None:
-    """The field that a lambda reads and gives back as it is (`lambda trip: trip.ts`); None for everything else."""
+    """Return the field that a lambda returns unchanged (`lambda trip: trip.ts`); None for any other function."""
     name = attribute_read(function) if is_lambda(function) and isinstance(function, FunctionType) else None
     try:
         return name if any(field.name == name for field in fields_of(row_type)) else None
@@ -115,7 +117,7 @@ def field_read(function: Callable[[Any], Any], row_type: Any) -> str | None:
 
 
 def _time_of_member(name: str) -> EventTimeOf:
-    """The time in a member of a dict row: in ISO's form, or a number of s, ms, µs or ns since 1970."""
+    """Return a function that reads the time in a member of a dict row: ISO text, or a number of s, ms, µs or ns since 1970."""
 
     def time_of(row: Any) -> datetime:
         value = row[name]

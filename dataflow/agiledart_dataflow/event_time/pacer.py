@@ -1,4 +1,4 @@
-"""`Pacer`: lets rows go at the pace of their event times, or at once. And how rows get the time at which they were read."""
+"""`Pacer`: release of rows at the speed of their event times, or at once. And stamps with the time at which rows were read."""
 
 import dataclasses
 from collections import deque
@@ -10,19 +10,19 @@ from agiledart_kernel.errors import ConfigurationError
 
 
 class Pacer:
-    """How many queued rows may go now.
+    """Limiter of the queued rows that may go now.
 
     Args:
         source: its name, for messages.
-        speed: event time passes so many times faster than real time; "": rows go as fast as they can.
+        speed: factor by which event time passes faster than real time; "": rows go as fast as they can.
 
     Raises:
-        ConfigurationError: the speed is no number above zero.
+        ConfigurationError: the speed is not a number above zero.
 
     Attributes:
-        reached: (wall time in ns, event time in ms) at which it was when it was asked last: part of where a source is in its
-            input. A pacer that is given what another one had reached goes on as if no time had been lost: what was due meanwhile
-            goes at once. A clock that was set back meanwhile loses only that.
+        reached: (wall time in ns, event time in ms) at the last call: part of a source's position in its input. A pacer that gets
+            this from an earlier one continues as if no time had been lost: rows that were due meanwhile go at once. A clock that
+            was set back meanwhile loses only that.
     """
 
     def __init__(self, source: str, speed: str) -> None:
@@ -32,15 +32,15 @@ class Pacer:
 
     @property
     def paces(self) -> bool:
-        """Rows wait for their time."""
+        """True when rows wait for their time."""
         return self._speed is not None
 
     def stop(self) -> None:
-        """From now on rows go as fast as they can."""
+        """Let rows go as fast as they can from now on."""
         self._speed = None
 
     def ready(self, due: deque[tuple[int, Any]], now_ns: int, wall_ns: int, max_rows: int) -> tuple[int, int | None]:
-        """(how many of these may go now, when the next may); `now_ns` is monotonic, `wall_ns` since 1970."""
+        """Return (number of these rows that may go now, time when the next may); `now_ns` is monotonic, `wall_ns` since 1970."""
         if self._speed is None or not due:
             return min(len(due), max_rows), None
         if self._base is None:
@@ -58,7 +58,7 @@ class Pacer:
         return count, None
 
     def _begun(self, now_ns: int, wall_ns: int, first_ms: int) -> tuple[int, int]:
-        """(monotonic time, event time) to count from."""
+        """Return (monotonic time, event time) to count from."""
         if self.reached is None:
             return now_ns, first_ms
         then_ns, reached_ms = self.reached
@@ -80,7 +80,7 @@ def _speed(name: str, text: str) -> float | None:
 
 
 def stamper(row_type: Any) -> Callable[[Any, int], Any] | None:
-    """(row, wall time) → the row with its `ReadTime` filled in; None for rows without one."""
+    """Return the function (row, wall time) → the row with its `ReadTime` filled in; None for rows without one."""
     index = read_time_index(row_type)
     if index is None:
         return None

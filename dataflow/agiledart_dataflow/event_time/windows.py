@@ -1,4 +1,4 @@
-"""Windows in event time. Pure: which windows a time belongs to.
+"""Windows in event time. Pure: they compute the windows that a time belongs to.
 
 Source: spec of the dataflow, section 1. All lengths are whole milliseconds.
 """
@@ -14,7 +14,7 @@ from agiledart_kernel.instants import milliseconds
 
 @dataclass(frozen=True)
 class Sliding:
-    """At every time t the rows of (t − size, t]; a row entering and a row leaving are both changes."""
+    """Window that holds at every time t the rows of (t − size, t]; a row entering and a row leaving are both changes."""
 
     size_ms: int
 
@@ -39,20 +39,20 @@ class Panes:
         return f"hopping({self.size_ms} ms, every {self.every_ms} ms{late})"
 
     def ends(self, time_ms: int) -> range:
-        """The ends of all windows that hold a time, earliest first."""
+        """Return the ends of all windows that hold a time, earliest first."""
         last_start = time_ms - time_ms % self.every_ms
         first_start = last_start - (self.size_ms - 1 - time_ms % self.every_ms) // self.every_ms * self.every_ms
         return range(first_start + self.size_ms, last_start + self.size_ms + 1, self.every_ms)
 
     @property
     def most_at_once(self) -> int:
-        """How many windows a row may be in at most."""
+        """Most windows that a row may be in."""
         return -(-self.size_ms // self.every_ms)
 
 
 @dataclass(frozen=True)
 class Session:
-    """Rows of a key until none comes for `gap_ms`: [first, last + gap)."""
+    """Window of a key's rows until none comes for `gap_ms`: [first, last + gap)."""
 
     gap_ms: int
 
@@ -62,7 +62,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Counted:
-    """`size` rows of a key, a new window every `every` rows."""
+    """Window of `size` rows of a key, a new window every `every` rows."""
 
     size: int
     every: int
@@ -72,7 +72,7 @@ class Counted:
 
 
 ClosingWindow = Panes | Session | Counted
-"""A window that ends, and has its result then."""
+"""Window that ends, and then has its result."""
 
 Window = Sliding | ClosingWindow
 """Any window. Its text is its written form in specifications; `read_window` reads it."""
@@ -86,15 +86,15 @@ _WRITTEN: tuple[tuple[re.Pattern[str], type[Window]], ...] = (
 
 
 def read_window(written: str) -> Window:
-    """The window that `str` wrote so. Raises `TopologyError` for a text that no window of this version has."""
+    """Return the window that `str` wrote. Raises `TopologyError` for a text that no window of this version has."""
     for form, kind in _WRITTEN:
-        if found := form.fullmatch(written):
-            return kind(*(int(number) for number in found.groups() if number is not None))
+        if match := form.fullmatch(written):
+            return kind(*(int(number) for number in match.groups() if number is not None))
     raise TopologyError(f"this version of AgileDart knows no window {written!r}")
 
 
 MAX_COUNTED = 1_000_000
-"""Rows of one count window."""
+"""Most rows of one count window."""
 
 _NO_LATENESS = timedelta(0)
 
@@ -107,12 +107,12 @@ def _length(name: str, span: timedelta) -> int:
 
 
 def sliding(size: timedelta) -> Sliding:
-    """The last `size` before each event: (t − size, t]. Results change when a row enters or leaves."""
+    """Return a window of the last `size` before each event: (t − size, t]. Results change when a row enters or leaves."""
     return Sliding(_length("the size of a sliding window", size))
 
 
 def hopping(size: timedelta, every: timedelta, *, allowed_lateness: timedelta = _NO_LATENESS) -> Panes:
-    """Windows of `size` that begin every `every`; results come when a window closes.
+    """Return windows of `size` that begin every `every`; results come when a window closes.
 
     With `allowed_lateness` a result comes again for each row that is late by no more than that, for its source; without
     it, and beyond it, late rows are left to the source's side output `late`.
@@ -128,18 +128,18 @@ def hopping(size: timedelta, every: timedelta, *, allowed_lateness: timedelta = 
 
 
 def tumbling(size: timedelta, *, allowed_lateness: timedelta = _NO_LATENESS) -> Panes:
-    """Windows of `size`, one after the other; results come when a window closes. `allowed_lateness`: as of `hopping`."""
+    """Return successive windows of `size`; results come when a window closes. `allowed_lateness`: as of `hopping`."""
     length = _length("the size of a tumbling window", size)
     return Panes(length, length, _lateness(allowed_lateness))
 
 
 def session(gap: timedelta) -> Session:
-    """The rows of a key until none comes for `gap`; the result comes then."""
+    """Return a window of the rows of a key until none comes for `gap`; the result comes then."""
     return Session(_length("the gap of a session window", gap))
 
 
 def counted(size: int, every: int | None = None) -> Counted:
-    """Windows of `size` rows of a key, a new one every `every` rows (left out: one after the other).
+    """Return windows of `size` rows of a key, a new one every `every` rows (left out: one after the other).
 
     A window that is not full when the input ends has no result.
     """

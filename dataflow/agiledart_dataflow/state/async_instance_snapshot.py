@@ -1,7 +1,7 @@
-"""`AsyncInstanceSnapshot`: what an instance says of itself at a barrier, while most of its state is not encoded yet.
+"""`AsyncInstanceSnapshot`: snapshot of an instance at a barrier, most of whose state is encoded after the barrier.
 
-What stands before and behind the state was encoded at the barrier: queues, marks, counts. All pieces behind each other are the
-bytes that `Instance.restore` reads.
+The parts before and after the state were encoded at the barrier: queues, watermarks, counts. All pieces in order are the bytes
+that `Instance.restore` reads.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class AsyncStateSnapshot:
-    """A state as of a barrier, of which not all is encoded.
+    """State as of a barrier that is not fully encoded yet.
 
     Attributes:
-        groups: its key groups; of an increment, what has changed in them.
-        is_whole: it is no increment.
-        rest: what belongs to no key.
-        encoded: to be called when all is encoded.
+        groups: its key groups; of an increment, the changes in them.
+        is_whole: False for an increment.
+        rest: the part that belongs to no key.
+        encoded: callback for when all is encoded.
     """
 
     groups: AsyncSnapshot
@@ -33,11 +33,12 @@ class AsyncStateSnapshot:
 
 
 class AsyncInstanceSnapshot:
-    """Of one instance at one barrier.
+    """Snapshot of one instance at one barrier.
 
     Args:
-        before, behind: what stands around the state, of the `count` parts of an element.
-        state: opened at the barrier.
+        count: number of parts of the snapshot.
+        before, behind: encoded parts before and after the state.
+        state: state snapshot, begun at the barrier.
     """
 
     def __init__(self, count: int, before: bytes, state: AsyncStateSnapshot, behind: bytes) -> None:
@@ -52,29 +53,29 @@ class AsyncInstanceSnapshot:
 
     @property
     def is_dropped(self) -> bool:
-        """It will never be whole: another barrier has come."""
+        """True when it will never be whole, because another barrier has come."""
         return self._groups.is_dropped
 
     @property
     def is_over(self) -> bool:
-        """All of it is encoded."""
+        """True when all of it is encoded."""
         return self._groups.is_over
 
     @property
     def keys(self) -> tuple[int, int]:
-        """How many keys are encoded, and how many may be left."""
+        """Number of keys that are encoded, and number that may be left."""
         return self._groups.keys, self._groups.left
 
     def step(self) -> bool:
-        """Encode a little more, some tenth of a millisecond; False when nothing is left.
+        """Encode a little more, about a tenth of a millisecond; False when nothing is left.
 
         Raises:
-            UserCodeError: a key's state is no plain data.
+            UserCodeError: a key's state is not plain data.
         """
         return self._groups.step()
 
     def taken(self) -> list[bytes]:
-        """What is ready since this was asked last, in order."""
+        """Return the pieces that became ready since the last call, in order."""
         ready = self._before + self._groups.taken()
         self._before = []
         if self.is_over and not self.is_dropped and not self._has_reported_end:
@@ -84,5 +85,5 @@ class AsyncInstanceSnapshot:
         return ready
 
     def drop(self) -> None:
-        """Nobody wants it any more."""
+        """Cancel the snapshot: no caller needs it any more."""
         self._groups.drop()

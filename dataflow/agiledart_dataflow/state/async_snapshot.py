@@ -1,12 +1,13 @@
-"""Key groups as of a moment, encoded bit by bit while rows go on: copy on write by key.
+"""Snapshots of key groups as of one moment, encoded in small steps while rows flow: copy on write by key.
 
-`AsyncSnapshot` gives the bytes of `list[tuple[int, bytes]]` in MessagePack, as a snapshot made in one go has them, in pieces: an array
-is its header and its items, so what was encoded apart is put behind each other. A key that is about to change is encoded before
-(`keep`), once: whoever looks at a key for the first time since the moment says so. What came since is not in it.
+`AsyncSnapshot` gives the bytes of `list[tuple[int, bytes]]` in MessagePack, equal to those of a snapshot made in one go, in pieces:
+an array is its header and its items, so parts that were encoded separately are concatenated. A key that is about to change is
+encoded first (`keep`), once: the store reports each key at its first lookup since the moment. Later changes are not in the
+snapshot.
 
-`FullEntriesSnapshot` goes through the groups one after the other, and gives each when it is done; `ChangedEntriesSnapshot` through lists of keys.
-Timers lie in no order by key, so they are copied by reference at the beginning and parted by group first.
-Source: recovery specification §11.
+`FullEntriesSnapshot` goes through the groups in order and gives each when it is done; `ChangedEntriesSnapshot` goes through lists
+of keys. Timers are not ordered by key, so they are copied by reference at the beginning and first split by group. Source: recovery
+specification §11.
 """
 
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
@@ -20,27 +21,27 @@ from agiledart_dataflow.state.plain_codec import array_header, begin_of, bytes_h
 from agiledart_kernel.limits import KEY_GROUPS
 
 STEP_BYTES: Final = 32 << 10
-"""What a step encodes, about: a tenth of a millisecond. One key is one piece, whatever it takes."""
+"""Bytes that a step encodes, about: a tenth of a millisecond. One key is one piece, whatever its size."""
 
 STEP_KEYS: Final = 32
-"""Keys that a step encodes at most; they may be small, and each is looked up."""
+"""Most keys that a step encodes; they may be small, and each is looked up."""
 
 STEP_TIMERS: Final = 256
-"""Timers that a step parts by group."""
+"""Timers that a step splits by group."""
 
 STEP_FREED: Final = 1_024
-"""References that a step lets go: to free hundreds of thousands takes milliseconds, too."""
+"""References that a step releases: to free hundreds of thousands takes milliseconds, too."""
 
 
 class AsyncSnapshot(Protocol):
-    """Key groups as of when it was opened.
+    """Snapshot of key groups as of when it began.
 
     Attributes:
-        keys, size: how many keys it has encoded so far, and their bytes.
-        left: how many it may still have to encode.
-        is_over: all of it is encoded, or nobody wants it any more.
-        is_dropped: nobody wants it any more.
-        common: of what has changed, as `StateChanges.common`.
+        keys, size: number of keys encoded so far, and their bytes.
+        left: number of keys that it may still have to encode.
+        is_over: all of it is encoded, or it was cancelled.
+        is_dropped: it was cancelled.
+        common: of changes, as `StateChanges.common`.
     """
 
     keys: int
@@ -53,23 +54,23 @@ class AsyncSnapshot(Protocol):
     def left(self) -> int: ...
 
     def step(self) -> bool:
-        """Encode a little more; False when nothing is left. Raises `UserCodeError` for a state that is no plain data."""
+        """Encode a little more; False when nothing is left. Raises `UserCodeError` for a state that is not plain data."""
         ...
 
     def taken(self) -> list[bytes]:
-        """What is ready, in order, since this was asked last."""
+        """Return the pieces that became ready since the last call, in order."""
         ...
 
     def drop(self) -> None:
-        """Let it go."""
+        """Cancel the snapshot."""
         ...
 
 
 class GroupEncoder:
-    """Of one group: items that are encoded, of one array after the other, and how many.
+    """Encoded items of one group, of one array after the other, and their numbers.
 
     Args:
-        arrays: one is the data itself, several stand in an array.
+        arrays: number of arrays; a single one is the data itself, several are wrapped in an array.
     """
 
     __slots__ = ("counts", "is_wide", "items", "size")
@@ -81,7 +82,7 @@ class GroupEncoder:
         self.is_wide = False
 
     def put(self, array: int, count: int, encoded: tuple[bytes, bool]) -> int:
-        """Behind what is there; how many bytes that were."""
+        """Append encoded items to an array; return the number of bytes."""
         data, is_wide = encoded
         self.items[array].append(data)
         self.counts[array] += count
@@ -90,34 +91,34 @@ class GroupEncoder:
         return len(data)
 
     def pieces(self, group: int) -> list[bytes]:
-        """(group, bytes) in MessagePack."""
+        """Return (group, bytes) in MessagePack, in pieces."""
         heads = [array_header(count) for count in self.counts]
         begin = begin_of(is_wide=self.is_wide) + (array_header(len(heads)) if len(heads) > 1 else b"")
         size = len(begin) + sum(map(len, heads)) + self.size
-        found = [array_header(2) + int_bytes(group) + bytes_header(size) + begin]
+        pieces = [array_header(2) + int_bytes(group) + bytes_header(size) + begin]
         for head, items in zip(heads, self.items, strict=True):
-            found.append(head)
-            found += items
-        return found
+            pieces.append(head)
+            pieces += items
+        return pieces
 
 
 class AsyncSnapshotBase:
-    """What all that is encoded bit by bit has in common.
+    """Base of all snapshots that are encoded in small steps.
 
     Args:
-        closed: told when it is over.
-        waste: notes that nobody needs any more.
+        closed: callback for when the snapshot is over.
+        waste: key lists to free when all is encoded.
     """
 
     _arrays: int
 
     def __init__(self, closed: Callable[[], None], waste: Iterable[DirtyKeys]) -> None:
         self._closed, self._waste = closed, list(waste)
-        self._parts: dict[int, GroupEncoder] = {}  # those that are not given yet, and of which something is encoded
-        self._passed: dict[Any, None] = {}  # keys that are done, where nothing else says it
+        self._parts: dict[int, GroupEncoder] = {}  # groups that are partly encoded and not given yet
+        self._passed: dict[Any, None] = {}  # keys that are done, where no other record says so
         self._ready: list[bytes] = []
         self._steps = self._encode_and_free()
-        self._mean = STEP_BYTES  # of one key; the first is alone
+        self._mean = STEP_BYTES  # bytes of one key; the first guess lets a step encode one key
         self.keys = self.size = 0
         self._count = 0  # of keys, at most
         self.is_over = self.is_dropped = False
@@ -125,27 +126,27 @@ class AsyncSnapshotBase:
 
     @property
     def left(self) -> int:
-        """As `AsyncSnapshot`."""
+        """See `AsyncSnapshot`."""
         return max(0, self._count - self.keys)
 
     def step(self) -> bool:
-        """As `AsyncSnapshot`."""
+        """Encode a little more; see `AsyncSnapshot`."""
         if not self.is_over and next(self._steps, self) is self:
             self._end()
         return not self.is_over
 
     def taken(self) -> list[bytes]:
-        """As `AsyncSnapshot`."""
+        """Return the ready pieces; see `AsyncSnapshot`."""
         ready, self._ready = self._ready, []
         return ready
 
     def finish(self) -> None:
-        """Encode all that is left, before groups come or go."""
+        """Encode the rest at once, before groups come or go."""
         while self.step():
             pass
 
     def drop(self) -> None:
-        """As `AsyncSnapshot`."""
+        """Cancel the snapshot; see `AsyncSnapshot`."""
         if not self.is_over:
             self.is_dropped = True
             self._ready = []
@@ -175,7 +176,7 @@ class AsyncSnapshotBase:
         return part
 
     def _chunks(self, keys: Iterator[Any]) -> Iterator[list[Any]]:
-        """Keys that one step encodes, by the size that the last ones had."""
+        """Yield the keys of one step each, as many as the mean size of the last ones allows."""
         while chunk := list(islice(keys, self._step_keys())):
             yield chunk
 
@@ -187,13 +188,13 @@ _ENTRIES = 0
 
 
 class _EntriesSnapshot(AsyncSnapshotBase):
-    """Of entries with timers.
+    """Snapshot of entries with timers.
 
     Args:
         codec: of entries and timers.
-        entries: of the store; they go on changing.
-        touched: keys that somebody has looked at since the moment: they are encoded, or were not there.
-        timers: a copy, which is used up.
+        entries: of the store; they keep changing.
+        touched: keys that were looked up since the moment: they are encoded, or did not exist.
+        timers: a copy, which the snapshot consumes.
         closed, waste: as of every `AsyncSnapshotBase`.
     """
 
@@ -216,15 +217,15 @@ class _EntriesSnapshot(AsyncSnapshotBase):
         self.size += size
 
     def _timer_steps(self, part: GroupEncoder, timers: list[Timer]) -> Iterator[None]:
-        """Encode the timers of a group; they stand behind everything else."""
+        """Encode the timers of a group; they come after everything else."""
         for start in range(0, len(timers), STEP_KEYS):
-            some = timers[start : start + STEP_KEYS]
-            self.size += part.put(self._arrays - 1, len(some), self._codec.encode_timers(some))
+            chunk = timers[start : start + STEP_KEYS]
+            self.size += part.put(self._arrays - 1, len(chunk), self._codec.encode_timers(chunk))
             yield
 
 
 class FullEntriesSnapshot(_EntriesSnapshot):
-    """All groups.
+    """Snapshot of all groups.
 
     Args:
         keys_by_group: of the store; keys come and go in it.
@@ -240,7 +241,7 @@ class FullEntriesSnapshot(_EntriesSnapshot):
         self._is_done = bytearray(KEY_GROUPS)
 
     def keep(self, key: Any) -> None:
-        """A key may change from now on."""
+        """Encode a key before it may change."""
         group = key_group(key)
         entry = self._entries.get(key)
         if entry is not None and not self._is_done[group] and key not in self._passed:
@@ -272,10 +273,10 @@ class FullEntriesSnapshot(_EntriesSnapshot):
 
 
 class ChangedEntriesSnapshot(_EntriesSnapshot):
-    """Keys that were noted, and those of them that are gone.
+    """Snapshot of dirty keys, and of those among them that are gone.
 
     Args:
-        lists: of keys; nobody writes into them.
+        lists: of keys; no code writes into them any more.
     """
 
     _arrays = 3
@@ -288,7 +289,7 @@ class ChangedEntriesSnapshot(_EntriesSnapshot):
         self._has_timers = False
 
     def keep(self, key: Any) -> None:
-        """A key may change from now on."""
+        """Encode a key before it may change."""
         if key not in self._passed and self._is_asked(key):
             self._take([key])
 
@@ -299,7 +300,7 @@ class ChangedEntriesSnapshot(_EntriesSnapshot):
         return False
 
     def _take(self, keys: Iterable[Any]) -> None:
-        """Encode keys as they are, or that they are gone."""
+        """Encode the present state of keys, or the fact that they are gone."""
         by_group: dict[int, list[tuple[Any, KeyEntry]]] = {}
         for key in keys:
             self._passed[key] = None

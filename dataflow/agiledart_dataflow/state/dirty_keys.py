@@ -1,8 +1,8 @@
-"""Which keys have changed since somebody asked last, and what they have become: what an increment of a snapshot is made of.
+"""Dirty keys: the keys that changed since the last snapshot, and their changes, from which an increment is made.
 
-A state notes nothing before it is asked for the first time, so where nobody saves increments a row costs nothing more. From then
-on each key that is looked at is noted, for who looks at one may change it. Notes that grow beyond what is held are dropped: then
-nobody knows what has changed, and the next snapshot is a whole one.
+A state tracks no keys before the first request for them, so a run without increments pays nothing per row. After that each key that
+is looked up counts as dirty, because its reader may change it. Dirty keys beyond a bound are dropped: then the changes are unknown,
+and the next snapshot is a whole one.
 Source: recovery specification §11.
 """
 
@@ -10,34 +10,34 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 DirtyKeys = dict[Any, None]
-"""Keys that may have changed, in the order in which they were touched first."""
+"""Keys that may have changed, in the order of their first lookup."""
 
 
 class DirtyRows(dict[Any, None]):
-    """Notes that are pieces of rows, each of which may be of another key.
+    """Dirty keys given as pieces of rows, each of which may be of another key.
 
     Attributes:
-        rows: how many there are.
+        rows: number of rows.
     """
 
     rows = 0
 
 
 def dirty_count(dirty_keys: DirtyKeys) -> int:
-    """How many keys these notes may be of."""
+    """Return the number of keys that may be dirty."""
     return dirty_keys.rows if isinstance(dirty_keys, DirtyRows) else len(dirty_keys)
 
 
 MAX_DIRTY_KEYS: Final = 65_536
-"""Notes of keys that come and go; beyond these, and two for each key that is there, an increment would not pay."""
+"""Bound of dirty keys, beside two for each key that exists: beyond it an increment would not pay. Keys may come and go."""
 
 
 class StateChanges(NamedTuple):
-    """What has become of some keys. With an older snapshot in which all others are as they are now, it makes the present state.
+    """Changes of some keys. Applied to an older snapshot that has all other keys as they are now, they give the present state.
 
     Attributes:
-        groups: (group, bytes), in a form of the state's own.
-        common: what is to be known beside them.
+        groups: (group, bytes), in the state's own form.
+        common: data that belongs to all groups.
     """
 
     groups: list[tuple[int, bytes]]
@@ -45,18 +45,18 @@ class StateChanges(NamedTuple):
 
 
 class Increment(NamedTuple):
-    """In an element that rests on another: what has changed in a `OperatorState`, and what belongs to no key, whole."""
+    """State part of a snapshot that rests on an older one: the changes of an `OperatorState`, and the whole part without keys."""
 
     changes: StateChanges
     rest: bytes
 
 
 class DirtyKeyTracker:
-    """The notes of one state.
+    """Tracker of the dirty keys of one state.
 
     Attributes:
-        keys: the same dictionary until `swapped`, so that loops may hold it.
-        is_kept: somebody has asked, so they are complete.
+        keys: the same dictionary until `swap`, so that loops may hold it.
+        is_tracking: a caller has asked for dirty keys, so they are complete since then.
     """
 
     def __init__(self) -> None:
@@ -64,36 +64,36 @@ class DirtyKeyTracker:
         self.is_tracking = False
 
     def taken(self) -> DirtyKeys | None:
-        """What has been noted since the last time; None: nobody knows. From now on notes are kept."""
+        """Return the dirty keys since the last call, or None when they are unknown; track keys from now on."""
         keys = self.keys.copy() if self.is_tracking else None
         self.keys.clear()
         self.is_tracking = True
         return keys
 
     def swap(self) -> DirtyKeys | None:
-        """As `taken`, for whoever tells those who hold `keys` that it is another dictionary: what is noted is not copied."""
+        """Return the dirty keys without copying them, as `taken`; the caller must give the new `keys` to all code that holds it."""
         keys, self.keys = (self.keys if self.is_tracking else None), {}
         self.is_tracking = True
         return keys
 
     def note(self, keys: Iterable[Any]) -> None:
-        """Some have changed."""
+        """Mark keys as dirty."""
         if self.is_tracking:
             self.keys.update(dict.fromkeys(keys))
 
     def invalidate(self) -> None:
-        """All may be another state than before."""
+        """Stop tracking: the whole state may have changed."""
         self.keys.clear()
         self.is_tracking = False
 
     def bound(self, held: int) -> None:
-        """Drop them where there are too many for a state that holds so many keys."""
+        """Stop tracking when there are too many dirty keys for a state with `held` keys."""
         if len(self.keys) > 2 * held + MAX_DIRTY_KEYS:
             self.invalidate()
 
 
 class WithoutChangeTracking:
-    """For a state that does not know what has changed: it is saved whole."""
+    """Base of a state that does not track changes and is saved whole."""
 
     def dirty_keys(self) -> DirtyKeys | None:
         return None
@@ -102,7 +102,7 @@ class WithoutChangeTracking:
         return None
 
     def changes(self, keys: DirtyKeys) -> StateChanges:
-        raise NotImplementedError(f"{type(self).__name__} notes no changes")
+        raise NotImplementedError(f"{type(self).__name__} tracks no changes")
 
     def apply(self, changes: StateChanges) -> None:
-        raise NotImplementedError(f"{type(self).__name__} notes no changes")
+        raise NotImplementedError(f"{type(self).__name__} tracks no changes")

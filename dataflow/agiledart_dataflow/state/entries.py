@@ -1,4 +1,4 @@
-"""`KeyEntry`: what a keyed step remembers of one key; `EntryCodec`: its bytes, which survive an upgrade of the state's type."""
+"""`KeyEntry`: memory of a keyed step about one key; `EntryCodec`: its bytes, which survive an upgrade of the state's type."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,15 +14,15 @@ from agiledart_kernel.errors import UserCodeError
 _USUAL = begin_of(is_wide=False)
 
 NOTHING: Any = object()
-"""In place of the state of a key that has none."""
+"""Placeholder for the state of a key that has none."""
 
 
 class NamedTimer(msgspec.Struct, array_like=True):
-    """A timer that can be moved.
+    """Timer that can be moved.
 
     Attributes:
-        wanted: where it shall fire; None when it was cancelled.
-        queued: at which position the queue of timers holds it; at or before `wanted`.
+        wanted: position at which it fires; None when it was cancelled.
+        queued: position at which the queue of timers holds it; at or before `wanted`.
         payload: for `on_timer`.
     """
 
@@ -32,7 +32,7 @@ class NamedTimer(msgspec.Struct, array_like=True):
 
 
 class KeyEntry:
-    """One key: its state, the number of its next timer, how many of its timers wait in the queue, the named ones."""
+    """Memory about one key: its state, the number of its next timer, the number of its queued timers, the named timers."""
 
     __slots__ = ("named", "number", "state", "waiting")
 
@@ -44,7 +44,7 @@ class KeyEntry:
 
 
 Timer = tuple[Position, Any, Any, str]
-"""(position, key, payload, name or ""); a named one's payload stands in its entry."""
+"""(position, key, payload, name or ""); the payload of a named timer is in its entry."""
 
 PlainEntry = tuple[Any, bool, Any, int, int, dict[str, NamedTimer]]
 PlainGroup = tuple[list[PlainEntry], list[Timer]]
@@ -53,12 +53,12 @@ PlainChanges = tuple[list[PlainEntry], list[Any], list[Timer]]
 
 
 class EntryCodec:
-    """Entries as plain data and as bytes.
+    """Codec of entries as plain data and as bytes.
 
     Args:
         step: for messages.
         key_type, state_type: the types by which bytes are read again.
-        to_plain, from_plain: of the operator, for a state that is no plain data.
+        to_plain, from_plain: of the operator, for a state that is not plain data.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class EntryCodec:
         self._timer_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(timer)
 
     def plain(self, key: Any, entry: KeyEntry) -> PlainEntry:
-        """An entry as plain data."""
+        """Return an entry as plain data."""
         has_state = entry.state is not NOTHING
         state = self._to_plain(entry.state) if has_state else None
         return key, has_state, state, entry.number, entry.waiting, entry.named or {}
 
     def entry(self, plain: PlainEntry) -> tuple[Any, KeyEntry]:
-        """(key, entry) of plain data whose types are restored."""
+        """Return (key, entry) of plain data whose types are restored."""
         key, has_state, state, number, waiting, named = plain
         entry = KeyEntry()
         if has_state:
@@ -100,7 +100,7 @@ class EntryCodec:
         return key, entry
 
     def encode(self, key: Any, entry: KeyEntry) -> bytes:
-        """The bytes of an entry. Raises `UserCodeError` for a state that is no plain data; names the key."""
+        """Return the bytes of an entry. Raises `UserCodeError` with the key's name for a state that is not plain data."""
         try:
             return self._entry_codec.encode(self.plain(key, entry))
         except Exception as error:  # a user's `to_plain` may raise anything
@@ -108,11 +108,11 @@ class EntryCodec:
             raise self._blamed("state", key, cause or error) from error
 
     def decode(self, data: bytes) -> tuple[Any, KeyEntry]:
-        """(key, entry) of bytes. Raises `StateFormatError`."""
+        """Return (key, entry) of bytes. Raises `StateFormatError`."""
         return self.entry(self._entry_codec.decode(data))
 
     def item_of(self, data: bytes) -> tuple[Any, int, tuple[bytes, bool]]:
-        """(key, how many timers wait, as `encode_entries`) of the bytes of an entry that this process wrote."""
+        """Return (key, number of queued timers, encoded as `encode_entries`) of an entry's bytes that this process wrote."""
         if data.startswith(_USUAL):
             _, _, (key, _, _, _, waiting, _) = self._head_decoder.decode(data)
             return key, waiting, (data[len(_USUAL) :], False)
@@ -120,7 +120,7 @@ class EntryCodec:
         return key, entry.waiting, self.encode_entries([(key, entry)])
 
     def encode_group(self, entries: Mapping[Any, KeyEntry], timers: list[Timer]) -> bytes:
-        """The bytes of a key group. Raises as `encode` and `encode_timer` do."""
+        """Return the bytes of a key group. Raises as `encode` and `encode_timer` do."""
         try:
             return self._group_codec.encode(([self.plain(key, entry) for key, entry in entries.items()], timers))
         except Exception:
@@ -134,7 +134,7 @@ class EntryCodec:
             self.encode_timer(timer)
 
     def encode_entries(self, items: list[tuple[Any, KeyEntry]]) -> tuple[bytes, bool]:
-        """Entries as they stand behind each other in a group (`PlainCodec.encode_items`). Raises as `encode` does."""
+        """Return entries concatenated as in a group (`PlainCodec.encode_items`). Raises as `encode` does."""
         try:
             return self._entry_codec.encode_items([self.plain(key, entry) for key, entry in items])
         except Exception:
@@ -142,7 +142,7 @@ class EntryCodec:
             raise
 
     def encode_timers(self, timers: list[Timer]) -> tuple[bytes, bool]:
-        """Timers as they stand in a group. Raises as `encode_timer` does."""
+        """Return timers concatenated as in a group. Raises as `encode_timer` does."""
         try:
             return self._entry_codec.encode_items(timers)
         except Exception:
@@ -150,16 +150,16 @@ class EntryCodec:
             raise
 
     def encode_keys(self, keys: list[Any]) -> tuple[bytes, bool]:
-        """Keys as they stand among changes."""
+        """Return keys concatenated as among changes."""
         return self._entry_codec.encode_items(keys)
 
     def decode_group(self, data: bytes) -> PlainGroup:
-        """Entries and timers of a key group as plain data. Raises `StateFormatError`."""
+        """Return the entries and timers of a key group as plain data. Raises `StateFormatError`."""
         group: PlainGroup = self._group_codec.decode(data)
         return group
 
     def encode_changes(self, entries: Mapping[Any, KeyEntry], gone: list[Any], timers: list[Timer]) -> bytes:
-        """The bytes of some keys of a group and of their timers. Raises as `encode_group` does."""
+        """Return the bytes of some keys of a group and of their timers. Raises as `encode_group` does."""
         try:
             plain = [self.plain(key, entry) for key, entry in entries.items()]
             return self._changes_codec.encode((plain, gone, timers))
@@ -168,22 +168,22 @@ class EntryCodec:
             raise
 
     def decode_changes(self, data: bytes) -> PlainChanges:
-        """What `encode_changes` was given, as plain data. Raises `StateFormatError`."""
+        """Return the arguments of `encode_changes` as plain data. Raises `StateFormatError`."""
         changes: PlainChanges = self._changes_codec.decode(data)
         return changes
 
     def encode_timer(self, timer: Timer) -> bytes:
-        """The bytes of a timer; they never leave the store that wrote them. Raises as `encode` does, for its payload."""
+        """Return the bytes of a timer; they never leave the store that wrote them. Raises as `encode` does, for its payload."""
         try:
             return self._encoder.encode(timer)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise self._blamed("timer", timer[1], error) from error
 
     def decode_timer(self, data: bytes) -> Timer:
-        """The timer of bytes."""
+        """Return the timer of bytes."""
         timer: Timer = self._timer_decoder.decode(data)
         return timer
 
     def _blamed(self, what: str, key: Any, error: BaseException) -> UserCodeError:
-        """The key is named here, for by now the step treats another one's record."""
+        """Return the error for a key's state; it names the key, since the step processes another key's record by now."""
         return user_code_error(f"{self._step}, {what} of key {bounded_repr(key)}", None, error, NO_RECORD)

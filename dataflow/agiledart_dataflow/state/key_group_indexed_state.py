@@ -1,10 +1,10 @@
-"""`KeyGroupIndexedState`: key groups of state that lies in dictionaries of its own, parted only when somebody asks.
+"""`KeyGroupIndexedState`: key groups of state in dictionaries of its own, split by group only on request.
 
-The loops that write into such dictionaries know nothing of groups. The first question after rows came makes an index, in one pass;
-it serves until rows come again. So to take or put all groups one by one costs no more than to take or put them at once.
+The loops that write into such dictionaries know nothing of groups. The first request after rows came builds an index, in one pass;
+it serves until rows come again. So saving or restoring all groups one by one costs no more than all at once.
 
-They tell of each key before they change it for the first time since a barrier (`touch`): an increment is made of these, and what is
-encoded bit by bit keeps what they were.
+The loops report each key before its first change since a barrier (`touch`): an increment is made of these keys, and a snapshot
+encoded in small steps copies their state.
 """
 
 from abc import ABC, abstractmethod
@@ -23,14 +23,14 @@ P = TypeVar("P")
 
 
 class KeyGroupIndexedState(WithoutRest, ABC, Generic[P]):
-    """What is common to such states; P is what the index knows of one group.
+    """Base of such states; P is the index entry of one group.
 
     Args:
         codec: of a group: of a list of entries, each of which begins with its key.
 
     Attributes:
         group_of: key → group, remembered.
-        notes: of keys that rows and time change; loops look into them, and call `touch` for a key that is not there.
+        dirty_tracker: keys that rows and time change; loops look into it, and call `touch` for a key that is not there.
     """
 
     division: ClassVar[Division] = "by group"
@@ -44,7 +44,7 @@ class KeyGroupIndexedState(WithoutRest, ABC, Generic[P]):
         self.group_of = KeyRouter(ONE_OWNER_PER_GROUP)
 
     def rows_come(self) -> bool:
-        """To be told before the state is changed by rows or time. True when groups came or went since the last time."""
+        """Prepare for a change by rows or time; call it first. True when groups came or went since the last call."""
         self._index = None
         if not self._moved:
             return False
@@ -80,7 +80,7 @@ class KeyGroupIndexedState(WithoutRest, ABC, Generic[P]):
         return self.dirty_tracker.swap()
 
     def touch(self, key: Any) -> None:
-        """A key that was not noted yet is about to change; only where notes are kept."""
+        """Handle the first change of a key that is not dirty yet; only where dirty keys are tracked."""
         if self._open is not None:
             self._open.keep(key)
         self.dirty_tracker.keys[key] = None
@@ -94,14 +94,14 @@ class KeyGroupIndexedState(WithoutRest, ABC, Generic[P]):
         self._open = None
 
     def _invalidate(self) -> None:
-        """All may be another state from now on; what is open goes by the notes."""
+        """Stop tracking, since all state may differ from now on; finish an open snapshot, which relies on the dirty keys."""
         if self._open is not None:
             self._open.finish()
         self.dirty_tracker.invalidate()
 
     def bound(self, held: int) -> None:
-        """Drop notes where there are too many for a state that holds so many keys."""
-        if self._open is None:  # which goes by them
+        """Stop tracking when there are too many dirty keys for a state with `held` keys."""
+        if self._open is None:  # an open snapshot relies on them
             self.dirty_tracker.bound(held)
 
     def _group_index(self) -> dict[int, P]:
@@ -112,23 +112,23 @@ class KeyGroupIndexedState(WithoutRest, ABC, Generic[P]):
 
     @abstractmethod
     def _begin_snapshot(self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys]) -> IndexedStateSnapshot:
-        """All of it, or what has become of keys, to be encoded bit by bit; `_closed` is to be told."""
+        """Begin a snapshot of all state, or of the changes of keys; it must call `_closed` at its end."""
 
     @abstractmethod
     def _build_group_index(self) -> dict[int, P]:
-        """What the index shall know of each group of which something is held."""
+        """Return the index entry of each group that has keys."""
 
     @abstractmethod
     def _entries(self, part: P) -> Iterable[Any]:
-        """A group's entries as plain data."""
+        """Return a group's entries as plain data."""
 
     @abstractmethod
     def _put(self, group: int, entries: list[Any]) -> P:
-        """Take up entries whose keys are not held."""
+        """Add entries of keys that do not exist yet; return the index entry of their group."""
 
     @abstractmethod
     def _remove(self, part: P) -> None:
-        """Forget a group."""
+        """Remove a group."""
 
     def _restore_arrival_order(self) -> None:
-        """Bring into order what groups that came and went have left; once for all of them."""
+        """Restore the order of keys after groups came and went; once for all of them."""

@@ -1,6 +1,6 @@
-"""`KeyGroups`: state that is taken, put back and dropped one key group at a time. `OperatorState`: all that an operator remembers.
+"""`KeyGroups`: state that is saved, restored and dropped one key group at a time. `OperatorState`: all state of an operator.
 
-One protocol for all operators, on which snapshots, recovery, and the parting and joining of instances rest.
+All operators share this protocol; snapshots, recovery, and the splitting and joining of instances rest on it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,110 +11,112 @@ from agiledart_dataflow.state.dirty_keys import DirtyKeys, StateChanges, Without
 from agiledart_kernel.errors import LocalProtocolError
 
 Division = Literal["by group", "whole", "none"]
-"""How state may be parted among instances.
+"""Ways to divide state among instances.
 
-`by group`: each key group by itself; what has no group is the same at all instances of a stage, and each of them holds it.
+`by group`: each key group by itself; the part without a group is the same at all instances of a stage, and each of them holds it.
 `whole`: not at all: there is one instance, and all of it moves at once. `none`: there is no state.
 """
 
 
 class KeyGroups(Protocol):
-    """State by key group, whatever holds it and in whatever form.
+    """State by key group, in any store and form.
 
-    A key group is a number from 0 to `KEY_GROUPS` − 1 (of 128 groups); `data.partitioning.key_group` says that of a key, the same
-    in every run and on every node. A group holds all that is remembered of its keys: state, open windows, timers.
+    A key group is a number from 0 to `KEY_GROUPS` − 1 (of 128 groups); `data.partitioning.key_group` computes it from a key, the
+    same in every run and on every node. A group holds everything about its keys: state, open windows, timers.
 
-    It is taken out as bytes: a list of entries, each of which begins with its key, behind the number of their format
-    (`PlainCodec`). They are read by the types that the step's code has then, into whatever store and form its state has there;
-    one group's bytes say nothing of another's. All of this happens between two batches.
+    It is saved as bytes: a list of entries, each of which begins with its key, after the number of their format (`PlainCodec`).
+    They are read by the types that the step's code has then, into the store and form of that code; the bytes of groups are
+    independent of each other. All calls happen between two batches.
 
-    Raises `StateFormatError` for bytes that the code cannot read, `UserCodeError` for a state that is no plain data, and what the
-    store raises.
+    Raises `StateFormatError` for bytes that the code cannot read, `UserCodeError` for a state that is not plain data, and the
+    errors of the store.
     """
 
     def groups(self) -> list[int]:
-        """The groups of which something is held, in order."""
+        """Return the groups that have keys, in order."""
         ...
 
     def snapshot_group(self, group: int) -> bytes:
-        """A group as it is now, which stays as it is. One of which nothing is held has bytes, too."""
+        """Return the bytes of a group as it is now; the state stays as it is. An empty group has bytes, too."""
         ...
 
     def restore_group(self, group: int, data: bytes) -> None:
-        """Put a group in the place of what is held of it; the others stay. The order of several calls does not show."""
+        """Replace a group; the others stay. The order of several calls makes no difference."""
         ...
 
     def drop_group(self, group: int) -> None:
-        """Forget a group, its timers with it; nothing when nothing is held of it."""
+        """Drop a group with its timers; nothing happens when it is empty."""
         ...
 
     def dirty_keys(self) -> DirtyKeys | None:
-        """Keys that may have changed since this was asked last; None: nobody knows, so only a whole snapshot tells."""
+        """Return the keys that may have changed since the last call; None: unknown, so only a whole snapshot is right."""
         ...
 
     def changes(self, keys: DirtyKeys) -> StateChanges:
-        """What has become of keys. `keys`: all that was noted since a snapshot, so that with it they make the present state."""
+        """Return the changes of keys. `keys`: all dirty keys since a snapshot, so that both together give the present state."""
         ...
 
     def begin_snapshot(
         self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys] = ()
     ) -> AsyncSnapshot | None:
-        """Have the state as it is now encoded bit by bit while it goes on; None: this one cannot, so it is encoded at once.
+        """Begin to encode the present state in small steps while it changes; None: this state must be encoded at once.
 
-        Called right behind `noted`. One that is open ends when that is called again, and is finished before groups come or go.
+        Called right after `dirty_keys`. The next call of that cancels an open snapshot, and it is finished before groups come or
+        go.
 
         Args:
-            lists: of what was noted: what has become of these keys, as `changes` says it. None: all of it.
-            waste: lists that nobody needs any more, to be let go bit by bit, too.
+            lists: of dirty keys: the changes of these keys, in the form of `changes`. None: all state.
+            waste: lists that are not needed any more, to be freed in small steps, too.
         """
         ...
 
     def apply(self, changes: StateChanges) -> None:
-        """Go on from that snapshot, which has been put back, to the state of which these are. Raises as `restore_group` does."""
+        """Apply changes to the restored snapshot on which they rest. Raises as `restore_group` does."""
         ...
 
 
 class KeyGroupStore(KeyGroups, Protocol):
-    """What holds nothing but key groups."""
+    """Store that holds key groups only."""
 
     def __len__(self) -> int:
-        """How many keys there are; of windows, how many in each of them."""
+        """Return the number of keys; of windows, the sum over all windows."""
         ...
 
 
 class OperatorState(KeyGroups, Protocol):
-    """All that an operator remembers between two batches: its key groups, and the rest."""
+    """All state of an operator between two batches: its key groups, and the rest."""
 
     @property
     def division(self) -> Division:
-        """Whether and how it may be parted."""
+        """Way to divide the state among instances."""
         ...
 
     def snapshot_rest(self) -> bytes:
-        """What belongs to no key, b"" where there is nothing such: of a broadcast step what its instances share, of a `whole`
-        state all of it.
+        """Return the part that belongs to no key, b"" where there is none.
+
+        Of a broadcast step it is the state that its instances share, of a `whole` state all of it.
         """
         ...
 
     def restore_rest(self, data: bytes) -> None:
-        """Put it in the place of what is there."""
+        """Replace the part that belongs to no key."""
         ...
 
 
 class StateSnapshot(NamedTuple):
-    """All of a `OperatorState`: (group, bytes) in order of group, and the rest."""
+    """Snapshot of all of an `OperatorState`: (group, bytes) in order of group, and the rest."""
 
     groups: list[tuple[int, bytes]]
     rest: bytes
 
 
 def snapshot_of(state: OperatorState) -> StateSnapshot:
-    """All of it, as it is now."""
+    """Return a snapshot of all state, as it is now."""
     return StateSnapshot([(group, state.snapshot_group(group)) for group in state.groups()], state.snapshot_rest())
 
 
 def restore_state(state: OperatorState, before: StateSnapshot) -> None:
-    """Make the state what it was then."""
+    """Restore a state from a snapshot."""
     for group in state.groups():
         state.drop_group(group)
     for group, data in before.groups:
@@ -123,18 +125,18 @@ def restore_state(state: OperatorState, before: StateSnapshot) -> None:
 
 
 class WithoutRest:
-    """For a state of which every part belongs to a key."""
+    """Base of a state whose every part belongs to a key."""
 
     def snapshot_rest(self) -> bytes:
         return b""
 
     def restore_rest(self, data: bytes) -> None:
         if data:
-            raise LocalProtocolError(f"{type(self).__name__} keeps nothing but what belongs to a key")
+            raise LocalProtocolError(f"{type(self).__name__} has no state beside that of its keys")
 
 
 class WithoutGroups(WithoutChangeTracking):
-    """For a state that cannot be parted: there are no groups to ask for."""
+    """Base of a state that cannot be divided: it has no groups."""
 
     division: Division = "whole"
 
@@ -151,11 +153,11 @@ class WithoutGroups(WithoutChangeTracking):
         self._refuse(group)
 
     def _refuse(self, group: int) -> NoReturn:
-        raise LocalProtocolError(f"{type(self).__name__} keeps no state by key, so it has no key group {group}")
+        raise LocalProtocolError(f"{type(self).__name__} has no state by key, so it has no key group {group}")
 
 
 class NoState(WithoutGroups, WithoutRest):
-    """Of a stage without an operator: unions, sinks, steps that treat each row by itself."""
+    """State of a stage without an operator: unions, sinks, steps that treat each row by itself."""
 
     division: Division = "none"
 

@@ -1,4 +1,4 @@
-"""`OpenWindows`: what is kept of each (window, key) until the window closes, by key group when asked."""
+"""`OpenWindows`: state of each (window, key) until the window closes, by key group on request."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,33 +18,33 @@ Windows = list[tuple[int, list[tuple[Any, Position | None, Any]]]]
 """[(end, [(key, position of its first row or None, plain state)])], by end, the keys in the order in which they came."""
 
 WindowEntry = tuple[Any, int, Position, Any]
-"""(key, end, position of its first row or (number of the key in its window,), plain state): of a key group."""
+"""Entry of a key group: (key, end, position of its first row or (number of the key in its window,), plain state)."""
 
 _COMMON: msgspec.msgpack.Decoder[list[list[int] | bool | int]] = msgspec.msgpack.Decoder(list[list[int] | bool | int])
 
 
-def common_of(kept: list[int], *, adds: bool = False) -> bytes:
-    """What an increment says of all groups.
+def common_of(still_open: list[int], *, adds: bool = False) -> bytes:
+    """Return the part of an increment that belongs to all groups.
 
     Args:
-        kept: the ends of the windows that were open before and still are.
-        adds: its entries stand for rows that came on top of what there was, else in its place.
+    still_open: the ends of the windows that were open before and still are.
+        adds: the increment's rows come on top of the state; False: they replace it.
     """
-    return msgspec.msgpack.encode((kept, adds))
+    return msgspec.msgpack.encode((still_open, adds))
 
 
 def _common_in(data: bytes) -> tuple[frozenset[int], bool]:
-    """(kept, adds) of `common_of`. Of format 1 there are the ends alone, and nothing is added. Raises msgspec.MsgspecError."""
+    """Return (still_open, adds) of `common_of`. Format 1 has the ends alone, and adds nothing. Raises msgspec.MsgspecError."""
     match _COMMON.decode(data):
-        case [list(kept), bool(adds)]:
-            return frozenset(kept), adds
+        case [list(still_open), bool(adds)]:
+            return frozenset(still_open), adds
         case ends:
             return frozenset(msgspec.convert(ends, list[int])), False
 
 
 @dataclass(frozen=True, slots=True)
 class Anew:
-    """Noted beside keys: nothing of this window is as it was, for it was opened, or a part of it has closed."""
+    """Mark among dirty keys: all of this window is new, because it was opened, or a part of it has closed."""
 
     end: int
 
@@ -54,20 +54,20 @@ _Slot = tuple[int, Any, int]
 
 
 class OpenWindows(KeyGroupIndexedState[list[_Slot]]):
-    """The open windows of an instance. Their owner writes into the dictionaries, after it has called `rows_come`.
+    """Open windows of an instance. Their owner writes into the dictionaries, after it has called `rows_come`.
 
     Args:
         codec: of a list of `WindowEntry`.
         positions: first rows have positions; else only the order of the keys of a window is known.
         new_pane: makes an empty pane.
-        to_plain: (state, what was left of it before) → plain data.
-        from_plain: the contrary.
-        joined: (state, state of rows that came behind it) → state of both; only where columns are kept, too.
+        to_plain: (state, older part in `before`) → plain data.
+        from_plain: the inverse.
+        joined: (state, state of rows that came after it) → state of both; only where columns are kept, too.
 
     Attributes:
         panes: end → key → state.
         firsts: end → key → position of its first row; with `positions` only.
-        before: end → key → what was set apart of a state that grew too long.
+        before: end → key → older part that was split off a state that grew too long.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class OpenWindows(KeyGroupIndexedState[list[_Slot]]):
         return sum(map(len, self.panes.values()))
 
     def open(self, end: int) -> dict[Any, Any]:
-        """The pane of a window, a new one if need be."""
+        """Return the pane of a window, a new one if needed."""
         pane = self.panes.get(end)
         if pane is None:
             pane = self.panes[end] = self._new_pane()
@@ -102,7 +102,7 @@ class OpenWindows(KeyGroupIndexedState[list[_Slot]]):
         return pane
 
     def anew(self, end: int, keys: Iterable[Any] = ()) -> None:
-        """Nothing that was saved of a window holds any more; these keys are in it."""
+        """Mark a window as new: no saved state of it is valid any more; `keys` are in it."""
         if self.dirty_tracker.is_tracking:
             for key in keys:
                 if key not in self.dirty_tracker.keys:
@@ -110,7 +110,7 @@ class OpenWindows(KeyGroupIndexedState[list[_Slot]]):
             self.dirty_tracker.keys[Anew(end)] = None
 
     def windows(self) -> Windows:
-        """All of them, as plain data."""
+        """Return all windows as plain data."""
         self._restore_arrival_order()
         return [
             (end, [(key, self.firsts[end].get(key), self._plain(end, key, state)) for key, state in pane.items()])
@@ -118,7 +118,7 @@ class OpenWindows(KeyGroupIndexedState[list[_Slot]]):
         ]
 
     def replace(self, windows: Windows) -> None:
-        """Put these in the place of all that is there."""
+        """Replace all windows."""
         self._invalidate()
         self.panes.clear()
         self.firsts.clear()
@@ -146,10 +146,10 @@ class OpenWindows(KeyGroupIndexedState[list[_Slot]]):
         return opened
 
     def apply(self, changes: StateChanges) -> None:
-        kept, adds = _common_in(changes.common)
+        still_open, adds = _common_in(changes.common)
         decoded = [(group, self._codec.decode(data)) for group, data in changes.groups]
         self._invalidate()
-        for end in [end for end in self.panes if end not in kept]:
+        for end in [end for end in self.panes if end not in still_open]:
             del self.panes[end], self.firsts[end]
             self.before.pop(end, None)
             self._ranks.pop(end, None)
@@ -163,7 +163,7 @@ class OpenWindows(KeyGroupIndexedState[list[_Slot]]):
         self._index, self._moved = None, True
 
     def _add(self, group: int, entries: list[WindowEntry]) -> None:
-        """Take up rows that came on top of what there is."""
+        """Add rows that came on top of the present state."""
         for key, end, first, plain in entries:
             pane = self.open(end)
             state, _ = self._from_plain(plain)
@@ -215,9 +215,10 @@ class OpenWindows(KeyGroupIndexedState[list[_Slot]]):
                 self._ranks.pop(end, None)
 
     def _restore_arrival_order(self) -> None:
-        """Without positions the keys of a window leave in the order in which they came: numbers of groups that came say it.
+        """Restore the order in which keys came, by the numbers that restored groups bring.
 
-        Groups of one instance are in that order again. Those of several have none among them that was ever seen.
+        Without positions the keys of a window leave in that order. Groups of one instance have it again. Groups of several
+        instances have no common order that any instance ever saw.
         """
         for end, ranks in self._ranks.items():
             pane = self.panes[end]
@@ -229,7 +230,7 @@ class OpenWindows(KeyGroupIndexedState[list[_Slot]]):
 
 @dataclass(frozen=True, slots=True)
 class _Frozen:
-    """A window as of a moment: the first keys of a pane, which only those behind them join."""
+    """Window as of one moment: the first `count` keys of a pane; later keys come after them."""
 
     end: int
     pane: dict[Any, Any]
@@ -239,12 +240,12 @@ class _Frozen:
 
 
 class _PanesSnapshot(IndexedStateSnapshot):
-    """Windows as of a moment.
+    """Snapshot of windows as of one moment.
 
     Args:
         given: as of every `IndexedStateSnapshot`.
         frozen: the windows.
-        plain: (state, what was left of it before) → plain data.
+        plain: (state, older part in `before`) → plain data.
     """
 
     def __init__(self, *given: Any, frozen: list[_Frozen], plain: Callable[[Any, Any], Any]) -> None:
@@ -267,26 +268,26 @@ class _PanesSnapshot(IndexedStateSnapshot):
             if key in window.pane
         } or None
 
-    def _entries(self, of: _Frozen, places: Iterable[tuple[Any, int]], kept: Mapping[Any, Any]) -> list[Any]:
+    def _entries(self, of: _Frozen, places: Iterable[tuple[Any, int]], copies: Mapping[Any, Any]) -> list[Any]:
         end, pane, firsts, before, plain = of.end, of.pane, of.firsts, of.before, self._plain
         return [
             (
                 key,
                 end,
                 (number,) if firsts is None else firsts[key],
-                kept[key][end] if key in kept else plain(pane[key], before.get(key)),
+                copies[key][end] if key in copies else plain(pane[key], before.get(key)),
             )
             for key, number in places
         ]
 
 
 def window_entries(windows: Windows) -> Iterable[WindowEntry]:
-    """Of windows as `OpenWindows.windows` says them, without positions, the entries that its groups hold."""
+    """Yield the group entries of windows that `OpenWindows.windows` returned, without positions."""
     for end, keys in windows:
         for number, (key, _, plain) in enumerate(keys):
             yield key, end, (number,), plain
 
 
 def window_entry_type(key: Any, plain: Any) -> Any:
-    """The type of a list of entries, by which bytes are read."""
+    """Return the type of a list of entries, by which bytes are read."""
     return generic(list, generic(tuple, key, int, Position, plain))

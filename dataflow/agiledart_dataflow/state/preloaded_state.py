@@ -1,12 +1,12 @@
-"""What an instance of a term to come has built of the state of one of the term before, before that one stops.
+"""State that an instance of the next generation builds from an instance of the present one, before the latter stops.
 
-    built     as of an element that is committed, from its chain: a whole one, and what has changed since
-    missing   links that have come since are put on it, each onto the one that it names and no other
-    another   what lies on something else than the chain says is built anew
+    built     as of a committed snapshot, from its chain: a whole one, and the increments since
+    missing   later links are added, each onto the snapshot that it names and no other
+    another   state that rests on a snapshot outside of the chain is built anew
 
-Each share is a state by itself, so that what has changed in the state of one instance is put on the state of this one: whoever
-takes over joins them when it begins, as if they had stood beside it. The largest is built where it is to stay.
-Source: scaling specification, section 8, steps 1, 2 and 6.
+Each share is a state of its own, so that changes of one instance's state apply to the copy of that state: the instance that takes
+over joins the shares when it begins. The largest share is built in its final place. Source: scaling specification, section 8, steps
+1, 2 and 6.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,21 +19,21 @@ from agiledart_dataflow.state.snapshot_reader import SnapshotReader
 from agiledart_kernel.errors import OperationFailed
 
 SLICE_BYTES: Final = 64 << 10
-"""Of changes that are put in place in one go: below a millisecond of work."""
+"""Bytes of changes that one slice applies: below a millisecond of work."""
 
 MAX_SLICES: Final = 64
-"""In how many slices changes are put in place at most: each looks at all timers that wait."""
+"""Most slices in which changes are applied: each slice looks at all waiting timers."""
 
 
 class PreloadedState:
-    """One instance's share of the state of one of the term before.
+    """One instance's share of the state of an instance of the previous generation.
 
     Args:
-        state: nothing is remembered there yet.
+        state: an empty state.
         groups: of its keys.
 
     Attributes:
-        digest: the element as of which it is; empty: it is not built, or something went wrong while it was.
+        digest: the snapshot that it has; empty: it is not built, or building it failed.
     """
 
     def __init__(self, state: OperatorState, groups: dict[int, None]) -> None:
@@ -41,28 +41,28 @@ class PreloadedState:
         self.digest = b""
 
     def missing(self, chain: Sequence[bytes]) -> list[bytes]:
-        """Of a chain of elements, those that are still to be put on what is here; all, where it lies on none of them."""
+        """Return the snapshots of a chain that are still to be added; all, where the present state is none of them."""
         return list(chain[chain.index(self.digest) + 1 :] if self.digest in chain else chain)
 
     def put(self, digest: bytes, onto: bytes, snapshot: bytes) -> Iterator[None]:
-        """Go on to an element, in slices of some milliseconds: ask for the next one until there is none.
+        """Advance to a snapshot, in slices of some milliseconds each; iterate until the end.
 
         Args:
-            digest, onto: which element, and the one that it rests on; empty: it is whole.
-            snapshot: what it says.
+            digest, onto: the snapshot, and the one that it rests on; empty: it is whole.
+            snapshot: its bytes.
 
         Raises:
-            OperationFailed: it rests on another element than what is here.
+            OperationFailed: it rests on another snapshot than the present state.
             StateFormatError, msgspec.MsgspecError: it cannot be read.
         """
         if onto and onto != self.digest:
-            raise OperationFailed("what has changed rests on another element than what was built beforehand")
+            raise OperationFailed("the increment rests on another snapshot than the preloaded state")
         self.digest = b""
         yield from self._changed(increment_in(snapshot)) if onto else self._whole(snapshot)
         self.digest = digest
 
     def clear(self) -> None:
-        """Forget all that is here."""
+        """Drop all state."""
         self.digest = b""
         for group in self.state.groups():
             self.state.drop_group(group)
@@ -80,7 +80,7 @@ class PreloadedState:
     def _changed(self, increment: Increment) -> Iterator[None]:
         changes, rest = increment
         mine = [(group, data) for group, data in changes.groups if group in self.groups]
-        if changes.common:  # it says what is left of all groups
+        if changes.common:  # the common part covers all groups, so they must be applied together
             self.state.apply(StateChanges(mine, changes.common))
         else:
             for part in _slices(mine):

@@ -1,8 +1,8 @@
-"""Beginning with what instances of another run remembered: key groups of one step, by its name; never rows, channels or counts.
+"""Restore of a step's state from another run: the key groups of one step, by its name; never rows, channels or counts.
 
-What is taken is what belongs to the keys that an instance owns, and what belongs to none. So the topology around the step may be
-another one, and so may its number of instances. Rows that wait to be merged have a meaning among their channels only: who has such
-rows can begin as a whole, in the same topology, or not at all (`rows_waiting`).
+An instance takes the state of the keys that it owns, and the state that belongs to no key. So the topology around the step may be
+another one, and its number of instances, too. Rows that wait in a merge mean something among their channels only: a run with such
+rows (`rows_waiting`) can be restored whole into the same topology, or not at all.
 """
 
 from collections.abc import Sequence
@@ -28,39 +28,40 @@ _INCREMENT: msgspec.msgpack.Decoder[tuple[Any, Increment, Any, Any, Any]] = msgs
 
 
 def state_snapshot_in(snapshot: bytes) -> StateSnapshot:
-    """The state in a whole snapshot of an instance, whatever its step. Raises msgspec.MsgspecError."""
+    """Return the state in a whole snapshot of an instance, whatever its step. Raises msgspec.MsgspecError."""
     return _STATE.decode(snapshot)[1]
 
 
 def increment_in(snapshot: bytes) -> Increment:
-    """What has changed in the state, in a snapshot that rests on another. Raises msgspec.MsgspecError."""
+    """Return the state's changes in a snapshot that rests on another. Raises msgspec.MsgspecError."""
     return _INCREMENT.decode(snapshot)[1]
 
 
 def rows_waiting(snapshot: bytes) -> int:
-    """Rows that wait in a snapshot of an instance to be taken in order. Raises msgspec.MsgspecError."""
+    """Return the number of rows in an instance's snapshot that wait to be taken in order. Raises msgspec.MsgspecError."""
     entered = _PARTS.decode(snapshot)[0]
     if len(entered) == 5:  # a merge: queues by channel, and what is released
         inputs, released = entered[0], entered[1]
         return len(released) + sum(len(batch[0]) for channel in inputs for batch in channel[5])
     inputs, waiting = entered[0], entered[1]
-    return sum(len(batch[0]) for _, batch in waiting) + sum(len(batch[0]) for each in inputs for batch in each[6])
+    return sum(len(batch[0]) for _, batch in waiting) + sum(len(batch[0]) for channel in inputs for batch in channel[6])
 
 
 def restore_share(state: OperatorState, owners: Owners, index: int, chains: Sequence[Sequence[Pieces]]) -> None:
-    """Give the state of an instance that has just been made its share of what all instances of a step remembered.
+    """Fill the new state of an instance with its share of the state of all instances of a step.
 
     Args:
-        owners, index: of its stage, whose groups it is to have.
-        chains: of each of them a whole snapshot, and the increments behind it.
+        state: of the instance, empty.
+        owners, index: owner table of its stage, and its index.
+        chains: of each instance of the other run a whole snapshot, and the increments after it.
 
     Raises:
-        msgspec.MsgspecError: what is given is none.
+        msgspec.MsgspecError: a chain is not made of snapshots.
         StateFormatError: the code cannot read it.
     """
     mine: list[tuple[int, bytes]] = []
     rests: list[bytes] = []
-    for chain in chains:  # one after the other: an increment means the state of its own instance
+    for chain in chains:  # one at a time: an increment applies to the state of its own instance
         rest = state_snapshot_in(restore_groups(state, chain[0])).rest
         increments = [increment_in(b"".join(pieces)) for pieces in chain[1:]]
         rests.append(increments[-1].rest if increments else rest)

@@ -1,10 +1,10 @@
-"""`SnapshotReader`: a whole snapshot of an instance, read as its bytes come: no more than a key group of it is held at once.
+"""`SnapshotReader`: reader of a whole snapshot of an instance from a stream of bytes; it holds at most one key group at once.
 
     snapshot = [entered, [[[group, bytes]*], rest], sent, mark, counts]
 
-A state of 64 MB in one piece would be there four times while it is put back: as the file, as its block, as the bytes of its groups
-and as what they become. On a machine with one gigabyte that is the difference between coming back and being killed.
-Source: recovery specification §11.
+A state of 64 MB in one piece would be in memory four times during its restore: as the file, as its block, as the bytes of its
+groups and as objects. On a machine with one gigabyte that decides between a restart and being killed. Source: recovery
+specification §11.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,19 +16,19 @@ from agiledart_dataflow.state.key_groups import OperatorState
 from agiledart_dataflow.state.plain_codec import StateFormatError, array_header
 
 Pieces = Iterable[bytes]
-"""The bytes of a snapshot behind each other; whoever asks again gets them from the beginning."""
+"""Pieces of a snapshot in order; every iteration begins with the first."""
 
 PIECE_BYTES: Final = 1 << 20
-"""Of bytes that are there in one piece, so much is given at once."""
+"""Size of the pieces into which bytes in memory are cut."""
 
 _MOST_BYTES: Final = (1 << 31) - 1
-"""Of one group: beyond what a block of an element may have, so that its bound is the one that counts."""
+"""Bound of one group: above the bound of a block of a snapshot, so that the latter applies."""
 
 
 def restore_groups(state: OperatorState, snapshot: bytes | Pieces) -> bytes:
-    """Make the groups of a state those of a whole snapshot; returns the snapshot without them (`SnapshotReader.remainder`).
+    """Restore the groups of a state from a whole snapshot; returns the snapshot without them (`SnapshotReader.remainder`).
 
-    Raises `StateFormatError` for bytes that are no snapshot, or that the code cannot read.
+    Raises `StateFormatError` for bytes that are not a snapshot, or that the code cannot read.
     """
     reader = SnapshotReader(snapshot)
     for group in state.groups():
@@ -39,12 +39,12 @@ def restore_groups(state: OperatorState, snapshot: bytes | Pieces) -> bytes:
 
 
 class SnapshotReader:
-    """Reads a snapshot once: all of `groups` first, then `remainder`.
+    """Reader of one snapshot, for one pass: all of `groups` first, then `remainder`.
 
     Args:
         snapshot: its bytes, or the pieces of which they are made.
 
-    Both raise `StateFormatError` for bytes that are no snapshot, or end too soon.
+    Both methods raise `StateFormatError` for bytes that are not a snapshot, or that end too soon.
     """
 
     def __init__(self, snapshot: bytes | Pieces) -> None:
@@ -55,7 +55,7 @@ class SnapshotReader:
         self._entered = b""
 
     def groups(self) -> Iterator[tuple[int, bytes]]:
-        """The key groups of the state."""
+        """Yield the key groups of the state."""
         self._array(5)
         self._entered = self._raw()
         self._array(2)
@@ -63,25 +63,25 @@ class SnapshotReader:
             self._array(2)
             group, data = self._next(self._unpacker.unpack), self._next(self._unpacker.unpack)
             if type(group) is not int or type(data) is not bytes:
-                raise StateFormatError("what stands for a key group in a snapshot is none")
+                raise StateFormatError("corrupt snapshot: a key group is not a pair of an int and bytes")
             self._discard_read_pieces()
             yield group, data
 
     def remainder(self) -> bytes:
-        """All but the groups, as the snapshot of an instance whose state has none."""
+        """Return everything but the groups, as the snapshot of an instance whose state has none."""
         rest, sent, watermark, counts = (self._raw() for _ in range(4))
         if self._unpacker.tell() != self._held_from + sum(map(len, self._held)) or any(self._pieces):
-            raise StateFormatError("a snapshot goes on behind its end")
+            raise StateFormatError("corrupt snapshot: bytes follow its end")
         return b"".join(
             (array_header(5), self._entered, array_header(2), array_header(0), rest, sent, watermark, counts)
         )
 
     def _array(self, length: int) -> None:
         if self._next(self._unpacker.read_array_header) != length:
-            raise StateFormatError(f"a part of a snapshot has not the {length} parts that it should have")
+            raise StateFormatError(f"corrupt snapshot: an array has not the expected length of {length}")
 
     def _raw(self) -> bytes:
-        """The next value as it is written."""
+        """Return the next value as encoded bytes."""
         self._discard_read_pieces()
         start = self._unpacker.tell() - self._held_from
         self._next(self._unpacker.skip)
@@ -89,9 +89,9 @@ class SnapshotReader:
         return b"".join(self._held)[start:end]
 
     def _discard_read_pieces(self) -> None:
-        """Pieces that have been read are held no longer."""
-        read = self._unpacker.tell()
-        while self._held and self._held_from + len(self._held[0]) <= read:
+        """Release the pieces that have been read."""
+        read_bytes = self._unpacker.tell()
+        while self._held and self._held_from + len(self._held[0]) <= read_bytes:
             self._held_from += len(self._held.pop(0))
 
     def _next(self, read: Callable[[], Any]) -> Any:
@@ -101,14 +101,14 @@ class SnapshotReader:
             except msgpack.OutOfData:
                 piece = next(self._pieces, None)
                 if piece is None:
-                    raise StateFormatError("a snapshot ends before it is whole") from None
+                    raise StateFormatError("corrupt snapshot: it ends too soon") from None
                 self._unpacker.feed(piece)
                 self._held.append(piece)
             except (ValueError, msgpack.UnpackException) as error:
-                raise StateFormatError(f"what should be a snapshot cannot be read: {error}") from None
+                raise StateFormatError(f"corrupt snapshot: {error}") from None
 
 
 def _in_pieces(raw: bytes) -> Iterator[bytes]:
-    """The pieces of bytes that are there."""
+    """Yield bytes in pieces."""
     for start in range(0, len(raw), PIECE_BYTES):
         yield raw[start : start + PIECE_BYTES]

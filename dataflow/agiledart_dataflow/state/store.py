@@ -13,7 +13,7 @@ from agiledart_dataflow.state.key_groups import KeyGroupStore
 
 
 class KeyedStore(KeyGroupStore, Protocol):
-    """What a keyed step remembers. One instance has one; nobody else touches it.
+    """Store of a keyed step. It belongs to one instance; no other code touches it.
 
     Attributes:
         saves: False when entries changed in place need no `save`.
@@ -23,39 +23,40 @@ class KeyedStore(KeyGroupStore, Protocol):
 
     @property
     def near(self) -> list[Timer]:
-        """A heap of the timers that fire next, never empty while any timer waits; look at `near[0]`. It stays the same list until
-        key groups come or go.
-        """
+        """Heap of the timers that fire next, never empty while any timer waits; read `near[0]`. It stays the same list until
+        key groups come or go."""
         ...
 
     def get(self, key: Any) -> KeyEntry | None:
-        """The entry of a key; what the caller changes in it must be told by `save` before the next `get`."""
+        """Return the entry of a key; a caller that changes it must call `save` before the next `get`."""
         ...
 
     def save(self, key: Any, entry: KeyEntry) -> None:
-        """Keep an entry that is new or was changed."""
+        """Store an entry that is new or was changed."""
         ...
 
     def drop(self, key: Any) -> None:
-        """Forget a key that is there."""
+        """Drop a key that exists."""
         ...
 
     def push(self, timer: Timer) -> None:
-        """Let a timer wait."""
+        """Add a timer."""
         ...
 
     def pop(self) -> Timer:
-        """Take the first timer."""
+        """Remove and return the first timer."""
         ...
 
     def close(self) -> None:
-        """Give back what it holds outside."""
+        """Release its external resources."""
         ...
 
 
 class MemoryStore:
-    """All entries in one dictionary. Which key is in which group is found out when somebody first asks for groups, and then kept;
-    which timer is, when somebody asks, and until the next timer comes or goes.
+    """Store with all entries in one dictionary.
+
+    The index of keys by group is built at the first request for groups, and then maintained. That of timers is built on request,
+    and is valid until the next timer comes or goes.
     """
 
     saves = False
@@ -87,7 +88,7 @@ class MemoryStore:
         del self._entries[key]
         if self._grouped is not None:
             del self._grouped[key_group(key)][key]
-        if self._open is None:  # which goes by the notes
+        if self._open is None:  # an open snapshot relies on the dirty keys
             self._dirty_tracker.bound(len(self._entries))
 
     def push(self, timer: Timer) -> None:
@@ -116,7 +117,7 @@ class MemoryStore:
 
     def dirty_keys(self) -> DirtyKeys | None:
         if self._retarget is None:
-            self._by_group()  # from now on as keys come
+            self._by_group()  # builds the index; from now on it is maintained as keys come
             self.get, self._retarget = tracking_lookup(self._entries.get)
         if self._open is not None:
             self._open.drop()
@@ -125,16 +126,16 @@ class MemoryStore:
         return keys
 
     def begin_snapshot(self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys] = ()) -> AsyncSnapshot:
-        assert self._retarget is not None  # `noted` comes first
-        given = self._codec, self._entries, self._dirty_tracker.keys, self.near.copy(), self._close_groups, waste
-        made = (
-            FullEntriesSnapshot(*given, keys_by_group=self._by_group())
+        assert self._retarget is not None  # callers call `dirty_keys` first
+        arguments = self._codec, self._entries, self._dirty_tracker.keys, self.near.copy(), self._close_groups, waste
+        snapshot = (
+            FullEntriesSnapshot(*arguments, keys_by_group=self._by_group())
             if lists is None
-            else ChangedEntriesSnapshot(*given, lists=lists)
+            else ChangedEntriesSnapshot(*arguments, lists=lists)
         )
-        self._open = made
-        self._retarget(self._dirty_tracker.keys, made.keep)
-        return made
+        self._open = snapshot
+        self._retarget(self._dirty_tracker.keys, snapshot.keep)
+        return snapshot
 
     def _close_groups(self) -> None:
         assert self._retarget is not None  # as above
@@ -142,7 +143,7 @@ class MemoryStore:
         self._retarget(self._dirty_tracker.keys, None)
 
     def _invalidate_dirty_keys(self) -> None:
-        """Groups come or go: what is open goes by the notes."""
+        """Stop tracking because groups come or go; finish an open snapshot first, which relies on the dirty keys."""
         if self._open is not None:
             self._open.finish()
         self._dirty_tracker.invalidate()
@@ -160,7 +161,7 @@ class MemoryStore:
                 part[0][key] = entry
                 waiting += entry.waiting
         if waiting:
-            for timer in sorted((one for one in self.near if one[1] in place), key=itemgetter(0)):
+            for timer in sorted((timer for timer in self.near if timer[1] in place), key=itemgetter(0)):
                 place[timer[1]][2].append(timer)
         return StateChanges([(group, self._codec.encode_changes(*parts[group])) for group in sorted(parts)])
 
@@ -199,7 +200,7 @@ class MemoryStore:
             self._timed[group] = timers
 
     def hand_over_group(self, group: int) -> tuple[dict[Any, KeyEntry], list[Timer]]:
-        """A group's entries and timers, which are not here any more."""
+        """Remove a group and return its entries and timers."""
         self._invalidate_dirty_keys()
         entries = {key: self._entries[key] for key in self._by_group().get(group, {})}
         timers = self._timers_by_group().get(group, [])
@@ -207,7 +208,7 @@ class MemoryStore:
         return entries, timers
 
     def adopt_group(self, group: int, entries: dict[Any, KeyEntry], timers: list[Timer]) -> None:
-        """Take up what another store has given; nothing is held of the group."""
+        """Add a group that another store has handed over; the group must be empty here."""
         self._invalidate_dirty_keys()
         near = self.near
         self._entries.update(entries)
@@ -225,7 +226,7 @@ class MemoryStore:
             del self._entries[key]
 
     def _forget_gone(self) -> None:
-        """Take out timers of all groups that were dropped since somebody looked at them last."""
+        """Remove the timers of all groups that were dropped since the last lookup of timers."""
         self._waiting = [timer for timer in self._waiting if timer[1] not in self._gone]
         heapify(self._waiting)
         self._gone = {}
@@ -235,7 +236,7 @@ class MemoryStore:
             self._open.drop()
 
     def _by_group(self) -> dict[int, dict[Any, None]]:
-        """Keys by group, in the order in which they came."""
+        """Return keys by group, in the order in which they came."""
         if self._grouped is None:
             self._grouped = {}
             for key in self._entries:
@@ -243,7 +244,7 @@ class MemoryStore:
         return self._grouped
 
     def _timers_by_group(self) -> dict[int, list[Timer]]:
-        """Timers by group, in order of position."""
+        """Return timers by group, in order of position."""
         if self._timed is None:
             group_of = {key: group for group, keys in self._by_group().items() for key in keys}
             self._timed = {}
@@ -254,15 +255,16 @@ class MemoryStore:
 
 
 Keep = Callable[[Any], None]
-"""Told of a key before anybody may change it, the first time since notes were begun anew."""
+"""Callback with a key before any code may change it, for the first time since tracking began anew."""
 
 
 def tracking_lookup(
     find: Callable[[Any], KeyEntry | None],
 ) -> tuple[Callable[[Any], KeyEntry | None], Callable[[DirtyKeys, Keep | None], None]]:
-    """As `find`, and the key is noted; and how to say in which notes, and who is told.
+    """Return a lookup like `find` that also marks the key as dirty, and a function that sets the dirty keys and the callback.
 
-    Loops hold the function, so what it writes into is a variable of it: a key that is noted already costs a look into the notes.
+    Loops hold the lookup, so its target is a variable in its closure: a key that is already dirty costs one look into the dirty
+    keys.
     """
     dirty_keys: DirtyKeys = {}
     keep: Keep | None = None

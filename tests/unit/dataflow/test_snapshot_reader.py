@@ -72,7 +72,7 @@ def test_a_snapshot_that_is_not_whole_is_refused(
     short = raw[: data.draw(st.integers(0, len(raw) - 1))]
     with pytest.raises(StateFormatError):
         restore_groups(Groups(), cut(short, data.draw(st.lists(st.integers(0, 10_000), max_size=5))))
-    with pytest.raises(StateFormatError, match="goes on behind its end"):
+    with pytest.raises(StateFormatError, match="bytes follow its end"):
         restore_groups(Groups(), [raw, b"\0"])
 
 
