@@ -1,1 +1,4 @@
-"""Questions and orders that pass through a node: status of an application, taps, stopping. It imports records and the desk."""
+"""User commands and queries that pass through a node: status of an application, taps, stops, checkpoints.
+
+The package imports records and the context.
+"""

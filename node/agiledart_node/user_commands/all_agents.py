@@ -1,4 +1,4 @@
-"""Asking all agents: a node knows its neighbours and some others, so each that answers names those that it knows."""
+"""Requests to all agents: a node knows its neighbours and some others, so each answer lists the nodes that its sender knows."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -10,11 +10,11 @@ from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import NodeContext
 
 MAX_AGENTS = 1_024
-"""Asked for one answer."""
+"""Agents asked for one answer."""
 
 
 class NamesAgents(Protocol):
-    """An answer that names others."""
+    """An answer that lists other agents."""
 
     @property
     def known(self) -> tuple[Peer, ...]: ...
@@ -26,10 +26,10 @@ A = TypeVar("A", bound=NamesAgents)
 async def ask_all_agents(
     context: NodeContext, question: Callable[[int, Peer, int], Message], expects: type[A]
 ) -> list[tuple[Peer, A | None]]:
-    """Each agent with its answer, None where it is silent, until nobody names a new one.
+    """Ask agents until no answer names a new one. Return each agent with its answer, None when it was silent.
 
     Args:
-        question: from (request number, whom, how many are asked so far and now).
+        question: makes a message of (request number, receiver, number of agents asked so far and now).
     """
     known = {peer.node: peer for peer in context.known()}
     asked: dict[NodeId, tuple[Peer, A | None]] = {}

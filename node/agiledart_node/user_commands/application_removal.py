@@ -1,7 +1,7 @@
-"""`forget`: an application that has ended goes from `list`; those that ended long ago go by themselves.
+"""The `forget` command removes an ended application from `list`; applications that ended long ago are removed automatically.
 
-Its record stays, as small as it can be: the number of the last version must not be given again, because hosts remember what they
-closed. The name is free for anybody from then on.
+The record stays, as small as possible: the number of the last version must not be reused, because hosts remember what they
+closed. Any user may take the name from then on.
 """
 
 from agiledart_kernel.permissions import Principal
@@ -15,11 +15,11 @@ from agiledart_node.wire.commands import Forget
 from agiledart_node.wire.responses import ForgetResponse
 
 MAX_AT_ONCE = 32
-"""Old applications that one `list` lets go; the next one takes more."""
+"""Old applications that one `list` removes; the next one removes more."""
 
 
 class ApplicationRemoval:
-    """Lets applications go."""
+    """Removes ended applications."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class ApplicationRemoval:
         self._is_forgetting = False
 
     async def forget(self, request: int, command: Forget, principal: Principal, signed: bytes) -> None:
-        """At a user's wish. Raises CommandRefused."""
+        """Remove an application at a user's request. Raises CommandRefused."""
         name = command.name
         principal, _ = self._verifier.given(signed, command, principal, "")
         record = await self._watching.refreshed(await self._status_queries.record(name, principal, "forget"))
@@ -45,7 +45,7 @@ class ApplicationRemoval:
         self._context.reply(request, ForgetResponse(name, record.version))
 
     def forget_old(self, old: list[ApplicationRecord]) -> None:
-        """Let go of applications that nobody needs in `list` any more."""
+        """Remove applications that ended long ago."""
         if old and not self._is_forgetting and not self._context.requests.is_full:
             self._is_forgetting = True
             self._context.requests.begin(self._forget_old(old[:MAX_AT_ONCE]))
@@ -65,7 +65,7 @@ class ApplicationRemoval:
         if changed is None or not changed.is_forgotten:
             return False
         await self._records.remove_name(record.name)
-        _, now = await self._records.application(record.name)
-        if now is not None and not now.is_forgotten:  # submitted again meanwhile
+        _, latest = await self._records.application(record.name)
+        if latest is not None and not latest.is_forgotten:  # submitted again meanwhile
             await self._records.add_name(record.name)
         return True

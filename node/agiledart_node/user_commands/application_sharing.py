@@ -1,4 +1,4 @@
-"""`share`: the owner of an application gives it to another key, or takes it back."""
+"""The `share` command: the owner of an application shares it with another key, or revokes that."""
 
 import msgspec
 
@@ -18,7 +18,7 @@ MAX_SHARED = 32
 
 
 class ApplicationSharing:
-    """Changes whom an application is shared with."""
+    """Changes the keys with which an application is shared."""
 
     def __init__(
         self, context: NodeContext, records: Records, status_queries: StatusQueries, verifier: CommandVerifier
@@ -26,20 +26,20 @@ class ApplicationSharing:
         self._context, self._records, self._status_queries, self._verifier = context, records, status_queries, verifier
 
     async def share(self, request: int, command: ShareApplication, principal: Principal, signed: bytes) -> None:
-        """Answers when the record says so. Raises CommandRefused."""
+        """Share an application, or revoke it, and answer when the record is written. Raises CommandRefused."""
         principal, _ = self._verifier.given(signed, command, principal, "")
         record = await self._status_queries.record(command.name, principal, "share")
         key = _key_of(command.key)
 
         def change(current: ApplicationRecord) -> ApplicationRecord | None:
-            others = tuple(one for one in current.shared_keys if one != key)
-            wanted = others if command.revoke else (*others, key)
-            if len(wanted) > MAX_SHARED:
-                raise CommandRefused(f"{command.name} is shared with {MAX_SHARED} keys already; take one back first.")
+            others = tuple(shared_key for shared_key in current.shared_keys if shared_key != key)
+            shared_keys = others if command.revoke else (*others, key)
+            if len(shared_keys) > MAX_SHARED:
+                raise CommandRefused(f"{command.name} is shared with {MAX_SHARED} keys already; revoke one first.")
             signed_entries = with_signed_entry(current.signed_entries, signed)
             if sum(map(len, signed_entries)) > MAX_SIGNED_ENTRY_BYTES:
-                raise CommandRefused(f"{command.name} is shared as often as its record can hold; take one back first.")
-            return msgspec.structs.replace(current, shared_keys=wanted, signed_entries=signed_entries)
+                raise CommandRefused(f"{command.name} is shared as often as its record can hold; revoke one first.")
+            return msgspec.structs.replace(current, shared_keys=shared_keys, signed_entries=signed_entries)
 
         changed = await self._records.change(record.name, record.version, change)
         if changed is None:
@@ -54,7 +54,7 @@ def _key_of(text: str) -> bytes:
         key = b""
     if not is_proper_key(key):
         raise CommandRefused(
-            f"{text!r} is no key: it has 64 hex digits, as a refusal to the other user shows it, or `status` as owner.",
+            f"invalid key {text!r}: use its 64 hex digits, as a refusal shows them to the other user, or `status` as owner.",
             2,
         )
     return key

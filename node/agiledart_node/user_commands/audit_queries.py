@@ -1,4 +1,4 @@
-"""`audit`: what all agents have noted of who wanted what, merged. Each keeps its own lines; the driver has them."""
+"""The `audit` command merges what all agents have recorded about requests. Each agent keeps its own lines; its driver has them."""
 
 import msgspec
 
@@ -12,20 +12,20 @@ from agiledart_node.wire.audit_messages import AuditFilter, AuditLine, AuditLine
 from agiledart_node.wire.commands import Audit
 
 MAX_ROWS = 4_000
-"""In one answer, of all agents together; who wants more asks again."""
+"""Rows in one answer, of all agents together; the user asks again for more."""
 
 LEAST_ROWS = 20
-"""Of one agent, however many there are."""
+"""Rows of one agent at least, however many agents there are."""
 
 
 class AuditQueries:
-    """Asks, and answers other agents."""
+    """Asks all agents for audit lines, and answers other agents."""
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
 
     async def audit(self, request: int, command: Audit) -> None:
-        """Lines of all agents, in the order of their wall times."""
+        """Answer with the lines of all agents, in the order of their wall times."""
         wanted = AuditFilter(command.since_ms, command.requester, command.application)
 
         def question(number: int, peer: Peer, count: int) -> QueryAudit:
@@ -35,21 +35,21 @@ class AuditQueries:
         self._context.reply(request, _response(await ask_all_agents(self._context, question, AuditLines)))
 
     async def answer_agent(self, sender: Peer, message: QueryAudit) -> None:
-        """Answer another agent with what is kept here."""
+        """Answer another agent with the lines kept here."""
         context, number = self._context, self._context.requests.number()
         answers = await context.ask_driver(number, ReadAudit(number, message), context.config.report_timeout_ns)
         answer = answers.get(number)
-        found = answer.result if isinstance(answer, Completed) else None
-        if isinstance(found, AuditLines):
+        lines = answer.result if isinstance(answer, Completed) else None
+        if isinstance(lines, AuditLines):
             known = context.known()[:MAX_AGENTS]
-            context.send(sender, msgspec.structs.replace(found, request=message.request, known=known))
+            context.send(sender, msgspec.structs.replace(lines, request=message.request, known=known))
 
 
 def _response(answers: list[tuple[Peer, AuditLines | None]]) -> AuditResponse:
-    shown = display_names(tuple(peer for peer, _ in answers))
+    names = display_names(tuple(peer for peer, _ in answers))
     rows, nodes, silent = [], [], []
     for peer, answer in answers:
-        name = shown[peer.node]
+        name = names[peer.node]
         if answer is None:
             silent.append(name)
             continue

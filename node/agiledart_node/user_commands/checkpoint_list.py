@@ -1,4 +1,4 @@
-"""`checkpoint`: what is safe of an application that is saved by epochs; and an epoch now, when somebody does not want to wait."""
+"""The commands `checkpoint list` and `checkpoint take`: what is saved of an application, and a new epoch at once."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ from agiledart_node.wire.responses import CheckpointsResponse
 
 POLL_INTERVAL_NS: Final = Duration(SECOND // 2)
 MAX_POLLS: Final = 150
-"""So often somebody looks whether the epoch is committed: a little longer than an epoch may take."""
+"""Polls for the commit of the epoch: a little longer than an epoch may take."""
 
 
 async def checkpoints(
@@ -38,7 +38,7 @@ async def checkpoints(
     record = await status_queries.record(command.name, principal, "checkpoint")
     if not record.by_epoch:
         raise CommandRefused(
-            f"{record.name} is not saved by epochs: nothing of it survives its hosts. Submit it with {SAVING}."
+            f"{record.name} is not saved by epochs, so its state is lost with its hosts. Submit it with {SAVING}."
         )
     if record.state != RUNNING:
         raise CommandRefused(
@@ -62,16 +62,23 @@ async def _answer_with_retained(
     command: Checkpoints,
     principal: Principal,
 ) -> bool:
-    """Answer with checkpoints that are kept, where the name is one's, or no run of it goes on. False: there are none such that who
-    asks may see, and there is a record of that name."""
-    about = [each for each in await retained_checkpoints.retained() if command.name in (each[0].name, each[0].run.app)]
+    """Answer with retained checkpoints, if the name is a checkpoint's, or no run of that application is active.
+
+    Return False when the user may see none of them and an application of that name has a record.
+    """
+    about = [
+        retained
+        for retained in await retained_checkpoints.retained()
+        if command.name in (retained[0].name, retained[0].run.app)
+    ]
     if not about:
         return False
     mine = retained_checkpoints.allowed(about, principal, "checkpoint")
-    named = [each for each in mine if each[0].name == command.name]
+    named = [retained for retained in mine if retained[0].name == command.name]
     try:
         record = None if named else await status_queries.record(command.name, principal, "checkpoint")
-    except CommandRefused as refusal:  # it is forgotten, or another's; and what is kept of it is not
+    except CommandRefused as refusal:
+        # The record may be forgotten or belong to another user, while the user's own checkpoints remain.
         if not mine and isinstance(refusal, NotAllowed):
             raise
         record = None
@@ -97,12 +104,12 @@ async def _checkpoint_status(
 async def _take_now(
     context: NodeContext, status_queries: StatusQueries, record: ApplicationRecord, status: RecoveryStatus | None
 ) -> RecoveryStatus:
-    """Wait for an epoch that began after the question."""
+    """Return the status once an epoch is committed that began after the request."""
     before = _committed(status)
     begin = True
     for _ in range(MAX_POLLS):
         status = await _checkpoint_status(status_queries, record, begin=begin)
-        begin = before < 0 or status is None  # nobody took that yet
+        begin = before < 0 or status is None  # no coordinator has received the request yet
         if status is not None and before < 0:
             before = _committed(status)
         elif status is not None and _committed(status) > before:

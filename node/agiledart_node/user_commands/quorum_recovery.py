@@ -1,7 +1,7 @@
-"""A run goes on without the majority of its voters, at an admin's word: `checkpoint recover`.
+"""The `checkpoint recover` command: a run continues without the majority of its voters, at an admin's request.
 
-the agent that was asked:   what is left → in words (`left_voters`) → who carries it out
-who carries it out:         what is left, once more → seats → the register's first value of the next era → its answer
+the asked agent:   survey what is left → describe it (`quorum_loss_report`) → delegate to the executing node
+executing node:    survey again → make voter slots → write the register's first value of the next configuration → answer
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ from agiledart_recovery.wire.register_status import RegisterStatus
 from agiledart_recovery.wire.register_value import RegisterValue
 
 END_NS: Final = Duration(60 * SECOND)
-"""For the new voters to take the first value."""
+"""Timeout for the new voters to accept the first value."""
 
 _RESEND_INTERVALS: Final = 20
 _POLL_INTERVAL: Final = Duration(100 * MILLISECOND)
@@ -57,7 +57,7 @@ RemainingStatuses = list[tuple[Peer, RegisterStatus]]
 
 
 class QuorumRecovery:
-    """What this node does about runs that have lost their voters."""
+    """Recovery of runs that have lost the majority of their voters."""
 
     def __init__(
         self, context: NodeContext, records: Records, recovery_service: RecoveryService, verifier: CommandVerifier
@@ -71,7 +71,7 @@ class QuorumRecovery:
         self._once = IdempotentReplies(context)
         self._recovering_runs: dict[RunId, None] = {}
 
-    # ---- the agent that was asked
+    # ---- on the asked agent
 
     async def recover(
         self, request: int, command: RecoverRun, submitter: str, principal: Principal, signed: bytes
@@ -80,27 +80,27 @@ class QuorumRecovery:
         principal, submitter = self._verifier.given(signed, command, principal, submitter)
         record = await self._record(command, principal)
         run = RunId(record.name, record.version)
-        found, remaining_voters, names = await self._survey(run, command, signed)
-        there = {peer.node: None for peer, _ in remaining_voters}
-        warnings = recovery_notes(found, there, lambda node: names.get(node, node.short))
-        assert found.value is not None
-        quorum_generation, voters = found.value.quorum_generation + 1, tuple[Peer, ...]()
-        leader = leader_of(run, found, remaining_voters)
+        survey, remaining_voters, names = await self._survey(run, command, signed)
+        reachable = {peer.node: None for peer, _ in remaining_voters}
+        warnings = recovery_notes(survey, reachable, lambda node: names.get(node, node.short))
+        assert survey.value is not None
+        quorum_generation, voters = survey.value.quorum_generation + 1, tuple[Peer, ...]()
+        leader = leader_of(run, survey, remaining_voters)
         if not command.check and leader is not None:
-            lost = ", ".join(names.get(voter.peer.node, voter.peer.node.short) for voter in found.silent)
-            self._context.emit(Progressed(request, f"{run.app}: new voters are made, it goes on without {lost}"))
+            lost_names = ", ".join(names.get(voter.peer.node, voter.peer.node.short) for voter in survey.silent)
+            self._context.emit(Progressed(request, f"{run.app}: new voters are made, it goes on without {lost_names}"))
             done = await self._delegate(leader, RequestQuorumRecovery(0, *_named(run), command, signed, submitter))
             quorum_generation, voters = done.quorum_generation, done.voters
-        shown = [names.get(peer.node, peer.name or peer.node.short) for peer in voters]
+        voter_names = [names.get(peer.node, peer.name or peer.node.short) for peer in voters]
         body = QuorumRecoveryResponse(
             record.name,
             record.version,
             quorum_generation,
-            found.value.committed.epoch,
-            found.value.committed.attempt,
-            [names.get(voter.peer.node, voter.peer.node.short) for voter in found.silent],
-            [names.get(voter.peer.node, voter.peer.node.short) for voter in found.there],
-            shown,
+            survey.value.committed.epoch,
+            survey.value.committed.attempt,
+            [names.get(voter.peer.node, voter.peer.node.short) for voter in survey.silent],
+            [names.get(voter.peer.node, voter.peer.node.short) for voter in survey.there],
+            voter_names,
             warnings,
             done=bool(voters),
         )
@@ -125,26 +125,26 @@ class QuorumRecovery:
         asked = RequestQuorumRecovery(
             number, message.application, message.version, message.command, message.signed_command, message.submitter
         )
-        patience = Duration(2 * END_NS)
-        found = await self._context.requests.answers(
-            {number: PeerRequest(leader, asked, QuorumRecoveryReply, _RESEND_INTERVALS)}, patience
+        timeout = Duration(2 * END_NS)
+        answers = await self._context.requests.answers(
+            {number: PeerRequest(leader, asked, QuorumRecoveryReply, _RESEND_INTERVALS)}, timeout
         )
-        answer = found.get(number)
+        answer = answers.get(number)
         if not isinstance(answer, QuorumRecoveryReply):
             raise CommandRefused(
-                f"{leader.name or leader.node.short} was to carry it out, and does not say what became of it."
-                f" Look at agiledart status {message.application}, and ask again if it still waits."
+                f"{leader.name or leader.node.short} should carry out the recovery, but did not answer."
+                f" Look at agiledart status {message.application}, and try again if it still waits."
             )
         if answer.refusal:
             raise CommandRefused(answer.refusal)
         return answer
 
-    # ---- what is left
+    # ---- survey of what is left
 
     async def _survey(
         self, run: RunId, command: RecoverRun, signed: bytes
     ) -> tuple[QuorumRecoveryCheck, RemainingStatuses, dict[NodeId, str]]:
-        """Raises CommandRefused: it is not to go on without these."""
+        """Ask all agents what is left of a run's register. Raises CommandRefused: it must not continue without these voters."""
         answers = await ask_all_agents(
             self._context,
             lambda number, peer, count: QueryRegister(number, run.version, command, signed),
@@ -156,16 +156,16 @@ class QuorumRecovery:
         ]
         value, _ = newest_of(remaining_voters)
         names = self._names(value)
-        if why := missing_reports(run.app, value, refusals, lambda node: names.get(node, node.short)):
-            raise CommandRefused(why)
+        if refusal := missing_reports(run.app, value, refusals, lambda node: names.get(node, node.short)):
+            raise CommandRefused(refusal)
         lost_voters = voters_named(value, command.lost_voters, lambda node: names.get(node, node.short))
-        found = check_quorum_recovery(run, remaining_voters, lost_voters, lambda node: names.get(node, node.short))
-        if found.refusal:
-            raise CommandRefused(f"{run.app} is not recovered: {found.refusal}. Look at agiledart status {run.app}.")
-        return found, remaining_voters, names
+        survey = check_quorum_recovery(run, remaining_voters, lost_voters, lambda node: names.get(node, node.short))
+        if survey.refusal:
+            raise CommandRefused(f"{run.app} was not recovered: {survey.refusal}. Look at agiledart status {run.app}.")
+        return survey, remaining_voters, names
 
     def _names(self, value: RegisterValue | None) -> dict[NodeId, str]:
-        """For people, also of nodes that nobody knows any more."""
+        """Return names for people, also of nodes that are no longer known."""
         names: dict[NodeId, str] = {}
         if value is not None:
             gone = (*(voter.peer for voter in electors_of(value)), *value.plan.hosts.values())
@@ -173,7 +173,7 @@ class QuorumRecovery:
         return names | self._context.names()
 
     async def status(self, sender: Peer, message: QueryRegister) -> None:
-        """An agent wants to know, for an admin, what is left here of a run's register."""
+        """Report to an admin's agent what is left here of a run's register."""
         refusal, status = "", RegisterStatus()
         try:
             self._admin(message.command, message.signed_command)
@@ -186,16 +186,16 @@ class QuorumRecovery:
         )
 
     def _admin(self, command: RecoverRun, signed_command: bytes) -> str:
-        """Who gave an order, for people. Raises NotAllowed."""
+        """Return the name of the admin who signed a command. Raises NotAllowed."""
         principal, by = self._verifier.given(signed_command, command, Principal(), "")
         if self._verifier.requires_signatures:
             check(principal, "recover", command.name, None)
         return by
 
-    # ---- who carries it out
+    # ---- on the executing node
 
     async def asked(self, sender: Peer, message: RequestQuorumRecovery) -> None:
-        """An agent brings its admin's order; it is answered when it is carried out."""
+        """Carry out an admin's command that an agent forwards, and answer when it is done."""
         if self._once.is_new(sender, message.request):
             await self._once.send_reply(sender, message.request, self._answer(message))
 
@@ -207,7 +207,7 @@ class QuorumRecovery:
         try:
             by = self._admin(message.command, message.signed_command) or message.submitter
             if message.command.name != run.app or message.command.check:
-                raise NotAllowed("command", f"The order is for something else than to recover {run.app}.")
+                raise NotAllowed("command", f"The signed command is not to recover {run.app}.")
             value = await self._recover_register(run, message, by)
         except CommandRefused as refusal:
             if isinstance(refusal, NotAllowed):
@@ -220,11 +220,11 @@ class QuorumRecovery:
         return QuorumRecoveryReply(number, value.quorum_generation, tuple(voter.peer for voter in value.voters))
 
     async def _recover_register(self, run: RunId, message: RequestQuorumRecovery, by: str) -> RegisterValue:
-        found, remaining_voters, names = await self._survey(run, message.command, message.signed_command)
-        voters = await self._make_voter_slots(run, choose_new_voters(found, remaining_voters, self._context.me))
-        lost = ", ".join(names.get(voter.peer.node, voter.peer.node.short) for voter in found.silent)
+        survey, remaining_voters, names = await self._survey(run, message.command, message.signed_command)
+        voters = await self._make_voter_slots(run, choose_new_voters(survey, remaining_voters, self._context.me))
+        lost = ", ".join(names.get(voter.peer.node, voter.peer.node.short) for voter in survey.silent)
         reason = f"{by or 'an admin'} had it go on without {lost}; rows that they committed since may appear twice"
-        first, below = recovered_value(found, remaining_voters, voters, reason, message.signed_command)
+        first, below = recovered_value(survey, remaining_voters, voters, reason, message.signed_command)
         self._recovery_service.step(RecoverQuorum(first, below))
         until = self._context.now + END_NS
         while self._context.now < until:
@@ -233,10 +233,10 @@ class QuorumRecovery:
             if value is not None and value.quorum_generation >= first.quorum_generation:
                 return value
             await self._context.requests.pause(_POLL_INTERVAL)
-        raise OperationFailed("its new voters did not take the first value; ask again")
+        raise OperationFailed("its new voters did not accept the first value; try again")
 
     async def _make_voter_slots(self, run: RunId, chosen: Sequence[Peer]) -> tuple[Voter, ...]:
-        """Raises OperationFailed: one of them makes none."""
+        """Make the voter slots. Raises OperationFailed: a chosen node makes none."""
         answers = await self._context.requests.ask_all(
             list(chosen),
             lambda number, _: CreateVoter(number, run.app, run.version),
@@ -245,7 +245,7 @@ class QuorumRecovery:
         )
         silent = [peer.name or peer.node.short for peer, answer in answers if answer is None]
         if silent:
-            raise OperationFailed(f"{', '.join(silent)} did not make a seat in its register; try again")
+            raise OperationFailed(f"{', '.join(silent)} did not become a voter of its register; try again")
         return tuple(Voter(peer, answer.voter_slot) for peer, answer in answers if answer is not None)
 
 

@@ -1,4 +1,4 @@
-"""What of a topology decides what a failure costs it: the same for one that runs and for one that is still a file."""
+"""Facts of a topology that decide what a failure costs, for a running application and for one that is still a file."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -22,10 +22,10 @@ def recovery_facts(
     version: int = 0,
     state: str = "",
 ) -> RecoveryFactsResponse:
-    """What `explain recovery` goes by.
+    """Return the facts on which `explain recovery` is based.
 
     Args:
-        placement: stage → nodes; empty for what does not run.
+        placement: stage → nodes; empty for a topology that does not run.
         version, state: of an application; 0 and "" for a file.
     """
     stages = {step: stage for stage in plan.stages for step in stage.steps}

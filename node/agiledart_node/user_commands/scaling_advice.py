@@ -1,7 +1,8 @@
-"""What a policy would want for each stage of an application that runs, and why; computed from the last interval of its instances.
+"""Scaling advice: what a policy would want for each stage of a running application, and why, from its last interval.
 
-Nothing is kept between two questions: a policy that waits for several intervals says so, and `needed` is what it would come to. The
-controllers of runs that scale by themselves are told the same measures (`stage_states`); what they decided replaces the advice.
+Nothing is stored between two requests: a policy that waits for several intervals says so, and `needed` is its eventual result.
+The
+controllers of autoscaled runs get the same measures (`stage_states`); their decisions replace the advice.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,22 +27,22 @@ from agiledart_scaling.one_pass import BUSY_SHARE, StageState
 from agiledart_scaling.scaling_policy import ScalingDecision, ScalingPolicy
 
 GREEDY = 0.5
-"""A source without a pace of its own that had no room for this share of the interval reads less than there is."""
+"""Share of the interval: a source without a rate of its own that was blocked so long reads less than there is."""
 
 LEAST_LOOKED_AT = 100
-"""Rows of a stage of which one must know the key group to say that one is hot."""
+"""Rows of a stage with a known key group that are needed to call one group hot."""
 
 NOT_YET = "an instance has run for less than 5 s, or its node is silent"
 NOT_MEASURED = "not measured: too few rows, or too little work, in the last 5 s"
 
 StageMeasuresByIndex = Mapping[int, Sequence[IntervalMeasures]]
-"""Measures of all instances of a stage; a stage of which one has none is missing."""
+"""Measures of all instances of a stage, by its index; a stage is missing when one of its instances has none."""
 
 
 def advice(
     plan: StagePlan, specification: Specification, reports: Reports, policy: ScalingPolicy
 ) -> list[ScalingStageRow]:
-    """A row for each stage, in the order of the plan."""
+    """Return a row for each stage, in the order of the plan."""
     known_measures = {
         stage.index: known for stage in plan.stages if (known := _interval_measures(stage, reports)) is not None
     }
@@ -53,7 +54,7 @@ def advice(
 
 
 def stage_states(plan: StagePlan, reports: Reports, held: Collection[str]) -> list[StageState]:
-    """What a controller is told of the stages that may scale by themselves, in the order of the plan.
+    """Return a controller's input for the stages that may scale by themselves, in the order of the plan.
 
     Args:
         held: stages to which a user gave a number.
@@ -75,17 +76,20 @@ def _state(
     demands: Mapping[str, Demand | None],
     keeps_number: bool,
 ) -> StageState:
+    # A stage without measures, demand or rates has no input for the policy, only the reason why.
     limits, known, demand = Limits(stage.low, stage.high), known_measures.get(stage.index), demands[str(stage.index)]
-    instances = [_instance(one) for one in known or ()]
+    instances = [_instance(measures) for measures in known or ()]
     rates = rates_of(instances)
     if known is None or demand is None or rates is None:
-        void = NOT_YET if known is None else _unknown(plan, stage, demands) if demand is None else NOT_MEASURED
-        return StageState(stage.name, limits, None, void, keeps_number=keeps_number)
+        unknown_reason = (
+            NOT_YET if known is None else _unknown(plan, stage, demands) if demand is None else NOT_MEASURED
+        )
+        return StageState(stage.name, limits, None, unknown_reason, keeps_number=keeps_number)
     return StageState(
         stage.name,
         limits,
         StageMeasures(rates, shares_of(instances), demand.offered, demand.backlog),
-        measured=tuple(one.true_rate for one in instances),
+        measured=tuple(measures.true_rate for measures in instances),
         owners=tuple(stage.owners),
         groups=_groups(known),
         moves_groups=False,
@@ -95,13 +99,13 @@ def _state(
 
 
 def _interval_measures(stage: Stage, reports: Reports) -> list[IntervalMeasures] | None:
-    found = [measures_of(reports.get((stage.index, index), {})) for index in range(stage.parallelism)]
-    known = [one for one in found if one is not None]
-    return known if len(known) == len(found) else None
+    measures = [measures_of(reports.get((stage.index, index), {})) for index in range(stage.parallelism)]
+    known = [each_measures for each_measures in measures if each_measures is not None]
+    return known if len(known) == len(measures) else None
 
 
 def _is_greedy(stage: Stage, known_measures: StageMeasuresByIndex, reports: Reports) -> bool:
-    """Whether a source reads as fast as it can, and is held up: what comes is not known, only what it could read."""
+    """Return whether a source reads as fast as it can and is blocked, so its input rate is unknown, only what it could read."""
     if stage.index not in known_measures:
         return False
     (measures,) = known_measures[stage.index]
@@ -138,12 +142,15 @@ def _of_source(known_measures: Sequence[IntervalMeasures] | None, *, is_greedy: 
 
 
 def _waiting(plan: StagePlan, stage: Stage, known_measures: StageMeasuresByIndex) -> list[float]:
-    """Rows in a stage's inboxes, and in the senders' channels towards it, at the end of each second."""
+    """Return the rows in a stage's inboxes, and in the senders' channels towards it, at the end of each second."""
     rows = [0.0] * SECONDS
-    parts = [one.waiting for one in known_measures.get(stage.index, ())] if stage.kind != "source" else []
+    parts = [measures.waiting for measures in known_measures.get(stage.index, ())] if stage.kind != "source" else []
     for edge in plan.incoming(stage.index):
         parts += [
-            way.leaving for one in known_measures.get(edge.source, ()) for way in one.edges if way.edge == edge.index
+            path.leaving
+            for measures in known_measures.get(edge.source, ())
+            for path in measures.edges
+            if path.edge == edge.index
         ]
     for part in parts:
         rows = [before + more for before, more in zip(rows, part, strict=True)]
@@ -151,19 +158,19 @@ def _waiting(plan: StagePlan, stage: Stage, known_measures: StageMeasuresByIndex
 
 
 def _flows(plan: StagePlan, edge: Edge, known_measures: StageMeasuresByIndex) -> tuple[EdgeFlow, ...]:
-    """Rows into the stage before an edge, and over the edge, in each interval that all of its instances tell."""
+    """Return rows into the stage before an edge, and over the edge, in each interval that all of its instances report."""
     senders = known_measures.get(edge.source, ())
-    count = min((len(one.taken) for one in senders), default=0)
+    count = min((len(measures.taken) for measures in senders), default=0)
     copies = plan.stages[edge.target].parallelism if edge.partitioning == "broadcast" else 1
     flows = []
     for back in range(count, 0, -1):
-        sent = sum(way.sent[-back] for one in senders for way in one.edges if way.edge == edge.index)
-        flows.append(EdgeFlow(sum(one.taken[-back] for one in senders), sent // copies))
+        sent = sum(path.sent[-back] for measures in senders for path in measures.edges if path.edge == edge.index)
+        flows.append(EdgeFlow(sum(measures.taken[-back] for measures in senders), sent // copies))
     return tuple(flows)
 
 
 def _instance(measures: IntervalMeasures) -> InstanceMeasures:
-    sent = sum(way.sent[-1] for way in measures.edges)
+    sent = sum(path.sent[-1] for path in measures.edges)
     free_ns = measures.span_ns - measures.blocked_ns
     return InstanceMeasures(
         measures.rows,
@@ -176,21 +183,21 @@ def _instance(measures: IntervalMeasures) -> InstanceMeasures:
 
 
 def _groups(known: Sequence[IntervalMeasures]) -> tuple[GroupLoad, ...]:
-    """Rows a second of each key group, as far as a sample tells; nothing when too few were looked at."""
+    """Return the rows per second of each key group, as far as a sample shows; empty when the sample is too small."""
     rates = [0.0] * KEY_GROUPS
     looked_at = 0
-    for one in known:
-        total = sum(rows for _, rows in one.groups)
+    for measures in known:
+        total = sum(rows for _, rows in measures.groups)
         looked_at += total
-        if one.rows and not total:
+        if measures.rows and not total:
             return ()
-        for group, rows in one.groups:
-            rates[group] += one.rows * SECOND / one.span_ns * rows / total
+        for group, rows in measures.groups:
+            rates[group] += measures.rows * SECOND / measures.span_ns * rows / total
     return tuple(map(GroupLoad, rates)) if looked_at >= LEAST_LOOKED_AT else ()
 
 
 def _hot(measures: StageMeasures, groups: tuple[GroupLoad, ...]) -> int | None:
-    """The key group for which one instance is not enough, where that is why they are unevenly full."""
+    """Return the key group that is too much for one instance, when it is the cause of an uneven load."""
     if not groups or not is_uneven(measures.capacity, measures.balanced_capacity):
         return None
     return hot_group(groups, measures.mean_rate, BUSY_SHARE)
@@ -226,7 +233,7 @@ def _row(
     decision = policy.decide(measures, Limits(min(stage.low, most), most), None)
     groups = _groups(known)
     hot = _hot(measures, groups)
-    shown = msgspec.structs.replace(
+    advised = msgspec.structs.replace(
         row,
         hot_group=hot,
         hot_share=None if hot is None else round(share_of(groups, hot), 3),
@@ -236,27 +243,27 @@ def _row(
         why=_why(stage, decision, runs_once=runs_once) if hot is None else hot_text(groups, hot),
     )
     if any(greedy.values()):
-        shown = msgspec.structs.replace(
-            shown, why=f"{shown.why}; a source reads as fast as it can, so the demand is that"
+        advised = msgspec.structs.replace(
+            advised, why=f"{advised.why}; a source reads as fast as it can, so the demand is that"
         )
-    return shown
+    return advised
 
 
 def with_decisions(
     rows: Sequence[ScalingStageRow], statuses: Sequence[Mapping[str, Any]], held: Collection[str]
 ) -> list[ScalingStageRow]:
-    """The rows with what the run's controller has decided, where it has, and whom a user gave a number.
+    """Return the rows with the decisions of the run's controller, and with the stages to which a user gave a number.
 
     Args:
-        standings: as another node tells them; what makes no sense is passed over.
+        statuses: as another node sent them; malformed ones are ignored.
     """
-    known = {one.get("stage"): one for one in statuses}
+    known = {status.get("stage"): status for status in statuses}
     return [_with_decision(row, known.get(row.name, {}), row.name in held) for row in rows]
 
 
 def with_scores(rows: Sequence[StageRow], status: RecoveryStatus | None, held: Collection[str]) -> list[StageRow]:
-    """The same of the rows of `status`."""
-    known = {one.get("stage"): one for one in (status.scaling if status is not None else ())}
+    """Return the rows of `status` with health scores and wanted numbers."""
+    known = {stage_status.get("stage"): stage_status for stage_status in (status.scaling if status is not None else ())}
     return [_with_score(row, known.get(row.name, {}), row.name in held) for row in rows]
 
 
@@ -270,7 +277,9 @@ def _with_score(row: StageRow, status: Mapping[str, Any], keeps_number: bool) ->
 def _with_decision(row: ScalingStageRow, status: Mapping[str, Any], keeps_number: bool) -> ScalingStageRow:
     wanted, why, waits_for = status.get("wanted"), status.get("why"), status.get("waits_for")
     if isinstance(wanted, int) and isinstance(why, str) and isinstance(waits_for, str):
-        row = msgspec.structs.replace(row, wanted=wanted, why=row.why if row.unknown_reason else why, waits_for=waits_for)
+        row = msgspec.structs.replace(
+            row, wanted=wanted, why=row.why if row.unknown_reason else why, waits_for=waits_for
+        )
     return msgspec.structs.replace(row, keeps_number=keeps_number) if keeps_number and row.scales else row
 
 
@@ -282,13 +291,13 @@ def _figures(
     demand: Demand | None,
 ) -> ScalingMeasurements:
     rates = rates_of(instances)
-    time = sum(one.span_ns for one in known)
+    time = sum(interval.span_ns for interval in known)
     edges = [edge for edge in plan.outgoing(stage.index) if not edge.side]
     flows = [flow for edge in edges for flow in _flows(plan, edge, {stage.index: known})]
     taken = sum(flow.rows for flow in flows)
     figures = ScalingMeasurements(
-        busy=round(sum(one.busy_ns for one in instances) / time, 4),
-        blocked=round(sum(one.blocked_ns for one in instances) / time, 4),
+        busy=round(sum(instance.busy_ns for instance in instances) / time, 4),
+        blocked=round(sum(instance.blocked_ns for instance in instances) / time, 4),
         selectivity=round(len(edges) * sum(flow.sent for flow in flows) / taken, 4) if taken else None,
     )
     if demand is not None:
@@ -307,14 +316,14 @@ def _rounded(number: float | None) -> float | None:
 
 def _of_reading(measures: IntervalMeasures, *, is_greedy: bool) -> str:
     if is_greedy:
-        return "it reads as fast as it can: the demand is what it could read"
+        return "it reads as fast as it can, so the demand is what it could read"
     if measures.blocked_ns >= GREEDY * measures.span_ns:
-        return "it is held up: more may be there than it has read, unless it spools or sheds"
+        return "it is blocked: there may be more input than it has read, unless it spools or sheds"
     return "it runs once"
 
 
 def _unknown(plan: StagePlan, stage: Stage, demands: Mapping[str, Demand | None]) -> str:
-    """Why nobody knows what is asked of a stage."""
+    """Return why the demand on a stage is not known."""
     for edge in plan.incoming(stage.index):
         if demands[str(edge.source)] is None:
             return f"what is asked of {plan.stages[edge.source].name} is not known"
@@ -323,7 +332,7 @@ def _unknown(plan: StagePlan, stage: Stage, demands: Mapping[str, Demand | None]
 
 
 def _why(stage: Stage, decision: ScalingDecision, *, runs_once: bool) -> str:
-    """The policy's reason, and what stands in its way."""
+    """Return the policy's reason, and what prevents the change."""
     needed = round(decision.terms.get("needed", decision.wanted))
     if runs_once:
         step = stage.name.split("+")[0]

@@ -1,7 +1,8 @@
-"""`secret set`, `remove` and `list`: secrets of connectors on their way to the nodes that may open them.
+"""The commands `secret set`, `remove` and `list`: secrets of connectors are sent to the nodes that may open them.
 
-A secret belongs to the key whose order brought it, and only runs that the same key submits get it: a name may be free when its
-secret is set, and whoever submitted something under it first would have the secret.
+A secret belongs to the key whose command brought it, and only runs submitted by the same key get it. Otherwise a name could be
+free
+when its secret is set, and the first user who submits something under that name would have the secret.
 """
 
 from agiledart_kernel.errors import RemoteProtocolError
@@ -31,13 +32,13 @@ from agiledart_node.wire.secret_messages import (
 
 
 class SecretProvisioning:
-    """The agent that is asked, and the node that keeps."""
+    """Provision of secrets, on the asked agent and on the node that stores them."""
 
     def __init__(self, context: NodeContext, records: Records, verifier: CommandVerifier) -> None:
         self._context, self._records, self._verifier = context, records, verifier
 
     async def provision_secret(self, request: int, command: SetSecret, principal: Principal, signed: bytes) -> None:
-        """Answers when the node keeps it, or has let it go. Raises CommandRefused."""
+        """Have a node store or remove a secret, and answer when it has. Raises CommandRefused."""
         context = self._context
         principal, _ = self._verifier.given(signed, command, principal, "")
         check_unseen(principal, "secret", command.name)
@@ -60,26 +61,26 @@ class SecretProvisioning:
         raise CommandRefused(f"{self._context.me.name} knows no node {node[:16]}. Ask the agent of that node itself.")
 
     async def secrets(self, request: int, command: Secrets, principal: Principal) -> None:
-        """Which are kept where; of others' only an admin learns."""
+        """Answer with the secrets and their nodes; only an admin sees those of other keys."""
         answers = await ask_all_agents(self._context, lambda number, peer, count: QuerySecrets(number), SecretList)
-        shown = display_names(tuple(peer for peer, _ in answers))
+        names = display_names(tuple(peer for peer, _ in answers))
         rows = [
-            _row(shown[peer.node], one)
+            _row(names[peer.node], secret)
             for peer, answer in answers
-            for one in (answer.secrets if answer is not None else ())
-            if principal.role == "admin" or one.owner == principal.key
-            if command.name in ("", one.application)
-            if principal.scope in ("", f"app:{one.application}")
+            for secret in (answer.secrets if answer is not None else ())
+            if principal.role == "admin" or secret.owner == principal.key
+            if command.name in ("", secret.application)
+            if principal.scope in ("", f"app:{secret.application}")
         ]
         rows.sort(key=lambda row: (row.application, row.name, row.node))
         self._context.reply(
-            request, SecretsResponse(rows, sorted(shown[peer.node] for peer, one in answers if one is None))
+            request, SecretsResponse(rows, sorted(names[peer.node] for peer, secret in answers if secret is None))
         )
 
-    # ---- the node that keeps
+    # ---- on the node that stores secrets
 
     async def store(self, sender: Peer, message: StoreSecret) -> None:
-        """Another agent brings one: the order is checked here again."""
+        """Store or remove a secret that another agent sends; the command is verified here again."""
         self._context.send(sender, SecretStored(message.request, await self._stored(message)))
 
     async def _stored(self, message: StoreSecret) -> str:
@@ -92,7 +93,7 @@ class SecretProvisioning:
             context.drop("command: refused")
             return error.text
         if command.node != context.me.node.hex:
-            return f"that secret is for another node than {context.me.name}"
+            return f"that secret is not for {context.me.name}, but for another node"
         number = context.requests.number()
         known = SecretInfo(
             command.secret, command.name, principal.key, _given_at(message.signed_command, context.wall_ms)
@@ -103,23 +104,23 @@ class SecretProvisioning:
         answer = answers.get(number)
         if isinstance(answer, Completed):
             return ""
-        return getattr(answer, "reason", "") or f"{context.me.name} could not keep it"
+        return getattr(answer, "reason", "") or f"{context.me.name} could not store it"
 
     async def answer_agent(self, sender: Peer, message: QuerySecrets) -> None:
-        """Another agent wants to know what is kept here."""
+        """Answer another agent with the secrets stored here."""
         context, number = self._context, self._context.requests.number()
         answer = (await context.ask_driver(number, ReadSecrets(number), context.config.report_timeout_ns)).get(number)
         if isinstance(answer, Completed) and isinstance(answer.result, tuple):
-            secrets = tuple(one for one in answer.result if isinstance(one, SecretInfo))[:MAX_SECRETS_LISTED]
+            secrets = tuple(secret for secret in answer.result if isinstance(secret, SecretInfo))[:MAX_SECRETS_LISTED]
             context.send(sender, SecretList(message.request, secrets, context.known()[:MAX_AGENTS]))
 
 
 def _given_at(signed_command: bytes, wall_ms: int) -> int:
     try:
         return parse_signed_command(signed_command).wall_ms
-    except RemoteProtocolError:  # nothing is signed in this world
+    except RemoteProtocolError:  # a world without keys has no signed commands
         return wall_ms
 
 
-def _row(node: str, one: SecretInfo) -> SecretRow:
-    return SecretRow(one.name, one.application, node, one.owner.hex(), one.set_ms)
+def _row(node: str, secret: SecretInfo) -> SecretRow:
+    return SecretRow(secret.name, secret.application, node, secret.owner.hex(), secret.set_ms)

@@ -1,4 +1,4 @@
-"""Answers to users who only want to know: list, status, nodes, route, logs, info. Their bodies: docs/reference/control-api.md."""
+"""Answers to users' queries: list, status, nodes, route, logs, info. Their bodies: docs/reference/control-api.md."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -79,10 +79,10 @@ MAX_NODES = 256
 
 
 class StatusQueries:
-    """Reads; each method answers one request or raises CommandRefused.
+    """Queries that only read; each method answers one request or raises CommandRefused.
 
     Attributes:
-        on_old: told of applications that ended long ago.
+        on_ended_long_ago: callback for applications that ended long ago.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class StatusQueries:
         self.on_ended_long_ago: Callable[[list[ApplicationRecord]], None] = lambda _: None
 
     async def record(self, name: str, principal: Principal, verb: str) -> ApplicationRecord:
-        """The record of an application that must exist, and of which this asker may want this."""
+        """Return the record of an application that must exist and that the user may use this way."""
         check_unseen(principal, verb, name)
         _, record = await self._records.application(name)
         if record is None or record.is_forgotten:
@@ -115,37 +115,39 @@ class StatusQueries:
         return record
 
     async def list_applications(self, request: int, principal: Principal) -> None:
-        """`list`: what this asker may look at."""
+        """Answer `list` with the applications that the user may see."""
         names = tuple(
             name for name in await self._records.names() if not refusal_before_lookup(principal, "status", name)
         )
         records, unreadable = await self._records.applications(names)
         self.on_ended_long_ago([record for record in records if is_old(record, self._context.wall_ms)])
-        shown = [one for one in records if not one.is_forgotten and not is_old(one, self._context.wall_ms)]
-        fresh = await self._watching.all_refreshed(shown)
+        current = [
+            record for record in records if not record.is_forgotten and not is_old(record, self._context.wall_ms)
+        ]
+        fresh = await self._watching.all_refreshed(current)
         statuses = await self.statuses(fresh)
         rows = [with_status(row_of(record), statuses.get(record.name)) for record in fresh]
         self._context.reply(request, ListResponse(rows, unreadable))
 
     async def status(self, request: int, name: str, principal: Principal) -> None:
-        """`status`: the record, and live figures while it runs."""
+        """Answer `status` with the record, and live figures while the application runs."""
         record = await self._watching.refreshed(await self.record(name, principal, "status"))
         reports: dict[tuple[int, int], dict[str, Any]] = {}
         silent: list[Peer] = []
         if not record.is_final and record.nodes:
             reports, silent = await self._reports(record)
-        shown = record.names()
+        names = record.names()
         statuses = await self.statuses([record])
         summary = record.summary or (summary_of(record.specification, reports) if reports else {})
         body = StatusResponse(
             **msgspec.structs.asdict(with_status(row_of(record), statuses.get(record.name))),
             run=f"{record.number:016x}",
             rivals=[_rival_row(rival) for rival in record.rivals],
-            paths=[[shown[peer.node] for peer in path] for path in record.paths],
-            nodes=[shown[peer.node] for peer in record.nodes],
-            silent_nodes=[shown[peer.node] for peer in silent],
+            paths=[[names[peer.node] for peer in path] for path in record.paths],
+            nodes=[names[peer.node] for peer in record.nodes],
+            silent_nodes=[names[peer.node] for peer in silent],
             history=[HistoryRow(entry.at_ms, entry.state, entry.text) for entry in record.history],
-            stages=with_scores(_stages(record, reports, shown), statuses.get(record.name), record.held),
+            stages=with_scores(_stages(record, reports, names), statuses.get(record.name), record.held),
             summary=summary,
             logs=logs_of(record.specification),
             latency_logs=latency_logs_of(record.name, record.specification),
@@ -162,9 +164,9 @@ class StatusQueries:
     async def statuses(
         self, records: list[ApplicationRecord], *, snapshots: bool = False, begin: bool = False
     ) -> dict[str, RecoveryStatus]:
-        """What the coordinators of those runs say that survive their hosts: hosts and guards vote, and one of them leads.
+        """Return the status that the coordinators of runs with a register report; hosts and guards vote, and one voter leads.
 
-        Where nobody leads and some of them do not answer, nothing counts until they are back, or another voter leads.
+        Without a leader, while some voters do not answer, nothing is committed until they are back or another voter leads.
         """
         asked: dict[int, tuple[str, Peer]] = {}
         questions: dict[int, PeerRequest | None] = {}
@@ -177,22 +179,22 @@ class StatusQueries:
                     questions[number] = PeerRequest(
                         peer, QueryRecovery(number, record.name, record.version, snapshots, begin), RecoveryStatus
                     )
-        found: dict[str, RecoveryStatus] = {}
+        reported: dict[str, RecoveryStatus] = {}
         answers = await self._context.requests.answers(questions, Duration(self._context.config.report_timeout_ns))
         silent: dict[str, list[str]] = {}
         for number, (name, peer) in asked.items():
             answer = answers.get(number)
             if not isinstance(answer, RecoveryStatus):
                 silent.setdefault(name, []).append(peer.name or peer.node.short)
-            elif answer.epoch.get("attempt", -1) >= 0 and (name not in found or _knows_more(answer, found[name])):
-                found[name] = answer
+            elif answer.epoch.get("attempt", -1) >= 0 and (name not in reported or _knows_more(answer, reported[name])):
+                reported[name] = answer
         for record in records:
-            if record.name not in found and (names := silent.get(record.name)):
-                found[record.name] = _row_without_coordinator(record, names)
-        return found
+            if record.name not in reported and (names := silent.get(record.name)):
+                reported[record.name] = _row_without_coordinator(record, names)
+        return reported
 
     async def scaling(self, request: int, name: str, stage: str, principal: Principal) -> None:
-        """`explain scaling`: what this node's policy would want for each stage, or for one, of an application that runs."""
+        """Answer `explain scaling`: what this node's policy would want for each stage of a running application, or for one."""
         record = await self._watching.refreshed(await self.record(name, principal, "explain"))
         if not record.nodes or (record.is_final and not record.changes):
             raise CommandRefused(f"{name} is {record.state}: only what runs is measured.")
@@ -205,14 +207,14 @@ class StatusQueries:
         except (msgspec.MsgspecError, RemoteProtocolError):
             raise CommandRefused(f"The plan of {name} cannot be read; another version of agiledart made it.") from None
         policy = self._context.config.scaling_policy
-        if record.is_final:  # what it has been through is still told
+        if record.is_final:  # its past changes are still shown
             changes = [row for row in await self.changes(record) if chosen in ("", row.stage)]
             self._context.reply(
                 request, ScalingResponse(record.name, record.version, record.state, policy, [], changes, [])
             )
             return
         reports, silent = await self._reports(record)
-        shown = record.names()
+        names = record.names()
         status = (await self.statuses([record])).get(record.name)
         rows = advice(plan, specification, reports, policy_named(policy))
         rows = with_decisions(rows, status.scaling if status is not None else (), record.held)
@@ -223,23 +225,24 @@ class StatusQueries:
             policy,
             [row for row in rows if chosen in ("", row.name)],
             [row for row in await self.changes(record) if chosen in ("", row.stage)],
-            [shown[peer.node] for peer in silent],
+            [names[peer.node] for peer in silent],
         )
         self._context.reply(request, body)
 
     async def changes(self, record: ApplicationRecord) -> list[ChangeRow]:
-        """Changes of its stages, as its coordinator has them, or its record when it has ended; none when it does not answer, or
-        nobody coordinates it.
+        """Return the changes of an application's stages, from its coordinator, or from its record when it has ended.
+
+        Empty when no node coordinates it, or the coordinator does not answer.
         """
-        found = None if record.is_final else (await self.statuses([record])).get(record.name)
-        known = found.changes if found is not None else record.changes
+        status = None if record.is_final else (await self.statuses([record])).get(record.name)
+        known = status.changes if status is not None else record.changes
         try:
             return msgspec.convert(list(known), list[ChangeRow])
         except msgspec.ValidationError:
             return []  # from a node of another version
 
     async def recovery(self, request: int, name: str, principal: Principal) -> None:
-        """`explain recovery`: what decides what a failure costs an application."""
+        """Answer `explain recovery`: what decides the cost of a failure of an application."""
         record = await self._watching.refreshed(await self.record(name, principal, "explain"))
         try:
             plan = msgspec.msgpack.decode(record.plan, type=StagePlan) if record.plan else None
@@ -255,7 +258,7 @@ class StatusQueries:
         )
 
     async def summary(self, record: ApplicationRecord) -> dict[str, Any]:
-        """The figures of an application that runs; empty when none of its nodes answers."""
+        """Return the figures of a running application; empty when none of its nodes answers."""
         reports, _ = await self._reports(record)
         return summary_of(record.specification, reports) if reports else {}
 
@@ -287,7 +290,7 @@ class StatusQueries:
         self._context.send(sender, Reports(message.request, reports))
 
     def _coordinate(self, peer: Peer) -> LatencyPositionRow | None:
-        """Where a node lies in the space of latencies."""
+        """Return the position of a node in the latency space."""
         overlay = self._context.overlay
         place = overlay.coordinate if peer.node == self._context.me.node else overlay.coordinate_of(peer.node)
         if place is None:
@@ -296,15 +299,15 @@ class StatusQueries:
         return LatencyPositionRow(point, round(place.height / 1e3, 3), round(place.error / 1e6, 3))
 
     async def nodes(self, request: int) -> None:
-        """`nodes`: this node and those that it knows."""
+        """Answer `nodes` with this node and the nodes that it knows."""
         peers = self._context.known()
         loads = await self._surveying.loads(list(peers[:MAX_NODES]), self._context.config.report_timeout_ns)
-        shown = display_names(peers)
+        names = display_names(peers)
         rows = []
         for peer in peers[:MAX_NODES]:
             answer = loads.get(peer.node)
             row = NodeRow(
-                **_member(peer, shown),
+                **_member(peer, names),
                 is_this_node=peer.node == self._context.me.node,
                 rtt_ms=self._rtt_ms(peer),
                 answers=answer is not None,
@@ -329,7 +332,7 @@ class StatusQueries:
         self._context.reply(request, NodesResponse(rows, len(peers), clocks=list(self._context.clocks.wrong())))
 
     def _wrong_clocks(self, hosts: Sequence[Peer]) -> list[str]:
-        """Of this node and of these."""
+        """Return the clock differences of this node and these hosts, as texts."""
         nodes = dict.fromkeys((self._context.me.node, *(peer.node for peer in hosts)))
         return [text for node in nodes if (text := self._context.clocks.describe_difference(node))]
 
@@ -342,7 +345,7 @@ class StatusQueries:
         return round(rtt / 1e6, 3) if rtt else None
 
     def key_of(self, text: str) -> NodeId:
-        """What a user means by a key: `name:TEXT`, the name of a known node, or hex digits."""
+        """Return the key that a user means: `name:TEXT`, the name of a known node, or hex digits."""
         kind, colon, rest = text.partition(":")
         if colon and kind == "name":
             return key_of_name("name", rest)
@@ -355,13 +358,13 @@ class StatusQueries:
             return NodeId.from_hex(text.lower())
         except ValueError:
             raise CommandRefused(
-                f"{text!r} is no key: give 1 to 32 hex digits, name:TEXT, application:NAME, or the name of a node "
+                f"invalid key {text!r}: give 1 to 32 hex digits, name:TEXT, application:NAME, or the name of a node "
                 f"({', '.join(sorted(peer.name for peer in self._context.known() if peer.name)[:20])}).",
                 2,
             ) from None
 
     async def route(self, request: int, text: str) -> None:
-        """`route`: where a key goes from here."""
+        """Answer `route` with the hops to the root of a key."""
         key = self.key_of(text)
         began, number = self._context.now, self._context.requests.number()
         self._context.deliver_to_overlay(RouteMessage(key, ROUTED_CODEC.encode(RouteProbe(number))))
@@ -370,36 +373,36 @@ class StatusQueries:
         )
         hops = answers.get(number)
         if not isinstance(hops, TraceHops):
-            raise CommandRefused(f"The way to {key.short}… was lost: no answer from its root. Try again.")
-        shown = display_names((*hops.path, *self._context.known()))
-        rows = [HopRow(**_member(peer, shown), rtt_from_here_ms=self._rtt_ms(peer)) for peer in hops.path]
-        took = round((self._context.now - began) / 1e6, 3)
-        self._context.reply(request, RouteResponse(key.hex, len(rows) - 1, rows, took))
+            raise CommandRefused(f"The root of {key.short}… did not answer the route probe. Try again.")
+        names = display_names((*hops.path, *self._context.known()))
+        rows = [HopRow(**_member(peer, names), rtt_from_here_ms=self._rtt_ms(peer)) for peer in hops.path]
+        duration_ms = round((self._context.now - began) / 1e6, 3)
+        self._context.reply(request, RouteResponse(key.hex, len(rows) - 1, rows, duration_ms))
 
     def probed(self, effect: Delivered, probe: RouteProbe) -> None:
-        """As root of a key: tell the asker which way its probe came."""
+        """As root of a key, report the path of a probe to its source."""
         self._context.send(effect.source, TraceHops(probe.request, effect.path))
 
     def traced(self, sender: Peer, message: TraceHops) -> None:
-        """The answer of a root."""
+        """Take the answer of a key's root."""
         path = message.path
         if path and path[0].node == self._context.me.node and path[-1].node == sender.node:
             self._context.requests.answered(message.request, message)
 
     async def logs(self, request: int, name: str, after: dict[str, int], principal: Principal) -> None:
-        """`logs`: lines of all hosting nodes, in the order of their wall times."""
+        """Answer `logs` with the lines of all hosts, in the order of their wall times."""
         record = await self.record(name, principal, "logs")
         hosts = record.hosts()
-        shown = display_names(hosts)
+        names = display_names(hosts)
         answers = await self._context.requests.ask_all(
             hosts,
-            lambda number, peer: QueryLogs(number, name, max(0, after.get(shown[peer.node], 0))),
+            lambda number, peer: QueryLogs(number, name, max(0, after.get(names[peer.node], 0))),
             LogLines,
             Duration(self._context.config.report_timeout_ns),
         )
         rows, silent, reached = [], [], dict(after)
         for peer, answer in answers:
-            node = shown[peer.node]
+            node = names[peer.node]
             if answer is None:
                 silent.append(node)
                 continue
@@ -410,7 +413,7 @@ class StatusQueries:
         self._context.reply(request, LogsResponse(name, record.state, rows, reached, silent))
 
     async def local_logs(self, sender: Peer, message: QueryLogs) -> None:
-        """Answer another agent with lines kept here."""
+        """Answer another agent with the log lines kept here."""
         number = self._context.requests.number()
         effect = ReadLogs(number, message.application, message.after, MAX_LINES)
         answers = await self._context.ask_driver(number, effect, self._context.config.report_timeout_ns)
@@ -421,7 +424,7 @@ class StatusQueries:
         self._context.send(sender, LogLines(message.request, lines))
 
     async def info(self, request: int) -> None:
-        """`info`: what this node knows of itself; the driver adds its own."""
+        """Answer `info` with what this node knows about itself; the driver adds its own figures."""
         context = self._context
         known = context.known()
         body = InfoResponse(
@@ -441,7 +444,7 @@ class StatusQueries:
 
 
 def _member(peer: Peer, shown: dict[NodeId, str]) -> dict[str, Any]:
-    """The first fields of a row about a node."""
+    """Return the first fields of a row about a node."""
     name = shown.get(peer.node, peer.name)
     return msgspec.structs.asdict(
         NodeIdentityRow(name, peer.node.hex, peer.incarnation, peer.address, peer.zone, peer.host)
@@ -449,8 +452,11 @@ def _member(peer: Peer, shown: dict[NodeId, str]) -> dict[str, Any]:
 
 
 def _knows_more(one: RecoveryStatus, other: RecoveryStatus) -> bool:
-    """Of two that believe that they lead the one with the later life does, then the one with the later epoch; and one whose voters
-    answer knows more than one that waits for them, or works on without them.
+    """Return whether one of two statuses is the better one.
+
+    Of two nodes that both believe to lead, the later attempt counts, then the later epoch. A node whose voters answer knows more
+    than
+    one that waits for them, or works on without them.
     """
 
     def rank(answer: RecoveryStatus) -> tuple[int, int, int, bool]:
@@ -462,13 +468,13 @@ def _knows_more(one: RecoveryStatus, other: RecoveryStatus) -> bool:
 
 
 def _row_without_coordinator(record: ApplicationRecord, silent: list[str]) -> RecoveryStatus:
-    """What there is to say of a run when none of its voters that answer coordinates it."""
-    row = RecoveryRow(record.attempt, 0, "nobody coordinates it", "waiting", silent, 0.0, 0, 0, 0)
+    """Return the status of a run that none of the answering voters coordinates."""
+    row = RecoveryRow(record.attempt, 0, "no node coordinates it", "waiting", silent, 0.0, 0, 0, 0)
     return RecoveryStatus(0, msgspec.to_builtins(row), {})
 
 
 def with_status(row: ApplicationRow, status: RecoveryStatus | None) -> ApplicationRow:
-    """The row, with what the run's coordinator says; what does not have its form is left out."""
+    """Return the row with the report of the run's coordinator; a malformed report is ignored."""
     if status is None:
         return row
     try:
@@ -483,7 +489,7 @@ def with_status(row: ApplicationRow, status: RecoveryStatus | None) -> Applicati
 
 
 def row_of(record: ApplicationRecord) -> ApplicationRow:
-    """What a record says under the same names."""
+    """Return the row of a record, which has fields of the same names."""
     return msgspec.convert(record, ApplicationRow, from_attributes=True)
 
 
@@ -502,7 +508,7 @@ def _rival_row(rival: Rival) -> RivalRow:
 def _stages(
     record: ApplicationRecord, reports: dict[tuple[int, int], dict[str, Any]], shown: dict[NodeId, str]
 ) -> list[StageRow]:
-    """One row for each stage, with one row for each instance."""
+    """Return one row for each stage, with one row for each instance."""
     rows = []
     for number, stage in enumerate(record.stages):
         instances = []
@@ -518,7 +524,7 @@ def _stages(
                     plain["state_keys"] = statistics.state_keys
                     plain["event_time"] = statistics.event_time
                     plain["finished"] = statistics.finished
-                    plain["steps"] = {name: counts.body() for name, counts in statistics.steps.items()}
+                    plain["steps"] = {name: counts.by_public_name() for name, counts in statistics.steps.items()}
                 instances.append({**plain, "index": place.index, "node": shown[record.nodes[place.node].node]})
         rows.append(StageRow(stage.name, stage.kind, stage.parallelism, instances))
     return rows

@@ -1,7 +1,8 @@
-"""`stop`: the agent that a user asked brings the wish to the coordinator and waits for the end.
+"""The `stop` command: the asked agent forwards it to the coordinator and waits for the end.
 
-A drain takes as long as rows move: a spool may hold the work of hours. Whoever is cut all the same leaves the last figures
-that were seen in its record, so nobody reads that nothing was lost.
+A drain takes as long as rows move: a spool may hold hours of work. When a run is cut during a drain, its record gets the last
+seen
+figures, so its users see what was lost.
 """
 
 from typing import Any
@@ -25,14 +26,14 @@ from agiledart_node.wire.responses import StopResponse
 
 _POLL_INTERVAL = Duration(100 * MILLISECOND)
 _TRIES = 3
-"""Who coordinates a run is looked up so often before a stop does without."""
+"""How often the coordinator of a run is looked up before the run is stopped without it."""
 
 _POLLS_PER_SURVEY = 10
-"""Figures are asked for once in so many looks."""
+"""Polls of the record for one request for figures."""
 
 
 class StopRequests:
-    """Ends applications at a user's wish."""
+    """Stops applications at users' requests."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class StopRequests:
         self._verifier = verifier
 
     async def stop(self, request: int, command: Stop, submitter: str, principal: Principal, signed: bytes) -> None:
-        """Drain an application, or cut it; answers when it has ended. Raises CommandRefused."""
+        """Drain an application, or cut it, and answer when it has ended. Raises CommandRefused."""
         name, now = command.name, command.now
         principal, submitter = self._verifier.given(signed, command, principal, submitter)
         record = await self._watching.refreshed(await self._status_queries.record(name, principal, "stop"))
@@ -68,10 +69,10 @@ class StopRequests:
             if (
                 record.state == STOPPED and record.is_unverified
             ):  # an older agent coordinates it, and has not kept the order
-                kept = await self._records.change(
+                signed_record = await self._records.change(
                     record.name, record.version, lambda current: with_stop(current, signed)
                 )
-                record = kept or record
+                record = signed_record or record
             if seen and not record.summary:
                 record = await self._with_summary(record, seen)
         if record.state != STOPPED and record.state != "finished":
@@ -79,7 +80,7 @@ class StopRequests:
         self._context.reply(request, StopResponse(name, record.version, record.state, record.summary))
 
     async def _with_summary(self, record: ApplicationRecord, seen: dict[str, Any]) -> ApplicationRecord:
-        """The record of an application that was cut, with the last figures seen."""
+        """Store the last seen figures in the record of an application that was cut."""
 
         def add(current: ApplicationRecord) -> ApplicationRecord | None:
             return None if current.summary else msgspec.structs.replace(current, summary=seen)
@@ -87,7 +88,7 @@ class StopRequests:
         return await self._records.change(record.name, record.version, add) or record
 
     async def _stop_now(self, record: ApplicationRecord, submitter: str, signed: bytes) -> ApplicationRecord:
-        """End it without its coordinator: close the record, halt everybody."""
+        """Stop an application without its coordinator: close the record, and halt all nodes."""
         by = f"stopped by {submitter}" if submitter else "stopped by a user"
 
         def close(current: ApplicationRecord) -> ApplicationRecord | None:
@@ -100,17 +101,18 @@ class StopRequests:
         return closed
 
     async def _bring_stop(self, record: ApplicationRecord, message: RequestStop) -> bool:
-        """Bring the wish to who coordinates the run, wherever that is by now. False: nobody takes it.
+        """Forward the stop to the current coordinator. Return False when none accepts it.
 
-        One that is being brought back has nobody for a while: then its record has the wish, and its next life drains.
+        A run that is being restarted has no coordinator for a while. Then its record holds the request, and its next attempt
+        drains.
         """
         requests, timeout = self._context.requests, Duration(self._context.config.ask_timeout_ns)
-        for attempt in range(_TRIES):
-            if attempt:
+        for try_number in range(_TRIES):
+            if try_number:
                 await requests.pause(_POLL_INTERVAL)
                 _, known = await self._records.application(record.name)
                 if known is None or known.version != record.version or known.is_final:
-                    return True  # who waits for its end sees what it is
+                    return True  # the caller polls the record and sees how it ended
                 record = known
             if record.coordinator is None:
                 continue
@@ -128,7 +130,7 @@ class StopRequests:
         return False
 
     async def _note_stop(self, record: ApplicationRecord, signed: bytes) -> bool:
-        """Write down that it is to end when its sources have."""
+        """Record the request to stop once the sources have ended."""
 
         def wished(current: ApplicationRecord) -> ApplicationRecord | None:
             return None if current.is_final else with_stop_request(current, signed)
@@ -138,7 +140,7 @@ class StopRequests:
     async def _through_coordinator(
         self, request: int, record: ApplicationRecord, message: RequestStop, seen: dict[str, Any]
     ) -> ApplicationRecord:
-        """Let the coordinator end it; `seen` takes the last figures of a drain."""
+        """Have the coordinator stop the run, and wait for the end; `seen` receives the last figures of a drain."""
         requests, config = self._context.requests, self._context.config
         now, submitter = message.now, message.submitter
         if not await self._bring_stop(record, message) and now:
@@ -160,10 +162,12 @@ class StopRequests:
             await requests.pause(_POLL_INTERVAL)
         seconds, left = config.drain_timeout_ns // 1_000_000_000, seen.get("waiting", 0) + seen.get("spooled", 0)
         lost = f"; {left:,} records that waited at its sources are lost" if left else ""
-        self._context.emit(Progressed(request, f"{record.name}: no record has moved for {seconds} s: it is cut{lost}"))
+        self._context.emit(
+            Progressed(request, f"{record.name}: no record has moved for {seconds} s, so it is cut{lost}")
+        )
         return await self._stop_now(record, submitter, message.signed_command)
 
 
 def _moved(figures: dict[str, Any]) -> Any:
-    """What changes as long as an application gets through its work."""
+    """Return the figures that change while an application makes progress."""
     return figures.get("steps"), figures.get("results"), figures.get("waiting"), figures.get("spooled")

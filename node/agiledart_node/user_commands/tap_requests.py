@@ -1,6 +1,6 @@
-"""`tap`: some of the rows that leave a step, asked of the nodes that run it.
+"""The `tap` command: a sample of the rows that leave a step, requested from the nodes that run it.
 
-Nothing is remembered here: each request asks the hosts, which keep their taps open for some seconds after the last one.
+Nothing is stored here: each request asks the hosts, which keep their taps open for some seconds after the last one.
 """
 
 from typing import Any
@@ -26,29 +26,29 @@ MAX_ROWS = 200
 """Rows of one node in one answer."""
 
 MAX_ANSWER_ROWS = 1_000
-"""Rows of all nodes in one answer; the rest is left out, for it is a sample in any case."""
+"""Rows of all nodes in one answer; the rest is dropped, because the answer is a sample in any case."""
 
 MAX_ROW_CHARS = 4_096
-"""Longer than any row that an honest node sends."""
+"""Characters read of one row; longer than any row of an honest node."""
 
 
 class TapRequests:
-    """Answers `tap`, and other nodes that ask for the rows of a step here."""
+    """Answers `tap`, and other nodes that request rows of a step."""
 
     def __init__(self, context: NodeContext, status_queries: StatusQueries, hosting: ApplicationHost) -> None:
         self._context, self._status_queries, self._hosting = context, status_queries, hosting
 
     async def tap(self, request: int, command: Tap, principal: Principal) -> None:
-        """Rows of all nodes that run the step, each node's in order."""
+        """Answer with rows of all nodes that run the step, each node's in order."""
         record = await self._status_queries.record(command.name, principal, "tap")
-        shown = display_names(record.nodes)
+        names = display_names(record.nodes)
         hosts = _hosts_of(record, command.step)
         if record.is_final:
             hosts = ()
         answers = await self._context.requests.ask_all(
             hosts,
             lambda number, peer: QueryTap(
-                number, record.name, record.version, command.step, max(0, command.after.get(shown[peer.node], 0))
+                number, record.name, record.version, command.step, max(0, command.after.get(names[peer.node], 0))
             ),
             TapRows,
             Duration(self._context.config.report_timeout_ns),
@@ -56,7 +56,7 @@ class TapRequests:
         rows: list[TapSampleRow] = []
         silent, refused, reached, passed = [], [], dict(command.after), 0
         for peer, answer in answers:
-            node = shown[peer.node]
+            node = names[peer.node]
             if answer is None:
                 silent.append(node)
                 continue
@@ -81,7 +81,7 @@ class TapRequests:
         self._context.reply(request, body)
 
     async def answer_agent(self, sender: Peer, message: QueryTap) -> None:
-        """Answer another node with what leaves the step here."""
+        """Answer another node with the rows that leave the step here."""
         answer_rows = TapRows(message.request, ())
         hosted = self._hosting.table.get((message.application, message.version))
         if hosted is not None and not hosted.is_closing:
@@ -95,9 +95,11 @@ class TapRequests:
 
 
 def _hosts_of(record: ApplicationRecord, step: str) -> tuple[Peer, ...]:
-    """The nodes that run a step; refuses a step that the application does not have."""
+    """Return the nodes that run a step. Raises CommandRefused: the application has no such step."""
     try:
-        names = [one.name for one in SPECIFICATION_CODEC.decode(record.specification).steps]
+        names = [
+            step_specification.name for step_specification in SPECIFICATION_CODEC.decode(record.specification).steps
+        ]
     except RemoteProtocolError:
         names = [name for stage in record.stages for name in stage.name.split("+")]
     if step not in names:

@@ -1,7 +1,7 @@
-"""`scale` and `move`: the agent that a user asked finds who coordinates the run, brings the wish, and waits for what becomes of it.
+"""The commands `scale` and `move`: the asked agent finds the run's coordinator, forwards the request, and waits for the outcome.
 
-Any voter may coordinate, and another one may take over while the change is under way, so all of them are asked until one says
-that it does; afterwards the register's own notes say how it ended, whoever leads then.
+Any voter may coordinate, and another one may take over while the change is under way. So all voters are asked until one confirms
+that it coordinates. Afterwards the register tells the outcome, whichever voter leads then.
 """
 
 from typing import Final
@@ -29,10 +29,10 @@ from agiledart_recovery.wire.register_value import ChangeOutcome
 POLL_INTERVAL_NS: Final = Duration(200 * MILLISECOND)
 
 MAX_POLLS: Final = 600
-"""So often somebody looks what became of a change: longer than one may take, with a recovery behind it."""
+"""Polls for the outcome of a change: longer than one may take, with a recovery behind it."""
 
 COORDINATOR_SEARCHES: Final = 5
-"""So often somebody is looked for who coordinates: another voter may be about to."""
+"""How often the coordinator is looked for, because another voter may be about to take over."""
 
 _SEARCH_PAUSE: Final = Duration(SECOND)
 
@@ -40,7 +40,7 @@ StageGenerations = tuple[tuple[str, int], ...]
 
 
 class UserChangeRequests:
-    """Brings users' wishes to coordinators."""
+    """Forwards users' change requests to coordinators."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class UserChangeRequests:
     async def change(
         self, request: int, command: ScaleStage | MoveStage, submitter: str, principal: Principal, signed: bytes
     ) -> None:
-        """Answer `scale` or `move`. Raises CommandRefused, also when it was let go or rolled back."""
+        """Answer `scale` or `move`. Raises CommandRefused, also when the change was dropped or rolled back."""
         principal, submitter = self._verifier.given(signed, command, principal, submitter)
         record = await self._status_queries.record(command.name, principal, VERB_BY_COMMAND[type(command)])
         record = await self._watching.refreshed(record)
@@ -75,14 +75,14 @@ class UserChangeRequests:
             await self._hold(record, command)
         rows: list[ChangeRow] = []
         if generations and command.wait:
-            self._context.emit(Progressed(request, f"{record.name}: it is made ready while rows flow"))
+            self._context.emit(Progressed(request, f"{record.name}: the change is prepared while rows flow"))
             rows = await self.finalised(record, generations)
         elif generations:
             rows = await self._rows(record, generations)
         self._context.reply(request, ChangeResponse(record.name, record.version, not generations, rows))
 
     async def _hold(self, record: ApplicationRecord, command: ScaleStage) -> None:
-        """Note whether a stage scales by itself from now on. Raises CommandRefused."""
+        """Record whether a stage scales by itself from now on. Raises CommandRefused."""
         self._refuse_state(record)
         try:
             stage = msgspec.msgpack.decode(record.plan, type=StagePlan).stage_named(command.stage)
@@ -106,7 +106,7 @@ class UserChangeRequests:
     async def asked(
         self, record: ApplicationRecord, command: ScaleStage | MoveStage, submitter: str, signed: bytes
     ) -> StageGenerations:
-        """Which stages take which terms; none: all is so already. Raises CommandRefused."""
+        """Return the stages that change, with their new generations; empty: nothing is to change. Raises CommandRefused."""
         self._refuse_state(record)
         for search in range(COORDINATOR_SEARCHES):
             if search:
@@ -122,7 +122,7 @@ class UserChangeRequests:
                     raise CommandRefused(answer.refusal, answer.exit_code)
                 return answer.generations
         raise CommandRefused(
-            f"Nobody coordinates {record.name} just now, so nothing was changed. Look at agiledart status {record.name}."
+            f"No node coordinates {record.name} just now, so nothing was changed. Look at agiledart status {record.name}."
         )
 
     @staticmethod
@@ -140,7 +140,7 @@ class UserChangeRequests:
             )
 
     async def finalised(self, record: ApplicationRecord, generations: StageGenerations) -> list[ChangeRow]:
-        """What became of it. Raises CommandRefused when it was let go or rolled back, or nobody knows."""
+        """Return the outcome of a change. Raises CommandRefused: it was dropped or rolled back, or its outcome is unknown."""
         for _ in range(MAX_POLLS):
             rows = await self._rows(record, generations)
             over = [row for row in rows if row.state != ChangeOutcome.RUNNING.value]
@@ -151,7 +151,7 @@ class UserChangeRequests:
                 return rows
             await self._context.requests.pause(POLL_INTERVAL_NS)
         raise CommandRefused(
-            f"Nobody has said within {MAX_POLLS * POLL_INTERVAL_NS // SECOND} s what became of the change of {record.name}."
+            f"The outcome of the change of {record.name} is not known after {MAX_POLLS * POLL_INTERVAL_NS // SECOND} s."
             f" Look at agiledart explain scaling {record.name}."
         )
 
@@ -161,7 +161,7 @@ class UserChangeRequests:
 
 
 def _why(name: str, row: ChangeRow) -> str:
-    what = f"The {row.kind} of {row.stage}" if row.kind else f"The change of {row.stage}"
+    subject = f"The {row.kind} of {row.stage}" if row.kind else f"The change of {row.stage}"
     if row.state == ChangeOutcome.DROPPED.value:
-        return f"{what} of {name} was let go, and nothing has changed: {row.why}."
-    return f"{what} of {name} was rolled back, and what it had is as it was: {row.why}."
+        return f"{subject} of {name} was dropped, and nothing has changed: {row.why}."
+    return f"{subject} of {name} was rolled back, so nothing has changed: {row.why}."

@@ -35,8 +35,8 @@ def keeping() -> RetainedCheckpoints:
 @pytest.mark.parametrize(
     ("changes", "command", "said", "code"),
     [
-        ({}, Stop("taxi", checkpoint="a/b"), "is no name of a checkpoint", 2),
-        ({}, Stop("taxi", checkpoint=".hidden"), "is no name of a checkpoint", 2),
+        ({}, Stop("taxi", checkpoint="a/b"), "invalid checkpoint name", 2),
+        ({}, Stop("taxi", checkpoint=".hidden"), "invalid checkpoint name", 2),
         ({}, Stop("taxi", now=True, checkpoint="s"), "--now cuts an application", 2),
         ({"by_epoch": False}, Stop("taxi", checkpoint="s"), 'Submit it with delivery="exactly-once"', 1),
         ({"state": "deploying"}, Stop("taxi", checkpoint="s"), "is deploying: try again when it runs", 1),

@@ -125,7 +125,7 @@ def test_a_source_without_a_pace_that_is_held_up_gives_what_it_could_read() -> N
     assert "the demand is what it could read" in rows["rows"].why
     assert "as fast as it can" in rows["work"].why
     held = asked_of((1, 8), flowing(slow, blocked=0.9))["rows"]
-    assert "more may be there than it has read" in held.why
+    assert "there may be more input than it has read" in held.why
 
 
 def test_a_hot_key_is_named_and_more_instances_do_not_help() -> None:
