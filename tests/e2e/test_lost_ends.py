@@ -118,7 +118,7 @@ def test_a_run_that_was_to_fail_without_its_sink_fails(ring: Mesh, expected: tup
     pull_the_plug(ring.agent("a3"))
     told = job.until_over()
     assert told["state"] == "failed"
-    assert "a3, which has a sink of it, is gone" in told["reason"]
+    assert "a3, which ran a sink of this run, is lost" in told["reason"]
 
 
 @pytest.mark.soak

@@ -1,4 +1,4 @@
-"""What must hold of a whole world, as functions that look at every node and return the violations they find.
+"""Checkers of a whole world's invariants: functions that look at every node and return the violations that they find.
 
-They know the truth (who is up, what was promised) and only read. An empty list is a pass.
+They know the truth (which nodes are up, what was promised) and only read. An empty list is a pass.
 """

@@ -1,4 +1,4 @@
-"""Who was declared dead, and whether it was: false alarms in calm weather, and the dead that come back.
+"""Ledger of nodes declared dead, checked against the truth: false alarms in calm weather, and dead nodes that come back.
 
 Source: the project's reliability notes, section 4 (bounds) and section 7 (planted bugs M3 and M4 that other repair hides).
 """
@@ -17,12 +17,12 @@ Incarnation = tuple[NodeId, int]
 
 
 class DeathLedger:
-    """Every declared failure, judged by the truth.
+    """Every declared failure, checked against the truth.
 
     Args:
         world: the truth.
-        is_calm: whether two nodes and the network between them and others had nothing to complain about for a while.
-        stale_ns: time within which everybody has forgotten a dead node in calm weather.
+        is_calm: whether two nodes, and the network between them and others, have had no fault for a while.
+        stale_ns: time within which all nodes have forgotten a dead node in calm weather.
     """
 
     def __init__(
@@ -35,16 +35,16 @@ class DeathLedger:
         self.wrong: list[str] = []
 
     def on_death(self, incarnation: Incarnation) -> None:
-        """A life is over, in truth."""
+        """Note that an incarnation has really ended."""
         self._died.setdefault(incarnation, self._world.now)
 
     def on_return(self, incarnation: Incarnation) -> None:
-        """The same life again: a node came back from an old image of its disk. Nothing is held against anybody for it."""
+        """Note that the same incarnation runs again, from an old image of its disk. No earlier declaration counts as wrong then."""
         self._died.pop(incarnation, None)
         self._buried = {key: None for key in self._buried if incarnation not in key}
 
     def on_effect(self, peer: Peer, effect: Effect) -> None:
-        """Told of all effects; hears declared failures, and good-byes: who has left is dead to those that did not hear its word."""
+        """Check an effect: a declared failure, or a good-bye. A node that has left is dead to nodes that missed its good-bye."""
         if isinstance(effect, LeaveCompleted):
             self.on_death(peer.incarnation_key)
         if not isinstance(effect, PeerFailed):
@@ -53,7 +53,7 @@ class DeathLedger:
         victim = effect.peer
         if victim.incarnation_key in self._died:
             key = (peer.incarnation_key, victim.incarnation_key)
-            # A link that held messages back lets the last words of the dead through, so that it seems to live once more.
+            # A link that held messages back delivers the dead node's last messages, so it seems to live again.
             if key in self._buried and self._is_calm(peer.node, victim.node):
                 self.wrong.append(
                     f"dead_2: {peer.node.short} buried {victim.node.short}/{victim.incarnation_key} twice: it had come back"
@@ -70,17 +70,19 @@ class DeathLedger:
             )
 
     def stale_violations(self) -> list[str]:
-        """dead_3: nobody keeps a dead node for a leaf for long, in calm weather."""
+        """Return violations of dead_3: in calm weather no node keeps a dead leaf for long."""
         now = self._world.now
         late = {incarnation: at for incarnation, at in self._died.items() if now - at > self._stale_ns}
         if not late:
             return []
-        found = []
+        violations = []
         for node in self._world.live:
             if not node.machine.joined:
                 continue
             for peer in node.machine.leaf_set.members:
                 if peer.incarnation_key in late and self._is_calm(node.peer.node, node.peer.node):
                     seconds = (now - late[peer.incarnation_key]) // SECOND
-                    found.append(f"dead_3: {node.peer.node.short} still has {peer.node.short}, dead for {seconds} s")
-        return found
+                    violations.append(
+                        f"dead_3: {node.peer.node.short} still has {peer.node.short}, dead for {seconds} s"
+                    )
+        return violations

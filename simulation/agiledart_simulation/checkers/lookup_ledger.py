@@ -1,4 +1,4 @@
-"""The ledger of look-ups: every one that was sent is delivered, under way, or reported lost; and by whom it was delivered.
+"""Ledger of look-ups: each one is delivered, in progress, or reported lost; and which node it was delivered to.
 
 Source: rt_1 to rt_3 of the project's reliability notes, section 5.
 """
@@ -17,7 +17,7 @@ _LOOKUP_PREFIX = b"look-up "
 
 
 class LookupLedger:
-    """What was asked of the ring, and what came of it.
+    """Look-ups that were sent into the ring, and their outcomes.
 
     Args:
         id_bits, digit_bits: of the ring.
@@ -28,18 +28,19 @@ class LookupLedger:
         self._sent: list[tuple[NodeId, Instant]] = []
         self._delivered: list[list[NodeId]] = []
         self._taken: dict[int, None] = {}
-        """Those that their source has taken over; the others were dropped or died with it before it looked at them."""
+        """Look-ups that their source has accepted. The others were dropped, or died with the source before it looked at them.
+        """
         self.wrong: list[str] = []
         self._lost_with_node = 0
 
     def send(self, key: NodeId, now: Instant) -> bytes:
-        """A look-up is sent; returns the payload that it must carry."""
+        """Note a look-up that is being sent; return the payload that it must carry."""
         self._sent.append((key, now))
         self._delivered.append([])
         return _LOOKUP_PREFIX + str(len(self._sent) - 1).encode()
 
     def on_effect(self, peer: Peer, effect: Effect) -> None:
-        """Told of all effects; hears of look-ups that are passed on or delivered."""
+        """Check an effect: a look-up that is forwarded or delivered."""
         if not isinstance(effect, Delivered | Forwarding) or not effect.payload.startswith(_LOOKUP_PREFIX):
             return
         number = int(effect.payload[len(_LOOKUP_PREFIX) :])
@@ -62,30 +63,30 @@ class LookupLedger:
         )
 
     def on_crash(self, machine: OverlayMachine) -> None:
-        """A node is about to die, and what it had taken over with it."""
+        """Note that a node is about to die with all look-ups that it had accepted."""
         self._lost_with_node += machine.hops_pending + _reported(machine)
 
     @property
     def sent(self) -> int:
-        """Look-ups sent."""
+        """Return the number of look-ups sent."""
         return len(self._sent)
 
     @property
     def delivered(self) -> int:
-        """Look-ups that arrived somewhere."""
+        """Return the number of look-ups that arrived at some node."""
         return sum(1 for nodes in self._delivered if nodes)
 
     @property
     def duplicates(self) -> int:
-        """Deliveries beyond the first of each look-up."""
+        """Return the number of deliveries beyond the first of each look-up."""
         return sum(len(nodes) - 1 for nodes in self._delivered if nodes)
 
     def missing(self) -> list[int]:
-        """Numbers of look-ups that were taken over and have not arrived."""
+        """Return the numbers of look-ups that were accepted and have not arrived."""
         return [number for number in self._taken if not self._delivered[number]]
 
     def balance_violations(self, machines: Iterable[OverlayMachine]) -> list[str]:
-        """rt_3: nothing gets lost without a word. `machines` are those that live; call when nothing was sent for a while."""
+        """Return violations of rt_3: every loss is reported. `machines` are live; call it when nothing was sent for a while."""
         known = list(machines)
         excuses = self._lost_with_node + sum(machine.hops_pending + _reported(machine) for machine in known)
         missing = self.missing()
@@ -94,11 +95,11 @@ class LookupLedger:
         return [f"rt_3: {len(missing)} of {self.sent} look-ups are missing, and only {excuses} losses were reported"]
 
     def outcome(self, number: int) -> list[NodeId]:
-        """Who got this look-up."""
+        """Return the nodes that received this look-up."""
         return self._delivered[number]
 
 
 def _reported(machine: OverlayMachine) -> int:
-    """Losses that a node has reported."""
+    """Return the number of losses that a node has reported."""
     dropped = machine.statistics().dropped
     return sum(count for reason, count in dropped if reason.startswith(("route", "hop")))

@@ -1,8 +1,9 @@
-"""I6: no key has two owners, looked at after every event; and how long keys have none.
+"""Checker of I6, no key has two owners, after every event; and of the time for which keys have no owner.
 
-Each node's claim is kept in a sorted list of arcs. After an event of a node its claim is asked for again, by its own clock, and
-compared with the arcs beside it, so a look costs the logarithm of the number of nodes. Between its events a claim can only end,
-when a lease runs out, which also happens to a paused node: such ends are kept in a heap and looked at when their time has come.
+Each node's claim is kept in a sorted list of arcs. After an event of a node its claim is read again, by its own clock, and
+compared with the neighbouring arcs, so a check costs the logarithm of the number of nodes. Between its events a claim can only
+end, when a lease expires, which also happens to a paused node. Such ends are kept in a heap and checked when their time has
+come.
 
 Some keys are watched for the time that they have no owner.
 
@@ -25,16 +26,16 @@ _MAX_KEPT = 20
 
 
 class OwnershipChecker:
-    """Who owns what in a world of overlay machines; attach it before the first node starts.
+    """Ownership of keys in a world of overlay machines; attach it before the first node starts.
 
     Args:
         world: its nodes are observed.
         bits: length of an id.
-        watched_keys: so many random keys are watched for the time without an owner.
+        watched_keys: number of random keys that are watched for the time without an owner.
 
     Attributes:
-        is_whole: false while the network is cut; overlaps are then as many as sides, and not counted.
-        overlaps: how often two claims were seen to overlap.
+        is_whole: false while the network is partitioned; each side then has an owner of each key, and overlaps are not counted.
+        overlaps: number of times that two claims were seen to overlap.
         violations: the first of them in words.
         longest_ns: longest time for which one watched key had no owner, once it had had one.
     """
@@ -56,21 +57,21 @@ class OwnershipChecker:
         self.free_ns = self.longest_ns = 0
         world.observers.append(self.look)
 
-    # ---- looking
+    # ---- checking
 
     def look(self, node: SimulatedNode[OverlayMachine]) -> None:
-        """A node has had an event."""
+        """Check the claim of a node that has had an event."""
         self.expire()
         self._update(node.peer.node)
 
     def check_all(self) -> None:
-        """After something that is no event of a node, such as a crash."""
+        """Check all claims after a change that is no event of a node, such as a crash."""
         self.expire()
         for node in (*self._world.nodes, *self._arcs):
             self._update(node)
 
     def expire(self) -> None:
-        """Claims that have ended by themselves until now."""
+        """Remove claims that have expired by now."""
         now, ends = self._world.now, self._ends
         while ends and ends[0][0] <= now:
             at, node = heappop(ends)
@@ -78,18 +79,18 @@ class OwnershipChecker:
             self._update(node, at)
 
     def _claim(self, node: NodeId, at: Instant) -> Arc | None:
-        life = self._world.nodes.get(node)
-        if life is None or not life.is_up:
+        node_state = self._world.nodes.get(node)
+        if node_state is None or not node_state.is_up:
             return None
-        return life.machine.claim(life.local(at))
+        return node_state.machine.claim(node_state.local(at))
 
     def _update(self, node: NodeId, at: Instant | None = None) -> None:
         now = self._world.now if at is None else at
         claim = self._claim(node, now)
         if claim is not None and node not in self._watched_until:
-            life = self._world.nodes[node]
-            if life.machine.claim_ends < _FOREVER:
-                ends = self._watched_until[node] = life.world_instant(life.machine.claim_ends)
+            node_state = self._world.nodes[node]
+            if node_state.machine.claim_ends < _FOREVER:
+                ends = self._watched_until[node] = node_state.world_instant(node_state.machine.claim_ends)
                 heappush(self._ends, (ends, node))
         old = self._arcs.get(node)
         if old == claim:
@@ -121,19 +122,19 @@ class OwnershipChecker:
         self._count_keys(arc, 1, now)
 
     def _beside(self, arc: Arc) -> list[NodeId]:
-        """Those that can overlap with an arc: all that begin in it, and some that begin just before."""
+        """Return the nodes whose arcs can overlap with an arc: all that begin in it, and some that begin just before."""
         starts, mask = self._starts, self._mask
         if not starts:
             return []
         index = bisect_left(starts, (arc.start, NodeId(0)))
-        found = [starts[index - 1 - step][1] for step in range(min(3, len(starts)))]
+        nearby = [starts[index - 1 - step][1] for step in range(min(3, len(starts)))]
         for step in range(len(starts)):
             start, node = starts[(index + step) % len(starts)]
             if (start - arc.start) & mask >= arc.length:
                 break
-            if node not in found:
-                found.append(node)
-        return found
+            if node not in nearby:
+                nearby.append(node)
+        return nearby
 
     def _report(self, node: NodeId, other: NodeId, now: int) -> None:
         if not self.is_whole:
@@ -161,22 +162,22 @@ class OwnershipChecker:
 
     @property
     def owned(self) -> int:
-        """Keys that have an owner now; 2^bits when all have one."""
+        """Return the number of keys that have an owner now; 2^bits when all have one."""
         return sum(arc.length for arc in self._arcs.values())
 
     @property
     def is_complete(self) -> bool:
-        """Whether every key has exactly one owner now."""
+        """Return whether every key has exactly one owner now."""
         return self.owned == self._mask + 1 and not self.overlapping()
 
     def overlapping(self) -> list[str]:
-        """Claims that overlap now, also in a cut network."""
-        found = []
+        """Return claims that overlap now, also in a partitioned network."""
+        violations = []
         for index, (start, node) in enumerate(self._starts):
             following, other = self._starts[(index + 1) % len(self._starts)]
             if other != node and (following - start) & self._mask < self._arcs[node].length:
-                found.append(f"I6: {node.short} and {other.short} overlap")
-        return found
+                violations.append(f"I6: {node.short} and {other.short} overlap")
+        return violations
 
 
 def _overlap(one: Arc, other: Arc, mask: int) -> bool:
@@ -184,17 +185,17 @@ def _overlap(one: Arc, other: Arc, mask: int) -> bool:
 
 
 def ring_violations(machines: list[OverlayMachine], now: Instant) -> list[str]:
-    """The agreed ring against the truth: everybody is in, its neighbours are the next members, nothing is under way."""
+    """Return where the agreed ring differs from the truth: a missing member, a wrong neighbour, or a change in progress."""
     ordered = sorted(machines, key=lambda machine: machine.me.node)
-    found = []
+    violations = []
     for index, machine in enumerate(ordered):
         name = machine.me.node.short
         before, after = ordered[index - 1].me, ordered[(index + 1) % len(ordered)].me
         predecessor, successor = machine.agreed_neighbours
         if not machine.is_stable:
-            found.append(f"ring: {name} is not settled")
+            violations.append(f"ring: {name} is not stable")
         if predecessor != before or successor != after:
-            found.append(
+            violations.append(
                 f"ring: {name} lies between {predecessor} and {successor}, not {before.node.short} and {after.node.short}"
             )
-    return found
+    return violations

@@ -1,6 +1,6 @@
-"""What machines say of themselves: `violations()` of each, now and then after its events, and of all when a run asks.
+"""Periodic checks of each machine's own invariants, after some of its events, and of all machines on request.
 
-What holds of one machine's own state is known to the machine; here it is only asked, and the answers are kept.
+A machine checks its own state with `violations()`. This module only calls it and keeps the answers.
 """
 
 from collections.abc import Iterable
@@ -11,17 +11,18 @@ from agiledart_simulation.world.simulated_node import SimulatedNode
 from agiledart_simulation.world.world import World
 
 _EVERY = 101
-"""Events between two looks: a look costs some two to five steps, so a run takes a twentieth longer. Prime, so that no beat of the
-ring is always missed."""
+"""Events between two checks. A check costs two to five steps, so a run takes a twentieth longer. Prime, so that no periodic
+event of the ring is always missed.
+"""
 
 _MAX_KEPT = 20
 
 
 class CheckedMachine(Machine, Protocol):
-    """A machine that can say what does not hold of it."""
+    """A machine that can report its violated invariants."""
 
     def violations(self) -> list[str]:
-        """Sentences; empty when all is well."""
+        """Return violations as sentences; empty when all is well."""
         ...
 
 
@@ -29,15 +30,15 @@ M = TypeVar("M", bound=CheckedMachine)
 
 
 def machine_violations(machines: Iterable[CheckedMachine]) -> list[str]:
-    """What must hold of each machine at any time and does not."""
+    """Return the violated invariants of all machines."""
     return [line for machine in machines for line in machine.violations()]
 
 
 class PeriodicChecks:
-    """Looks at the node that has had an event, each time after so many of them.
+    """Check the node that has had an event, once in so many events.
 
     Attributes:
-        wrong: what was found, at most 20 sentences.
+        wrong: the violations, at most 20 sentences.
     """
 
     def __init__(self, world: World[M], every: int = _EVERY) -> None:
@@ -46,7 +47,7 @@ class PeriodicChecks:
         world.observers.append(self.look)
 
     def look(self, node: SimulatedNode[M]) -> None:
-        """A node has had an event."""
+        """Check a node that has had an event, if its turn has come."""
         self._left -= 1
         if self._left == 0:
             self._left = self._every

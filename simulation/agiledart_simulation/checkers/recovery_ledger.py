@@ -1,11 +1,12 @@
-"""Whether recovery and changes keep their promises, seen from above: V1 to V8, S1 to S3, S5 and S6 of the invariants.
+"""Ledger of recovery and changes, checked from above: V1 to V8, S1 to S3, S5 and S6 of the invariants.
 
-The ledger hears every value that a quorum of voters acknowledged, and looks at all disks. What a run without failures would have
-committed is known: the rows of both sources in order of position, counted by each stage, for each group, from 1 on. That is S1
-and S2, too: a group with two owners, or with none for a moment, counts a row twice or not at all.
+The ledger receives every value that a quorum of voters acknowledged, and reads all disks. It knows what a run without failures
+would have committed: the rows of both sources in order of position, counted by each stage, for each group, from 1 on. That
+covers S1 and S2, too: a group with two owners, or with none for a moment, counts a row twice or not at all.
 
-Where a state of the last epoch is lost, a run may go back to the one before. Then the rows of the epochs between are committed once
-more, exactly those and exactly alike, and none is left out: the next commit goes on behind the epoch that the run went back to.
+Where a state of the last epoch is lost, a run may roll back to the previous one. Then exactly the rows of the epochs between
+are committed once more, exactly alike, and none is left out: the next commit continues behind the epoch that the run rolled
+back to.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,10 +40,10 @@ from agiledart_simulation.pipeline.tables import (
 
 @dataclass
 class CommittedProgress:
-    """How far committed rows have come in what a run without failures commits.
+    """Progress of committed rows in the sequence that a run without failures commits.
 
     Attributes:
-        place: so many rows of it.
+        place: number of its rows so far.
     """
 
     place: int = 0
@@ -53,27 +54,31 @@ class CommittedProgress:
 
     @property
     def copy(self) -> "CommittedProgress":
-        """One that goes on from here."""
+        """Return a copy that continues from here."""
         return replace(
             self, numbers=dict(self.numbers), counted=dict(self.counted), broadcast_counts=dict(self.broadcast_counts)
         )
 
     def follow(self, row: PipelineRow, plan: Plan) -> str:
-        """The next row is committed. What is wrong with it; empty: nothing."""
+        """Take the next committed row. Return what is wrong with it; empty: nothing."""
         tables, source = tables_of(plan), row.at[1]
         stages = next(
-            counting_stages(plan, each.instance.stage)
-            for each in plan.of(InstanceRole.SOURCE)
-            if each.instance.index == source
+            counting_stages(plan, assignment.instance.stage)
+            for assignment in plan.of(InstanceRole.SOURCE)
+            if assignment.instance.index == source
         )
         groups = [(stage, group_of(stage, row)) for stage in stages]
         self.counted |= {group: self.counted.get(group, 0) + 1 for group in groups}
         sides = {stage: (stage, other_side(plan, tables, stage, row)) for stage, _ in groups}
         if source == JOINED_INDEX:
             self.broadcast_counts |= {side: self.broadcast_counts.get(side, 0) + 1 for side in sides.values()}
-        told = {stage: self.broadcast_counts.get(side, 0) if joins(plan, stage) else 0 for stage, side in sides.items()}
+        broadcast_count = {
+            stage: self.broadcast_counts.get(side, 0) if joins(plan, stage) else 0 for stage, side in sides.items()
+        }
         self.place += 1
-        if row.at <= self.last or [*row.counts] != [self.counted[group] + OTHERS * told[group[0]] for group in groups]:
+        if row.at <= self.last or [*row.counts] != [
+            self.counted[group] + OTHERS * broadcast_count[group[0]] for group in groups
+        ]:
             return f"committed row {self.place} is {row.at} with counts {row.counts}, after {self.last}"
         if row.number != self.numbers.get(source, 0):
             return f"row {row.number} of source {source} is committed, {self.numbers.get(source, 0)} is missing"
@@ -82,10 +87,10 @@ class CommittedProgress:
 
 
 class RecoveryLedger:
-    """What was acknowledged, what was seen.
+    """Acknowledged values, and rows that readers have seen.
 
     Attributes:
-        destroyed: elements that the scenario has destroyed, wherever they were.
+        destroyed: snapshots that the scenario has destroyed, wherever they were.
     """
 
     def __init__(self, disks: Mapping[NodeId, Disk]) -> None:
@@ -104,22 +109,22 @@ class RecoveryLedger:
         return self.acknowledged.get(self._newest)
 
     def complain(self, line: str) -> None:
-        """Something is wrong."""
+        """Report a violation."""
         if len(self.wrong) < 50:
             self.wrong[line] = None
 
     # ---- what the register says
 
     def on_acknowledged(self, stamp: Stamp, value: RegisterValue) -> None:
-        """A quorum has a value: it must lie on one line with all others (V1, V5), and what it commits must be there (V2)."""
+        """Check a value that a quorum has: it is on one line with all others (V1, V5), and what it commits is there (V2)."""
         newest = self.newest
         if newest is not None and value.quorum_generation != newest.quorum_generation:
             if value.quorum_generation < newest.quorum_generation:
                 if stamp > self._newest:
                     self.complain(
-                        f"V1: {_describe(value)} is of generation {value.quorum_generation}, after {newest.quorum_generation}"
+                        f"V1: {_describe(value)} is of quorum generation {value.quorum_generation}, after {newest.quorum_generation}"
                     )
-                return  # among those that were given up for lost
+                return  # the sender is one of the voters that were given up for lost
             self._begin_generation(value)
         known = self.acknowledged.setdefault(stamp, value)
         if known != value:
@@ -130,21 +135,24 @@ class RecoveryLedger:
                 self._on_one_line(first, second)
         if stamp > self._newest:
             self._newest = stamp
-        # A slept coordinator hears late that a value was acknowledged; what only that one needed may be gone by then.
+        # A sleeping coordinator learns late that a value was acknowledged; state that only that value needed may be gone by
+        # then.
         if known is value and stamp == self._newest:
             self._check_durable(value)
-            under_way = [change for change in value.changes if change.fate is ChangeOutcome.RUNNING]
-            if len({change.stage for change in under_way}) < len(under_way):
-                self.complain(f"S3: {_describe(value)} has two changes of one stage under way")
+            running_changes = [change for change in value.changes if change.fate is ChangeOutcome.RUNNING]
+            if len({change.stage for change in running_changes}) < len(running_changes):
+                self.complain(f"S3: {_describe(value)} has two running changes of one stage")
 
     def _begin_generation(self, value: RegisterValue) -> None:
-        """What only lost voters had acknowledged counts no more: its rows come again, also for who has seen them."""
+        """Drop what only lost voters had acknowledged: its rows come again, also for readers that have seen them."""
         ends = {end.host: end.offset for end in value.parts}
         self.acknowledged = {
-            at: one
-            for at, one in self.acknowledged.items()
-            if one.committed <= value.committed
-            and (one.attempt <= value.committed.attempt or one.committed == value.committed)
+            at: acknowledged_value
+            for at, acknowledged_value in self.acknowledged.items()
+            if acknowledged_value.committed <= value.committed
+            and (
+                acknowledged_value.attempt <= value.committed.attempt or acknowledged_value.committed == value.committed
+            )
         }
         self._seen = {node: rows[: ends.get(node, 0)] for node, rows in self._seen.items()}
         self._is_regained = True
@@ -158,7 +166,7 @@ class RecoveryLedger:
         elif second.committed.epoch < first.committed.epoch or second.committed.attempt < first.committed.attempt:
             self.complain(f"V1: the committed epoch fell from {_describe(first)} to {_describe(second)}")
         elif second.committed.epoch == first.committed.epoch and second.committed != first.committed:
-            self.complain(f"V1: epoch {first.committed.epoch} is committed in two lives")
+            self.complain(f"V1: epoch {first.committed.epoch} is committed in two attempts")
         elif second.committed == first.committed and second.parts != first.parts:
             self.complain(f"V1: ends of {_describe(first)} changed without a commit")
         elif second.committed == first.committed and second.rolled_back_to not in (
@@ -167,7 +175,7 @@ class RecoveryLedger:
             first.fallback_checkpoint,
         ):
             self.complain(
-                f"V1: {_describe(second)} goes on from {second.rolled_back_to}, which is not the epoch before"
+                f"V1: {_describe(second)} continues from {second.rolled_back_to}, which is not the previous epoch"
             )
         if second.attempt > first.attempt and second.committed == first.committed:
             instances = [[assignment.instance for assignment in value.plan.assignments] for value in (first, second)]
@@ -175,7 +183,7 @@ class RecoveryLedger:
                 self.complain(f"S5: {_describe(second)} runs another plan than {_describe(first)} had committed")
         if second.committed != first.committed and second.committed.attempt < first.attempt:
             self.complain(
-                f"V5: {_describe(second)} commits life {second.committed.attempt} after life {first.attempt} began"
+                f"V5: {_describe(second)} commits attempt {second.committed.attempt} after attempt {first.attempt} began"
             )
 
     def _check_durable(self, value: RegisterValue) -> None:
@@ -188,7 +196,7 @@ class RecoveryLedger:
         }
         for saved in value.saved:
             if saved.instance.generation > generations[saved.instance.stage]:
-                self.complain(f"S5: {_describe(value)} has the state of {saved.instance}, its plan an older term")
+                self.complain(f"S5: {_describe(value)} has the state of {saved.instance}, its plan an older generation")
         if value.state is RunState.RUNNING:
             self._check_snapshots(value, "V2")
 
@@ -202,21 +210,21 @@ class RecoveryLedger:
                 )
 
     def fragments(self, run: RunId, instance: InstanceId, snapshot: InstanceSnapshot) -> int:
-        """How many of an element are on the disks of its holders."""
-        found = 0
+        """Return how many fragments of a snapshot are on the disks of its replica nodes."""
+        stored = 0
         for index, replica_node in enumerate(snapshot.replica_nodes):
             disk = self._disks.get(replica_node)
             keys = disk.fragments if disk is not None else {}
-            found += any(
+            stored += any(
                 (key.run, key.instance, key.checkpoint, key.index) == (run, instance, snapshot.checkpoint, index)
                 for key in keys
             )
-        return found
+        return stored
 
     # ---- what can be seen at any time
 
     def check(self, hosts: Iterable[RecoveryHost]) -> None:
-        """V3, V4, V6, V7 at this moment, and what the machines say of themselves."""
+        """Check V3, V4, V6 and V7 now, and the machines' own invariants."""
         value = self.newest
         if value is not None:
             self._check_rows(value)
@@ -232,22 +240,22 @@ class RecoveryLedger:
             for part in host.machine.participants.values():
                 is_in = part.phase in (Phase.READY, Phase.RUNNING)
                 if is_in and engine is not None and engine.attempt != part.attempt:
-                    self.complain(f"V5: {host.me.name} entered life {part.attempt} and runs {engine.attempt}")
+                    self.complain(f"V5: {host.me.name} entered attempt {part.attempt} and runs {engine.attempt}")
 
     def _check_attempt(self, node: NodeId, disk: Disk) -> None:
         for attempt in disk.attempts.values():
             wipes, before = self._attempts.get(node, (0, 0))
             if wipes == disk.wipes and attempt.attempt < before:
-                self.complain(f"V4: {node.short} was in life {before} and is in {attempt.attempt}")
+                self.complain(f"V4: {node.short} was in attempt {before} and is in {attempt.attempt}")
             self._attempts[node] = disk.wipes, attempt.attempt
 
     def _check_logs(self, value: RegisterValue) -> None:
         if self._is_regained:
-            return  # cut by an epoch that went with the lost voters
-        # Where the run may go back, sources are read again from the epoch before the committed one.
-        kept = (*value.saved, *(value.before if value.fallback_checkpoint is not None else ()))
+            return  # an epoch that was lost with the voters cut it
+        # Where the run may roll back, sources are read again from the epoch before the committed one.
+        saved_states = (*value.saved, *(value.before if value.fallback_checkpoint is not None else ()))
         positions: dict[InstanceId, int] = {}
-        for saved in kept:
+        for saved in saved_states:
             position = int(saved.position or b"0")
             positions[saved.instance] = min(position, positions.get(saved.instance, position))
         for node, disk in self._disks.items():
@@ -258,11 +266,11 @@ class RecoveryLedger:
                     )
 
     def committed_rows(self) -> list[PipelineRow]:
-        """What is committed, over all parts, in order of the epochs."""
+        """Return the committed rows of all parts, in order of the epochs."""
         return [row for _, _, rows in self.commits() for row in rows]
 
     def commits(self) -> Iterator[tuple[CheckpointId, RegisterValue, list[PipelineRow]]]:
-        """Commits in order: (the epoch from which it went on, the value, what it added to all parts)."""
+        """Return commits in order: (the epoch from which it continued, the value, the rows that it added to all parts)."""
         done: dict[NodeId, int] = {}
         epoch, begun = 0, INITIAL_CHECKPOINT
         for stamp in sorted(self.acknowledged):
@@ -277,18 +285,18 @@ class RecoveryLedger:
             begun = value.at
 
     def courses(self) -> tuple[dict[CheckpointId, CommittedProgress], int]:
-        """How far each epoch came, and how many rows were committed twice."""
-        found, repeated, last = {INITIAL_CHECKPOINT: CommittedProgress()}, 0, INITIAL_CHECKPOINT
+        """Return the progress of each epoch, and how many rows were committed twice."""
+        progress, repeated, last = {INITIAL_CHECKPOINT: CommittedProgress()}, 0, INITIAL_CHECKPOINT
         for begun, value, rows in self.commits():
-            course = found[begun].copy
-            repeated += found[last].place - course.place
+            course = progress[begun].copy
+            repeated += progress[last].place - course.place
             last = value.committed
             for row in rows:
                 if fault := course.follow(row, value.plan) or self._differs_from_log(row):
                     self.complain(f"V3: {fault}")
-                    return found, repeated
-            found[last] = course
-        return found, repeated
+                    return progress, repeated
+            progress[last] = course
+        return progress, repeated
 
     def _differs_from_log(self, row: PipelineRow) -> str:
         source = row.at[1]
@@ -316,7 +324,7 @@ class RecoveryLedger:
                 continue  # given up for lost, and not back yet
             visible = part.rows[: part.committed]
             if part.committed > ends.get(node, 0):
-                self.complain(f"V3: {node.short} shows {part.committed} rows, {ends.get(node, 0)} are committed")
+                self.complain(f"V3: {node.short} emitted {part.committed} rows, {ends.get(node, 0)} are committed")
             seen = self._seen.get(node, [])
             if visible[: len(seen)] != seen[: len(visible)]:
                 self.complain(f"V3: a reader of {node.short} saw other rows before")
@@ -324,13 +332,13 @@ class RecoveryLedger:
                 self._seen[node] = visible
 
     def check_left(self, hosts: Iterable[RecoveryHost]) -> None:
-        """S6: nothing waits for a change that will not be."""
+        """Check S6: no instance waits for a change that will not come."""
         for host in hosts:
             for waiting in host.engine.waiting.values() if host.engine is not None else ():
-                self.complain(f"S6: {host.me.name} still holds {', '.join(map(str, waiting.instances)) or 'a plan'}")
+                self.complain(f"S6: {host.me.name} still keeps {', '.join(map(str, waiting.instances)) or 'a plan'}")
 
     def check_configuration(self, hosts: Iterable[RecoveryHost]) -> None:
-        """R2: who was given up for lost, and came back, has let go."""
+        """Check R2: an excluded voter that came back has left the run."""
         newest = self.newest.quorum_generation if self.newest is not None else 0
         for host in hosts:
             known = [
@@ -343,7 +351,7 @@ class RecoveryLedger:
                     self.complain(f"R2: {host.me.name} still leads generation {value.quorum_generation}")
 
     def check_end(self, rows: int) -> None:
-        """L1 and V8: the run has finished, and every row that was read is committed and shown."""
+        """Check L1 and V8: the run has finished, and every row that was read is committed and emitted."""
         value = self.newest
         if value is None or value.state is not RunState.FINISHED:
             self.complain(f"L1: not finished in the end: {_describe(value) if value is not None else 'no value'}")
@@ -357,9 +365,9 @@ class RecoveryLedger:
                 f"V8: {read} rows were read, {len(committed)} are committed, {repeated} of them twice and up to {course.place}"
             )
         for end in value.parts:
-            shown = self._disks[end.host].part.committed
-            if shown != end.offset:
-                self.complain(f"L1: {end.host.short} shows {shown} rows in the end, {end.offset} are committed")
+            emitted = self._disks[end.host].part.committed
+            if emitted != end.offset:
+                self.complain(f"L1: {end.host.short} emitted {emitted} rows in the end, {end.offset} are committed")
 
 
 def _short(stamp: Stamp) -> str:
@@ -367,4 +375,4 @@ def _short(stamp: Stamp) -> str:
 
 
 def _describe(value: RegisterValue) -> str:
-    return f"(life {value.attempt}, epoch {value.committed.epoch} of life {value.committed.attempt})"
+    return f"(attempt {value.attempt}, epoch {value.committed.epoch} of attempt {value.committed.attempt})"

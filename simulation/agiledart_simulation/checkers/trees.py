@@ -11,46 +11,46 @@ from agiledart_simulation.checkers.routing import root_of
 
 
 def loop_violations(machines: Sequence[OverlayMachine], topic: NodeId) -> list[str]:
-    """Nobody is above itself. Holds when the ring is quiet, and except for one beat always."""
+    """Return nodes that are above themselves. Valid when the ring is quiet, and except for one heartbeat always."""
     parents = {machine.me.node: _parent(machine, topic) for machine in machines}
-    found = []
+    violations = []
     for node in parents:
         seen = {node: None}
         here = parents[node]
         while here is not None and here in parents:
             if here in seen:
-                found.append(f"tr_1: {node.short} comes to a loop above itself for topic {topic.short}")
+                violations.append(f"tr_1: {node.short} comes to a loop above itself for topic {topic.short}")
                 break
             seen[here] = None
             here = parents[here]
-    return found
+    return violations
 
 
 def tree_violations(machines: Sequence[OverlayMachine], topic: NodeId, bits: int, max_children: int) -> list[str]:
-    """tr_1 and what goes with it. Holds when the ring is quiet."""
+    """Return violations of tr_1 and what goes with it. Valid when the ring is quiet."""
     by_id = {machine.me.node: machine for machine in machines}
     members = [machine for machine in machines if topic in machine.scribe.topics]
-    found = loop_violations(machines, topic)
+    violations = loop_violations(machines, topic)
     root = root_of(sorted(by_id), topic, bits)
     if members and topic not in by_id[root].scribe.topics:
-        found.append(f"tr_1: {root.short} is responsible for topic {topic.short} and knows nothing of it")
+        violations.append(f"tr_1: {root.short} is responsible for topic {topic.short} and knows nothing of it")
     for machine in members:
         place, me = machine.scribe.topics[topic], machine.me.node
         if place.is_root != (me == root):
-            found.append(f"tr_1: {me.short} {'is' if place.is_root else 'is not'} the root of topic {topic.short}")
+            violations.append(f"tr_1: {me.short} {'is' if place.is_root else 'is not'} the root of topic {topic.short}")
         if not place.is_attached:
-            found.append(f"tr_1: {me.short} has no parent for topic {topic.short}")
+            violations.append(f"tr_1: {me.short} has no parent for topic {topic.short}")
         parent = by_id.get(place.parent.node) if place.parent is not None else None
         if place.parent is not None and (parent is None or me not in _children(parent, topic)):
-            found.append(f"tr_1: {me.short} is no child of its parent {place.parent.node.short}")
+            violations.append(f"tr_1: {me.short} is no child of its parent {place.parent.node.short}")
         for child in place.children:
             if child not in by_id or _parent(by_id[child], topic) != me:
-                found.append(f"tr_1: {me.short} is not the parent of its child {child.short}")
+                violations.append(f"tr_1: {me.short} is not the parent of its child {child.short}")
     for machine in machines:
         count = sum(len(place.children) for place in machine.scribe.topics.values())
         if count > max_children and any(len(place.children) > 1 for place in machine.scribe.topics.values()):
-            found.append(f"tr_1: {machine.me.node.short} has {count} children, at most {max_children}")
-    return found
+            violations.append(f"tr_1: {machine.me.node.short} has {count} children, at most {max_children}")
+    return violations
 
 
 def _parent(machine: OverlayMachine, topic: NodeId) -> NodeId | None:

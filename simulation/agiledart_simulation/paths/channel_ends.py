@@ -1,6 +1,7 @@
-"""Both ends of a channel, as executors have them, and an operator behind it that takes its time.
+"""Both ends of a channel, as executors have them, and a slow operator behind it.
 
-The sending end makes rows, marks and barriers in a known order, so whatever comes to the operator can be judged at once.
+The sending end makes rows, watermarks and barriers in a known order, so everything that reaches the operator can be checked at
+once.
 """
 
 from collections import deque
@@ -24,7 +25,7 @@ _ENDS: Final = (0, 1, 1, 1)
 
 
 class ChannelRow(NamedTuple):
-    """What travels."""
+    """A row that travels."""
 
     number: int
     text: str
@@ -34,9 +35,9 @@ class ChannelEnds:
     """One channel from one executor to another.
 
     Args:
-        window: frames that may be under way.
+        window: frames that may be in transit.
         first: the link that it begins with.
-        complain: told what is wrong.
+        complain: receives violations.
     """
 
     def __init__(self, window: int, first: Face, complain: Callable[[str], None]) -> None:
@@ -48,7 +49,7 @@ class ChannelEnds:
         self.input = InputEnd(channel=ReceivingChannel(window))
         self.waiting: deque[Batch] = deque()
         self.put = self.came = self.taken = self._frames_taken = 0
-        self._barriers: deque[tuple[int, int]] = deque()  # (after so many rows, number), not come yet
+        self._barriers: deque[tuple[int, int]] = deque()  # (after so many rows, number), not received yet
         self._epoch = self._watermarks = 0
         self._watermark: tuple[int, ...] = START
         running = SimpleNamespace(name="shrink", inputs={(0, 0): self.input}, broken=False)
@@ -67,7 +68,7 @@ class ChannelEnds:
     # ---- the sending end
 
     def produce(self, rows: int, *, barrier: bool = False) -> None:
-        """The operator upstream puts something out, unless too much waits: rows, or only a mark where there are none."""
+        """Let the upstream operator emit rows, or only a watermark, unless the channel is blocked."""
         if self.end.channel.blocked:
             return
         self._watermarks += 1
@@ -83,11 +84,11 @@ class ChannelEnds:
         self.end.flush()
 
     def move(self, face: Face) -> None:
-        """Go on over another link."""
+        """Continue over another link."""
         self.end.sender.move(cast(Any, face))
 
     def receive_ack(self, body: bytes) -> None:
-        """An acknowledgement has come."""
+        """Process an acknowledgement."""
         try:
             take_acknowledgement(cast(Any, self._upstream), 1, 1, lambda _: _ENDS, FrameKind.ACK, body)
         except RemoteProtocolError as error:
@@ -101,13 +102,13 @@ class ChannelEnds:
 
     @property
     def is_idle(self) -> bool:
-        """Has all come and been acknowledged?"""
+        """Return whether all frames have been received and acknowledged."""
         return self.end.channel.idle and not self.end.channel.has_more
 
     # ---- the receiving end
 
     def receive_frame(self, face: Face, body: bytes) -> None:
-        """A frame has come."""
+        """Process a frame."""
         try:
             self._port.data(cast(Any, face), FrameKind.DATA, body)
         except RemoteProtocolError as error:
@@ -128,14 +129,14 @@ class ChannelEnds:
             if (self.came, batch.barrier) != expected:
                 self._complain(f"P2: barrier {batch.barrier} came after {self.came} rows, not {expected}")
         if batch.watermark[0] > self.came:
-            self._complain(f"P2: a mark says that {batch.watermark[0]} rows have come, {self.came} have")
+            self._complain(f"P2: a watermark says that {batch.watermark[0]} rows have come, {self.came} have")
         if batch.watermark != START:
             if batch.watermark < self._watermark:
-                self._complain(f"P2: a mark goes back from {self._watermark} to {batch.watermark}")
+                self._complain(f"P2: a watermark goes back from {self._watermark} to {batch.watermark}")
             self._watermark = max(self._watermark, batch.watermark)
 
     def work(self, *, is_last: bool) -> None:
-        """The operator takes one batch; at the end what it has taken is acknowledged to the last frame."""
+        """Let the operator take one batch; at the end all that it has taken is acknowledged, to the last frame."""
         if self.waiting:
             batch = self.waiting.popleft()
             self.taken += 1

@@ -1,7 +1,8 @@
-"""Agents that measure their links, tell each other costs to go, and lead circuits hop by hop, as the planner has it.
+"""Agents that measure their links, exchange costs to go, and relay circuits hop by hop, as the planner has it.
 
-A request is the packet of Algorithm 1: a relay that has no link to the target passes it to the neighbour by which the rest should
-cost least, of those that it has not been to. Tickets, ranking and exchange are the machines that agents run; sockets are not.
+A request is the packet of Algorithm 1. A relay without a link to the target passes it on to the neighbour with the least
+expected cost of the rest, among those not visited yet. Tickets, ranking and exchange are the machines that agents run; sockets
+are not.
 """
 
 from collections.abc import Callable
@@ -22,11 +23,11 @@ from agiledart_transport.circuit_tickets import Booking, CircuitTickets
 
 ANNOUNCE_INTERVAL_NS: Final = SECOND
 ASK_NS: Final = SECOND
-"""For one answer of a neighbour."""
+"""Timeout for one answer of a neighbour."""
 
 
 class RelayBooking(NamedTuple):
-    """What one relay has booked for whom."""
+    """Booking of one relay for an asking node."""
 
     relay: int
     asker: int
@@ -34,18 +35,19 @@ class RelayBooking(NamedTuple):
 
 
 RELAYS_TRIED: Final = 2
-"""That a relay asks one after the other, when the first leads nowhere."""
+"""Neighbours that a relay asks one after the other, when the first finds no path."""
 
 Answer = Callable[[tuple[int, ...], tuple[RelayBooking, ...]], None]
-"""Told of the relays of the circuit and its target, and of all tickets; of none when nobody leads there."""
+"""Callback that receives the relays of the circuit and its target, and all tickets; both empty when no neighbour finds a path.
+"""
 
 
 class RelayingAgent:
-    """One node's.
+    """Agent of one node.
 
     Attributes:
-        neighbours: whom it knows; `links`: round trip to each of them that answers now.
-        announces_low: it claims that from it the way is as short as can be.
+        neighbours: nodes that it knows; `links`: round trip to each of them that answers now.
+        announces_low: whether it claims that paths from it are as short as possible.
     """
 
     def __init__(
@@ -62,36 +64,37 @@ class RelayingAgent:
 
     @property
     def costs(self) -> dict[int, float]:
-        """Of its own links, in slots."""
+        """Return the costs of its own links, in slots."""
         return {other: float(self.proposals.cost_to(self.peers[other].node)) for other in self.links}
 
     def announcement(self, to: int) -> Claims:
-        """What it tells a neighbour."""
+        """Return the announcement for a neighbour."""
         claims = self.exchange.announcement(to, self.costs)
         return tuple((destination, 1.0) for destination, _ in claims) if self.announces_low else claims
 
     def ranked(self, target: int, visited: tuple[NodeId, ...], now: int) -> list[int]:
-        """Neighbours that may be next on the way to a target, the most promising first, the target among them."""
-        leading = []
+        """Return neighbours that may be next on a path to a target, the most promising first, the target included."""
+        candidates = []
         for other in self.links:
             cost = 0.0 if other == target else self.exchange.received_cost(other, target)
             if cost <= COST_MOST:
                 self.proposals.claimed(self.peers[other].node, self.peers[target].node, int(cost))
-                leading.append(self.peers[other])
+                candidates.append(self.peers[other])
         return [
-            self._numbers[peer.node] for peer in self.proposals.ranked(leading, self.peers[target].node, now, visited)
+            self._numbers[peer.node]
+            for peer in self.proposals.ranked(candidates, self.peers[target].node, now, visited)
         ]
 
 
 class RelayingAgents:
-    """All of them.
+    """All agents.
 
     Args:
-        clock, at: the time, and what happens at an instant at a node.
-        complain: told what is wrong.
+        clock, at: the time, and a function that schedules an action at an instant.
+        complain: receives violations.
 
     Attributes:
-        circles: requests that were refused because they had been there before; `reused`: tickets that came twice.
+        circles: requests that were refused because they had visited the relay before; `reused`: tickets that came twice.
     """
 
     def __init__(
@@ -113,8 +116,8 @@ class RelayingAgents:
                 self.peers,
                 {
                     other: {target: hops[target][other] for target in range(count) if target != number}
-                    for one, other in wires.delays_ns
-                    if one == number
+                    for source, other in wires.delays_ns
+                    if source == number
                 },
                 RandomStream(random.bits(64), "agent", number),
             )
@@ -124,10 +127,10 @@ class RelayingAgents:
         self.redeemed: dict[RelayBooking, Booking] = {}
         self.circles = self.reused = self.messages = 0
 
-    # ---- measuring and telling
+    # ---- measuring and announcing
 
     def begin(self) -> None:
-        """From now on, every so often."""
+        """Start the periodic announcements."""
         for number in range(len(self.all)):
             self._at(
                 self._clock() + int(ANNOUNCE_INTERVAL_NS * self.random.uniform()), partial(self._on_interval, number)
@@ -161,7 +164,7 @@ class RelayingAgents:
             self._announce(number)
 
     def _announce(self, number: int) -> None:
-        """Its neighbours hear what it costs to go on from it, unless that is lost."""
+        """Announce to neighbours the costs to go from this agent, unless the message is lost."""
         agent, now = self.all[number], self._clock()
         agent.exchange.mark_announced(agent.costs)
         if self.wires.is_so("untold", now, number):
@@ -170,8 +173,8 @@ class RelayingAgents:
             when = self.wires.passes(number, other, now)
             if when <= now + ASK_NS:
                 self.messages += 1
-                told = agent.announcement(other)
-                self._at(when, partial(self._receive_announcement, other, number, told))
+                claims = agent.announcement(other)
+                self._at(when, partial(self._receive_announcement, other, number, claims))
 
     def _receive_announcement(self, number: int, other: int, claims: Claims) -> None:
         self.all[number].exchange.receive(other, claims)
@@ -180,7 +183,7 @@ class RelayingAgents:
     # ---- circuits
 
     def ask(self, asker: int, relay: int, target: int, visited: tuple[int, ...], answer: Answer) -> None:
-        """A node asks a neighbour to lead it to a target; `visited`: the asker and relays before."""
+        """Ask a neighbour for a circuit to a target; `visited`: the asking node and the relays before."""
         now, wires = self._clock(), self.wires
         there = wires.awake(relay, wires.passes(asker, relay, now))
         is_open = [True]
@@ -202,13 +205,13 @@ class RelayingAgents:
 
     def _relay(self, asker: int, relay: int, target: int, visited: tuple[int, ...], end: Answer) -> None:
         agent, now = self.all[relay], self._clock()
-        nodes = tuple(self.peers[one].node for one in visited)
+        nodes = tuple(self.peers[number].node for number in visited)
         if not may_relay(self.peers[relay].node, nodes):
             self.circles += 1
             end((), ())
             return
         if relay in visited:
-            self._complain(f"P3: {relay} leads a circuit that has been there: {visited}")
+            self._complain(f"P3: {relay} relays a circuit that has visited it: {visited}")
             end((), ())
             return
 
@@ -223,7 +226,7 @@ class RelayingAgents:
                 onward = ()
             end((relay, *onward) if onward else (), (RelayBooking(relay, asker, ticket), *holds))
 
-        if target in agent.links:  # measured, where what others claim is not
+        if target in agent.links:  # measured, unlike the claims of others
             book((target,), ())
             return
         ranked = agent.ranked(target, (*nodes, self.peers[relay].node), now)[:RELAYS_TRIED]
@@ -237,7 +240,7 @@ class RelayingAgents:
         backtrack((), ())
 
     def redeem(self, hold: RelayBooking) -> Booking | None:
-        """A connection to a relay begins with a ticket; None: it leads nowhere."""
+        """Redeem the ticket at the start of a connection to a relay; None: it is refused."""
         try:
             booking = self.all[hold.relay].tickets.redeem(hold.ticket, f"h{hold.asker}", self._clock())
         except Refused:
@@ -246,9 +249,9 @@ class RelayingAgents:
         self.redeemed[hold] = booking
         self._times_redeemed[hold.ticket] = self._times_redeemed.get(hold.ticket, 0) + 1
         if self._times_redeemed[hold.ticket] > 1:
-            self._complain("P4: a ticket has led two circuits")
+            self._complain("P4: a ticket was used for two circuits")
         return booking
 
     def ended(self, hold: RelayBooking) -> None:
-        """The circuit of a ticket is over."""
+        """Note that the circuit of a ticket has ended."""
         self.all[hold.relay].tickets.ended(self.redeemed[hold])

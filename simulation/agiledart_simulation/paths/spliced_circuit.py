@@ -1,4 +1,4 @@
-"""A TLS session between two ends as a simulation sees it: frames come in order, late, or not at all; relays pass them on unread."""
+"""A TLS session between two ends, as a simulation sees it: frames come in order, late, or not at all; relays pass them on unread."""
 
 from collections import deque
 from collections.abc import Callable
@@ -11,17 +11,17 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_simulation.paths.wires import NEVER, Wires
 
 SMALL_BYTES: Final = 300
-"""A relay that carries probes and stalls rows tells them apart by their size: it reads nothing else."""
+"""Size below which a relay that stalls rows still passes frames, such as probes: it reads nothing but the size."""
 
 UPSTREAM: Final = NodeId(1)
 At = Callable[[int, Callable[[], None]], None]
 
 
 class Face:
-    """What the machines at one end see of it: a link.
+    """Link as the machines at one end see it.
 
     Args:
-        send: takes a frame away; ended: told that this end wants no more of it.
+        send: takes a frame away; ended: called when this end has closed it.
     """
 
     def __init__(self, number: int, relay: str, send: Callable[[int, bytes], None], ended: Callable[[], None]) -> None:
@@ -30,19 +30,19 @@ class Face:
         self.peer = SimpleNamespace(agent_id=UPSTREAM)
 
     def send(self, kind: int, body: bytes) -> None:
-        """Nothing happens on a closed link."""
+        """Send a frame; do nothing on a closed link."""
         if not self.closed:
             self._send(kind, body)
 
     def close(self, reason: str) -> None:
-        """This end wants no more of it."""
+        """Close this end."""
         if not self.closed:
             self.closed = True
             self._ended()
 
 
 class _Direction:
-    """One way through all hops."""
+    """One direction through all hops."""
 
     def __init__(self, wires: Wires, path: tuple[int, ...], dies: int, stalls: frozenset[int]) -> None:
         self._wires, self._path, self._dies, self._stalls = wires, path, dies, stalls
@@ -52,7 +52,7 @@ class _Direction:
         self._stalled = False
 
     def send(self, size: int, at: int) -> int:
-        """When it is at the far end."""
+        """Return the instant at which a frame reaches the far end; `NEVER` if it does not."""
         self.given += size
         wires, path = self._wires, self._path
         for hop, (one, other) in enumerate(pairwise(path)):
@@ -73,7 +73,7 @@ class _Direction:
         self._acknowledgements.append((self._acknowledged_at, size))
 
     def look(self, now: int) -> tuple[int, int]:
-        """(bytes that the next host's kernel has acknowledged, that wait for that)."""
+        """Return (bytes that the next host's kernel has acknowledged, bytes that wait for that)."""
         while self._acknowledgements and self._acknowledgements[0][0] <= now:
             self.acknowledged += self._acknowledgements.popleft()[1]
         return self.acknowledged, self.given - self.acknowledged
@@ -84,11 +84,11 @@ class SplicedCircuit:
 
     Args:
         path: nodes from the sending end to the receiving one.
-        stalls: those of them that pass nothing large on, and nothing behind it.
-        clock: tells the time.
-        at: has something happen at an instant.
-        arrives: told of a frame that has come to an end: the circuit, whether it is the receiving end, kind, body.
-        ended: told that the receiving end has closed it.
+        stalls: relays that stop at the first large frame, and pass nothing behind it.
+        clock: returns the time.
+        at: schedules an action at an instant.
+        arrives: receives a frame at an end: the circuit, whether it is the receiving end, kind, body.
+        ended: called when the receiving end has closed it.
     """
 
     def __init__(
@@ -133,6 +133,6 @@ class SplicedCircuit:
             self._arrives(self, is_down, kind, body)
 
     def seen(self) -> CircuitReading:
-        """As the sending end sees it."""
+        """Return the circuit's counters as the sending end sees them."""
         acknowledged, queued = self._down.look(self._clock())
         return CircuitReading(self.number, self.frames_out, self.frames_in, acknowledged, queued)

@@ -1,4 +1,4 @@
-"""What of a node outlives its process: files of voters and lives, elements, fragments, source logs, parts of sinks."""
+"""Disk of a virtual node: files of voters and attempts, snapshots, fragments, source logs, parts of sinks."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from agiledart_simulation.pipeline.pipeline_messages import PipelineRow
 
 @dataclass
 class VirtualSourceLog:
-    """Judged rows of a source that cannot be read again; a power cut leaves the first `synced` of them."""
+    """Log of a source that cannot be read again; a power cut leaves the first `synced` rows."""
 
     rows: list[PipelineRow] = field(default_factory=list)
     synced: int = 0
@@ -19,7 +19,7 @@ class VirtualSourceLog:
 
 @dataclass
 class SinkPart:
-    """Rows of a sink on one node: all of them are on the disk, and the first `committed` are shown to readers."""
+    """Rows of a sink on one node: all of them are on the disk, and readers see the first `committed`."""
 
     rows: list[PipelineRow] = field(default_factory=list)
     committed: int = 0
@@ -27,7 +27,7 @@ class SinkPart:
 
 @dataclass
 class Disk:
-    """A node's disk. What is not synced when the power goes is gone, a killed process loses what it had not written."""
+    """A node's disk. A power cut loses what is not synced; a killed process loses what it had not written."""
 
     voters: dict[RunId, VoterFile] = field(default_factory=dict)
     attempts: dict[RunId, AttemptFile] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Disk:
     wipes: int = 0
 
     def power_cut(self) -> int:
-        """Lose what was not synced; returns how many rows that was."""
+        """Lose what was not synced; return the number of lost rows."""
         lost = 0
         for log in self.logs.values():
             lost += len(log.rows) - log.synced
@@ -47,6 +47,6 @@ class Disk:
         return lost
 
     def wipe(self) -> None:
-        """A new disk."""
+        """Replace the disk by a new one."""
         self.voters, self.attempts, self.snapshots, self.fragments, self.owners = {}, {}, {}, {}, {}
         self.wipes += 1

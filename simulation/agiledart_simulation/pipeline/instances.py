@@ -1,8 +1,8 @@
-"""Instances: a source, a stage with state that merges by position, a sink.
+"""Instances of the virtual pipeline: a source, a stage with state that merges by position, a sink.
 
-Each is a small machine on a carrier of frames. A stage does not hold back what came ahead of a barrier on a fast input: it
-releases rows as far as all inputs have promised, so its snapshot may hold effects of rows behind the barrier. They are dropped
-when they come again, which is why they must come again exactly alike.
+Each is a small machine on a carrier of frames. A stage does not hold back rows that came ahead of a barrier on a fast input: it
+releases rows up to the least watermark of all inputs, so its snapshot may hold effects of rows behind the barrier. Those are
+dropped when they come again, which is why they must come again exactly alike.
 """
 
 from collections.abc import Sequence
@@ -39,45 +39,45 @@ from agiledart_simulation.pipeline.tables import (
 
 
 class InstanceEngine(Protocol):
-    """What a party needs of the engine that it runs on."""
+    """Functions that an instance needs of its engine."""
 
     def send(self, source: InstanceId, target: InstanceId, body: PipelineRows | Barrier) -> None:
-        """Say something; it is said again until it is acknowledged."""
+        """Send a body; the engine repeats it until it is acknowledged."""
         ...
 
     def read(self, mine: Assignment, number: int) -> PipelineRow | Position | None:
-        """The next row of a source, its end, or nothing yet."""
+        """Return the next row of a source, its end, or None while there is none."""
         ...
 
     def source_prepared(
         self, source: "VirtualSource", epoch: int, after: Plan | None, *, has_ended: bool = False
     ) -> None:
-        """A source has sent a barrier."""
+        """Note that a source has sent a barrier."""
         ...
 
     def made(self, stage: "VirtualStage", rows: list[PipelineRow], watermark: Position) -> None:
-        """Rows leave a stage."""
+        """Take rows that leave a stage."""
         ...
 
     def stage_barrier(self, stage: "VirtualStage", epoch: int, memory: InstanceState, after: Plan | None) -> None:
-        """A barrier has come through all inputs."""
+        """Note that a barrier has come through all inputs."""
         ...
 
     def stage_ended(self, stage: "VirtualStage") -> None:
-        """No input is left."""
+        """Note that no input is left."""
         ...
 
     def broken(self, reason: str) -> None:
-        """This life cannot go on here."""
+        """Report that this attempt cannot continue here."""
         ...
 
     def wrong(self, line: str) -> None:
-        """Something that must never be so."""
+        """Report a violation."""
         ...
 
 
 class VirtualSource:
-    """Reads rows and sends barriers between them.
+    """Source that reads rows and sends barriers between them.
 
     Attributes:
         position: number of the next row.
@@ -124,26 +124,28 @@ class VirtualSource:
 
 
 def send_all(engine: InstanceEngine, plan: Plan, source: InstanceId, body: PipelineRows | Barrier) -> None:
-    """Say it to all instances downstream: rows to the owners of their groups, barriers and marks to everybody."""
+    """Send a body to all instances downstream: rows to the owners of their groups, barriers and watermarks to all."""
     tables = tables_of(plan)
     for stage in targets_of(plan, source.stage):
         rows: dict[InstanceId, list[PipelineRow]] = {}
         for row in body.rows if isinstance(body, PipelineRows) else ():
-            everybody = [each.instance for each in plan.stage(stage)] if is_shared(tables, source.stage, stage) else ()
-            for instance in everybody or (owner_of(plan, tables, stage, row),):
+            receivers = (
+                [receiver.instance for receiver in plan.stage(stage)] if is_shared(tables, source.stage, stage) else ()
+            )
+            for instance in receivers or (owner_of(plan, tables, stage, row),):
                 rows.setdefault(instance, []).append(row)
-        for each in plan.stage(stage):
+        for assignment in plan.stage(stage):
             own = (
-                PipelineRows(tuple(rows.get(each.instance, ())), body.watermark)
+                PipelineRows(tuple(rows.get(assignment.instance, ())), body.watermark)
                 if isinstance(body, PipelineRows)
                 else body
             )
-            engine.send(source, each.instance, own)
+            engine.send(source, assignment.instance, own)
 
 
 @dataclass
 class VirtualInput:
-    """One input: what was promised, what waits, which barrier came last and where it stood."""
+    """One input: its watermark, its waiting rows, its last barrier and the watermark at each barrier."""
 
     watermark: Position = START
     queue: list[PipelineRow] = field(default_factory=list)
@@ -154,7 +156,7 @@ class VirtualInput:
 
 
 class VirtualStage:
-    """An instance of a stage, or the sink: inputs, a frontier, and a count of rows for each of its groups."""
+    """Instance of a stage, or the sink: inputs, a frontier, and a count of rows for each of its groups."""
 
     def __init__(
         self, engine: InstanceEngine, mine: Assignment, plan: Plan, memory: InstanceState, passed: int
@@ -176,11 +178,11 @@ class VirtualStage:
                 self.inputs[source] = VirtualInput(START, [], passed)
 
     def knows(self, source: InstanceId) -> bool:
-        """Whether frames of a party may come: one of a term that no barrier has told of waits."""
+        """Return whether frames of an instance may come. Those of a generation that no barrier has announced wait."""
         return source in self.inputs and not self.has_stopped and not self.inputs[source].closed
 
     def take(self, source: InstanceId, body: PipelineRows | Barrier) -> None:
-        """The next frame of an input."""
+        """Take the next frame of an input."""
         inlet = self.inputs[source]
         if isinstance(body, Barrier):
             inlet.passed, inlet.watermark = body.epoch, max(inlet.watermark, body.watermark)
@@ -197,66 +199,74 @@ class VirtualStage:
         self.advance()
 
     def _end_channel(self, source: InstanceId, barrier: Barrier, after: Plan) -> None:
-        """The barrier of a change is the last frame of a channel whose sender or receiver takes a new term."""
+        """Close a channel: the barrier of a change is its last frame when its sender or receiver takes a new generation."""
         moves = self._moves(after)
-        stays = any(each.instance == source for each in after.stage(source.stage))
+        stays = any(assignment.instance == source for assignment in after.stage(source.stage))
         if moves or not stays:
             self.inputs[source].closed = barrier.epoch
         if not moves and not stays:
-            for each in after.stage(source.stage):  # all of them, before anything that waits for them is looked at
-                # What comes over them lies behind the barrier: this instance's own element holds nothing of it.
+            for assignment in after.stage(source.stage):  # all of them, before a stage that waits for them is checked
+                # Rows over these channels lie behind the barrier: this instance's own snapshot holds nothing of them.
                 cuts = {barrier.epoch: barrier.watermark}
-                self.inputs.setdefault(each.instance, VirtualInput(barrier.watermark, [], barrier.epoch, cuts))
+                self.inputs.setdefault(assignment.instance, VirtualInput(barrier.watermark, [], barrier.epoch, cuts))
 
     def _moves(self, after: Plan | None) -> bool:
-        return after is not None and all(each.instance != self.instance for each in after.stage(self.instance.stage))
+        return after is not None and all(
+            assignment.instance != self.instance for assignment in after.stage(self.instance.stage)
+        )
 
     def advance(self) -> None:
-        """Release what all inputs have promised, pass barriers that came through all of them, end."""
+        """Release rows up to the least watermark, pass barriers that came through all inputs, and end."""
         while not self.has_stopped:
-            open_inputs = [each for each in self.inputs.values() if not each.ended]
-            at = [open_input.passed for open_input in open_inputs]
-            low = min(at) if at else max((each.passed for each in self.inputs.values()), default=0)
+            open_inputs = [stage_input for stage_input in self.inputs.values() if not stage_input.ended]
+            at = [stage_input.passed for stage_input in open_inputs]
+            low = min(at) if at else max((stage_input.passed for stage_input in self.inputs.values()), default=0)
             self.work()
             if low <= self.passed:
                 break
             self.barrier(self.passed + 1)
-        if not self.has_stopped and not self.has_ended and all(each.ended for each in self.inputs.values()):
+        if (
+            not self.has_stopped
+            and not self.has_ended
+            and all(stage_input.ended for stage_input in self.inputs.values())
+        ):
             self.has_ended = True
             self.engine.stage_ended(self)
 
     def work(self) -> None:
-        """Release rows up to the least mark."""
-        upto = max(self.frontier, min((each.watermark for each in self.inputs.values()), default=self.frontier))
+        """Release rows up to the least watermark."""
+        upto = max(
+            self.frontier, min((stage_input.watermark for stage_input in self.inputs.values()), default=self.frontier)
+        )
         ready = [row for row in self.pool if row.at <= upto]
         self.pool = [row for row in self.pool if row.at > upto]
-        for each in self.inputs.values():
-            ready += [row for row in each.queue if row.at <= upto]
-            each.queue = [row for row in each.queue if row.at > upto]
+        for stage_input in self.inputs.values():
+            ready += [row for row in stage_input.queue if row.at <= upto]
+            stage_input.queue = [row for row in stage_input.queue if row.at > upto]
         made = []
         for row in sorted(ready, key=lambda row: row.at):
             group, is_of_all = group_of(self.instance.stage, row), self._is_of_all(row)
             if group not in owned(self.plan, self.instance) and not is_of_all:
                 self.engine.wrong(f"S1: {self.instance} got a row of group {group}, which it does not own")
                 return
-            told = self._joined(row)
+            joined_count = self._joined(row)
             if group in owned(self.plan, self.instance):
                 self.counts[group] = self.counts.get(group, 0) + 1
                 made.append(
-                    PipelineRow(row.at, row.number, row.salt, (*row.counts, self.counts[group] + OTHERS * told))
+                    PipelineRow(row.at, row.number, row.salt, (*row.counts, self.counts[group] + OTHERS * joined_count))
                 )
         if upto > self.frontier:
             self.frontier = upto
-            # The end itself leaves behind the last barrier, see `settle`.
+            # The end itself leaves behind the last barrier, see `stage_ended`.
             self.out_watermark = upto if upto != END else max([self.out_watermark, *(row.at for row in made)])
             self.engine.made(self, made, self.out_watermark)
 
     def _is_of_all(self, row: PipelineRow) -> bool:
-        """Whether a row comes to all instances: its group's owner makes something of it, the others remember it."""
+        """Return whether a row comes to all instances: its group's owner counts it, the others remember it."""
         return row.at[1] == JOINED_INDEX and is_shared(tables_of(self.plan), JOINED, self.instance.stage)
 
     def _joined(self, row: PipelineRow) -> int:
-        """What the other side has said so far, this row included."""
+        """Return the count of the other side so far, this row included."""
         stage = self.instance.stage
         if not joins(self.plan, stage):
             return 0
@@ -266,7 +276,7 @@ class VirtualStage:
         return self.others.get(side, 0)
 
     def barrier(self, epoch: int) -> None:
-        """The barrier has come through all inputs."""
+        """Pass a barrier that has come through all inputs."""
         after = self.changes.pop(epoch, None)
         moves = self._moves(after)
         if moves and not self.is_caught_up:
@@ -276,13 +286,14 @@ class VirtualStage:
         self.has_stopped = moves
         self.engine.stage_barrier(self, epoch, self.previous_state() if moves else self.memory(epoch), after)
         self.plan = after or self.plan
-        for source in [source for source, each in self.inputs.items() if 0 < each.closed <= epoch]:
+        for source in [source for source, stage_input in self.inputs.items() if 0 < stage_input.closed <= epoch]:
             self.pool += self.inputs.pop(source).queue
 
     def previous_state(self) -> InstanceState:
-        """What an old instance leaves: all that it has, and how far each of its inputs is."""
+        """Return what an old instance leaves: its whole state, and the position of each input."""
         inlets = tuple(
-            InputPosition(source, each.watermark, each.passed, each.ended) for source, each in self.inputs.items()
+            InputPosition(source, stage_input.watermark, stage_input.passed, stage_input.ended)
+            for source, stage_input in self.inputs.items()
         )
         return InstanceState(
             self.counts, self.frontier, self._held([*self.inputs.values()], epoch=None), inlets, self.others
@@ -290,20 +301,20 @@ class VirtualStage:
 
     def _held(self, inputs: Sequence[VirtualInput], epoch: int | None) -> tuple[PipelineRow, ...]:
         rows = list(self.pool)
-        for each in inputs:
-            cut = END if epoch is None else each.cuts.pop(epoch, each.watermark)
-            rows += [row for row in each.queue if row.at <= cut]
+        for stage_input in inputs:
+            cut = END if epoch is None else stage_input.cuts.pop(epoch, stage_input.watermark)
+            rows += [row for row in stage_input.queue if row.at <= cut]
         return tuple(sorted(rows, key=lambda row: row.at))
 
     def memory(self, epoch: int) -> InstanceState:
-        """What is saved at a barrier: the state, and rows that came before it and still wait."""
+        """Return what is saved at a barrier: the state, and rows that came before it and still wait."""
         held = self._held(list(self.inputs.values()), epoch)
         return InstanceState(dict(self.counts), self.frontier, held, others=dict(self.others))
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether its inputs have promised at least as much as when its state was saved."""
-        return min((each.watermark for each in self.inputs.values()), default=END) >= self.floor
+        """Return whether all inputs have reached the watermark at which its state was saved."""
+        return min((stage_input.watermark for stage_input in self.inputs.values()), default=END) >= self.floor
 
 
 def joined(
@@ -315,17 +326,18 @@ def joined(
     *,
     shares: bool = False,
 ) -> InstanceState:
-    """What an instance begins with, of what those before it left: its groups, their rows, and how far the inputs are.
+    """Return the initial state of an instance from the states of its predecessors: its groups, their rows, and input positions.
 
     Args:
         shares: rows of the second source go to all instances of the stage.
-        plan: that begins with the barrier of `epoch`, for one that is handed over; None: one that is restored, whose inputs begin
+        plan: that begins with the barrier of `epoch`, for an instance that is handed over; None: a restored one, whose inputs
+            begin
             anew.
     """
     counts = {group: count for part in parts for group, count in part.counts.items() if group in groups}
     others = {group: count for part in parts for group, count in part.others.items() if group in (*groups, SHARED)}
     mine = [row for part in parts for row in part.held if group_of(stage, row) in groups]
-    if shares:  # each of those before has them all
+    if shares:  # each of the predecessors has them all
         mine += [row for row in parts[0].held if row.at[1] == JOINED_INDEX]
     held = sorted({row.at: row for row in mine}.values(), key=lambda row: row.at)
     frontier = max((part.frontier for part in parts), default=START)

@@ -1,8 +1,7 @@
-"""One life of a run on one virtual node: its parties, and channels that lose nothing while both ends live.
+"""Engine of one attempt of a run on one virtual node: its instances, and channels that lose nothing while both ends live.
 
-A channel numbers its frames, and sends again what was not acknowledged. What another life says is dropped. A frame for an
-instance that is not there, or of a sender that no barrier has told of, is not acknowledged, so it comes again: that is how it
-waits.
+A channel numbers its frames, and resends unacknowledged ones. Frames of another attempt are dropped. A frame for an instance
+that is not there, or from a sender that no barrier has announced, is not acknowledged, so it comes again: that is how it waits.
 """
 
 from dataclasses import dataclass, field
@@ -36,21 +35,21 @@ _ROWS_A_PUMP = 8
 
 
 class EngineHost(Protocol):
-    """What an engine needs of the node that it runs on."""
+    """Functions that an engine needs of its node."""
 
     now: Instant
     disk: Disk
 
     def send(self, to: Peer, message: Message) -> None:
-        """Send, also to oneself."""
+        """Send a message, also to this node itself."""
         ...
 
     def reached(self, what: str) -> None:
-        """Count something that happened."""
+        """Count a named event."""
         ...
 
     def read(self, mine: Assignment, number: int) -> PipelineRow | Position | None:
-        """A source's row."""
+        """Return a source's row."""
         ...
 
     def store_position(
@@ -62,7 +61,7 @@ class EngineHost(Protocol):
         *,
         has_ended: bool,
     ) -> None:
-        """A source has sent a barrier."""
+        """Store the position of a source that has sent a barrier."""
         ...
 
     def store_snapshot(
@@ -75,7 +74,7 @@ class EngineHost(Protocol):
         *,
         has_ended: bool,
     ) -> None:
-        """A stage has saved its state."""
+        """Store the state of a stage."""
         ...
 
     def store_rows(
@@ -90,20 +89,20 @@ class EngineHost(Protocol):
         *,
         has_ended: bool,
     ) -> None:
-        """A sink has rows before a barrier."""
+        """Store a sink's rows before a barrier."""
         ...
 
     def broken(self, engine: "PipelineEngine", reason: str) -> None:
-        """This life cannot go on here."""
+        """Report that this attempt cannot continue here."""
         ...
 
     def wrong(self, line: str) -> None:
-        """Something that must never be so."""
+        """Report a violation."""
         ...
 
 
 class OutputChannel:
-    """What one party says to another."""
+    """Channel from one instance to another."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -113,8 +112,10 @@ class OutputChannel:
 
 @dataclass
 class PreparedGeneration:
-    """What was made ready here for a plan that may come: instances that have not begun, what was built of old ones before they
-    stopped (the element, and the state that it says), and what they have handed over.
+    """Preparation for a plan that may come.
+
+    It has the instances that have not begun, the preloaded state of old ones (snapshot digest and state), and the state that
+    old ones have handed over.
     """
 
     before: Plan
@@ -125,7 +126,7 @@ class PreparedGeneration:
 
 
 class PipelineEngine:
-    """What runs of a life here. `volatile` rows of the sink are in memory only."""
+    """Instances of one attempt on this node. `volatile` rows of the sink are in memory only."""
 
     def __init__(self, host: EngineHost, entry: EnterAttempt, memories: dict[InstanceId, InstanceState]) -> None:
         self.host, self.run, self.attempt, self.plan = host, entry.run, entry.attempt, entry.plan
@@ -153,7 +154,7 @@ class PipelineEngine:
     # ---- channels
 
     def send(self, source: InstanceId, target: InstanceId, body: PipelineRows | Barrier) -> None:
-        """Say something; it is said again until it is acknowledged."""
+        """Send a body; the channel repeats it until it is acknowledged."""
         outlet = self._outlets.setdefault((source, target), OutputChannel())
         outlet.number += 1
         frame = PipelineFrame(self.attempt, source, target, outlet.number, body)
@@ -166,12 +167,12 @@ class PipelineEngine:
             self.host.send(self.where[target], frame)
 
     def learn(self, plan: Plan | None) -> None:
-        """A barrier told of another plan."""
+        """Learn the hosts of another plan, from a barrier."""
         if plan is not None:
             self.where.update({assignment.instance: assignment.host for assignment in plan.assignments})
 
     def resend(self) -> None:
-        """Say again what was not acknowledged for a while."""
+        """Resend frames that have been unacknowledged for a while."""
         for (_, target), outlet in self._outlets.items():
             if outlet.unacknowledged and self.host.now - outlet.quiet_since > _RESEND_NS:
                 outlet.quiet_since = self.host.now
@@ -179,7 +180,7 @@ class PipelineEngine:
                     self.host.send(self.where[target], frame)
 
     def on_ack(self, ack: FrameAck) -> None:
-        """Frames were taken."""
+        """Take an acknowledgement."""
         outlet = self._outlets.get((ack.source, ack.target))
         if outlet is None or not self.is_current_attempt(ack.attempt):
             return
@@ -191,11 +192,11 @@ class PipelineEngine:
                 self.host.send(self.where[ack.target], frame)
 
     def is_current_attempt(self, attempt: int) -> bool:
-        """The fence of the data path."""
+        """Return whether frames of an attempt are accepted: the fence of the data path."""
         return attempt == self.attempt
 
     def on_frame(self, sender: Peer, frame: PipelineFrame) -> None:
-        """The next frame of a channel is taken, all others are not."""
+        """Take the next frame of a channel; ignore all others."""
         if not self.is_current_attempt(frame.attempt):
             return
         key = (frame.source, frame.target)
@@ -212,27 +213,27 @@ class PipelineEngine:
         stage = self.stages.get(frame.target)
         return stage is not None and stage.knows(frame.source)
 
-    # ---- a new term
+    # ---- a new generation
 
     def make_ready(self, effect: MakeGenerationReady) -> None:
-        """A plan may come with a barrier; what this node will run in it waits to be handed over."""
+        """Prepare for a plan that may come with a barrier; its local instances wait to be handed over."""
         self.learn(effect.after)
         self.waiting[effect.after.digest] = PreparedGeneration(
             effect.before, effect.after, {assignment.instance: assignment for assignment in effect.assignments}
         )
 
     def drop_generation(self, digest: bytes) -> None:
-        """It will not come."""
+        """Drop the preparation for a plan."""
         self.waiting.pop(digest, None)
 
     def committed(self, plan: Plan) -> None:
-        """The register names a plan: where nothing of it waits any more, it runs like any other."""
+        """Note a committed plan: when none of its instances waits any more, the preparation is done."""
         waiting = self.waiting.get(plan.digest)
         if waiting is not None and not waiting.instances:
             del self.waiting[plan.digest]
 
     def take_over(self, effect: TakeOver, memory: InstanceState) -> None:
-        """An old instance has handed over: who has all of its groups now begins, never because it was asked."""
+        """Take over from an old instance. A new instance begins when all of its groups are handed over, not at a request."""
         waiting = self.waiting.get(effect.digest)
         if waiting is None:
             return
@@ -243,7 +244,11 @@ class PipelineEngine:
             if instance.stage == old.stage:
                 groups = owned(waiting.plan, instance)
                 owners = [before[group] if before else 0 for group in groups]
-                parts = {one.index: part for one, part in waiting.previous_state.items() if one.stage == instance.stage}
+                parts = {
+                    old_instance.index: part
+                    for old_instance, part in waiting.previous_state.items()
+                    if old_instance.stage == instance.stage
+                }
                 if all(owner in parts for owner in owners):
                     shares = is_shared(tables_of(waiting.plan), JOINED, instance.stage)
                     left = list(parts.values())
@@ -264,11 +269,11 @@ class PipelineEngine:
     # ---- sources
 
     def read(self, mine: Assignment, number: int) -> PipelineRow | Position | None:
-        """The next row of a source, its end, or nothing yet."""
+        """Return the next row of a source, its end, or None while there is none."""
         return self.host.read(mine, number)
 
     def pump(self) -> None:
-        """Let sources read, and channels repeat."""
+        """Let sources read, and channels resend."""
         if self.is_started:
             for source in list(self.sources.values()):
                 before = -1
@@ -280,7 +285,7 @@ class PipelineEngine:
         self.resend()
 
     def barrier(self, epoch: int, after: Plan | None) -> None:
-        """Sources are to send a barrier."""
+        """Let sources send a barrier."""
         self.is_started = True
         self.learn(after)
         for source in self.sources.values():
@@ -289,20 +294,20 @@ class PipelineEngine:
     def source_prepared(
         self, source: VirtualSource, epoch: int, after: Plan | None, *, has_ended: bool = False
     ) -> None:
-        """A source has sent a barrier: prepared once its log is on the disk up to there."""
+        """Store the position of a source that has sent a barrier; it is prepared once its log is on the disk up to there."""
         self.host.store_position(self, source, CheckpointId(self.attempt, epoch), after, has_ended=has_ended)
 
     # ---- stages
 
     def made(self, stage: VirtualStage, rows: list[PipelineRow], watermark: Position) -> None:
-        """Rows leave a stage, or come to rest in the sink."""
+        """Pass on rows that leave a stage; keep those of the sink."""
         if stage.mine.role is InstanceRole.SINK:
             self.volatile += [PipelineRow(row.at, row.number, row.salt, row.counts[:-1]) for row in rows]
             return
         send_all(self, stage.plan, stage.instance, PipelineRows(tuple(rows), watermark))
 
     def stage_barrier(self, stage: VirtualStage, epoch: int, memory: InstanceState, after: Plan | None) -> None:
-        """A barrier has come through all inputs: it goes on at once, and the element is written."""
+        """Pass on a barrier that has come through all inputs at once, and write the snapshot."""
         checkpoint = CheckpointId(self.attempt, epoch)
         if stage.mine.role is InstanceRole.SINK:
             self._flush(stage, checkpoint, memory, after, has_ended=False)
@@ -311,7 +316,7 @@ class PipelineEngine:
         self.host.store_snapshot(self, stage, checkpoint, encode(memory), after, has_ended=False)
 
     def stage_ended(self, stage: VirtualStage) -> None:
-        """No input is left."""
+        """Pass on the end of a stage that has no input left."""
         checkpoint = CheckpointId(self.attempt, stage.passed + 1)
         if stage.mine.role is InstanceRole.SINK:
             self._flush(stage, checkpoint, stage.memory(0), None, has_ended=True)
@@ -333,9 +338,9 @@ class PipelineEngine:
         self.host.store_rows(self, stage, checkpoint, encode(memory), rows, self.sink_end, after, has_ended=has_ended)
 
     def wrong(self, line: str) -> None:
-        """Something that must never be so."""
+        """Report a violation."""
         self.host.wrong(line)
 
     def broken(self, reason: str) -> None:
-        """This life cannot go on here."""
+        """Report that this attempt cannot continue here."""
         self.host.broken(self, reason)

@@ -1,5 +1,6 @@
-"""What instances of the virtual pipeline say to each other: rows and barriers; what they save. Tags from 900: no real node ever
-sends one.
+"""Messages between instances of the virtual pipeline, rows and barriers, and their saved state.
+
+Tags from 900: no real node ever sends one.
 """
 
 import msgspec
@@ -14,7 +15,7 @@ START: Position = (-1, 0)
 
 
 class PipelineRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A row: its place in the order (time, source), its number at the source, what it says, and what stages counted."""
+    """A row: its position (time, source), its number at the source, its content, and the counts of stages."""
 
     at: Position
     number: int
@@ -23,7 +24,7 @@ class PipelineRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Barrier(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Barrier of an epoch; nothing at or below `mark` follows."""
+    """Barrier of an epoch; nothing at or below `watermark` follows."""
 
     epoch: int
     watermark: Position
@@ -31,14 +32,14 @@ class Barrier(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class PipelineRows(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Rows in order; nothing at or below `mark` follows."""
+    """Rows in order; nothing at or below `watermark` follows."""
 
     rows: tuple[PipelineRow, ...]
     watermark: Position
 
 
 class InputPosition(msgspec.Struct, frozen=True, array_like=True):
-    """How far one input of an instance is."""
+    """Position of one input of an instance."""
 
     source: InstanceId
     watermark: Position
@@ -47,9 +48,9 @@ class InputPosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InstanceState(msgspec.Struct, frozen=True, array_like=True):
-    """All that an instance knows: a count for each of its groups, frontier, rows that wait; an old instance's inputs, too.
+    """State of an instance: a count for each of its groups, frontier, rows that wait; an old instance's inputs, too.
 
-    As an element; at the barrier of a change what it hands over. `others`: of a stage that joins, see `tables.joins`.
+    Used as a snapshot; at the barrier of a change, for the hand-over. `others`: of a stage that joins, see `tables.joins`.
     """
 
     counts: dict[int, int]
@@ -60,7 +61,7 @@ class InstanceState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PipelineFrame(Message, frozen=True, gc=False, tag=900):
-    """The n-th thing that one party says to another in a life."""
+    """The n-th body that one instance sends to another in an attempt."""
 
     attempt: int
     source: InstanceId
@@ -70,7 +71,7 @@ class PipelineFrame(Message, frozen=True, gc=False, tag=900):
 
 
 class FrameAck(Message, frozen=True, gc=False, tag=901):
-    """Everything up to this number has been taken."""
+    """Acknowledgement of all frames up to this number."""
 
     attempt: int
     source: InstanceId

@@ -1,4 +1,4 @@
-"""A virtual node: the recovery machine, and around it a disk and an engine that do what the machine asks for."""
+"""Virtual node: the recovery machine, with a disk and an engine that carry out its effects."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -37,7 +37,7 @@ _PUMP_NS = 20 * MILLISECOND
 _MEMORY = Codec[InstanceState](InstanceState)
 
 SIGNED_COMMAND = b"an admin has signed this"
-"""In a world without keys this is the one order that counts."""
+"""The one command that is valid in a world without keys."""
 
 
 def _is_signed_command(_: RunId, command: bytes, last: bytes) -> bool:
@@ -45,44 +45,44 @@ def _is_signed_command(_: RunId, command: bytes, last: bytes) -> bool:
 
 
 class HostEnvironment(Protocol):
-    """What a host needs of the world around it."""
+    """Functions that a host needs of the world around it."""
 
     rows: int
     snapshot_bytes: int
 
     def write(self, host: "RecoveryHost", action: Action, event: Event | None) -> None:
-        """Do something to the host's disk later, in order; then give it the event."""
+        """Change the host's disk later, in order; then give the host the event."""
         ...
 
     def available(self, source: int, number: int) -> bool:
-        """Whether the outside world has brought forth a row of this number at a source yet."""
+        """Return whether the outside world has produced the row of this number at a source yet."""
         ...
 
     def fetch(self, host: "RecoveryHost", instance: InstanceId, snapshot: InstanceSnapshot) -> bytes | None:
-        """An element of a party, from as many fragments as it needs."""
+        """Return a snapshot of an instance, from as many fragments as it needs."""
         ...
 
     def fetch_from_origin(
         self, host: "RecoveryHost", origin: Peer, instance: InstanceId, snapshot: InstanceSnapshot
     ) -> bytes | None:
-        """An element of a party, from the host that saved it."""
+        """Return a snapshot of an instance, from the host that saved it."""
         ...
 
     def store(self, host: "RecoveryHost", effect: asked.SendFragment) -> None:
-        """Bring a fragment to its holder."""
+        """Store a fragment at its replica node."""
         ...
 
     def reached(self, what: str) -> None:
-        """Count something that happened."""
+        """Count a named event."""
         ...
 
     def wrong(self, line: str) -> None:
-        """Something that must never be so."""
+        """Report a violation."""
         ...
 
 
 class RecoveryHost:
-    """One life of a virtual node."""
+    """One incarnation of a virtual node."""
 
     def __init__(
         self,
@@ -97,18 +97,18 @@ class RecoveryHost:
         self.machine = RecoveryMachine(me, config, random, observer, _is_signed_command)
         self.engine: PipelineEngine | None = None
         self.chains = SnapshotChains()
-        self._lacking: tuple[NodeId, ...] = ()  # holders of an element that could not be rebuilt
+        self._lacking: tuple[NodeId, ...] = ()  # replica nodes of a snapshot that could not be rebuilt
         self.now = Instant(0)
         self.out: list[Effect] = []
 
     def wrong(self, line: str) -> None:
-        """Something that must never be so."""
+        """Report a violation."""
         self.world.wrong(line)
 
     # ---- the machine's contract
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
-        """Frames go to the engine, all else to the machine."""
+        """Process an event: frames go to the engine, all others to the machine."""
         self.now, self.out = now, []
         if isinstance(event, Received) and isinstance(event.message, PipelineFrame | FrameAck):
             if self.engine is not None and isinstance(event.message, PipelineFrame):
@@ -133,20 +133,20 @@ class RecoveryHost:
         return self.out
 
     def statistics(self) -> object:
-        """See `RecoveryMachine`."""
+        """Return the machine's statistics."""
         return self.machine.statistics()
 
     def boot(self) -> Booted:
-        """What the process finds on its disk."""
+        """Return the content of the disk for a starting process."""
         disk = self.disk
         return Booted(tuple(disk.voters.values()), tuple(disk.attempts.values()), tuple(disk.owners.items()))
 
     def send(self, to: Peer, message: Message) -> None:
-        """Send, also to oneself."""
+        """Send a message, also to this node itself."""
         self.out.append(Send(to, message))
 
     def reached(self, what: str) -> None:
-        """Count something that happened."""
+        """Count a named event."""
         self.world.reached(what)
 
     # ---- what the machine asks for
@@ -196,7 +196,7 @@ class RecoveryHost:
                 self.out.append(effect)
 
     def _sync(self) -> Action:
-        """Logs up to where they are now."""
+        """Return an action that syncs logs up to their current end."""
         upto = {instance: len(log.rows) for instance, log in self.disk.logs.items()}
 
         def sync() -> None:
@@ -207,18 +207,18 @@ class RecoveryHost:
         return sync
 
     def _make_ready(self, effect: asked.MakeGenerationReady, request: int) -> None:
-        """Executors start, or there is no room for them."""
+        """Start executors, or refuse for lack of capacity."""
         engine = self.engine
         if engine is None or engine.attempt != effect.attempt:
             return
         if effect.assignments and self.random.index(20) == 0:
-            self.world.write(self, lambda: None, Failed(request, "no room"))
+            self.world.write(self, lambda: None, Failed(request, "no capacity"))
             return
         engine.make_ready(effect)
         self.world.write(self, lambda: None, Completed(request))
 
     def _preload_state(self, effect: asked.PreloadState) -> None:
-        """What is committed of old instances is brought here, and built."""
+        """Fetch and build the committed state of old instances."""
         reason = ""
         engine = self.engine
         for saved in effect.saved:
@@ -232,7 +232,9 @@ class RecoveryHost:
             self._carry_out(after)
 
     def _take_previous_state(self, effect: asked.TakeOver) -> bytes | None:
-        """What an old instance left: what has changed, put on what was built; all of its chain where it rests on something else."""
+        """Return what an old instance left: its delta on the preloaded state, or its whole chain where it builds on another
+        snapshot.
+        """
         waiting = None if self.engine is None else self.engine.waiting.get(effect.digest)
         onto, state = (b"", b"") if waiting is None else waiting.built.get(effect.saved.instance, (b"", b""))
         if not self.rests_on(effect.saved, onto):
@@ -243,11 +245,11 @@ class RecoveryHost:
 
     @staticmethod
     def rests_on(saved: SavedState, built: bytes) -> bool:
-        """Does what was handed over rest on the element that was built?"""
+        """Return whether what was handed over builds on the preloaded snapshot."""
         return len(saved.chain) > 1 and saved.chain[-2].digest == built
 
     def _take_over(self, effect: asked.TakeOver) -> None:
-        """The element of an old instance is brought here."""
+        """Fetch the snapshot of an old instance, and take over."""
         raw = self._take_previous_state(effect)
         if self.engine is not None and self.engine.attempt == effect.attempt and raw is not None:
             self.engine.take_over(effect, _MEMORY.decode(raw))
@@ -257,7 +259,7 @@ class RecoveryHost:
             self._carry_out(after)
 
     def _restored_state(self, saved: SavedState, state: bytes = b"", origin: Peer | None = None) -> bytes | None:
-        """The state that a chain of elements says, in their order; `state`: what they rest on; `origin`: who has saved them."""
+        """Return the state of a chain of snapshots. `state`: what they build on; `origin`: the host that saved them."""
         for snapshot in saved.chain:
             raw = self.disk.snapshots.get((saved.instance, snapshot.checkpoint))
             if raw is None and origin is not None:
@@ -276,7 +278,7 @@ class RecoveryHost:
         return state
 
     def _enter(self, effect: asked.EnterAttempt) -> None:
-        """End what runs; cut the part of the sink; restore."""
+        """End what runs, truncate the sink's part, then restore."""
         self.engine = None
         self.chains = SnapshotChains()
         ends = [end.offset for end in effect.ends]
@@ -287,7 +289,7 @@ class RecoveryHost:
         self.world.write(self, cut, _AttemptEntered(effect))
 
     def cut(self, end: int) -> None:
-        """A part of a sink keeps exactly what the register names."""
+        """Truncate a part of a sink to exactly what the register names."""
         part = self.disk.part
         del part.rows[end:]
         part.committed = min(end, len(part.rows))
@@ -298,13 +300,13 @@ class RecoveryHost:
         memories: dict[InstanceId, InstanceState] = {}
         reason = ""
         for mine in entry.assignments:
-            of_stage = [each for each in entry.saved if each.instance.stage == mine.instance.stage and each.chain]
-            own = [each for each in of_stage if each.instance == mine.instance] or of_stage
-            raw = [self._restored_state(each) for each in own]
+            of_stage = [saved for saved in entry.saved if saved.instance.stage == mine.instance.stage and saved.chain]
+            own = [saved for saved in of_stage if saved.instance == mine.instance] or of_stage
+            raw = [self._restored_state(saved) for saved in own]
             if None in raw:
                 reason = f"fewer than m fragments of {mine.instance} can be reached"
                 break
-            parts = [_MEMORY.decode(one) for one in raw if one is not None]
+            parts = [_MEMORY.decode(state) for state in raw if state is not None]
             if len({part.frontier for part in parts}) > 1:
                 reason = "S2: the old instances of a term did not stand at one frontier"
                 self.world.wrong(reason)
@@ -329,7 +331,7 @@ class RecoveryHost:
             self._carry_out(effect)
 
     def _commit(self, effect: asked.CommitCheckpoint) -> None:
-        """COMMIT at the sink's part, trim logs, let go of elements."""
+        """Write COMMIT at the sink's part, trim logs, delete snapshots."""
         value, disk = effect.value, self.disk
         for end in value.parts:
             if end.host == self.me.node and end.offset <= len(disk.part.rows):
@@ -349,7 +351,7 @@ class RecoveryHost:
     # ---- what the engine asks for
 
     def read(self, mine: Assignment, number: int) -> PipelineRow | Position | None:
-        """A source's row: by its number where it can be read again, else from the log, else from the world."""
+        """Return a source's row: by its number where it can be read again, else from the log, else from the world."""
         if number >= self.world.rows:
             return END
         index = mine.instance.index
@@ -371,7 +373,7 @@ class RecoveryHost:
         return row
 
     def decide_row(self, index: int, number: int) -> PipelineRow:
-        """A row of a source that cannot be read again: what it says depends on when it was looked at."""
+        """Draw a row of a source that cannot be read again: its content depends on when it was read."""
         return PipelineRow((10 * number + self.random.index(10), index), number, self.random.bits(30))
 
     def store_position(
@@ -383,7 +385,7 @@ class RecoveryHost:
         *,
         has_ended: bool,
     ) -> None:
-        """A source is prepared when its log is on the disk up to its barrier."""
+        """Prepare a source when its log is on the disk up to its barrier."""
         saved = SavedState(source.instance, (), str(source.position).encode())
         event = PinnedInstancePrepared(engine.run, source.instance, checkpoint, saved, 0, after, True, has_ended)
         self.world.write(self, self._sync(), event)
@@ -398,7 +400,7 @@ class RecoveryHost:
         *,
         has_ended: bool,
     ) -> None:
-        """A stage's element goes to the local disk, then to its holders."""
+        """Write a stage's snapshot to the local disk, then replicate it."""
         key, onto = (stage.instance, checkpoint), b""
         if has_ended:
             raw = whole(raw)
@@ -429,9 +431,9 @@ class RecoveryHost:
         *,
         has_ended: bool,
     ) -> None:
-        """A sink is prepared when its rows before the barrier are on the disk, and what waits in its merge.
+        """Prepare a sink when its rows before the barrier, and the rows that wait in its merge, are on the disk.
 
-        One that may move has one input, so nothing waits there.
+        A movable sink has one input, so no row waits there.
         """
         is_pinned, key = stage.mine.is_pinned, (stage.instance, checkpoint)
         raw = whole(raw)
@@ -448,30 +450,33 @@ class RecoveryHost:
         self.world.write(self, keep, event)
 
     def broken(self, engine: PipelineEngine, reason: str) -> None:
-        """Tell the machine that its life cannot go on."""
+        """Report to the machine that its attempt cannot continue."""
         for effect in self.machine.step(AttemptBroken(engine.run, engine.attempt, reason), self.now):
             self._carry_out(effect)
 
 
 def _read_again_from(value: RegisterValue, saved: SavedState) -> bytes:
-    """Up to where a log may be cut: where the run may go back, the epoch before the committed one needs it, too."""
-    fallback_checkpoint = value.before if value.fallback_checkpoint is not None else value.saved
-    return next((one.position for one in fallback_checkpoint if one.instance == saved.instance), b"") or b"0"
+    """Return the position up to which a log may be trimmed. Where the run may roll back, the previous epoch needs it, too."""
+    saved_states = value.before if value.fallback_checkpoint is not None else value.saved
+    return (
+        next((saved_state.position for saved_state in saved_states if saved_state.instance == saved.instance), b"")
+        or b"0"
+    )
 
 
 class _AttemptEntered(Event, frozen=True, gc=False):
-    """The sink's part is cut: restore now."""
+    """Event: the sink's part is truncated; restore now."""
 
     entry: asked.EnterAttempt
 
 
 class _StatePreloaded(Event, frozen=True, gc=False):
-    """It took a moment to bring committed elements here."""
+    """Event: the fetch of committed snapshots has taken its time."""
 
     effect: asked.PreloadState
 
 
 class _SnapshotFetched(Event, frozen=True, gc=False):
-    """It took a moment to bring an element here."""
+    """Event: the fetch of a snapshot has taken its time."""
 
     effect: asked.TakeOver

@@ -1,7 +1,7 @@
-"""Elements of the model job: whole ones, and ones that say only what differs from the committed element that they rest on.
+"""Snapshots of the model job: full ones, and deltas to the committed snapshot that they build on.
 
-What differs is what lies between the common beginning and the common end of two encoded states. Each names the state that it is
-taken from, so one that is put on another one, in another order or with a link left out, is seen and not read.
+A delta is what lies between the common beginning and the common end of two encoded states. Each names the state that it builds
+on, so a delta that is put on another state, in another order or with a link left out, is detected and not used.
 """
 
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ import msgspec
 from agiledart_recovery.wire.names import CheckpointId, InstanceId
 
 MAX_LINKS = 5
-"""Fewer than the real one has, so that short runs begin chains anew, too."""
+"""Fewer than the real one has, so that short runs begin new chains, too."""
 
 
 class WrongChain(Exception):
-    """An element rests on another state than the one at hand."""
+    """A snapshot builds on another state than the one at hand."""
 
 
 class _SnapshotDelta(msgspec.Struct, frozen=True, array_like=True):
-    """`onto`: digest of the state before, empty for a whole one; how much of its beginning and end stays; what stands between."""
+    """Delta: digest of the base state (empty: a full one), the lengths of the common beginning and end, the bytes between."""
 
     onto: bytes
     head: int
@@ -32,17 +32,17 @@ _DELTA: msgspec.msgpack.Decoder[_SnapshotDelta] = msgspec.msgpack.Decoder(_Snaps
 
 
 def built(before: bytes, raw: bytes) -> bytes:
-    """The state that an element says, with the state before it. Raises WrongChain."""
-    told = _DELTA.decode(raw)
-    if told.onto and sha256(before).digest() != told.onto:
-        raise WrongChain("an element rests on another state")
-    if not told.onto:
-        return told.between
-    return before[: told.head] + told.between + before[len(before) - told.tail :]
+    """Return the state of a snapshot that builds on `before`. Raises WrongChain."""
+    delta = _DELTA.decode(raw)
+    if delta.onto and sha256(before).digest() != delta.onto:
+        raise WrongChain("a snapshot builds on another state")
+    if not delta.onto:
+        return delta.between
+    return before[: delta.head] + delta.between + before[len(before) - delta.tail :]
 
 
 def whole(state: bytes) -> bytes:
-    """An element that rests on nothing."""
+    """Return a full snapshot."""
     return msgspec.msgpack.encode(_SnapshotDelta(b"", 0, 0, state))
 
 
@@ -54,7 +54,7 @@ class _BaseSnapshot:
 
 
 class SnapshotChains:
-    """What one process knows of the elements that its parties have saved."""
+    """Snapshots that one process has saved of its instances."""
 
     def __init__(self) -> None:
         self._bases: dict[InstanceId, _BaseSnapshot] = {}
@@ -63,7 +63,7 @@ class SnapshotChains:
     def saved(
         self, instance: InstanceId, checkpoint: CheckpointId, state: bytes, *, is_last: bool = False
     ) -> tuple[bytes, bytes]:
-        """(the element of a barrier, digest of the element that it rests on or nothing). `is_last`: it is handed over."""
+        """Return (the snapshot of a barrier, digest of the one that it builds on or nothing). `is_last`: it is handed over."""
         base = self._bases.get(instance)
         if base is None or (base.links >= MAX_LINKS and not is_last):
             raw, onto, links = whole(state), b"", 1
@@ -78,16 +78,18 @@ class SnapshotChains:
         return raw, onto
 
     def committed(self, instance: InstanceId, checkpoint: CheckpointId) -> None:
-        """The element is committed: the next ones rest on it."""
+        """Note that the snapshot is committed: the next ones build on it."""
         base = self._open.get((instance, checkpoint))
         if base is not None:
             self._bases[instance] = base
             self._open = {
-                (whose, at): one for (whose, at), one in self._open.items() if whose != instance or at > checkpoint
+                (owner, at): snapshot
+                for (owner, at), snapshot in self._open.items()
+                if owner != instance or at > checkpoint
             }
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """How many bytes they have in common at their beginning."""
+    """Return the number of bytes that two strings have in common at their beginning."""
     most = min(len(one), len(other))
     return next((number for number in range(most) if one[number] != other[number]), most)

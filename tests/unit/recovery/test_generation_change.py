@@ -67,7 +67,7 @@ def test_only_a_fresh_term_of_a_whole_stage_is_sound() -> None:
     unsaid = msgspec.structs.replace(
         grown(), assignments=(msgspec.structs.replace(BEFORE.assignments[0], host=THERE), *grown().assignments[1:])
     )
-    assert "without a word" in plan_fault(VALUE, unsaid)
+    assert "does not list" in plan_fault(VALUE, unsaid)
     assert "another way" in plan_fault(VALUE, msgspec.structs.replace(grown(), edges=()))
 
 
