@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agiledart_connectors.catalogue import SINKS, SOURCES
 from agiledart_connectors.options import ReadOptions, check_options
 from agiledart_connectors.sink_guarantees import OPTION
-from agiledart_dataflow.data.lazy_module import at_once
+from agiledart_dataflow.data.lazy_module import import_at_once
 from agiledart_dataflow.plan.connector_kinds import ConnectorKind
 from agiledart_dataflow.plan.connectors import Connector, SinkWriter, SourceReader
 from agiledart_dataflow.plan.overload import OPTIONS as OVERLOAD
@@ -30,7 +30,7 @@ def open_source(
     *,
     columns: bool = False,
     wanted: frozenset[str] | None = None,
-    may_begin: Callable[[], bool] = at_once,
+    may_begin: Callable[[], bool] = import_at_once,
 ) -> SourceReader:
     """The reader of a source.
 

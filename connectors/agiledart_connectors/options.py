@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agiledart_dataflow.data.lazy_module import at_once
+from agiledart_dataflow.data.lazy_module import import_at_once
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError
 
@@ -24,7 +24,7 @@ class ReadOptions:
 
     columns: bool = False
     wanted: frozenset[str] | None = None
-    may_begin: Callable[[], bool] = at_once
+    may_begin: Callable[[], bool] = import_at_once
 
 
 def flag(connector: Connector, name: str) -> bool:

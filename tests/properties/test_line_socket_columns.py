@@ -14,7 +14,7 @@ from agiledart import tcp
 from agiledart_connectors.codecs import column_block, csv_columns_reader
 from agiledart_connectors.opening import open_source
 from agiledart_dataflow.data.batch import as_rows
-from agiledart_dataflow.data.lazy_module import at_once
+from agiledart_dataflow.data.lazy_module import import_at_once
 
 
 class Wide(NamedTuple):
@@ -51,7 +51,9 @@ ODD = st.sampled_from(
 DirtyRows = tuple[list[Any], int, dict[str, int], bool]
 
 
-def read(pieces: list[bytes], row_type: Any, *, columns: bool, may_begin: Callable[[], bool] = at_once) -> DirtyRows:
+def read(
+    pieces: list[bytes], row_type: Any, *, columns: bool, may_begin: Callable[[], bool] = import_at_once
+) -> DirtyRows:
     """(rows, lines, malformed, whether columns came) of a connection that sends these pieces, each read before the next."""
     rows: list[Any] = []
     lines, malformed, came, exhausted = 0, dict[str, int](), False, False

@@ -98,7 +98,7 @@ def document(name: str, done: "LocalRun") -> dict[str, Any]:
     import msgspec
 
     summary = msgspec.to_builtins(done.summary)
-    summary["steps"] = {step: counts.body() for step, counts in done.summary.steps.items()}
+    summary["steps"] = {step: counts.by_public_name() for step, counts in done.summary.steps.items()}
     summary["latency_ms"] = summary.pop("latency")
     return {
         "name": name,

@@ -6,12 +6,12 @@ from memory costs as much as pyarrow takes for one column.
 
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 
 if TYPE_CHECKING:
     import numpy as np
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
 
 _PIECE = 256 << 10
 _ALONE = b'"\r\t'

@@ -22,7 +22,7 @@ from agiledart_dataflow.data.batch import part_of
 from agiledart_dataflow.data.column import EARLIEST_US, Column, numbers_of
 from agiledart_dataflow.data.column_schema import ColumnField, schema_of
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy_module import at_once, late
+from agiledart_dataflow.data.lazy_module import import_at_once, lazy_import
 from agiledart_dataflow.data.schema import ReadTime
 from agiledart_dataflow.plan.connectors import Reading
 from agiledart_kernel.limits import MAX_LINE_BYTES
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.csv as pacsv
 else:
-    np = late("numpy")
-    pa = late("pyarrow")
-    pc = late("pyarrow.compute")
-    pacsv = late("pyarrow.csv")
+    np = lazy_import("numpy")
+    pa = lazy_import("pyarrow")
+    pc = lazy_import("pyarrow.compute")
+    pacsv = lazy_import("pyarrow.csv")
 
 ROWS_AT_ONCE = MAX_COLUMN_ROWS
 """Rows of one batch, as near as the length of lines allows."""
@@ -77,7 +77,7 @@ class CsvColumnsReader:
         lines: FileLines,
         row_type: Any,
         wanted: frozenset[str] | None = None,
-        may_begin: Callable[[], bool] = at_once,
+        may_begin: Callable[[], bool] = import_at_once,
         examples: MalformedExamples | None = None,
     ) -> None:
         self._source = lines
@@ -169,7 +169,7 @@ class ColumnParser:
         self,
         row_type: Any,
         wanted: frozenset[str] | None = None,
-        may_begin: Callable[[], bool] = at_once,
+        may_begin: Callable[[], bool] = import_at_once,
         columns: list[str] | None = None,
     ) -> None:
         self._may_begin = may_begin

@@ -11,7 +11,7 @@ from agiledart_dataflow.data.batch_forms import columns_of, from_arrow
 from agiledart_dataflow.data.column import Column
 from agiledart_dataflow.data.column_schema import schema_of
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.data.schema import ReadTime, is_dict
 from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 else:
-    np = late("numpy")
-    pa = late("pyarrow")
-    parquet = late("pyarrow.parquet")
+    np = lazy_import("numpy")
+    pa = lazy_import("pyarrow")
+    parquet = lazy_import("pyarrow.parquet")
 
 
 class ColumnsReader:

@@ -14,7 +14,7 @@ from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.batch_forms import record_batch
 from agiledart_dataflow.data.column_schema import schema_of
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.data.schema import is_dict
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from agiledart_connectors.sink_origin import SinkOrigin
 else:
-    pa = late("pyarrow")
-    parquet = late("pyarrow.parquet")
+    pa = lazy_import("pyarrow")
+    parquet = lazy_import("pyarrow.parquet")
 
 GROUP_ROWS: Final = 1 << 16
 """Rows of one row group, at most: they wait in memory."""

@@ -21,15 +21,15 @@ from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.batch_forms import record_batch
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_kernel.errors import OperationFailed
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 else:
-    pa = late("pyarrow")
-    parquet = late("pyarrow.parquet")
+    pa = lazy_import("pyarrow")
+    parquet = lazy_import("pyarrow.parquet")
 
 MAX_GROUPS: Final = 4
 """So many row groups wait while a disk is full. Beyond it the run ends."""

@@ -20,7 +20,7 @@ from agiledart_dataflow.aggregation.vector_panes import Folded, OpenVectorWindow
 from agiledart_dataflow.aggregation.vector_snapshots import compacts_of
 from agiledart_dataflow.data.column import Column, concatenated_columns
 from agiledart_dataflow.data.grouping import key_values
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.state.async_snapshot import AsyncSnapshotBase, GroupEncoder
 from agiledart_dataflow.state.dirty_keys import DirtyKeys, dirty_count
 from agiledart_dataflow.state.indexed_state_snapshot import STEP_INDEXED, dirty_keys_in
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from agiledart_dataflow.data.column import Array
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
     Array = Any
 
 BLOCK_ROWS: Final = 16_384

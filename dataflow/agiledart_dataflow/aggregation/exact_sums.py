@@ -13,14 +13,14 @@ from fractions import Fraction
 from math import fsum, inf, isinf, isnan, nan
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 
 if TYPE_CHECKING:
     import numpy as np
 
     from agiledart_dataflow.data.column import Array
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
     Array = Any
 
 _LARGE = 2.0**960

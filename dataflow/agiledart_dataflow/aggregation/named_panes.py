@@ -14,7 +14,7 @@ from agiledart_dataflow.aggregation.panes import PaneWindow
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.batch import Held, Order, as_rows, listed
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.event_time.windows import Panes
 from agiledart_dataflow.operators.base import OnOperatorError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from agiledart_dataflow.aggregation.vector_panes import VectorPanes
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
 
 _WORTH_COLUMNS: Final = 1_024
 """Rows that are collected before they become columns; a close takes fewer."""

@@ -17,7 +17,7 @@ from agiledart_dataflow.data.column import Column, column_of, concatenated_colum
 from agiledart_dataflow.data.column_schema import ColumnField, ColumnKind, column_field, schema_of
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.grouping import grouped
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.event_time.windows import Panes
 from agiledart_dataflow.state.dirty_keys import MAX_DIRTY_KEYS, DirtyRows
 from agiledart_dataflow.state.open_windows import Anew
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from agiledart_dataflow.data.column import Array
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
     Array = Any
 
 FOLD_AT: Final = 32_768

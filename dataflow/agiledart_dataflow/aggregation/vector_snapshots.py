@@ -6,7 +6,7 @@ from agiledart_dataflow.aggregation.vector_panes import Folded, OpenVectorWindow
 from agiledart_dataflow.data.column import Column
 from agiledart_dataflow.data.column_schema import column_field
 from agiledart_dataflow.data.grouping import key_values
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.state.open_windows import Windows
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from agiledart_dataflow.data.column import Array
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
     Array = Any
 
 

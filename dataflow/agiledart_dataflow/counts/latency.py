@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 
 if TYPE_CHECKING:
     import numpy as np
 
     from agiledart_dataflow.data.column import Array
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
     Array = Any
 
 _SUB_BITS = 5

@@ -7,7 +7,7 @@ chosen or none. Source: design of the data path, latency.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.data.position import Position
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from agiledart_dataflow.data.column import Array
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
     Array = Any
 
 SAMPLED_SHARE: Final = 0.05

@@ -38,7 +38,7 @@ class StepCounts(msgspec.Struct, gc=False, array_like=True):
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
-    def body(self) -> dict[str, int]:
+    def by_public_name(self) -> dict[str, int]:
         """Return the counts by the names that `status` and `run -o json` use."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 

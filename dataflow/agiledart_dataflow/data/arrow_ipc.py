@@ -17,7 +17,7 @@ import msgspec
 from agiledart_dataflow.data.column import EARLIEST_US, LATEST_US, NUMERIC, Column, arrow_numbers, numbers_of
 from agiledart_dataflow.data.column_schema import ColumnField, ColumnKind, ColumnSchema, schema_of
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.data.schema import generic
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 else:
-    np = late("numpy")
-    pa = late("pyarrow")
+    np = lazy_import("numpy")
+    pa = lazy_import("pyarrow")
 
 MAX_COLUMN_ROWS = 10_000
 """Rows in one frame of columns; a receiver takes a few more, because cuts are made by halves."""

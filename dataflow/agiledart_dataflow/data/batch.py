@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.data.position import START, Position, covering
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from agiledart_dataflow.data.columns import Columns
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
 
 Held: TypeAlias = "list[Any] | Columns"
 """Rows in either form."""

@@ -16,7 +16,7 @@ import msgspec
 from agiledart_dataflow.data.arrow_ipc import decoded, encoded
 from agiledart_dataflow.data.batch import Batch, part_of
 from agiledart_dataflow.data.carries import Carries
-from agiledart_dataflow.data.lazy_module import at_once
+from agiledart_dataflow.data.lazy_module import import_at_once
 from agiledart_dataflow.data.plain_values import check_plain
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.data.position_arrays import Packed, packed, unpacked
@@ -112,7 +112,7 @@ class BatchCodec:
                 waiting += [(half, self.encode(half)) for half in reversed(halves)]
         return found
 
-    def decode(self, body: bytes | bytearray | memoryview, may_import: Callable[[], bool] = at_once) -> Batch:
+    def decode(self, body: bytes | bytearray | memoryview, may_import: Callable[[], bool] = import_at_once) -> Batch:
         """The batch that these bytes stand for.
 
         Args:

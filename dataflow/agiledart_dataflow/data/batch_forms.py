@@ -14,7 +14,7 @@ import msgspec
 from agiledart_dataflow.data.column import NUMERIC, Column, arrow_numbers, column_of, numbers_of
 from agiledart_dataflow.data.column_schema import ColumnField, schema_of
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.data.schema import generic
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from agiledart_dataflow.data.column import Array
 else:
-    np = late("numpy")
-    pa = late("pyarrow")
+    np = lazy_import("numpy")
+    pa = lazy_import("pyarrow")
 
 Form = Literal["arrow", "arrays", "polars"]
 

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agiledart_dataflow.data.column_schema import ColumnField, ColumnKind
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = np.ndarray[Any, Any]
 else:
-    np = late("numpy")
-    pa = late("pyarrow")
+    np = lazy_import("numpy")
+    pa = lazy_import("pyarrow")
     Array = Any
 
 Selection: TypeAlias = "slice | Array"

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agiledart_dataflow.data.column import Column, Selection, column_of, concatenated_columns
 from agiledart_dataflow.data.column_schema import ColumnSchema, schema_of
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 
 if TYPE_CHECKING:
     import numpy as np
 
     from agiledart_dataflow.data.column import Array
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
     Array = Any
 
 _ALL = slice(None)

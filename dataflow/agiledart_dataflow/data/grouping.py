@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.data.column import Column, arrow_numbers
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 
 if TYPE_CHECKING:
     import numpy as np
 
     from agiledart_dataflow.data.column import Array, Selection
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
     Array = Any
 
 _DENSE = 4

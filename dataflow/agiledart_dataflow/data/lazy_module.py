@@ -3,7 +3,7 @@
 if TYPE_CHECKING:
     import numpy as np
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
 """
 
 from importlib import import_module
@@ -39,11 +39,11 @@ class LazyModule:
         return value
 
 
-def late(name: str) -> Any:
+def lazy_import(name: str) -> Any:
     """The module of this name, imported when it is first used."""
     return LazyModule(name)
 
 
-def at_once() -> bool:
+def import_at_once() -> bool:
     """`may_import` of a caller that would rather wait for NumPy and pyarrow than come again."""
     return True

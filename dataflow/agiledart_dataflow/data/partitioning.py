@@ -13,14 +13,14 @@ from zlib import crc32
 
 from agiledart_dataflow.data.batch import Held, Order, as_rows, listed
 from agiledart_dataflow.data.grouping import grouped, key_values
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.data.position import Position
 from agiledart_kernel.limits import KEY_GROUPS
 
 if TYPE_CHECKING:
     import numpy as np
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
 
 Owners = bytes
 """The instance of each key group, by the group's number (`state.owner_table`)."""

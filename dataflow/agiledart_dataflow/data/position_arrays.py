@@ -7,7 +7,7 @@ a number when it is the same for all rows, as kind and source mostly are. So wha
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.data.position import CAUSE_LENGTH, RECORD, Position
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from agiledart_dataflow.data.column import Array
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
     Array = Any
 
 Packed = list[int | bytes]

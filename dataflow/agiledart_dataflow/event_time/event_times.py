@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.inference import is_lambda
 from agiledart_dataflow.data.lambda_types import attribute_read
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.data.schema import SchemaError, fields_of, is_dict
 from agiledart_dataflow.event_time.loose_times import loose_time
 from agiledart_dataflow.expressions.expression import Expression
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from agiledart_dataflow.data.column import Array
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
     Array = Any
 
 EventTimeOf = Callable[[Any], datetime | int]

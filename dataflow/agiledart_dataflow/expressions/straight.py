@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.data.column import Column
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.expressions.kernels import KERNELS
 from agiledart_dataflow.expressions.nodes import Typed, TypedCall, TypedField, TypedLiteral
 from agiledart_dataflow.expressions.python_text import Scope
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from agiledart_dataflow.data.column import Array
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
     Array = Any
 
 _PLAIN = ("int", "float", "bool")

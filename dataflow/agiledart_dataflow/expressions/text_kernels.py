@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.data.column import numbers_of
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 else:
-    np = late("numpy")
-    pa = late("pyarrow")
-    pc = late("pyarrow.compute")
+    np = lazy_import("numpy")
+    pa = lazy_import("pyarrow")
+    pc = lazy_import("pyarrow.compute")
 
 
 class UnsupportedBatch(Exception):

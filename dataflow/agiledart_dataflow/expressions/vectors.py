@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agiledart_dataflow.data.column import NUMERIC, Column, column_of
 from agiledart_dataflow.data.column_schema import ColumnField, ColumnKind
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.expressions.kernels import kernel_of
 from agiledart_dataflow.expressions.nodes import Typed, TypedCall, TypedField, TypedLiteral, TypedWhen, ValueType
 from agiledart_dataflow.expressions.python_text import function_of_call
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from agiledart_dataflow.data.column import Array
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
     Array = Any
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  times without a zone are UTC by definition

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 from agiledart_dataflow.data.batch import Order, joined_order, listed
 from agiledart_dataflow.data.batch_forms import Form, columns_of, in_form
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.user_code.callsite import CallSite
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
@@ -27,7 +27,7 @@ from agiledart_kernel.errors import AgileDartError
 if TYPE_CHECKING:
     import numpy as np
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
 
 
 def form_of(function: Callable[[Any], Any], where: CallSite) -> Form:

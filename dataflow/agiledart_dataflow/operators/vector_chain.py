@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.batch import Order
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.lazy_module import late
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.expressions.row_expression import RowBuilder, RowExpression
 from agiledart_dataflow.operators.chain import OnError
 from agiledart_dataflow.operators.loop_text import RowStep
@@ -15,7 +15,7 @@ from agiledart_kernel.errors import AgileDartError
 if TYPE_CHECKING:
     import numpy as np
 else:
-    np = late("numpy")
+    np = lazy_import("numpy")
 
 
 class NeedsRows(Exception):

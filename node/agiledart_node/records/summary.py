@@ -1,7 +1,7 @@
-"""Figures of an application for people and programs, from the reports of its instances.
+"""Totals of an application for people and programs, from the reports of its instances.
 
-A report is plain data from the executor. Under the key `statistics` it holds an `InstanceStatistics` in its wire
-form; other keys (busy share, queue, memory) go through to `status` as they are.
+A report is plain data from the executor. Under the key `statistics` it contains an `InstanceStatistics` in its wire form; other
+keys (busy share, queue, memory) are copied to `status` unchanged.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ FIRST_MS, LAST_MS = "first_ms", "last_ms"
 
 MAX_IMBALANCES = 20
 MAX_IMBALANCE = 200
-"""Places and characters of each: a summary is kept in the application's record."""
+"""Places, and characters of each: a summary is kept in the application's record."""
 
 MAX_BUCKET = 4_096
-"""Latency buckets beyond are nonsense: the last one in use stands for centuries."""
+"""Latency buckets beyond are invalid: the last one in use stands for centuries."""
 
 
 def statistics_of(report: Mapping[str, Any]) -> InstanceStatistics | None:
-    """The counts in a report; None when there are none or they make no sense."""
+    """Return the counts in a report; None when there are none or they are invalid."""
     try:
         statistics = msgspec.convert(report.get("statistics"), InstanceStatistics)
     except msgspec.ValidationError:
@@ -42,12 +42,12 @@ def statistics_of(report: Mapping[str, Any]) -> InstanceStatistics | None:
 
 
 def scalars_of(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What else a report says, as far as it fits into a JSON document: numbers, words, truths."""
+    """Return the other values of a report that fit into a JSON document: numbers, texts, truth values."""
     return {key: value for key, value in report.items() if value is None or isinstance(value, bool | int | float | str)}
 
 
 def _known(specification: bytes) -> Specification | None:
-    """A record's specification; None when it cannot be read."""
+    """Return a record's specification; None when it cannot be read."""
     try:
         return SPECIFICATION_CODEC.decode(specification)
     except RemoteProtocolError:
@@ -55,9 +55,7 @@ def _known(specification: bytes) -> Specification | None:
 
 
 def summary_of(specification: bytes, reports: Reports) -> dict[str, Any]:
-    """Totals of an application: the fields of `Summary`, plus first and last times and the wall seconds between
-    them.
-    """
+    """Return totals of an application: the fields of `Summary`, first and last times, and the wall seconds between them."""
     if (known := _known(specification)) is None:
         return {}
     names = {step.name: True for step in known.steps}
@@ -69,7 +67,7 @@ def summary_of(specification: bytes, reports: Reports) -> dict[str, Any]:
     summary = summarise(known, counted)
     body = msgspec.to_builtins(summary)
     assert isinstance(body, dict)
-    body["steps"] = {name: counts.body() for name, counts in summary.steps.items()}
+    body["steps"] = {name: counts.by_public_name() for name, counts in summary.steps.items()}
     body["latency_ms"] = body.pop("latency")
     firsts = _times(reports, FIRST_MS)
     lasts = _times(reports, LAST_MS)
@@ -86,7 +84,7 @@ def _times(reports: Reports, key: str) -> list[int]:
 
 
 def logs_of(specification: bytes) -> dict[str, str]:
-    """Sink step → name of the log that it writes."""
+    """Return sink step → name of the log that it writes."""
     if (known := _known(specification)) is None:
         return {}
     sinks = ((step.name, step.connector) for step in known.sinks)
@@ -94,7 +92,7 @@ def logs_of(specification: bytes) -> dict[str, str]:
 
 
 def latency_logs_of(application: str, specification: bytes) -> dict[str, str]:
-    """Sink step → name of the system's log of its latencies; only sinks whose rows tell when they were read."""
+    """Return sink step → name of the system's log of its latencies; only sinks whose rows contain the time of reading."""
     if (known := _known(specification)) is None:
         return {}
     return {
@@ -105,7 +103,7 @@ def latency_logs_of(application: str, specification: bytes) -> dict[str, str]:
 
 
 def measures_of(report: Mapping[str, Any]) -> IntervalMeasures | None:
-    """The measures in a report; None when there are none, or they make no sense."""
+    """Return the measures in a report; None when there are none, or they are invalid."""
     try:
         measures = msgspec.convert(report.get(MEASURES), IntervalMeasures)
     except msgspec.ValidationError:
