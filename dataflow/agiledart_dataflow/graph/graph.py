@@ -45,9 +45,8 @@ class Graph:
         self.steps: list[Step] = []
         self.paths: Paths = (AUTO,)
         self.if_lost: Mapping[str, str] = {}  # by kind of stage: the policy when its node or state is lost
-        self.paths_behind: dict[
-            int, Paths
-        ] = {}  # by step, where its rows may take other ways than those of the topology
+        # By step: the paths of its rows, where they differ from the topology's.
+        self.paths_behind: dict[int, Paths] = {}
 
     def add(
         self, name: str, kind: str, inputs: tuple[int, ...], row_type: Any, *, options: Options = (), **parts: Any

@@ -1,4 +1,4 @@
-"""What runs a stage: instances, inboxes, outboxes, channels, barriers, the ledger.
+"""Runtime of a stage: instances, inboxes, outboxes, channels, barriers, the ledger.
 
-It is the top room of the package, without I/O.
+It is the top layer of the package, without I/O.
 """

@@ -1,8 +1,8 @@
-"""`Arrivals`: inputs in order of arrival, where no positions are carried. For one channel that is its own order.
+"""`Arrivals`: inputs in order of arrival, where rows carry no positions. For a single channel that is its own order.
 
-Nothing waits here for a slower input. Only a barrier holds its channel back until the same barrier has come through all
-the others (alignment), so that what is before it on every channel, and nothing else, is in the snapshot. So are the channels of a
-new term, which are taken in with the first barrier that tells of it and count as having passed it.
+No row waits here for a slower input. Only a barrier holds its channel back until the same barrier has come through all others
+(alignment). So everything before it on every channel, and nothing else, is in the snapshot. The channels of a new generation are
+added with the first barrier that announces it, and count as having passed it.
 """
 
 from collections import deque
@@ -22,30 +22,30 @@ MAX_COLUMN_ROWS = 16_384
 
 
 class _ArrivalInput:
-    """One channel: what it has promised so far, what waits behind a barrier, how many batches were taken."""
+    """One channel: its watermark, the batches that wait behind a barrier, and the number of batches taken."""
 
     __slots__ = ("barrier_watermark", "barriers", "consumed", "ends", "held_back", "rows", "watermark")
 
     def __init__(self, watermark: Position = START) -> None:
         self.watermark = watermark
-        self.barrier_watermark = watermark  # of the last barrier
-        self.ends = 0  # number of its last barrier
+        self.barrier_watermark = watermark  # watermark at the last barrier
+        self.ends = 0  # number of the last barrier of this channel
         self.held_back: deque[Batch] = deque()
         self.consumed = 0
-        self.barriers = 0  # that came and were not consumed yet
-        self.rows = 0  # that came
+        self.barriers = 0  # barriers received and not yet consumed
+        self.rows = 0  # rows received
 
 
 class Arrivals:
-    """Takes batches as they come.
+    """Inbox that takes batches as they come.
 
     Args:
         channels: every (edge, upstream instance) that enters.
 
     Attributes:
         queued_rows: rows that wait.
-        frontier: the least mark of all inputs, as far as batches have been taken.
-        barriers: numbers of barriers that all inputs have reached; whoever takes note of one removes it.
+        frontier: the least watermark of all inputs, as far as batches have been taken.
+        barriers: numbers of barriers that all inputs have reached; the reader removes them.
     """
 
     __slots__ = ("_alignment", "_at", "_closed", "_gone", "_inputs", "_ready", "barriers", "frontier", "queued_rows")
@@ -53,10 +53,10 @@ class Arrivals:
     def __init__(self, channels: Iterable[Channel]) -> None:
         self._inputs = {channel: _ArrivalInput() for channel in channels}
         self._alignment = Alignment(self._inputs)
-        self._closed: dict[Channel, _ArrivalInput] = {}  # of terms that have ended, all taken
-        self._gone: dict[int, int] = {}  # edge → rows that came over those that are forgotten
+        self._closed: dict[Channel, _ArrivalInput] = {}  # channels of ended generations whose rows are all taken
+        self._gone: dict[int, int] = {}  # edge → rows that came over forgotten channels
         self._ready: deque[tuple[_ArrivalInput | None, Batch]] = deque()  # None: a barrier that is complete
-        self._at = 0  # rows of the first batch that are taken already
+        self._at = 0  # rows already taken of the first batch
         self.queued_rows = 0
         self.frontier: Position = START
         self.barriers: list[int] = []
@@ -66,7 +66,7 @@ class Arrivals:
 
         Raises:
             LocalProtocolError: no such channel enters here.
-            RemoteProtocolError: `barrier` when one comes that should have come before.
+            RemoteProtocolError: `barrier` when a barrier is out of sequence.
         """
         channel = self._inputs.get((edge, source))
         if channel is None:
@@ -92,16 +92,19 @@ class Arrivals:
             alignment.end(name)
         while alignment.advance():
             self._ready.append((None, Batch([], None, START, alignment.complete)))
-            for ended in [one for one, other in self._inputs.items() if other.ends == alignment.complete]:
-                alignment.leave(ended)
+            for ended_channel in [
+                channel_name for channel_name, other in self._inputs.items() if other.ends == alignment.complete
+            ]:
+                alignment.leave(ended_channel)
             for other_name, other in self._inputs.items():
                 waiting, other.held_back = other.held_back, deque()
-                for one in waiting:
-                    self._flow(other_name, other, one)
+                for held_batch in waiting:
+                    self._flow(other_name, other, held_batch)
 
     def offer_last(self, edge: int, source: int, batch: Batch, new: Iterable[tuple[Channel, Position]]) -> None:
-        """Take the last barrier of a channel, behind which these go on for all of its term; they are held back until it is
-        complete. Those of them that are here already stay as they are.
+        """Take the last barrier of a channel, which these channels continue in the next generation.
+
+        They are held back until the barrier is complete. Those that are here already stay as they are.
 
         Raises:
             RemoteProtocolError: `barrier` when an earlier one is not complete.
@@ -118,16 +121,16 @@ class Arrivals:
         self.offer(edge, source, batch)
 
     def takes_in(self, edge: int, source: int) -> bool:
-        """Is it one of the channels that enter now?"""
+        """Report whether this channel enters now."""
         return (edge, source) in self._inputs
 
     def is_leaving(self, edge: int, source: int) -> bool:
-        """Has its last barrier come, so that others go on for its term? Until that is complete it is one of those that enter."""
+        """Report whether the channel's last barrier has come. It still enters until that is complete; then others continue it."""
         channel = self._inputs.get((edge, source))
         return (edge, source) in self._closed if channel is None else channel.ends > 0
 
     def forget(self, edge: int, source: int) -> bool:
-        """Let a channel of a term that has ended go; False while something waits in it."""
+        """Drop a channel of an ended generation; return False while rows wait in it."""
         channel = self._closed.pop((edge, source), None)
         if channel is None:
             return False
@@ -136,21 +139,21 @@ class Arrivals:
 
     @property
     def is_caught_up(self) -> bool:
-        """What was taken beyond a barrier is never part of a snapshot here."""
+        """Return True: no row is taken beyond a barrier that is not in a snapshot."""
         return True
 
     @property
     def has_released(self) -> bool:
-        """True when `take` may still give something."""
+        """Report whether `take` may still return rows."""
         return bool(self._ready)
 
     def consumed(self, edge: int, source: int) -> int:
-        """How many batches of a channel have been taken wholly."""
+        """Return the number of batches of a channel that were taken in full."""
         channel = self._inputs.get((edge, source)) or self._closed[edge, source]
         return channel.consumed
 
     def received(self) -> list[tuple[int, int, int]]:
-        """(edge, upstream instance, rows that came) of each channel; those of terms that have ended as one of `GONE`."""
+        """Return (edge, upstream instance, rows received) of each channel; those of ended generations together as `GONE`."""
         came = [(edge, source, channel.rows) for (edge, source), channel in self._inputs.items()]
         gone = dict(self._gone)
         for (edge, _), channel in self._closed.items():
@@ -158,9 +161,9 @@ class Arrivals:
         return came + [(edge, GONE, rows) for edge, rows in gone.items()]
 
     def take(self, limit: int) -> tuple[Held, Order, Position]:
-        """Rows of the next batches, joined: at most `limit` (or, of columns, a larger bound), and the frontier.
+        """Return rows of the next batches, joined: at most `limit` (of columns, a larger bound), and the frontier.
 
-        Stops before and after a barrier, which then stands in `barriers`.
+        Stops before and after a barrier, which is then in `barriers`.
         """
         ready = self._ready
         if not ready:
@@ -220,7 +223,7 @@ class Arrivals:
         self._advance()
 
     def _advance(self) -> None:
-        watermarks = [one.watermark for one in self._inputs.values()]
+        watermarks = [channel.watermark for channel in self._inputs.values()]
         self.frontier = max(watermarks) if all(map(is_final, watermarks)) else min(watermarks)
 
     def _consume_barrier(self, barrier: int) -> None:
@@ -236,18 +239,19 @@ class Arrivals:
             self._advance()
 
     def reach_barrier(self) -> None:
-        """A barrier with which this instance ends has been taken: time has come to where its inputs stood when they gave it,
-        the same for all instances of a term.
+        """Advance the time to where the inputs stood at the barrier with which this instance ends.
+
+        That time is the same for all instances of a generation.
         """
         for channel in self._inputs.values():
             channel.watermark = max(channel.watermark, channel.barrier_watermark)
         self._advance()
 
     def snapshot(self, barrier: int = 0) -> Any:
-        """Marks and waiting batches as plain data: (inputs, waiting, frontier, barriers).
+        """Return watermarks and waiting batches as plain data: (inputs, waiting, frontier, barriers).
 
-        At a barrier that has just been taken: without what waits. It lies behind the barrier and will come again, over
-        channels that begin anew.
+        At a barrier that has just been taken: without the waiting batches. They lie behind the barrier and will come again, over
+        new channels.
         """
         if barrier:
             behind = dict.fromkeys(map(id, self._inputs.values()), 0)
@@ -269,12 +273,12 @@ class Arrivals:
                 channel.consumed,
                 channel.barriers,
                 channel.rows,
-                [_plain(one) for one in channel.held_back],
+                [_plain(batch) for batch in channel.held_back],
             )
             for (edge, source), channel in self._inputs.items()
         ]
         inputs += self._plain_gone()
-        waiting = [(None if one is None else names[id(one)], _plain(batch)) for one, batch in self._ready]
+        waiting = [(None if channel is None else names[id(channel)], _plain(batch)) for channel, batch in self._ready]
         if self._at:
             name, (rows, order, watermark, barrier) = waiting[0]
             waiting[0] = name, (rows[self._at :], None if order is None else order[self._at :], watermark, barrier)
@@ -284,11 +288,11 @@ class Arrivals:
         return [(edge, GONE, START, 0, 0, rows, []) for edge, source, rows in self.received() if source == GONE]
 
     def count_from(self, barrier: int) -> None:
-        """The next barrier is the one behind this, whatever was restored."""
+        """Continue with the barrier after this one, whatever was restored."""
         self._alignment.count_from(barrier)
 
     def restore(self, plain: Any) -> None:
-        """Go back to a snapshot whose rows have their types again."""
+        """Restore a snapshot whose rows have their types again."""
         inputs, waiting, self.frontier, alignment = plain
         self._at = 0
         self._alignment.restore(alignment, [(edge, source) for edge, source, *_ in inputs[: len(alignment[0])]])
@@ -300,14 +304,16 @@ class Arrivals:
                 continue
             channel = self._inputs[edge, source]
             channel.watermark, channel.consumed, channel.barriers, channel.rows = watermark, consumed, barriers, rows
-            channel.held_back = deque(Batch(*one) for one in held_back)
-        self._ready = deque((None if name is None else self._inputs[tuple(name)], Batch(*one)) for name, one in waiting)
+            channel.held_back = deque(Batch(*batch) for batch in held_back)
+        self._ready = deque(
+            (None if name is None else self._inputs[tuple(name)], Batch(*batch)) for name, batch in waiting
+        )
         self.queued_rows = sum(len(batch) for _, batch in self._ready)
-        self.queued_rows += sum(len(one) for channel in self._inputs.values() for one in channel.held_back)
+        self.queued_rows += sum(len(batch) for channel in self._inputs.values() for batch in channel.held_back)
 
 
 class SingleInputArrivals(Arrivals):
-    """The same for a single channel, which waits for nobody: less to do for each batch."""
+    """`Arrivals` of a single channel, which waits for no other: less work for each batch."""
 
     __slots__ = ("_edge", "_input", "_source")
 
@@ -317,11 +323,11 @@ class SingleInputArrivals(Arrivals):
         self._input = self._inputs[channel]
 
     def count_bypassed(self, rows: int) -> None:
-        """Count rows that somebody took from the channel directly; nothing waits here."""
+        """Count rows that a caller took from the channel directly; no rows wait here."""
         self._input.rows += rows
 
     def offer(self, edge: int, source: int, batch: Batch) -> None:
-        """Take the next batch of the channel; a barrier, an end and a wrong channel go the usual way."""
+        """Take the next batch of the channel; a barrier, an end and a wrong channel take the general path."""
         if batch.barrier or edge != self._edge or source != self._source or batch.watermark[0] == END:
             super().offer(edge, source, batch)
             return
@@ -331,7 +337,7 @@ class SingleInputArrivals(Arrivals):
         self._ready.append((self._input, batch))
 
     def passes(self, edge: int, source: int, batch: Batch) -> bool:
-        """Do the rows of a batch go past, because nothing waits here? Then they count as taken; else nothing has changed."""
+        """Count the rows of a batch as taken if no rows wait here, and return True; else return False and change nothing."""
         watermark = batch.watermark
         if (
             self._ready
@@ -348,7 +354,7 @@ class SingleInputArrivals(Arrivals):
         return True
 
     def take(self, limit: int) -> tuple[Held, Order, Position]:
-        """Rows of the next batch as they are when it is the only one; else joined, as of several channels."""
+        """Return the rows of the next batch unchanged when it is the only one; else joined, as of several channels."""
         ready = self._ready
         if len(ready) != 1 or self._at:
             return super().take(limit)
@@ -365,7 +371,7 @@ class SingleInputArrivals(Arrivals):
         return held, batch.order, self.frontier
 
     def to_multi_input(self) -> Arrivals:
-        """The same for any number of channels in place of this one, in which all stands as it stood."""
+        """Return an inbox for any number of channels in the same state, in place of this one."""
         wide = Arrivals(())
         for name in Arrivals.__slots__:
             setattr(wide, name, getattr(self, name))
@@ -373,12 +379,12 @@ class SingleInputArrivals(Arrivals):
 
 
 def inbox_for(channels: Sequence[Channel]) -> Arrivals:
-    """For these channels."""
+    """Return the inbox for these channels."""
     return SingleInputArrivals(channels[0]) if len(channels) == 1 else Arrivals(channels)
 
 
 def arrivals_type(row_type: Any, order_type: Any) -> Any:
-    """The type of `Arrivals.snapshot`, by which its bytes are decoded."""
+    """Return the type of `Arrivals.snapshot`, used to decode its bytes."""
     batch = generic(tuple, generic(list, row_type), order_type, Position, int)
     channel = generic(tuple, int, int, Position, int, int, int, generic(list, batch))
     waiting = generic(tuple, tuple[int, int] | None, batch)

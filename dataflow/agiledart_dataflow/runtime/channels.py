@@ -1,13 +1,13 @@
 """Bounded, credit-based channels between instances, without I/O.
 
-A `SendingChannel` sends what it has at once while fewer than `window` data frames are unacknowledged; when the window
-is full, rows collect and the next frame is larger (adaptive batching without timers). The receiver acknowledges a
-data frame when its rows have been *taken by the operator*, so pressure travels upstream to the source.
+A `SendingChannel` sends its rows at once while fewer than `window` data frames are unacknowledged. When the window is full, rows
+collect and the next frame is larger (adaptive batching without timers). The receiver acknowledges a data frame when the *operator
+has taken* its rows, so pressure travels upstream to the source.
 
-A punctuation (a frame without rows that only carries the mark) needs no credit, or two inputs of a merge could wait
-for each other for ever. It has a window of its own, acknowledged on receipt, and only the newest mark waits: marks are
-monotone, so the older one says nothing more. Acknowledgements are cumulative counts, so a repeated or late one does
-no harm. In how large frames rows go, and how many frames may wait, follows from the pace of whoever takes them (`paces`).
+A punctuation (a frame without rows that carries only the watermark) needs no credit, or two inputs of a merge could wait for each
+other for ever. It has a window of its own, acknowledged on receipt, and only the newest watermark waits: watermarks are monotone,
+so it includes the older one. Acknowledgements are cumulative counts, so a repeated or late one does no harm. The size of frames
+and the number of waiting frames follow from the rate of the receiver (`receive_rate`).
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ from agiledart_kernel.limits import (
 )
 
 PUNCTUATION_WINDOW = 4
-"""Punctuations that may be under way: enough to fill a round trip, few enough to join up under load."""
+"""Punctuations that may be unacknowledged: enough to fill a round trip, few enough to be joined under load."""
 
 
 _WATERMARKS_PER_ACKNOWLEDGEMENT = PUNCTUATION_WINDOW // 2
@@ -34,19 +34,19 @@ _WATERMARKS_PER_ACKNOWLEDGEMENT = PUNCTUATION_WINDOW // 2
 
 
 class SendingChannel:
-    """The upstream end of one channel: what waits, what is under way, what may go now.
+    """Upstream end of one channel: the waiting batches, the frames in flight, and the frames that may go now.
 
     Args:
         window: data frames that may be unacknowledged.
         max_rows: rows in one frame.
-        bound_rows: rows that may wait here before the instance must stop producing (`blocked`). One call of an
-            operator may overshoot it, which is why the bound is checked before the call, not inside it.
-        lazy_marks: a mark waits for rows to go with, for the end, or until `release_watermark`: nobody downstream minds it.
-        paced: frames are small until the receiver has told how many rows they may have.
+        bound_rows: rows that may wait here before the instance must stop producing (`blocked`). One call of an operator may
+            overshoot it, so the bound is checked before the call, not inside it.
+        lazy_watermarks: a watermark waits for rows, for the end, or until `release_watermark`: no step downstream needs it.
+        paced: frames are small until the receiver has reported how many rows they may have.
 
     Attributes:
         rows_limit, columns_limit: rows that a frame may have.
-        has_more: something was put in that was not sent.
+        has_more: a batch was put in that was not sent.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class SendingChannel:
 
     @property
     def blocked(self) -> bool:
-        """Too much waits: the instance must not produce more for now. Large rows count for more: two frames' worth."""
+        """Report whether too much waits, so that the instance must pause. Large rows count for more: two frames' worth."""
         waiting = self.rows_waiting
         if not waiting:
             return False
@@ -108,13 +108,13 @@ class SendingChannel:
 
     @property
     def free_rows(self) -> int:
-        """About so many rows may be put in before too much waits; one at least, so that nobody stands still."""
+        """Return about how many rows may be put in before too much waits; at least one, so that no sender stalls."""
         frames = self._window + 2 - (self.frames_sent - self._acknowledged)
         return max(1, frames * self.rows_limit - self.rows_waiting)
 
     @property
     def idle(self) -> bool:
-        """Everything put in was sent and acknowledged."""
+        """Report whether everything put in was sent and acknowledged."""
         return (
             not self._pending
             and self._watermark == self._watermark_sent
@@ -124,16 +124,16 @@ class SendingChannel:
 
     @property
     def last_number(self) -> int:
-        """The number of the frame that was sent last, marks counted too, from 0."""
+        """Return the number of the last frame sent, watermarks included, from 0."""
         return self.frames_sent + self.watermarks_sent - 1
 
     @property
     def in_flight(self) -> int:
-        """Data frames under way."""
+        """Return the number of data frames in flight."""
         return self.frames_sent - self._acknowledged
 
     def put(self, batch: Batch) -> None:
-        """Queue a batch; its mark supersedes all earlier ones once its rows are sent. A barrier keeps its place."""
+        """Queue a batch; its watermark supersedes all earlier ones once its rows are sent. A barrier keeps its place."""
         count = len(batch.held)
         if count or batch.barrier:
             self._pending.append(batch)
@@ -143,9 +143,9 @@ class SendingChannel:
         self.has_more = bool(self._pending) or self._watermark != self._watermark_sent
 
     def passes(self, batch: Batch) -> bool:
-        """Does a batch go at once, as it is? Then it counts as sent; else nothing has changed, and it has to be `put`.
+        """Count a batch as sent if it may go at once, unchanged, and return True; else return False and change nothing.
 
-        What `put` and `next_frame` do with rows for which nobody waits: most frames, when a stream is slow.
+        It does what `put` and `next_frame` do with rows when none wait: the usual frame of a slow stream.
         """
         count, watermark = len(batch.held), batch.watermark
         if (
@@ -163,9 +163,10 @@ class SendingChannel:
         return True
 
     def may_bypass(self, watermark: tuple[int, ...]) -> bool:
-        """May rows with this mark go by another way than as a frame, because none waits or is under way?
+        """Report whether rows with this watermark may bypass the channel, because none waits or is in flight.
 
-        Then the mark counts as sent. Who does not find another way puts the same rows in here next, and they take it with them.
+        Then the watermark counts as sent. If the caller finds no other path, it puts the same rows in here next, and they carry
+        the watermark.
         """
         if (
             self._pending
@@ -178,7 +179,7 @@ class SendingChannel:
         return True
 
     def next_frame(self) -> Batch | None:
-        """The next frame that may go now, or None. Call until None."""
+        """Return the next frame that may go now, or None; call until it returns None."""
         if self._pending:
             if self.frames_sent - self._acknowledged >= self._window:
                 return None
@@ -203,11 +204,11 @@ class SendingChannel:
         return Batch([], None, self._watermark)
 
     def release_watermark(self) -> None:
-        """Let the newest mark go although no rows go with it: now and then, so that figures downstream do not stand still."""
+        """Let the newest watermark go without rows: now and then, so that figures downstream do not stand still."""
         self._released = True
 
     def _take(self) -> Batch:
-        """Join what waits, up to a barrier, into one frame of bounded size; rows and columns are not joined."""
+        """Join waiting batches, up to a barrier, into one frame of bounded size; rows and columns are not joined."""
         pending = self._pending
         first = pending[0]
         if first.barrier:
@@ -244,7 +245,7 @@ class SendingChannel:
         if not pending:
             watermark = self._newest_watermark()
         elif has_positions(order):
-            # Rows come in strictly rising order, so what was sent last is a promise of its own when more is to follow.
+            # Rows come in strictly rising order, so the last sent position is itself a watermark when more rows follow.
             watermark = covering(place(order, -1))
         return Batch(joined_rows(parts), order, watermark)
 
@@ -253,7 +254,7 @@ class SendingChannel:
         return self._watermark
 
     def learn_frame_size(self, rows: int, size: int, *, columns: bool = False) -> None:
-        """Learn from a frame of so many rows and bytes how many rows fit into one."""
+        """Learn from a frame's number of rows and bytes how many rows fit into one."""
         if not rows:
             return
         if columns:
@@ -268,13 +269,13 @@ class SendingChannel:
         self.columns_limit = min(self._fitting_columns, self._receiver_row_limit)
 
     def acknowledge(self, frames: int, watermarks: int, frame_rows: int = 0) -> None:
-        """The receiver has taken so many data frames and seen so many punctuations, counted from the first.
+        """Take an acknowledgement: data frames taken and punctuations received, counted from the first.
 
         Args:
-            frame_rows: so many rows a frame may have from now on; 0: it does not say.
+            frame_rows: rows that a frame may have from now on; 0: not given.
 
         Raises:
-            RemoteProtocolError: more than was ever sent.
+            RemoteProtocolError: more were acknowledged than were ever sent.
         """
         if frames > self.frames_sent or watermarks > self.watermarks_sent:
             raise RemoteProtocolError("acknowledgement", f"{frames} of {self.frames_sent} frames acknowledged")
@@ -286,14 +287,14 @@ class SendingChannel:
 
 
 class ReceivingChannel:
-    """The downstream end: counts frames, sees gaps and repeats, says when to acknowledge.
+    """Downstream end: it counts frames, detects gaps and duplicates, and decides when to acknowledge.
 
     Args:
-        window: the sender's; with a smaller one there, half of this one would never be full.
+        window: the sender's; if the sender's were smaller, half of this one would never be full.
 
     Attributes:
-        owes: so much has come that `due` may have something; else there is no need to ask before the end.
-        frame_rows: so many rows a frame may have, which goes with each acknowledgement; 0: any number.
+        acknowledgement_due: enough has come that `due` may return a value; else the caller need not ask before the end.
+        frame_rows: rows that a frame may have, which goes with each acknowledgement; 0: any number.
     """
 
     __slots__ = (
@@ -319,12 +320,13 @@ class ReceivingChannel:
 
     @property
     def expected(self) -> int:
-        """The number of the frame whose turn it is."""
+        """Return the number of the next frame in sequence."""
         return self.frames + self.watermarks
 
     def limit_rows_in_flight(self, rows: int) -> None:
-        """So many rows may wait here and on the way: frames are that much smaller; where it is less than a row each, the frames
-        that are too many are acknowledged when others have come behind them.
+        """Limit the rows that may wait here and in flight: frames become that much smaller.
+
+        Where the limit is less than a row per frame, surplus frames are acknowledged only when later ones have come.
         """
         frame_rows = min(MOST_FRAME_ROWS, max(1, rows // self._window))
         if frame_rows == self.frame_rows and frame_rows > 1:
@@ -335,21 +337,23 @@ class ReceivingChannel:
 
     @property
     def last_acknowledged(self) -> tuple[int, int]:
-        """What was acknowledged last, as totals."""
+        """Return the totals that were acknowledged last."""
         return self._last_acknowledged, self._acknowledged_watermarks
 
     def acknowledge_next(self) -> None:
-        """Acknowledge the next frame by itself when it is taken: it is large, and its sender keeps few like that; or it is the
-        first of a term, and its sender measures how long it waits.
+        """Acknowledge the next frame alone when it is taken.
+
+        It is large, and its sender keeps few like it; or it is the first of a generation, and its sender measures how long it
+        waits.
         """
         self._large = self.frames + 1
         self.acknowledgement_due = True
 
     def accept(self, number: int, first_row: int, rows: int, *, barrier: bool = False) -> None:
-        """Count a frame that says which one it is and that it starts with row number `first_row`.
+        """Count a frame with this number, which starts with row number `first_row`.
 
         Raises:
-            RemoteProtocolError: a gap or a repeat (reason `gap`).
+            RemoteProtocolError: a gap or a duplicate (reason `gap`).
         """
         if number != self.frames + self.watermarks:
             raise RemoteProtocolError("gap", f"frame {number} came where {self.frames + self.watermarks} was expected")
@@ -369,11 +373,11 @@ class ReceivingChannel:
             )
 
     def due(self, taken: int, *, all_of_it: bool = False) -> tuple[int, int] | None:
-        """What to acknowledge now, as totals, or None.
+        """Return the totals to acknowledge now, or None.
 
         Args:
             taken: data frames whose rows the operator has taken.
-            all_of_it: acknowledge also less than half a window (nothing more will follow).
+            all_of_it: acknowledge also less than half a window (no more frames will follow).
         """
         watermarks = self.watermarks - self._acknowledged_watermarks
         is_large = taken >= self._large > self._last_acknowledged

@@ -1,4 +1,6 @@
-"""`DeadLetterWriter`: dead letters that can travel. What raised is often not what its type says, and must not end what lets it go."""
+"""`DeadLetterWriter`: dead letters that can travel. A record that raised may not have its declared type, which must not end the
+run.
+"""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -11,12 +13,12 @@ from agiledart_dataflow.runtime.error_reports import own_frames
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error, without_surrogates
 from agiledart_kernel.errors import AgileDartError
 
-CANNOT_TRAVEL: Final = "skipped, since it is not what its type says and cannot travel as dead letter"
-"""What became of a record for which no letter could be written."""
+CANNOT_TRAVEL: Final = "skipped, because it does not have its declared type and cannot travel as dead letter"
+"""Treatment of a record for which no letter could be written."""
 
 
 class DeadLetterWriter:
-    """Writes the dead letters of one instance.
+    """Writer of the dead letters of one instance.
 
     Args:
         letter_type: edge of a side output → the type of its letters.
@@ -29,7 +31,7 @@ class DeadLetterWriter:
     def letter(
         self, edge: int, step: str, function: Callable[..., Any] | None, record: Any, error: Exception
     ) -> DeadLetter[Any] | None:
-        """The letter for a record; None when no other process could read it."""
+        """Return the letter for a record; None when no other process could read it."""
         text = str(user_code_error(step, function, error, NO_RECORD))
         letter = DeadLetter(
             record, step, without_surrogates(text), without_surrogates("\n".join(own_frames(error.__traceback__)))

@@ -1,8 +1,8 @@
-"""What users are told of records that an error policy let go: the first of each burst in full, the rest as a number.
+"""Reports to users of records that an error policy dropped: the first of each burst in full, the rest as a number.
 
-A step that fails for every record must not fill the log, nor cost more than the work it skips: between two looks the text of
-one error a step and a kind of error is made, and the others are only counted. Who looks (the executor, twice a second)
-decides how often texts come.
+A step that fails for every record must not fill the log, nor cost more than the work it skips. Between two looks only one error
+text is made per step and kind of error; the others are only counted. The executor looks twice a second and so sets the rate of
+texts.
 """
 
 from collections.abc import Callable
@@ -13,21 +13,23 @@ from typing import Any, Final
 from agiledart_dataflow.user_code.user_errors import is_engine_file, user_code_error
 
 MAX_KINDS: Final = 8
-"""Kinds of errors of one step that are told apart between two looks; the others are counted together."""
+"""Kinds of errors of one step that are distinguished between two looks; all others are counted together."""
 
 MAX_FRAMES: Final = 6
 """Frames of the user's own code that a report shows, the innermost."""
 
 QUIET_LOOKS: Final = (0, 2, 8, 20, 60)
-"""Looks that a kind of error stays quiet after its 1st, 2nd … report: with two looks a second it is told at once, then
-after about 1, 4, 10 and from then on every 30 seconds."""
+"""Looks that a kind of error stays quiet after its 1st, 2nd … report.
+
+With two looks a second it is reported at once, then after about 1, 4, 10 and from then on every 30 seconds.
+"""
 
 OTHERS: Final = "other errors"
 
 
 @dataclass
 class _Kind:
-    """One kind of error of one step: how many since the last report, the text of the first of them."""
+    """One kind of error of one step: their number since the last report, the text of the first of them."""
 
     count: int = 0
     text: str = ""
@@ -42,7 +44,7 @@ class _Step:
 
 
 class ErrorReports:
-    """The records of one instance that raised and were let go."""
+    """Records of one instance that raised and were dropped."""
 
     def __init__(self) -> None:
         self._steps: dict[str, _Step] = {}
@@ -50,7 +52,7 @@ class ErrorReports:
     def note(
         self, step: str, function: Callable[..., Any] | None, error: BaseException, record: Any, policy: str = "skip"
     ) -> None:
-        """A step raised for a record, and its policy lets the record go, or what else became of it. The caller counts it."""
+        """Note a record at which a step raised, with the policy (or other treatment) of the record. The caller counts it."""
         known = self._steps.get(step)
         if known is None:
             known = self._steps[step] = _Step(policy)
@@ -65,7 +67,7 @@ class ErrorReports:
             kind.text = described(step, function, error, record, policy)
 
     def take(self) -> list[str]:
-        """Texts to show now, each of several lines; to be called at regular times."""
+        """Return the texts to show now, each of several lines; call it at regular times."""
         texts = []
         for name, step in self._steps.items():
             for kind_name, kind in step.kinds.items():
@@ -81,7 +83,7 @@ class ErrorReports:
         return texts
 
     def rest(self) -> list[str]:
-        """What was counted and not told yet, at the end of the instance."""
+        """Return the errors counted and not yet reported, at the end of the instance."""
         return [
             f"{name}: {kind.count:,} more {kind_name} since the last report"
             for name, step in self._steps.items()
@@ -91,15 +93,15 @@ class ErrorReports:
 
 
 def described(step: str, function: Callable[..., Any] | None, error: BaseException, record: Any, policy: str) -> str:
-    """Step, place, error and record in one line, then the user's own frames."""
-    fate = {"dead_letter": "dead letter", "skip": "skipped"}.get(policy, policy)
-    lines = [f"{fate}: {user_code_error(step, function, error, record)}"]
+    """Return step, place, error and record in one line, then the user's own frames."""
+    treatment = {"dead_letter": "dead letter", "skip": "skipped"}.get(policy, policy)
+    lines = [f"{treatment}: {user_code_error(step, function, error, record)}"]
     lines += [f"  {line}" for line in own_frames(error.__traceback__)]
     return "\n".join(lines)
 
 
 def own_frames(trace: TracebackType | None) -> list[str]:
-    """The innermost frames that are not ours: file, line and function."""
+    """Return the innermost frames of user code: file, line and function."""
     frames = []
     while trace is not None:
         code = trace.tb_frame.f_code

@@ -1,9 +1,9 @@
-"""`FusedPath`: from a source through stateless steps into a sink in one loop, for a driver that has all three in its process.
+"""`FusedPath`: from a source through stateless steps into a sink in one loop, for a driver with all three in its process.
 
-From instance to instance a batch costs some thirty calls (inbox, outbox, marks, counts), as much as the work on several
-rows: nothing to speak of at a hundred rows a batch, a third at ten. Where nobody can tell the difference, one generated loop
-takes all batches of a reading to the sink, one after the other, and what is counted is counted once for all of them. Marks,
-columns, and every graph that is not as plain as this go from instance to instance.
+From instance to instance a batch costs some thirty calls (inbox, outbox, watermarks, counts), as much as the work on several
+rows: negligible at a hundred rows a batch, a third at ten. Where the result is the same, one generated loop takes all batches of
+a reading to the sink, one after the other, and counts once for all of them. Watermarks, columns, and every graph that is not this
+simple go from instance to instance.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from agiledart_dataflow.runtime.instance import Instance
 
 
 class FusedPath:
-    """What takes rows from an edge that leaves a source to the sink.
+    """Path of rows from an edge that leaves a source to the sink.
 
     Args:
         run: `Instance.fused_with`.
@@ -27,7 +27,7 @@ class FusedPath:
         self.into_sink = into_sink
 
     def take(self, batch: Batch) -> Batch:
-        """Take the rows of a batch to the sink, and give back what has to go from instance to instance: the mark."""
+        """Take the rows of a batch to the sink, and return the watermark, which must go from instance to instance."""
         held = batch.held
         if type(held) is not list:
             return batch
@@ -39,13 +39,13 @@ class FusedPath:
 def fused_path(
     plan: StagePlan, edge: Edge, instances: Mapping[tuple[int, int], Instance], batch_rows: int
 ) -> FusedPath | None:
-    """The path that begins with an edge of a source; None when it is not just steps in one loop and a sink.
+    """Return the path that begins with an edge of a source; None unless steps in one loop and a sink follow.
 
     Args:
-        plan: whose edge it is.
+        plan: the plan of the edge.
         edge: leaves a source.
         instances: by stage and index.
-        batch_rows: rows that pass the steps and are written before the next ones are begun.
+        batch_rows: rows that pass the steps and are written before the next ones begin.
     """
     following = plan.outgoing(edge.target)
     if len(following) != 1 or plan.stages[edge.target].parallelism != 1:

@@ -1,9 +1,9 @@
-"""A hand-over: what the instances of a term that ends leave to those of the next one, key group by key group.
+"""Hand-over: the instances of one generation give their state to those of the next one, key group by key group.
 
-All instances of a term stop at one frontier, at the barrier that carries the change. What each of them leaves behind lies in its
-snapshot at that barrier, or is taken out of it where it stands when both are in one process. A new instance takes its groups, with
-their timers and the rows that wait for them, out of what all the owners before leave; where its channels stand and which of them
-have ended is the same in each. Counts go to one *heir* each. Nothing here knows who sent what to whom, or when.
+All instances of a generation stop at one frontier, at the barrier that carries the change. Each leaves its snapshot at that
+barrier, or its live state when both instances are in one process. A new instance takes its key groups, with their timers and
+waiting rows, from all previous owners. The positions and ends of its channels are the same in each snapshot. Counts go to one
+*successor* each. This module knows nothing about senders, receivers or times of messages.
 Source: scaling specification, section 8, steps 5 and 6.
 """
 
@@ -24,18 +24,18 @@ from agiledart_kernel.limits import KEY_GROUPS
 
 
 class ChangeFailed(RollBackNeeded):
-    """A change of a stage cannot go on as it was asked for: only a roll-back helps. The text says why."""
+    """Error of a change of a stage that cannot go on as requested: only a roll-back helps. The text gives the reason."""
 
 
 class SnapshotParts(NamedTuple):
-    """What an instance of a term that has ended leaves behind.
+    """State that an instance of an ended generation leaves.
 
     Attributes:
-        which: index that it had within its term.
-        entered: what waited to enter it, and where its inputs stood: the snapshot of its inbox.
-        state: its operator's; still in it where both instances are in one process.
-        sent: what it sent, by channel, and the mark that it gave last.
-        mark: up to where it is complete, as all of its term.
+        which: index that it had within its generation.
+        entered: the snapshot of its inbox: waiting rows, and the positions of its inputs.
+        state: its operator's; the live state where both instances are in one process.
+        sent: counts of rows sent, by channel, and the last watermark.
+        watermark: position up to which it is complete, like its whole generation.
         counts: of its steps, in the order in which rows pass them.
     """
 
@@ -48,12 +48,12 @@ class SnapshotParts(NamedTuple):
 
 
 class Successor:
-    """A new instance that waits until all those have left from whom it takes something.
+    """New instance that waits until all its predecessors have stopped.
 
     Args:
-        before, after: the stage in its two terms.
+        before, after: the stage in its two generations.
         index: of the instance, within the next one.
-        begin: called once, with what they left.
+        begin: called once, with the predecessors' snapshots.
     """
 
     def __init__(self, before: Stage, after: Stage, index: int, begin: Callable[[list[SnapshotParts]], None]) -> None:
@@ -63,11 +63,11 @@ class Successor:
         self.has_begun = False
 
     def misses(self, which: int) -> bool:
-        """Is what this instance of the term before leaves needed, and not here yet?"""
+        """Report whether the snapshot of this instance of the previous generation is needed and missing."""
         return not self.has_begun and which in self.needs and which not in self._left
 
     def hand(self, left: SnapshotParts) -> bool:
-        """What one of them left; another one's, or the same again, changes nothing. True when the instance begins with it."""
+        """Take a predecessor's snapshot, ignoring others and duplicates. Return True when the instance begins with it."""
         if not self.misses(left.which):
             return False
         self._left[left.which] = left
@@ -79,50 +79,50 @@ class Successor:
 
 
 class GenerationHandover:
-    """What one instance of the next term takes over.
+    """Part of a hand-over that one instance of the next generation takes.
 
     Args:
-        program: with the plan of the next term.
+        program: with the plan of the next generation.
         stage, index: the instance.
-        left: what all those left that have something for it.
+        left: the snapshots of all predecessors that have something for it.
 
     Raises:
-        ChangeFailed: they do not stand at one frontier.
+        ChangeFailed: the predecessors do not stand at one frontier.
     """
 
     def __init__(self, program: Program, stage: int, index: int, left: Sequence[SnapshotParts]) -> None:
         self._program, self._plan = program, program.plan
         self._stage, self._index = self._plan.stages[stage], index
-        self._left = sorted(left, key=lambda one: one.which)
+        self._left = sorted(left, key=lambda parts: parts.which)
         self._edges = {edge.index: edge for edge in self._plan.incoming(stage)}
-        if len(frozenset((one.watermark, one.sent[0]) for one in left)) > 1:
+        if len(frozenset((parts.watermark, parts.sent[0]) for parts in left)) > 1:
             raise ChangeFailed(f"the instances of {self._stage.name} do not stand at one frontier")
 
     @property
     def watermark(self) -> Position:
-        """Up to where the term before was complete."""
+        """Return the position up to which the previous generation was complete."""
         return self._left[0].watermark
 
     @property
     def sent_watermark(self) -> Position:
-        """What it has told downstream."""
+        """Return the watermark that the previous generation sent downstream."""
         return self._left[0].sent[0]
 
     def predecessors(self) -> list[SnapshotParts]:
-        """Those whose heir the instance is."""
-        return [one for one in self._left if successor_of(one.which, self._stage) == self._index]
+        """Return the predecessors whose counts this instance inherits."""
+        return [parts for parts in self._left if successor_of(parts.which, self._stage) == self._index]
 
     def state_into(self, state: OperatorState) -> None:
-        """Put the groups of the instance into its operator's state, and what belongs to no key."""
-        for one in self._left:
-            if isinstance(one.state, StateSnapshot):
-                for group, data in one.state.groups:
+        """Put the instance's key groups into its operator's state, and the state that belongs to no key."""
+        for parts in self._left:
+            if isinstance(parts.state, StateSnapshot):
+                for group, data in parts.state.groups:
                     if self._owns(group):
                         state.restore_group(group, data)
-            elif one.state is not state:  # else it was built here beforehand
-                for group in one.state.groups():
+            elif parts.state is not state:  # else the state was preloaded here
+                for group in parts.state.groups():
                     if self._owns(group):
-                        move_group(one.state, state, group)
+                        move_group(parts.state, state, group)
         first = self._left[0].state
         state.restore_rest(first.rest if isinstance(first, StateSnapshot) else first.snapshot_rest())
 
@@ -131,32 +131,33 @@ class GenerationHandover:
         return not owners or owners[group] == self._index
 
     def merge(self) -> Any:
-        """What a `Merge` is restored from: inputs at the marks that they had given, with the rows of its groups."""
+        """Return a snapshot for `Merge.restore`: inputs at their last watermarks, with the rows of its key groups."""
         queues = self._queues()
         here, ended = self._inputs()
         inputs: list[Any] = [
             (*channel, watermark, 0, 0, *_queue(queues.pop(channel, None))) for channel, watermark in here.items()
         ]
         inputs += [(*channel, START, 0, 0, *_queue(queue)) for channel, queue in queues.items()]
-        kept = dict.fromkeys(self._edges, 0)
+        waiting_rows = dict.fromkeys(self._edges, 0)
         for edge, *_, waiting, _ in inputs:
-            kept[edge] += sum(len(rows) for rows, _, _ in waiting)
-        inputs += [(edge, GONE, START, 0, rows, [], []) for edge, rows in self._gone(4, kept).items()]
+            waiting_rows[edge] += sum(len(rows) for rows, _, _ in waiting)
+        inputs += [(edge, GONE, START, 0, rows, [], []) for edge, rows in self._gone(4, waiting_rows).items()]
         complete = self._left[0].entered[4][1]
         frontier = self._left[0].entered[3]
-        return inputs, [], [], frontier, ([(complete, one in ended) for one in here], complete)
+        return inputs, [], [], frontier, ([(complete, channel in ended) for channel in here], complete)
 
     def arrivals(self) -> Any:
-        """What `Arrivals` are restored from."""
+        """Return a snapshot for `Arrivals.restore`."""
         here, ended = self._inputs()
         inputs: list[Any] = [(*channel, watermark, 0, 0, 0, []) for channel, watermark in here.items()]
         inputs += [(edge, GONE, START, 0, 0, rows, []) for edge, rows in self._gone(5, {}).items()]
         _, _, frontier, (_, complete) = self._left[0].entered
-        return inputs, [], frontier, ([(complete, one in ended) for one in here], complete)
+        return inputs, [], frontier, ([(complete, channel in ended) for channel in here], complete)
 
     def _inputs(self) -> tuple[dict[tuple[int, int], Position], list[tuple[int, int]]]:
-        """Where each channel stands, and which have ended. One from a stage that took a new term at the same barrier stands where
-        that stage stopped.
+        """Return the position of each channel, and the channels that have ended.
+
+        A channel from a stage that changed its generation at the same barrier stands where that stage stopped.
         """
         entered: Any = self._left[0].entered
         inputs: list[Any] = entered[0]
@@ -169,10 +170,10 @@ class GenerationHandover:
             before = (
                 [channel]
                 if channel in watermarks
-                else [one for one in watermarks if self._continues_channel(one, channel)]
+                else [old_channel for old_channel in watermarks if self._continues_channel(old_channel, channel)]
             )
-            here[channel] = max((watermarks[one] for one in before), default=START)
-            if before and all(one in over for one in before):
+            here[channel] = max((watermarks[old_channel] for old_channel in before), default=START)
+            if before and all(old_channel in over for old_channel in before):
                 ended.append(channel)
         return here, ended
 
@@ -180,20 +181,22 @@ class GenerationHandover:
         return before[0] == channel[0] and channel[1] in self._plan.followers(*before)
 
     def _queues(self) -> dict[tuple[int, int], tuple[list[Any], list[Position], Position]]:
-        """Rows that wait for groups of this instance, by channel, in order; those of one channel may have waited at several."""
-        found: dict[tuple[int, int], list[tuple[Position, Any, Position]]] = {}
-        for number, one in enumerate(self._left):
-            for edge, source, _, _, _, waiting, _ in one.entered[0]:
+        """Return the waiting rows of this instance's groups, by channel, in order; several predecessors may hold rows of one
+        channel.
+        """
+        rows_by_channel: dict[tuple[int, int], list[tuple[Position, Any, Position]]] = {}
+        for number, parts in enumerate(self._left):
+            for edge, source, _, _, _, waiting, _ in parts.entered[0]:
                 is_mine = self._is_mine(self._edges[edge])
                 if waiting and not (number and self._edges[edge].partitioning == "broadcast"):
-                    found.setdefault((edge, source), []).extend(
+                    rows_by_channel.setdefault((edge, source), []).extend(
                         (position, row, watermark)
                         for rows, order, watermark in waiting
                         for row, position in zip(rows, order, strict=True)
                         if is_mine(row, position)
                     )
         queues: dict[tuple[int, int], tuple[list[Any], list[Position], Position]] = {}
-        for channel, rows in found.items():
+        for channel, rows in rows_by_channel.items():
             rows.sort(key=lambda row: row[0])
             if rows:
                 queues[channel] = [row for _, row, _ in rows], [at for at, _, _ in rows], max(m for _, _, m in rows)
@@ -210,21 +213,27 @@ class GenerationHandover:
             return lambda row, position: owners[position[3] >> ROUND_ROBIN_BITS & KEY_GROUPS - 1] == index
         return lambda row, position: True
 
-    def _gone(self, place: int, kept: dict[int, int]) -> dict[int, int]:
-        """By edge, rows that came to those that it inherits from and did not wait, and those that wait here now."""
+    def _gone(self, place: int, waiting_rows_by_edge: dict[int, int]) -> dict[int, int]:
+        """Return by edge the rows that came to its predecessors and did not wait, and those that wait here now."""
         gone = dict.fromkeys(self._edges, 0)
-        for one in self.predecessors():
-            for entry in one.entered[0]:
-                gone[entry[0]] += entry[place] - (sum(len(rows) for rows, _, _ in entry[5]) if kept else 0)
-        return {edge: rows + kept.get(edge, 0) for edge, rows in gone.items() if rows + kept.get(edge, 0)}
+        for parts in self.predecessors():
+            for entry in parts.entered[0]:
+                gone[entry[0]] += entry[place] - (
+                    sum(len(rows) for rows, _, _ in entry[5]) if waiting_rows_by_edge else 0
+                )
+        return {
+            edge: rows + waiting_rows_by_edge.get(edge, 0)
+            for edge, rows in gone.items()
+            if rows + waiting_rows_by_edge.get(edge, 0)
+        }
 
 
 def _queue(queue: tuple[list[Any], list[Position], Position] | None) -> tuple[list[Any], list[int]]:
-    """Batches that wait, and how many came joined in each."""
+    """Return the batches that wait, and the number of batches joined in each."""
     return ([], []) if queue is None else ([queue], [0])
 
 
 def has_ended_channels(entered: Any, inputs: Iterable[tuple[int, int]]) -> bool:
-    """Do rows wait in channels of terms that have ended?"""
+    """Report whether rows wait in channels of ended generations."""
     known = frozenset(inputs)
     return any((edge, source) not in known and source != GONE for edge, source, *_ in entered[0])

@@ -1,15 +1,15 @@
-"""What an instance says of its state at a barrier: all of it, or what has changed since an element that is committed.
+"""Snapshots of an instance's state at barriers: the whole state, or the changes since a committed snapshot.
 
-    no base      every element is whole, until one of them is committed: that is the base
-    a base       changes since it, as one link more of its chain; whole where that would not pay, or the chain is long enough
-    committed    the element of that barrier is the base, and what had changed before it is forgotten: not earlier, so nothing is
-                 lost with an epoch that is never committed
+    no base      every snapshot is full, until one of them is committed: that is the base
+    a base       changes since it, as one more link of its chain; full where that would not pay, or the chain is long enough
+    committed    the snapshot of that barrier is the base, and the changes before it are forgotten: not earlier, so nothing is
+        lost with an epoch that is never committed
 
-A state that can is opened: what it was at the barrier is encoded bit by bit, and what it weighs is known at the end. So whether an
-increment pays is judged by what its keys weigh on average. Any other one is encoded here.
+A state that supports it is encoded asynchronously: the state as of the barrier is encoded bit by bit, and its size is known at
+the end. So an increment is judged worthwhile by the average size of its keys. Any other state is encoded here.
 
-Lists of changed keys lie by barrier. What changed since the base is in all of them, whatever became of the epochs between.
-Source: recovery specification §11.
+Lists of changed keys are stored by barrier. All changes since the base are in them, whether or not the epochs between were
+committed. Source: recovery specification §11.
 """
 
 from dataclasses import dataclass, replace
@@ -21,22 +21,23 @@ from agiledart_dataflow.state.dirty_keys import MAX_DIRTY_KEYS, DirtyKeys, Incre
 from agiledart_dataflow.state.key_groups import OperatorState, StateSnapshot, snapshot_of
 
 LEAST: Final = 64 << 10
-"""Bytes of a state that is always saved whole: a chain of small files would cost more than it spares."""
+"""Bytes of a state that is always saved in full: a chain of small files would cost more than it saves."""
 
 MAX_LINKS: Final = 11
-"""Elements of a chain: a whole one and ten that say what has changed."""
+"""Snapshots of a chain: a full one and ten increments."""
 
 WORTH: Final = 0.5
-"""Of a whole one's size what all changes behind it may have: so no more than one and a half of it is ever fetched."""
+"""Share of the full snapshot's size that all its increments may have: so at most one and a half of it is ever fetched."""
 
 MAX_SINCE: Final = 4
-"""Epochs in a row that nobody committed, after which the next is whole: whoever was to take up the changes may never."""
+"""Epochs in a row without a commit, after which the next snapshot is full: the replica nodes may never get the changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """An element of a barrier: which one it rests on, how many its chain has, the sizes of the first and of those behind it, and
-    how many keys the first has; 0: nobody counted them.
+    """A barrier's snapshot: its base, the length of its chain, and the sizes of the full snapshot and of all increments.
+
+    `keys`: number of keys in the full snapshot; 0: not counted.
     """
 
     onto: bytes
@@ -48,11 +49,11 @@ class _Link:
 
 
 class Increments:
-    """Of one instance.
+    """Increments of one instance.
 
     Args:
         state: of its operator.
-        least: bytes of a whole one from which on increments pay.
+        least: bytes of a full snapshot from which on increments pay.
     """
 
     def __init__(self, state: OperatorState, least: int = LEAST) -> None:
@@ -60,23 +61,25 @@ class Increments:
         self._lists: dict[int, DirtyKeys] = {}
         self._open: dict[int, _Link] = {}
         self._base: tuple[int, _Link] | None = None
-        self._waste: list[DirtyKeys] = []  # lists that are not needed any more
-        state.groups()  # a store parts its keys when it is first asked: now, that it has none, and then as they come
+        self._waste: list[DirtyKeys] = []  # lists that are no longer needed
+        # a store splits its keys by group at the first request: now, while it has none, and then as they come
+        state.groups()
 
     def at(self, barrier: int, *, is_last: bool = False) -> StateSnapshot | Increment | AsyncStateSnapshot:
-        """The state as of a barrier, for an element whose `onto` says what it rests on. `is_last`: it is what an instance hands
-        over, so an increment pays as long as it is smaller than all of it: who takes over has built what it rests on. And all of
-        it is encoded here: somebody waits for it.
+        """Return the state as of a barrier, for a snapshot whose `onto` names its base.
+
+        `is_last`: the instance hands it over, so an increment pays as long as it is smaller than the full state: the new owner
+        has already preloaded the base. All of it is then encoded here, because the new owner waits for it.
         """
         dirty_keys = self._state.dirty_keys()
         if dirty_keys is None:
-            self._forget()  # nobody knows what has changed since
+            self._forget()  # the changes since then are unknown
         else:
             self._lists[barrier] = dirty_keys
         return self._increment(barrier, is_last=is_last) or self._whole(barrier, opens=not is_last)
 
     def at_end(self) -> StateSnapshot | AsyncStateSnapshot:
-        """The state behind which nothing changes any more, whole."""
+        """Return the full final state, after which nothing changes any more."""
         self._state.dirty_keys()
         self._forget()
         return self._whole(0)
@@ -96,7 +99,7 @@ class Increments:
         return state
 
     def _weighed(self, barrier: int, link: _Link, now: _Link) -> None:
-        """All of an element is encoded; nothing where nobody knows any more what has changed since."""
+        """Store the size of a fully encoded snapshot; do nothing when the changes since then are unknown."""
         if self._open.get(barrier) is link:
             self._open[barrier] = now
 
@@ -105,42 +108,42 @@ class Increments:
         return waste
 
     def onto(self, barrier: int) -> bytes:
-        """The element that this barrier's rests on; empty: it is whole."""
+        """Return the base of this barrier's snapshot; empty: the snapshot is full."""
         link = self._open.get(barrier)
         return b"" if link is None else link.onto
 
     def written(self, barrier: int, digest: bytes) -> None:
-        """An element is on the disk."""
+        """Note that a snapshot is on the disk."""
         link = self._open.get(barrier)
         if link is not None:
             self._open[barrier] = replace(link, digest=digest)
 
     def committed(self, barrier: int) -> None:
-        """The epoch of a barrier is committed, with this instance's element of it."""
+        """Note that the epoch of a barrier is committed, with this instance's snapshot."""
         link = self._open.get(barrier)
         if link is None or not link.digest:
-            return  # of a life before, or told again
+            return  # of an earlier attempt, or reported again
         self._base = barrier, link
-        self._open = {one: each for one, each in self._open.items() if one > barrier}
-        if link.keys:  # the next element is opened, too, and takes them bit by bit
-            self._waste += [each for one, each in self._lists.items() if one <= barrier]
+        self._open = {number: entry for number, entry in self._open.items() if number > barrier}
+        if link.keys:  # the next snapshot is asynchronous too, and frees these lists bit by bit
+            self._waste += [entry for number, entry in self._lists.items() if number <= barrier]
         else:
             self._waste = []
-        self._lists = {one: each for one, each in self._lists.items() if one > barrier}
+        self._lists = {number: entry for number, entry in self._lists.items() if number > barrier}
 
     def _forget(self) -> None:
-        """Changes are known no more: what rests on an element so far, also where its commit is still to come, would lack them."""
+        """Forget the changes: snapshots so far can be no base any more, even if their commit is still to come."""
         self._waste += self._lists.values()
         self._base, self._lists, self._open = None, {}, {}
 
     def _increment(self, barrier: int, *, is_last: bool) -> Increment | AsyncStateSnapshot | None:
-        """What has changed since the base, where there is one and it pays."""
+        """Return the changes since the base, where there is a base and an increment pays."""
         if self._base is None:
             return None
         since, base = self._base
         lists = [self._lists[number] for number in sorted(self._lists)]
         count = sum(map(dirty_count, lists))
-        if count > MAX_DIRTY_KEYS + 2 * base.whole:  # a byte is the least that a key takes
+        if count > MAX_DIRTY_KEYS + 2 * base.whole:  # a byte is the least size of a key
             self._forget()
             return None
         is_due = base.links >= MAX_LINKS or barrier - since > MAX_SINCE

@@ -1,19 +1,19 @@
 """`Instance`: one parallel copy of a stage. Inbox → operator → stateless steps → outbox, as plain calls.
 
-The executor, `agiledart run` and the simulator's inline host all drive the same class: they `offer` batches that came
-in, call `work`, and deliver what it emits. It does no I/O itself; a sink's writer is handed in.
+The executor, `agiledart run` and the simulator's inline host all drive the same class: they `offer` received batches, call
+`work`, and deliver the batches that it emits. It does no I/O itself; the caller gives it a sink's writer.
 
-    open      batches at an input →        taken in order of positions, or of arrival where none are carried; the outbox fills
-    open      outputs are blocked →        nothing is taken: pressure goes up through the channels
+    open      batches at an input →        taken in order of positions, or of arrival where rows carry none; the outbox fills
+    open      outputs are blocked →        no rows are taken: pressure travels upstream through the channels
     open      a barrier at one input →     that input waits; the others go on
-    open      the barrier at all inputs →  snapshot; the barrier leaves by every output, before anything that came behind it
+    open      the barrier at all inputs →  snapshot; the barrier leaves by every output, before any later row
     open      user code raised →           as `on_error` says: `UserCodeError` ends it, or the row is counted and put aside
     open      the end of all inputs →      draining: windows close, timers of event time fire, the end leaves by every output
-    draining  nothing left →               finished
+    draining  no rows left →               finished
     any       restore(snapshot) →          open, as it was behind that barrier; before the first batch only
-    open      a barrier with a change →    another plan holds behind it: other instances are sent to, and others send
-    open      one that ends its term →     all that is released is worked off, the barrier leaves; it has stopped
-    any       take_over(what was left) →   open, where the instances of the term before have stopped; before the first batch only
+    open      a barrier with a change →    another plan holds behind it: it has other targets and other senders
+    open      the end of its generation →  all released rows are processed, the barrier leaves; it has stopped
+    any       take_over(snapshots) →       open, where the previous generation's instances stopped; before the first batch only
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -60,26 +60,26 @@ _CHUNK = 1_024
 """Rows that pass the operator in one go."""
 
 RowTap = Callable[[list[Any], Order], None]
-"""Shown the rows that leave a step and what goes with them, once for each batch. Must not raise and must not keep the lists."""
+"""Tap: gets the rows that leave a step and what goes with them, once for each batch. Must not raise and must not keep the lists."""
 
 Observer = Callable[[Held, Order], None]
-"""The same for rows in either form, of which it may look at few."""
+"""The same for rows in either form; the observer may read few of them."""
 
 EncodedSnapshot = bytes | AsyncInstanceSnapshot
-"""What an instance says of itself at a barrier; of a large state not all may be encoded yet."""
+"""Snapshot of an instance at a barrier; of a large state a part may not be encoded yet."""
 
 BarrierReport = Callable[[int, Any, bytes], None]
-"""Told of a barrier that has come through all inputs, with the instance's `EncodedSnapshot` at it and the change that it carries."""
+"""Handler of a barrier that has come through all inputs: (number, the instance's `EncodedSnapshot`, the change it carries)."""
 
 
 @dataclass(frozen=True)
 class DirectSink:
-    """A sink for whoever writes into it directly.
+    """Sink as seen by a caller that writes into it directly.
 
     Attributes:
         step: its name, for errors.
         channel: (edge, upstream instance) by which its rows would come.
-        write, count: take rows; note how many were taken.
+        write, count: take rows; add to the number of rows taken.
     """
 
     step: str
@@ -89,26 +89,26 @@ class DirectSink:
 
 
 def _do_nothing() -> None:
-    """To be told of it."""
+    """Ignore the event."""
 
 
 class Instance:
-    """One parallel copy of a stage that is no source.
+    """One parallel copy of a stage that is not a source.
 
     Args:
         program: the compiled topology.
-        stage, index: which instance.
+        stage, index: the stage, and the instance within it.
         writer: of a sink's stage.
-        make_store: where steps with `keep="disk"` keep their state; without it in memory.
+        make_store: makes the stores of steps with `keep="disk"`; without it state is in memory.
 
     Attributes:
-        state: what its operator remembers, by key group; without what waits to enter it.
+        state: its operator's state, by key group; without the rows waiting in the inbox.
         programs: the topology with the plans that may hold behind barriers to come, by their names.
-        on_save: told when it is about to save itself.
-        on_stop: told when its term has come to where it ends, before it saves itself.
-        final_snapshot: what it leaves behind; None as long as its term goes on.
-        increments: where an element need not be whole; who keeps elements puts it in.
-        change_passed: a barrier has brought another plan; whoever takes note of it takes it back.
+        on_save: called before it saves itself.
+        on_stop: called when its generation has reached its end, before it saves itself.
+        final_snapshot: its state at the end of its generation; None while that goes on.
+        increments: decides whether a snapshot is full or an increment; set by an executor that stores snapshots.
+        change_passed: a barrier has brought another plan; the reader resets it.
 
     Raises:
         UserCodeError: from `work`, when user code raised.
@@ -181,30 +181,30 @@ class Instance:
 
     @property
     def queued_rows(self) -> int:
-        """Rows that wait in the merge."""
+        """Return the number of rows that wait in the inbox."""
         return self._inbox.queued_rows
 
     @property
     def has_released(self) -> bool:
-        """Does something wait that may be taken?"""
+        """Report whether waiting rows may be taken."""
         return self._inbox.has_released
 
     @property
     def finished(self) -> bool:
-        """True when END_OF_INPUT of all inputs has passed through."""
+        """Report whether END_OF_INPUT of all inputs has passed through."""
         return is_final(self._watermark)
 
     @property
     def watermark(self) -> Position:
-        """The position up to which this instance is complete."""
+        """Return the position up to which this instance is complete."""
         return self._watermark
 
     def consumed(self, edge: int, source: int) -> int:
-        """How many batches of a channel have been taken wholly out of the inbox; drives acknowledgements."""
+        """Return the number of a channel's batches taken in full out of the inbox; it drives acknowledgements."""
         return self._inbox.consumed(edge, source)
 
     def work(self, emit: Emit, budget: int = WORK_BUDGET) -> bool:
-        """Run what the inbox releases, at most `budget` rows; True when released rows remain."""
+        """Run the rows that the inbox releases, at most `budget`; return True when released rows remain."""
         inbox, fast = self._inbox, self._fast
         left = budget if self.final_snapshot is None else 0
         while left > 0:
@@ -226,10 +226,10 @@ class Instance:
         return self.final_snapshot is None
 
     def pass_through(self, edge: int, source: int, batch: Batch, emit: Emit) -> bool:
-        """Take the rows of a batch at once, as `offer` and `work` would; False where they have to be offered: there are
-        several inputs, something waits, the batch is more than rows or more than passes in one go.
+        """Take the rows of a batch at once, as `offer` and `work` would; return False where they have to be offered.
 
-        Raises what `work` raises.
+        They have to be offered when there are several inputs, rows wait, or the batch is more than rows or too large for one go.
+        Raises the errors of `work`.
         """
         held, order, watermark = batch.held, batch.order, batch.watermark
         count = len(held)
@@ -244,7 +244,7 @@ class Instance:
         return True
 
     def direct(self) -> "DirectSink | None":
-        """Of a sink of one input: how to write rows past its inbox. None where somebody looks, or more than rows comes in."""
+        """Return for a sink of one input a direct way past its inbox; None where it is tapped, or more than rows comes in."""
         inbox, writer, counted = self._inbox, self._writer, self._counted
         if writer is None or not isinstance(inbox, SingleInputArrivals) or self._carries != "rows":
             return None
@@ -259,10 +259,10 @@ class Instance:
         return DirectSink(self._own_step, self.inputs[0], writer.write, count)
 
     def fused_with(self, sink: "DirectSink", batch_rows: int) -> Callable[[list[Any]], None] | None:
-        """A loop for rows that would enter here: through the steps and into the sink, batch by batch, as `work` of both would.
+        """Return a loop for entering rows: through the steps and into the sink, batch by batch, as `work` of both would.
 
-        None where it would not be the same: something goes with the rows, somebody looks, more is done than one loop, the
-        sink is not all that follows. Rows must not wait here meanwhile. Raises what `work` raises.
+        None where the result would differ: positions go with the rows, a tap is set, one loop does not do all the work, or the
+        sink is not the only output. Rows must not wait here meanwhile. Raises the errors of `work`.
         """
         inbox, outbox = self._inbox, self._outbox
         if (
@@ -271,7 +271,7 @@ class Instance:
             or (outbox.only, self.index) != sink.channel
         ):
             return None
-        assert self._segments is not None  # else there is no fast way
+        assert self._segments is not None  # else there is no fast path
         chain = self._segments.fused()
         if chain is None:
             return None
@@ -288,9 +288,9 @@ class Instance:
         return run
 
     def show(self, taps: Mapping[str, RowTap]) -> None:
-        """From now on show these what leaves the steps by whose names they stand; replaces the ones before.
+        """Set the taps on steps, by their names; they replace the ones before.
 
-        Without onlookers a stage's stateless steps are one loop; with them it is cut where somebody looks.
+        Without taps a stage's stateless steps are one loop; with them it is cut at each tap.
         """
         self._taps = taps
         if self._segments is not None:
@@ -299,15 +299,15 @@ class Instance:
         self._fast = self._fast_path()
 
     def observe(self, observer: Observer) -> None:
-        """From now on show it all that a sink has written."""
+        """Give all rows that a sink writes to this observer from now on."""
         self._observer = observer
 
     def _list_path(self) -> Run | None:
-        """The stateless steps for rows in a list, where they are one generated loop into which nobody looks; else None."""
+        """Return the stateless steps for rows in a list, where they are one generated loop without a tap; else None."""
         return None if self._taps or self._segments is None else self._segments.over_lists()
 
     def _fast_path(self) -> Run | None:
-        """What to do with rows in a list where a stage is nothing but such a loop; else None."""
+        """Return the whole work on rows in a list where a stage is only such a loop; else None."""
         return None if self._operator is not None or self._own_step else self._list_run
 
     def _pass(self, held: Held, order: Order, watermark: Position, emit: Emit) -> None:
@@ -376,7 +376,7 @@ class Instance:
         return out
 
     def _on_step_error(self, step: RowStep, row: Any, at: Any, error: Exception) -> None:
-        """A step raised for a row, and its error policy goes on without it."""
+        """Report a row at which a step raised, under a policy that goes on without it."""
         self._put_aside(step.name, step.function, step.policy, row, at, error, row)
 
     def _put_aside(
@@ -400,15 +400,15 @@ class Instance:
         self.reports.note(step, function, error, row, policy)
 
     def _on_operator_error(self, error: Exception, row: Any, at: Position) -> None:
-        """The operator raised for a row, and its error policy goes on without it."""
+        """Report a row at which the operator raised, under a policy that goes on without it."""
         operator = self._operator
         assert operator is not None
         head = self._program.steps(self.stage)[0]
         policy = head.on_error
-        if row is NO_RECORD:  # a timer or a result: nothing is lost but what it would have done
+        if row is NO_RECORD:  # a timer or a result: only its effect is lost
             self.reports.note(operator.name, operator.function, error, row, "skip")
             return
-        if self._is_broadcast and at[-1]:  # told to every instance, so it has no place of its own to go to
+        if self._is_broadcast and at[-1]:  # every instance gets it, so its letter would come from each of them
             policy = "skip"
         if policy == "dead_letter":
             operator.counts.dead_letters += 1
@@ -427,7 +427,7 @@ class Instance:
         """Put a barrier into the inbox.
 
         Raises:
-            ChangeFailed: it carries another change than the same barrier of another channel, or one of which nobody has told.
+            ChangeFailed: it carries another change than the same barrier of another channel, or an unknown one.
             RemoteProtocolError, LocalProtocolError: as `offer`.
         """
         change = batch.change
@@ -448,46 +448,49 @@ class Instance:
         self._to_multi_input()
         followers = after.followers(edge, source)
         inputs = after.inputs(self.stage, self.index)
-        new = [one for one in inputs if one[1] in followers and after.edges[one[0]].source == sender]
-        self._inbox.offer_last(edge, source, batch, [(one, after.edges[one[0]].padding) for one in new])
+        new = [channel for channel in inputs if channel[1] in followers and after.edges[channel[0]].source == sender]
+        self._inbox.offer_last(edge, source, batch, [(channel, after.edges[channel[0]].padding) for channel in new])
 
     def expect_change(self, barrier: int) -> None:
-        """A barrier that carries a change has been asked for: until a channel has brought it, rows that wait do not hold up who
-        sends them. The barrier, for which others wait, may be behind them.
+        """Expect a barrier with a change: until a channel has brought it, waiting rows do not hold up their senders.
+
+        The barrier, for which others wait, may be behind those rows.
         """
         if isinstance(self._inbox, Merge):
             self._inbox.acknowledges_early_until = barrier
 
     def takes_in(self, edge: int, source: int) -> bool:
-        """Does this channel enter here now? Not one of a term that has ended, or of which no barrier has told yet."""
+        """Report whether this channel enters here now: not when its generation has ended or is not announced yet."""
         return self._inbox.takes_in(edge, source)
 
     def is_leaving(self, edge: int, source: int) -> bool:
-        """Has the last barrier of this channel come, so that those of the next term go on for it?"""
+        """Report whether the channel's last barrier has come, so that the next generation's channels continue it."""
         return self._inbox.is_leaving(edge, source)
 
     def forget(self, edge: int, source: int) -> bool:
-        """Let a channel go whose last barrier has come; False while something of it waits here."""
+        """Drop a channel whose last barrier has come; return False while its rows wait here."""
         return self._inbox.forget(edge, source)
 
     @property
     def plan(self) -> StagePlan:
-        """The one that it follows now."""
+        """Return the plan that it follows now."""
         return self._program.plan
 
     @property
     def is_caught_up(self) -> bool:
-        """Does it stand where its siblings stand? After a roll-back not before all has come again that it had taken too early."""
+        """Report whether it stands where its siblings stand; after a roll-back, whether all rows it had taken too early have come
+        again.
+        """
         return self._inbox.is_caught_up
 
     def _to_multi_input(self) -> None:
-        """Have an inbox that takes channels in and lets them go."""
+        """Replace the inbox by one that can add and drop channels."""
         if isinstance(self._inbox, SingleInputArrivals | SingleInputMerge):
             self._inbox = self._inbox.to_multi_input()
             self.offer, self._passes = self._inbox.offer, None
 
     def _ends_at(self, barrier: int) -> bool:
-        """Does the term of this instance end with a barrier?"""
+        """Report whether the generation of this instance ends with a barrier."""
         change = self._asked.get(barrier, b"")
         if not change:
             return False
@@ -496,11 +499,11 @@ class Instance:
         )
 
     def _is_draining_before(self, barrier: int) -> bool:
-        """Is something left of what the last barrier of this term has released? All instances shall stop at one frontier."""
+        """Report whether rows released by the generation's last barrier remain. All instances must stop at one frontier."""
         return self._ends_at(barrier) and self._inbox.has_released
 
     def _pass_barrier(self, barrier: int, emit: Emit) -> None:
-        """All inputs have given this barrier: what came before it is in the snapshot, and in what was sent."""
+        """Save the state at a barrier that all inputs have given: earlier rows are in the snapshot, and in the output sent."""
         ends = self._ends_at(barrier)
         change = self._asked.pop(barrier, b"")
         if ends:
@@ -522,7 +525,7 @@ class Instance:
             self.inputs = self._program.plan.inputs(self.stage, self.index)
 
     def _reach_end(self, barrier: int, emit: Emit) -> None:
-        """Come to where all instances of this term stop."""
+        """Advance to the frontier at which all instances of this generation stop."""
         if not self.is_caught_up:
             raise ChangeFailed(
                 f"barrier {barrier} carries a change, and an instance has not caught up since the roll-back"
@@ -533,7 +536,7 @@ class Instance:
             self._pass([], None, self._inbox.frontier, emit)
 
     def statistics(self) -> InstanceStatistics:
-        """What it has counted so far."""
+        """Return the counts so far."""
         return InstanceStatistics(
             stage=self.stage,
             index=self.member,
@@ -549,76 +552,80 @@ class Instance:
 
     @property
     def written(self) -> int:
-        """Rows that a sink has written in this run, as far as it was not brought back behind them."""
+        """Return the rows that a sink has written in this run, without those of rolled-back epochs."""
         return self._counted.rows_out
 
     def snapshot(self, barrier: int = 0) -> bytes:
-        """State, queues, marks and counts; between two calls of `work`. `barrier`: as of this one, which has just passed."""
+        """Encode state, queues, watermarks and counts, between two calls of `work`. `barrier`: as of this one, which has just
+        passed.
+        """
         return _encoded(self._parts_of_snapshot(barrier))
 
     def onto(self, barrier: int) -> bytes:
-        """The element on which that of a barrier rests; empty: it is whole."""
+        """Return the base of this barrier's snapshot; empty: the snapshot is full."""
         return b"" if self.increments is None else self.increments.onto(barrier)
 
     def at_end(self, barrier: int) -> EncodedSnapshot:
-        """What it was at the end of its input, which holds for this barrier and all later ones."""
+        """Return the final snapshot at the end of its input, valid for this barrier and all later ones."""
         parts = self._parts_of_snapshot(barrier)
         return _encoded(parts) if self.increments is None else _encoded(parts, self.increments.at_end())
 
     def _encode_snapshot(self, barrier: int, parts: SnapshotParts, *, is_last: bool) -> EncodedSnapshot:
-        """What a barrier's element says. `is_last`: it is what the instance hands over."""
+        """Return a barrier's snapshot. `is_last`: the instance hands it over."""
         if self.increments is None:
             return _encoded(parts)
         return _encoded(parts, self.increments.at(barrier, is_last=is_last))
 
     def _parts_of_snapshot(self, barrier: int) -> SnapshotParts:
-        counts = [msgspec.structs.replace(one) for one in self._counts.values()]
+        counts = [msgspec.structs.replace(counts_of_step) for counts_of_step in self._counts.values()]
         entered = self._inbox.snapshot(barrier)
         return SnapshotParts(self.index, entered, self.state, self._outbox.snapshot(), self._watermark, counts)
 
     def restore(self, snapshot: bytes | Pieces, *increments: bytes | Pieces) -> None:
-        """Go back to a snapshot of an instance of the same stage, index and plan. Nobody uses it any more when this raises.
+        """Restore a snapshot of an instance of the same stage, index and plan. When it raises, the instance is unusable.
 
         Args:
-            snapshot: a whole one; of its pieces no more than a key group is held at once.
-            increments: what changed behind it, in the order of their barriers; the last one is where it goes on.
+            snapshot: a full one; at most one key group of its pieces is in memory at once.
+            increments: later changes, in the order of their barriers; the instance goes on at the last one.
 
-        Raises msgspec.MsgspecError for another's, `StateFormatError` for one whose state the code cannot read.
+        Raises msgspec.MsgspecError for another instance's snapshot, `StateFormatError` for one whose state the code cannot read.
         """
         last = self.snapshot_parts_in(self.index, restore_groups(self.state, snapshot))
         assert isinstance(last.state, StateSnapshot)
         rest, changes = last.state.rest, []
-        for each in increments:
-            last, increment = self.increment_parts_in(self.index, each if isinstance(each, bytes) else b"".join(each))
+        for raw_increment in increments:
+            last, increment = self.increment_parts_in(
+                self.index, raw_increment if isinstance(raw_increment, bytes) else b"".join(raw_increment)
+            )
             rest = increment.rest
             changes.append(increment.changes)
         self._enter(last.entered)
         self._outbox.restore(last.sent)
         self._watermark = last.watermark
         self.state.restore_rest(rest)
-        for one in changes:
-            self.state.apply(one)
+        for state_changes in changes:
+            self.state.apply(state_changes)
         for counts, then in zip(self._counts.values(), last.counts, strict=True):
             counts.become(then)
 
     def count_from(self, barrier: int) -> None:
-        """Barriers go on behind this one: what was restored is another run's, or of an epoch before the committed one."""
+        """Continue with the barrier after this one: the restored snapshot is another run's, or older than the committed one."""
         self._inbox.count_from(barrier)
 
     def increment_parts_in(self, index: int, raw: bytes) -> tuple[SnapshotParts, Increment]:
-        """As `snapshot_parts_in`, of an element that says what has changed in the state: that is told beside what was left."""
+        """Decode an increment like `snapshot_parts_in`; return its state changes separately."""
         entered, increment, sent, watermark, counts = self._decoded(raw, Increment)
         return SnapshotParts(index, entered, NO_STATE, sent, watermark, counts), increment
 
     def another_state(self) -> OperatorState:
-        """One of the same step, of which nothing is remembered yet."""
+        """Return an empty state of the same step."""
         return self._program.operator(self.stage) or NO_STATE
 
     def snapshot_parts_in(self, index: int, snapshot: bytes) -> SnapshotParts:
-        """What an instance of this stage left behind that was saved at its last barrier. Raises as `restore`.
+        """Decode the snapshot of an instance of this stage at its last barrier. Raises the errors of `restore`.
 
         Args:
-            index: which one, within its term.
+            index: of that instance, within its generation.
             snapshot: of it.
         """
         return SnapshotParts(index, *self._decoded(snapshot, StateSnapshot))
@@ -630,14 +637,14 @@ class Instance:
         inbox = merge_type(row) if isinstance(self._inbox, Merge) else arrivals_type(row, order)
         outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
         kind = generic(tuple, inbox, state, outbox, Position, list[StepCounts])
-        entered, found, sent, watermark, counts = msgspec.msgpack.Decoder(kind).decode(snapshot)
+        entered, decoded_state, sent, watermark, counts = msgspec.msgpack.Decoder(kind).decode(snapshot)
         if joins:
             edges = self._program.plan.incoming(self.stage)
             entered = typed_rows(entered, {edge.index: self._program.row_type(edge.index) for edge in edges})
-        return entered, found, sent, watermark, counts
+        return entered, decoded_state, sent, watermark, counts
 
     def take_over(self, left: Sequence[SnapshotParts]) -> None:
-        """Begin where the instances of the term before have stopped: all those that `predecessors_of` names.
+        """Begin where the previous generation's instances stopped: all those that `predecessors_of` names.
 
         Raises:
             ChangeFailed: they did not stop at one frontier.
@@ -647,9 +654,9 @@ class Instance:
         self._enter(joining.merge() if isinstance(self._inbox, Merge) else joining.arrivals())
         joining.state_into(self.state)
         self._watermark, self._outbox.watermark = joining.watermark, joining.sent_watermark
-        for one in joining.predecessors():
-            self._outbox.inherit(one.sent[2])
-            for counts, then in zip(self._counts.values(), one.counts, strict=True):
+        for predecessor in joining.predecessors():
+            self._outbox.inherit(predecessor.sent[2])
+            for counts, then in zip(self._counts.values(), predecessor.counts, strict=True):
                 counts.add(then)
 
     def _enter(self, entered: Any) -> None:
@@ -673,8 +680,8 @@ def _encoded(
     encode = _ENCODER.encode
     if isinstance(instead, AsyncStateSnapshot):
         return AsyncInstanceSnapshot(5, encode(entered), instead, encode(sent) + encode(watermark) + encode(counts))
-    told = instead or (state if isinstance(state, StateSnapshot) else snapshot_of(state))
-    return encode((entered, told, sent, watermark, counts))
+    encoded_state = instead or (state if isinstance(state, StateSnapshot) else snapshot_of(state))
+    return encode((entered, encoded_state, sent, watermark, counts))
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -1,12 +1,12 @@
-"""`Intake`: rows of a source that wait because its outputs are blocked, under the policy that the user chose.
+"""`Intake`: rows of a source that wait because its outputs are blocked, under the user's overload policy.
 
-It stands between judging (late, malformed, sorted, paced: done once, when a row comes) and numbering (done when a row
-leaves): what is let go here never had a position, so no gap is seen downstream. Rows leave in the order in which they came:
-those in memory first, then those on disk. A source that blocks has none, and pays nothing.
+It stands between validation (late, malformed, sorted, paced: done once, when a row comes) and numbering (done when a row leaves).
+A row that is dropped here never had a position, so downstream sees no gap. Rows leave in the order in which they came: those in
+memory first, then those on disk. A source that blocks has no intake and no cost.
 
-Sampling: a row is kept when the last `level` bits of a hash of its number are zero. A full queue raises the level and drops
-what no longer qualifies, so what waits is a sample of the whole time and not its beginning or end; a queue that has run
-down to a quarter lowers it. Which row is kept depends on its number and the level alone.
+Sampling: a row stays when the last `level` bits of a hash of its number are zero. A full queue raises the level and drops rows
+that no longer qualify, so the queue is a sample of the whole time and not its beginning or end. A queue that has shrunk to a
+quarter lowers the level. The choice of a row depends only on its number and the level.
 """
 
 from collections import deque
@@ -22,30 +22,30 @@ from agiledart_dataflow.plan.overload import BLOCK, MAX_WAITING_BYTES, SHED_SAMP
 from agiledart_kernel.errors import LocalProtocolError, OperationFailed, UserCodeError
 
 Timed = tuple[int, Any]
-"""Event time in milliseconds and the row, or the `Late` row: how late it was has been judged when it came."""
+"""Event time in milliseconds and the row, or the `Late` row: its lateness was decided when it came."""
 
 CHUNK_BYTES: Final = 256 << 10
-"""Rows go to disk in chunks of about this size at most, as far as whole rows allow: one chunk is read back at a time."""
+"""Maximum size of a chunk on disk, about, as far as whole rows allow: one chunk is read back at a time."""
 
 _UNWEIGHED: Final = 64
-"""So many rows may enter an empty room without being encoded to learn what they weigh: usually they leave at once."""
+"""Rows that may enter an empty intake without being encoded to learn their size: usually they leave at once."""
 
 _WORD: Final = (1 << 64) - 1
 _MAX_LEVEL: Final = 48
 
 OLDEST, SAMPLE, SPOOL_FULL, DISK_FULL = "oldest", "sample", "spool_full", "disk_full"
-"""Reasons for which rows are let go."""
+"""Reasons for which rows are dropped."""
 
 
 class RowStore(Protocol):
-    """A bounded log of chunks, first in, first out; `agiledart_executor.spool` keeps one on disk."""
+    """Bounded log of chunks, first in, first out; `agiledart_executor.spool` keeps one on disk."""
 
     def has_space(self) -> bool:
-        """Whether another chunk may be appended."""
+        """Report whether another chunk may be appended."""
         ...
 
     def append(self, chunk: bytes, rows: int) -> None:
-        """Add a chunk at the end. Raises `OperationFailed` when the disk does not take it; then nothing was added."""
+        """Add a chunk at the end. Raises `OperationFailed` when the disk refuses it; then nothing was added."""
         ...
 
     def next(self) -> bytes | None:
@@ -54,26 +54,26 @@ class RowStore(Protocol):
 
     @property
     def rows(self) -> int:
-        """Rows in all chunks."""
+        """Return the number of rows in all chunks."""
         ...
 
     def close(self) -> None:
-        """Give back the space; may be called twice."""
+        """Release the disk space; may be called twice."""
         ...
 
 
 class Intake:
-    """The waiting room of one source.
+    """Waiting rows of one source.
 
     Args:
-        name: of the source; stands in messages and in the hash of its rows.
-        row_type: of its rows.
-        overload: what to do when there is no room.
+        name: name of the source; appears in messages and in the hash of its rows.
+        row_type: type of its rows.
+        overload: policy when the intake is full.
         store: for `spool`.
 
     Raises:
-        UserCodeError: from `put`, for rows that are not what their type says and so cannot be kept.
-        OperationFailed: from `put` and `take`, when the disk fails and nobody allowed to shed; says what to do.
+        UserCodeError: from `put`, for rows that do not have their declared type and so cannot be stored.
+        OperationFailed: from `put` and `take`, when the disk fails and the policy may not shed; the text advises what to do.
     """
 
     def __init__(self, name: str, row_type: Any, overload: Overload, store: RowStore | None = None) -> None:
@@ -81,7 +81,7 @@ class Intake:
             raise LocalProtocolError(f"source {name}: {overload.policy} with{'' if store else 'out'} a store")
         self._name, self._overload, self._store = name, overload, store
         self._salt = int.from_bytes(name.encode()[:64], "big") % _WORD
-        self._waiting: deque[tuple[int, Any, int, int]] = deque()  # time, row, number, bytes (0: not weighed yet)
+        self._waiting: deque[tuple[int, Any, int, int]] = deque()  # time, row, number, bytes (0: not measured yet)
         self._tail: list[Timed] = []
         self._bytes = 0
         self._number = 0
@@ -94,21 +94,21 @@ class Intake:
 
     @property
     def waiting(self) -> int:
-        """Rows in memory."""
+        """Return the number of rows in memory."""
         return len(self._waiting) + len(self._tail)
 
     @property
     def spooled(self) -> int:
-        """Rows on disk."""
+        """Return the number of rows on disk."""
         return 0 if self._store is None else self._store.rows
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits anywhere."""
+        """Report whether no rows wait, in memory or on disk."""
         return not self.waiting and not self.spooled
 
     def has_space(self) -> bool:
-        """Whether the source may read on. Only a spool whose bound is reached says no, unless it may shed."""
+        """Report whether the source may read on. Only a full spool refuses, unless it may shed."""
         if self._store is None or self._overload.spool_full != BLOCK:
             return True
         return not self._tail and (self._store.has_space() or self._fits())
@@ -137,7 +137,7 @@ class Intake:
                 self._sift()
 
     def take(self, max_rows: int) -> list[Timed]:
-        """The rows that leave now, at most so many."""
+        """Return the rows that leave now, at most `max_rows`."""
         store = self._store
         if store is not None:
             if not self._waiting and (chunk := store.next()) is not None:
@@ -155,17 +155,17 @@ class Intake:
             self.level -= 1
         return out
 
-    def kept(self) -> list[Timed]:
-        """What waits in memory, in order."""
+    def waiting_in_memory(self) -> list[Timed]:
+        """Return the rows that wait in memory, in order."""
         return [*((time_ms, row) for time_ms, row, _number, _size in self._waiting), *self._tail]
 
     def add_counts_to(self, counts: SourceCounts) -> None:
-        """Add what happened here to what its source has counted."""
+        """Add this intake's counts to those of its source."""
         counts.waiting += self.waiting
         counts.spooled, counts.spooled_ever, counts.shed = self.spooled, self.spooled_ever, dict(self.shed)
 
     def close(self) -> None:
-        """Give back the disk's space."""
+        """Release the disk space."""
         if self._store is not None:
             self._store.close()
 
@@ -180,26 +180,26 @@ class Intake:
         self.shed[reason] = self.shed.get(reason, 0) + count
 
     def _sift(self) -> None:
-        """Drop what waits and is not in the thinner sample."""
+        """Drop waiting rows that are not in the thinner sample."""
         mask = (1 << self.level) - 1
-        kept = deque(entry for entry in self._waiting if not mask & self._hash(entry[2]))
-        self._count_shed(SAMPLE, len(self._waiting) - len(kept))
-        self._waiting = kept
-        self._bytes = sum(entry[3] for entry in kept)
+        sample = deque(entry for entry in self._waiting if not mask & self._hash(entry[2]))
+        self._count_shed(SAMPLE, len(self._waiting) - len(sample))
+        self._waiting = sample
+        self._bytes = sum(entry[3] for entry in sample)
 
     def _hash(self, number: int) -> int:
-        """64 well-mixed bits of the source and a row's number (the finaliser of SplitMix64)."""
+        """Return 64 well-mixed bits of the source and a row's number (the finaliser of SplitMix64)."""
         mixed = (number * 0x9E3779B97F4A7C15 + self._salt) & _WORD
         mixed = ((mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9) & _WORD
         mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _WORD
         return mixed ^ mixed >> 31
 
     def _size_of(self, due: Sequence[Timed]) -> int:
-        """What one of these rows weighs, about; 0 when it is not worth knowing yet. What waits unweighed is weighed, too."""
+        """Return about the size of one of these rows; 0 when it is not needed yet. Measures waiting rows without a size, too."""
         waiting = self._waiting
         if not due or (not waiting and len(due) <= _UNWEIGHED):
             return 0
-        if waiting and not waiting[0][3]:  # all of them came at once, into an empty room
+        if waiting and not waiting[0][3]:  # all of them came at once, into an empty intake
             size = self._weight([(time_ms, row) for time_ms, row, _number, _size in waiting])
             self._waiting = deque((time_ms, row, number, size) for time_ms, row, number, _size in waiting)
             self._bytes = size * len(waiting)
@@ -209,13 +209,13 @@ class Intake:
         return len(self._pack(rows)) // len(rows) + 1
 
     def _put_spooling(self, store: RowStore, due: Sequence[Timed]) -> None:
-        """To memory while nothing lies on disk and there is room; else to disk, behind what lies there."""
+        """Put rows into memory while nothing is on disk and memory has space; else on disk, behind earlier rows."""
         if not store.rows and not self._tail:
             size = self._size_of(due)
-            room = min(self._overload.rows - len(self._waiting), (MAX_WAITING_BYTES - self._bytes) // max(1, size))
-            for time_ms, row in due[: max(0, room)]:
+            free_rows = min(self._overload.rows - len(self._waiting), (MAX_WAITING_BYTES - self._bytes) // max(1, size))
+            for time_ms, row in due[: max(0, free_rows)]:
                 self._keep(time_ms, row, 0, size)
-            due = due[max(0, room) :]
+            due = due[max(0, free_rows) :]
         pieces = [due] if due else []
         while pieces:
             piece = pieces.pop()
@@ -229,7 +229,7 @@ class Intake:
     def _store_chunk(self, store: RowStore, piece: Sequence[Timed], chunk: bytes) -> None:
         if self._tail or not store.has_space():
             if self._overload.spool_full == BLOCK:
-                self._tail += piece  # was read already: it waits, and nothing more is read
+                self._tail += piece  # already read: these rows wait, and no more are read
             else:
                 self._count_shed(SPOOL_FULL, len(piece))
             return
@@ -250,13 +250,13 @@ class Intake:
         try:
             return self._encoder.encode(([time_ms for time_ms, _ in rows], plain, lates))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise UserCodeError(f"{self._name}: its rows cannot be kept: {error}") from None
+            raise UserCodeError(f"{self._name}: its rows cannot be stored: {error}") from None
 
     def _unpack(self, chunk: bytes) -> None:
         try:
             times, rows, lates = self._decoder.decode(chunk)
         except (msgspec.MsgspecError, ValueError) as error:
-            raise UserCodeError(f"{self._name}: its rows are not what it says: {error}") from None
+            raise UserCodeError(f"{self._name}: its rows do not have their declared type: {error}") from None
         for i, by_ms, aside in lates:
             rows[i] = Late(rows[i], by_ms, aside)
         size = len(chunk) // max(1, len(rows)) + 1

@@ -1,4 +1,4 @@
-"""`MalformedRecords`: what users are told of records of a source that are none: the first few of each reason, then how many in all."""
+"""`MalformedRecords`: reports to users of a source's malformed records: the first few of each reason, then the totals."""
 
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ from agiledart_dataflow.user_code.user_errors import without_surrogates
 
 _REASON_LENGTH: Final = 40
 _MAX_REASONS: Final = 64
-"""Reasons are labels of counters; a check that makes up new ones for ever is cut off."""
+"""Reasons are labels of counters; a check that invents ever new ones is cut off."""
 
 _ROW_LENGTH: Final = 200
 
@@ -16,18 +16,18 @@ _LETTER_LENGTH: Final = 65_536
 """Characters of a row in a dead letter."""
 
 MAX_LETTERS: Final = 10_000
-"""Dead letters that may wait while nothing can be sent; more malformed records are counted only."""
+"""Dead letters that may wait while the outputs are blocked; further malformed records are only counted."""
 
 
 class MalformedRecords:
-    """The malformed records of one source.
+    """Malformed records of one source.
 
     Args:
-        name: of the source.
+        name: name of the source.
 
     Attributes:
-        reasons: how many there were, by reason.
-        letters: that have not left yet; None: nobody takes them.
+        reasons: number of records, by reason.
+        letters: letters that have not left yet; None: no side output takes them.
     """
 
     def __init__(self, name: str) -> None:
@@ -38,7 +38,7 @@ class MalformedRecords:
         self.letters: list[DeadLetter[str]] | None = None
 
     def put_aside(self, record: str, text: str) -> None:
-        """A malformed record as it came, and what is wrong with it: a dead letter, where somebody takes them."""
+        """Store a malformed record and its defect as a dead letter, where a side output takes them."""
         if self.letters is None:
             return
         if len(self.letters) < MAX_LETTERS:
@@ -48,7 +48,7 @@ class MalformedRecords:
             self.add_notes((f"{MAX_LETTERS:,} dead letters wait to be sent; more malformed records are counted only",))
 
     def take_letters(self) -> list[DeadLetter[str]]:
-        """The dead letters that may leave now."""
+        """Return the dead letters that may leave now."""
         if not self.letters:
             return []
         letters, self.letters = self.letters, []
@@ -56,7 +56,7 @@ class MalformedRecords:
         return letters
 
     def count(self, reason: str, count: int = 1) -> str:
-        """Count by a reason; returns the word it is counted by."""
+        """Count by a reason; return the word it is counted by."""
         reason = without_surrogates(reason[:_REASON_LENGTH])
         if reason not in self.reasons and len(self.reasons) >= _MAX_REASONS:
             reason = "other"
@@ -64,36 +64,36 @@ class MalformedRecords:
         return reason
 
     def refuse(self, reason: str, row: Any) -> str:
-        """Count a row that was read and is malformed by the word of the source's `check` or clock; returns what is told of it."""
+        """Count a row that the source's `check` or clock rejected; return the text reported of it."""
         word = self.count(reason)
-        is_told = self.reasons[word] <= REPORTED_PER_REASON
-        if not is_told and self.letters is None:
+        is_reported = self.reasons[word] <= REPORTED_PER_REASON
+        if not is_reported and self.letters is None:
             return ""
         try:
             text = repr(row)
         except Exception:  # noqa: BLE001  a user's __repr__ may raise anything
             text = "(the row cannot be shown)"
         self.put_aside(without_surrogates(text[:_LETTER_LENGTH]), word)
-        if not is_told:
+        if not is_reported:
             return ""
         text = f"{word}: {without_surrogates(text if len(text) <= _ROW_LENGTH else text[:_ROW_LENGTH] + ' …')}"
         self.add_notes((text,))
         return text
 
     def add_notes(self, notes: tuple[str, ...]) -> None:
-        """What the reader wants users to know."""
+        """Add the reader's notes for users."""
         self._texts += [f"{self._name}: {note}" for note in notes]
 
     def take(self) -> list[str]:
-        """What there is to tell now."""
+        """Return the texts to report now."""
         texts, self._texts = self._texts, []
         return texts
 
     def rest(self, lines: int) -> list[str]:
-        """At the end: how many there were, when not all have been told."""
-        untold = any(count > REPORTED_PER_REASON for count in self.reasons.values())
-        if not untold or self._has_reported_rest:
+        """Return the totals at the end, unless all malformed records were reported one by one."""
+        has_unreported = any(count > REPORTED_PER_REASON for count in self.reasons.values())
+        if not has_unreported or self._has_reported_rest:
             return []
         self._has_reported_rest = True
-        told = ", ".join(f"{count:,} {reason}" for reason, count in self.reasons.items())
-        return [f"{self._name}: {sum(self.reasons.values()):,} of {lines:,} records malformed: {told}"]
+        totals = ", ".join(f"{count:,} {reason}" for reason, count in self.reasons.items())
+        return [f"{self._name}: {sum(self.reasons.values()):,} of {lines:,} records malformed: {totals}"]

@@ -1,11 +1,12 @@
-"""`Merge`: several ordered inputs → one ordered output, released up to the least mark (docs/decisions/0003).
+"""`Merge`: several ordered inputs → one ordered output, released up to the least watermark (docs/decisions/0003).
 
-A barrier blocks nothing here: the queues and marks are part of the snapshot, and what comes again after a restore is known by
-its position and dropped.
+A barrier blocks nothing here: the queues and watermarks are part of the snapshot. Rows that come again after a restore are
+recognised by their position and dropped.
 
-A stage upstream that takes a new term has other channels behind the barrier. All of them are taken in at once, at the mark of the
-first barrier that tells of it: up to there all that the stage put out has come, or is to come over its old channels. An old one
-ends at its barrier and counts for the frontier no more; what waits in it stays (scaling specification, section 8, step 7).
+An upstream stage that begins a generation has other channels behind the barrier. All of them are added at once, at the watermark
+of the first barrier that announces them: up to there all output of that stage has come, or is to come over its old channels. An
+old channel ends at its barrier and no longer counts for the frontier; its waiting rows stay (scaling specification, section 8,
+step 7).
 """
 
 from bisect import bisect_right
@@ -29,7 +30,7 @@ Channel = tuple[int, int]
 
 
 class _MergeInput:
-    """One channel: what it promised, and what waits."""
+    """One channel: its watermark, and its waiting batches."""
 
     __slots__ = ("appended", "consumed", "cuts", "joined", "padding", "rows", "waiting", "watermark")
 
@@ -39,22 +40,22 @@ class _MergeInput:
         self.waiting: deque[Batch] = deque()
         self.joined: deque[int] = deque()
         self.consumed = 0
-        self.rows = 0  # that came
+        self.rows = 0  # rows received
         self.appended = 0  # batches that were ever put into `waiting`
-        self.cuts: dict[int, tuple[Position, int, int]] = {}  # barrier → mark, rows, appended when it came
+        self.cuts: dict[int, tuple[Position, int, int]] = {}  # barrier → watermark, rows, appended when it came
 
 
 class Merge:
-    """Puts the records of all channels into one order.
+    """Inbox that puts the records of all channels into one order.
 
     Args:
         channels: every (edge, upstream instance) that enters, with the padding of its edge (`stages.Edge.padding`).
 
     Attributes:
-        barriers: numbers of barriers that all inputs have reached; whoever takes note of one removes it.
-        gives_way: what comes before this barrier counts as taken at once; 0: nothing does. While a stage takes a new term its mark
-            stands still, here as in all merges below, and the barriers for which it waits must not wait behind rows that this one
-            has no room for. What comes behind the barrier waits as ever: nobody needs to get past it.
+        barriers: numbers of barriers that all inputs have reached; the reader removes them.
+        acknowledges_early_until: rows before this barrier count as taken at once; 0: none. While a stage begins a generation its
+            watermark stands still, here as in all merges downstream, and the barriers that it waits for must not wait behind rows
+            for which this merge has no space. Rows behind the barrier wait as usual: no barrier needs to overtake them.
     """
 
     __slots__ = (
@@ -76,10 +77,9 @@ class Merge:
     def __init__(self, channels: Iterable[tuple[Channel, Position]]) -> None:
         self._inputs = {channel: _MergeInput(padding) for channel, padding in channels}
         self._alignment = Alignment(self._inputs)
-        self._closed: dict[
-            Channel, _MergeInput
-        ] = {}  # of terms that have ended: what waits in them is still to be taken
-        self._gone: dict[int, int] = {}  # edge → rows that came over those that are forgotten
+        # Channels of ended generations: their waiting rows are still to be taken.
+        self._closed: dict[Channel, _MergeInput] = {}
+        self._gone: dict[int, int] = {}  # edge → rows that came over forgotten channels
         self.barriers: list[int] = []
         self.acknowledges_early_until = 0
         self.queued_rows = 0
@@ -88,13 +88,13 @@ class Merge:
         self._positions: list[Position] = []
         self._at = 0
         self._offered = False
-        self._floor: Position = START  # restored: what lies at or below it was taken before
+        self._floor: Position = START  # after a restore: rows at or below it were taken before
 
     def offer(self, edge: int, source: int, batch: Batch) -> None:
         """Take the next batch of a channel.
 
         Raises:
-            RemoteProtocolError: `position` when a record lies at or below a mark already given, or the order is broken.
+            RemoteProtocolError: `position` when a record lies at or below an earlier watermark, or the order is broken.
             LocalProtocolError: no such channel enters here.
         """
         channel = self._inputs.get((edge, source))
@@ -118,7 +118,7 @@ class Merge:
             channel.joined.append(1)
             channel.appended += 1
         else:
-            # A punctuation only moves the mark of what waits before it; both are consumed together.
+            # A punctuation only moves the watermark of the rows waiting before it; both are consumed together.
             channel.waiting[-1].watermark = watermark
             channel.joined[-1] += 1
         if batch.barrier or is_final(batch.watermark):
@@ -130,29 +130,30 @@ class Merge:
             self._complete()
 
     def offer_last(self, edge: int, source: int, batch: Batch, new: Iterable[tuple[Channel, Position]]) -> None:
-        """Take the last barrier of a channel, behind which these go on for all of its term. Those of them that are here already
-        stay as they are. Raises as `offer`.
+        """Take the last barrier of a channel, which these channels continue in the next generation.
+
+        Those of them that are here already stay as they are. Raises the errors of `offer`.
         """
         for channel, padding in new:
             if channel not in self._inputs:
                 taken = self._inputs[channel] = _MergeInput(padding)
                 taken.watermark = batch.watermark
-                taken.cuts[batch.barrier] = (batch.watermark, 0, 0)  # what comes over it lies behind the barrier
+                taken.cuts[batch.barrier] = (batch.watermark, 0, 0)  # rows over it lie behind the barrier
                 self._alignment.take_in(channel, batch.barrier)
         self.offer(edge, source, batch)
         self._closed[edge, source] = self._inputs.pop((edge, source))
         self._alignment.leave((edge, source))
 
     def takes_in(self, edge: int, source: int) -> bool:
-        """Is it one of the channels that enter now?"""
+        """Report whether this channel enters now."""
         return (edge, source) in self._inputs
 
     def is_leaving(self, edge: int, source: int) -> bool:
-        """Has its last barrier come, so that others go on for its term?"""
+        """Report whether the channel's last barrier has come, so that others continue it."""
         return (edge, source) in self._closed
 
     def forget(self, edge: int, source: int) -> bool:
-        """Let a channel of a term that has ended go; False while something waits in it."""
+        """Drop a channel of an ended generation; return False while rows wait in it."""
         channel = self._closed.get((edge, source))
         if channel is None or channel.waiting:
             return False
@@ -162,7 +163,7 @@ class Merge:
 
     @property
     def is_caught_up(self) -> bool:
-        """Has all come again that was released beyond the barrier to which this was restored?"""
+        """Report whether all rows released beyond the restored barrier have come again."""
         return self._floor is START or all(_last_watermark(channel) >= self._floor for channel in self._inputs.values())
 
     def _complete(self) -> None:
@@ -180,9 +181,9 @@ class Merge:
                 raise RemoteProtocolError("position", f"records out of order before mark {watermark} on edge {edge}")
 
     def take(self, limit: int) -> tuple[Held, Order, Position]:
-        """At most `limit` records in order, and the mark up to which they are complete.
+        """Return at most `limit` records in order, and the watermark up to which they are complete.
 
-        Without a record the mark is the frontier, the least mark of all inputs.
+        Without a record the watermark is the frontier, the least watermark of all inputs.
         """
         if self._at >= len(self._rows):
             self._refill()
@@ -199,18 +200,18 @@ class Merge:
 
     @property
     def has_released(self) -> bool:
-        """True when `take` still has records in hand, or may find some in what was offered since it last looked."""
+        """Report whether `take` has records in hand, or may find some among newly offered batches."""
         return self._at < len(self._rows) or self._offered
 
     def consumed(self, edge: int, source: int) -> int:
-        """How many batches of a channel have been taken wholly."""
+        """Return the number of batches of a channel that were taken in full."""
         channel = self._inputs.get((edge, source)) or self._closed[edge, source]
         if self.acknowledges_early_until and self.acknowledges_early_until not in channel.cuts:
             return channel.consumed + sum(channel.joined)
         return channel.consumed
 
     def received(self) -> list[tuple[int, int, int]]:
-        """(edge, upstream instance, rows that came) of each channel; those of terms that have ended as one of `GONE`."""
+        """Return (edge, upstream instance, rows received) of each channel; those of ended generations together as `GONE`."""
         came = [(edge, source, channel.rows) for (edge, source), channel in self._inputs.items()]
         gone = dict(self._gone)
         for (edge, _), channel in self._closed.items():
@@ -218,12 +219,13 @@ class Merge:
         return came + [(edge, GONE, rows) for edge, rows in gone.items()]
 
     def _refill(self) -> None:
-        """Release everything at or below the least mark."""
+        """Release all rows at or below the least watermark."""
         self._at = 0
         self._offered = False
         watermarks = [_last_watermark(channel) for channel in self._inputs.values()]
         least = max(watermarks) if all(map(is_final, watermarks)) else min(watermarks)
-        # After a restore inputs stand below it until all has come again; a snapshot meanwhile must not let it be taken once more.
+        # After a restore inputs stand below the frontier until all rows have come again. A snapshot meanwhile must not let them
+        # be taken once more.
         self.frontier = frontier = max(self.frontier, least)
         rows: list[list[Any]] = []
         positions: list[list[Position]] = []
@@ -232,7 +234,8 @@ class Merge:
             before = len(rows)
             _release(channel, frontier, rows, positions)
             runs += len(rows) > before
-        if len(rows) == 1:  # the usual case: handed on as it is; others may hold the same lists, so nobody changes them
+        # the usual case: passed on unchanged; other holders may have the same lists, so they must not change
+        if len(rows) == 1:
             self._rows, self._positions = rows[0], positions[0]
             return
         self._rows, self._positions = list(chain.from_iterable(rows)), list(chain.from_iterable(positions))
@@ -243,21 +246,24 @@ class Merge:
             self._rows = [self._rows[i] for i in order]
 
     def snapshot(self, barrier: int = 0) -> Any:
-        """Marks, queues and released records as plain data: (inputs, released rows, their positions, frontier, barriers).
+        """Return watermarks, queues and released records as plain data: (inputs, released rows, their positions, frontier,
+        barriers).
 
-        At a barrier the queues are as each input had filled them when it gave the barrier. What it sent after that comes again,
-        over channels that begin anew, perhaps by way of another instance; as far as it was released it is dropped then.
+        At a barrier each queue is as its input had filled it when it gave the barrier. Later rows come again, over new channels,
+        perhaps through another instance; those already released are dropped then.
         """
         inputs: list[tuple[Any, ...]] = []
         for (edge, source), channel in (*self._inputs.items(), *self._closed.items()):
             waiting = [(batch.rows, batch.order, batch.watermark) for batch in channel.waiting]
             watermark, rows, consumed, joined = channel.watermark, channel.rows, channel.consumed, list(channel.joined)
             if barrier:
-                # An input that has ended before the barrier has none: all that it sent lies before.
+                # An input that has ended before the barrier has none: all its rows lie before.
                 watermark, rows, appended = channel.cuts.pop(barrier, (watermark, rows, channel.appended))
                 last = _as_merged(watermark, channel)
                 before = max(0, len(waiting) - (channel.appended - appended))
-                waiting = [(rows_, order, min(one, last)) for rows_, order, one in waiting[:before]]
+                waiting = [
+                    (rows_, order, min(batch_watermark, last)) for rows_, order, batch_watermark in waiting[:before]
+                ]
                 consumed, joined = 0, [0] * len(waiting)
             inputs.append((edge, source, watermark, consumed, rows, waiting, joined))
         inputs += [(edge, GONE, START, 0, rows, [], []) for edge, rows in self._gone.items()]
@@ -265,11 +271,11 @@ class Merge:
         return inputs, self._rows[self._at :], self._positions[self._at :], self.frontier, alignment
 
     def count_from(self, barrier: int) -> None:
-        """The next barrier is the one behind this, whatever was restored."""
+        """Continue with the barrier after this one, whatever was restored."""
         self._alignment.count_from(barrier)
 
     def restore(self, plain: Any) -> None:
-        """Go back to a snapshot whose rows have their types again. What was released before may come again: it is dropped."""
+        """Restore a snapshot whose rows have their types again. Rows that were released before may come again: they are dropped."""
         inputs, self._rows, self._positions, self.frontier, alignment = plain
         self._alignment.restore(alignment, [(edge, source) for edge, source, *_ in inputs[: len(alignment[0])]])
         self._at = 0
@@ -283,8 +289,10 @@ class Merge:
                 self._gone[edge] = rows
                 continue
             channel = self._inputs.get((edge, source))
-            if channel is None:  # of a term that ended before the snapshot: its queue is left
-                padding = next(one.padding for (other, _), one in self._inputs.items() if other == edge)
+            if channel is None:  # of a generation that ended before the snapshot: its queue remains
+                padding = next(
+                    known_channel.padding for (other, _), known_channel in self._inputs.items() if other == edge
+                )
                 channel = self._closed[edge, source] = _MergeInput(padding)
             channel.watermark, channel.consumed, channel.rows = watermark, consumed, rows
             channel.waiting, channel.joined = deque(Batch(*batch) for batch in waiting), deque(joined)
@@ -293,7 +301,7 @@ class Merge:
 
 
 def _release(channel: _MergeInput, frontier: Position, rows: list[list[Any]], positions: list[list[Position]]) -> None:
-    """Take from a channel what lies at or below the frontier."""
+    """Take a channel's rows at or below the frontier."""
     waiting = channel.waiting
     while waiting:
         batch = waiting[0]
@@ -313,7 +321,7 @@ def _release(channel: _MergeInput, frontier: Position, rows: list[list[Any]], po
 
 
 def merge_type(row_type: Any) -> Any:
-    """The type of `Merge.snapshot`, by which its bytes are decoded."""
+    """Return the type of `Merge.snapshot`, used to decode its bytes."""
     batch = generic(tuple, generic(list, row_type), list[Position], Position)
     channel = generic(tuple, int, int, Position, int, int, generic(list, batch), list[int])
     alignment = tuple[list[tuple[int, bool]], int]
@@ -321,7 +329,7 @@ def merge_type(row_type: Any) -> Any:
 
 
 def typed_rows(plain: Any, row_types: dict[int, Any]) -> Any:
-    """The snapshot of a merge whose inputs have rows of several types, decoded with `merge_type(msgspec.Raw)`.
+    """Decode the rows of a merge whose inputs have several row types; the snapshot was decoded with `merge_type(msgspec.Raw)`.
 
     Args:
         plain: the snapshot.
@@ -348,10 +356,10 @@ def _decoded(decoder: "msgspec.msgpack.Decoder[Any]", rows: list[msgspec.Raw]) -
 
 
 def _last_watermark(channel: _MergeInput) -> Position:
-    """How far a channel has promised, in the positions of the merged order."""
+    """Return a channel's watermark in the positions of the merged order."""
     return _as_merged(channel.watermark, channel)
 
 
 def _as_merged(watermark: Position, channel: _MergeInput) -> Position:
-    """A mark of a channel in the positions of the merged order."""
+    """Return a watermark of a channel in the positions of the merged order."""
     return (*watermark, END) if channel.padding and not is_final(watermark) else watermark

@@ -1,4 +1,4 @@
-"""`Outbox`: an instance's records → batches for the instances of the next stages, each batch with the mark."""
+"""`Outbox`: an instance's records → batches for the instances of the next stages, each batch with the watermark."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,14 +11,14 @@ from agiledart_dataflow.plan.stage_plan import Edge, StagePlan
 from agiledart_dataflow.user_code.user_errors import user_code_error
 
 GONE = -1
-"""In place of an instance: all those of earlier terms together, of which only the count of rows is left."""
+"""Stands for all instances of earlier generations together, of which only the count of rows is kept."""
 
 Emit = Callable[[int, int, Batch], None]
 """emit(edge, target instance, batch): hand a batch to a channel."""
 
 
 class _OutgoingEdge:
-    """One outgoing edge; `sent` counts the rows for each of its targets, `gone` those for targets of earlier terms."""
+    """One outgoing edge; `sent` counts the rows for each of its targets, `gone` those for targets of earlier generations."""
 
     __slots__ = (
         "edge", "gone", "key_of", "lenient", "next_target", "number", "order_of", "owners", "router", "sent", "step", "targets",
@@ -40,7 +40,7 @@ class _OutgoingEdge:
         self.number = edge.index
         self.step = step
         self.key_of = key_of
-        self.lenient = lenient  # the keyed step's error policy lets rows go
+        self.lenient = lenient  # the keyed step's error policy drops rows
         self.sent: dict[int, int] = {}
         self.gone = 0
         self.retarget(targets, owners)
@@ -48,7 +48,7 @@ class _OutgoingEdge:
         self.waiting: tuple[list[Any], list[Any]] = ([], [])  # rows of a side output, and what goes with them
 
     def retarget(self, targets: range, owners: Owners) -> None:
-        """What follows goes to these instances, by this table."""
+        """Send the following rows to these instances, by this table."""
         self.targets, self.owners = targets, owners
         self.router = KeyRouter(owners) if self.edge.partitioning == "key" else None
         self.next_target = 0
@@ -77,7 +77,7 @@ class _OutgoingEdge:
                 emit(number, target, _made(rows, positions, watermark))
             return
         if self.router is None:
-            # A whole batch to one instance, the mark to all: rows of one batch stay together.
+            # A whole batch to one instance, the watermark to all: rows of one batch stay together.
             chosen = self.next_target
             self.next_target = (chosen + 1) % len(targets)
             self.sent[targets[chosen]] += count
@@ -105,24 +105,24 @@ class _OutgoingEdge:
             emit(number, target, _made(part, part_order, watermark))
 
     def send_waiting(self, watermark: Position, emit: Emit) -> None:
-        """What a side output has collected, with the mark."""
+        """Send the rows that a side output has collected, with the watermark."""
         (rows, order), self.waiting = self.waiting, ([], [])
         self.send(rows, order if rows and order[0] is not None else None, watermark, emit)
 
 
 def _made(held: Held, order: Order, watermark: Position) -> Batch:
-    """A batch of what an instance makes: of rows in order it makes rows in order."""
+    """Return a batch of an instance's output: rows in order give rows in order."""
     return Batch(held, order, watermark, 0, None, b"", True)
 
 
 def or_nothing(key_of: KeyFunction, router: KeyRouter) -> KeyFunction:
-    """Row → key, where that does not raise; else a key like any other, so that all such rows go to one instance."""
+    """Return a function row → key; where the key raises, it gives a constant key, so that all such rows go to one instance."""
 
     def key_or_nothing(row: Any) -> Any:
         try:
             key = key_of(row)
             router[key]
-        except Exception:  # noqa: BLE001  the keyed step meets the same error again and tells it
+        except Exception:  # noqa: BLE001  the keyed step meets the same error again and reports it
             return 0
         return key
 
@@ -140,12 +140,12 @@ def _times(order: Order) -> Order:
 
 
 def _first_bad(held: Held, key_of: KeyFunction, router: KeyRouter) -> Any:
-    """The row for which the key function raised."""
+    """Return the row at which the key function raised."""
     row: Any = None
     try:
         for row in as_rows(held):
             router[key_of(row)]
-    except (Exception, SystemExit):  # noqa: BLE001  the same error of user code again; only its row is of interest
+    except (Exception, SystemExit):  # noqa: BLE001  the same error of user code again; only its row matters
         return row
     return None
 
@@ -156,11 +156,11 @@ class Outbox:
     Args:
         plan: the application's plan.
         stage, index: the instance.
-        key_functions: for each keyed edge the name of the keyed step, row → key, and whether its error policy lets rows go.
+        key_functions: for each keyed edge the name of the keyed step, row → key, and whether its error policy drops rows.
 
     Attributes:
-        mark: the last one given.
-        plan: by which it sends.
+        watermark: the last one given.
+        plan: the plan by which it sends.
     """
 
     __slots__ = ("_index", "_only", "_only_sent", "_only_target", "_routes", "_sides", "plan", "watermark")
@@ -189,8 +189,9 @@ class Outbox:
         self._only_target = routes[0].targets.start if alone else 0
 
     def retarget(self, plan: StagePlan) -> None:
-        """What follows goes by another plan: to the instances of new terms, by their tables. The barrier that says so has been
-        sent to those before.
+        """Send the following rows by another plan: to the instances of new generations, by their tables.
+
+        The caller has sent the barrier that announces the plan to the previous instances.
         """
         before, self.plan = self.plan, plan
         self._note_only()
@@ -201,19 +202,19 @@ class Outbox:
         self._find_only()
 
     def _note_only(self) -> None:
-        """Let the route know what went past it."""
+        """Add the rows that bypassed the only route to its count."""
         if self._only is not None:
             self._routes[0].sent[self._only_target] += self._only_sent
             self._only_sent = 0
 
     def inherit(self, sent: Iterable[tuple[int, int, int]]) -> None:
-        """Count what an instance of an earlier term had sent, as `sent` says it."""
+        """Add the counts of rows that an instance of an earlier generation had sent."""
         by_edge = {route.number: route for route in (*self._routes, *self._sides.values())}
         for edge, _, rows in sent:
             by_edge[edge].gone += rows
 
     def send(self, held: Held, order: Order, watermark: Position, emit: Emit) -> None:
-        """Send records and mark to all edges; nothing when there is nothing new to say."""
+        """Send records and watermark to all edges; do nothing when neither is new."""
         if watermark > self.watermark:
             self.watermark = watermark
         elif not len(held):
@@ -229,7 +230,7 @@ class Outbox:
             route.send_waiting(watermark, emit)
 
     def pass_on(self, batch: Batch, emit: Emit) -> None:
-        """`send` for a batch that may travel as it is."""
+        """Send a batch like `send`, unchanged where possible."""
         only = self._only
         if only is None:
             self.send(batch.held, batch.order, batch.watermark, emit)
@@ -244,27 +245,27 @@ class Outbox:
 
     @property
     def only(self) -> int | None:
-        """The edge over which everything leaves as it is, to one instance; None: there are more, or more is to be done."""
+        """Return the edge over which everything leaves unchanged, to one instance; None when there is no such edge."""
         return self._only
 
     def count_bypassed(self, rows: int) -> None:
-        """Count rows that somebody put into the only channel directly."""
+        """Count rows that a caller put into the only channel directly."""
         self._only_sent += rows
 
     def edge_of(self, side: str) -> int | None:
-        """The edge of this side output ("step/tag"); None when nobody takes it."""
+        """Return the edge of this side output ("step/tag"); None when no step reads it."""
         route = self._sides.get(side)
         return None if route is None else route.number
 
     def put_aside(self, side: str, rows: list[Any], order: list[Any]) -> None:
-        """Rows for a side output; they leave with the next `send`, in front of its mark. Nobody takes it: dropped."""
+        """Store rows for a side output until the next `send`, before its watermark; drop them when no step reads it."""
         route = self._sides.get(side)
         if route is not None:
             route.waiting[0].extend(rows)
             route.waiting[1].extend(order)
 
     def send_barrier(self, barrier: int, emit: Emit, change: bytes = b"") -> None:
-        """Send a barrier over all channels, behind all that was sent. `change`: the plan that holds behind it."""
+        """Send a barrier over all channels, behind all rows sent. `change`: the plan that holds behind it."""
         for route in self._sides.values():
             if route.waiting[0]:
                 route.send_waiting(self.watermark, emit)
@@ -273,20 +274,20 @@ class Outbox:
                 emit(route.number, target, Batch([], None, self.watermark, barrier, None, change))
 
     def sent(self) -> list[tuple[int, int, int]]:
-        """(edge, target, rows sent) of each channel; those of earlier terms as one of `GONE`."""
+        """Return (edge, target, rows sent) of each channel; those of earlier generations together as `GONE`."""
         self._note_only()
         routes = (*self._routes, *self._sides.values())
-        there = [(route.number, target, rows) for route in routes for target, rows in route.sent.items()]
-        return there + [(route.number, GONE, route.gone) for route in routes if route.gone]
+        present = [(route.number, target, rows) for route in routes for target, rows in route.sent.items()]
+        return present + [(route.number, GONE, route.gone) for route in routes if route.gone]
 
     def snapshot(self) -> Any:
-        """The mark given, whose turn it is, and what was sent, as plain data."""
+        """Return the last watermark, the next targets in turn, and the counts of rows sent, as plain data."""
         return self.watermark, [route.next_target for route in self._routes], self.sent()
 
     def restore(self, plain: Any) -> None:
-        """Go back to a snapshot."""
-        self.watermark, turns, sent = plain
-        for route, next_target in zip(self._routes, turns, strict=True):
+        """Restore a snapshot."""
+        self.watermark, next_targets, sent = plain
+        for route, next_target in zip(self._routes, next_targets, strict=True):
             route.next_target = next_target
         self._only_sent = 0
         for route in (*self._routes, *self._sides.values()):
@@ -296,5 +297,5 @@ class Outbox:
             route = by_edge[edge]
             if target in route.sent:
                 route.sent[target] = rows
-            else:  # of a term that ended before the snapshot
+            else:  # of a generation that ended before the snapshot
                 route.gone += rows

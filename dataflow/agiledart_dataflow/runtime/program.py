@@ -1,4 +1,4 @@
-"""`Program`: a topology's functions joined with its plan; makes the parts of every instance."""
+"""`Program`: a topology's functions joined with its plan; it makes the parts of every instance."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,16 +21,16 @@ from agiledart_kernel.errors import TopologyError
 
 
 class GraphMismatch(TopologyError):
-    """The code builds another graph here than where it was submitted."""
+    """Error: the code builds another graph here than at submission."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A source's or sink's step: its name, connector and row type; what a driver needs to open it.
+    """Step of a source or sink: its name, connector and row type; a driver needs them to open it.
 
     Attributes:
-        columns: a source: columns are better than rows, where it can make them.
-        wanted: then: fields that will be looked at; None: all of them.
+        columns: for a source: columns are better than rows, where it can make them.
+        wanted: then the fields that later steps read; None: all of them.
     """
 
     name: str
@@ -41,11 +41,11 @@ class Endpoint:
 
 
 class Program:
-    """Makes operators, chains, codecs and endpoints by stage; holds no state of a run.
+    """Factory of operators, chains, codecs and endpoints by stage; it holds no state of a run.
 
     Attributes:
-        topology, specification, plan: what it was compiled from.
-        lateness_ms: how late rows may be to be let in at its sources.
+        topology, specification, plan: inputs of the compilation.
+        lateness_ms: lateness up to which rows are accepted at its sources.
     """
 
     def __init__(self, topology: Topology, plan: StagePlan) -> None:
@@ -55,32 +55,30 @@ class Program:
         self.lateness_ms = self.specification.lateness_ms
         if plan.digest != self.specification.digest():
             raise GraphMismatch(
-                f"{topology.name}: this code builds another graph than the one that was planned; a builder must not depend on the"
+                f"{topology.name}: this code builds another graph than the planned one; a builder must not depend on the"
                 " clock, files or the environment"
             )
         for stage in plan.stages:
             if stage.high > 1 and not are_owners(stage.owners, stage.parallelism):
-                raise TopologyError(
-                    f"{topology.name}: the plan does not say which instance of {stage.name} owns which keys"
-                )
+                raise TopologyError(f"{topology.name}: the plan has no table of the key owners of {stage.name}")
 
     def steps(self, stage: int) -> tuple[Step, ...]:
-        """The steps of a stage."""
+        """Return the steps of a stage."""
         return tuple(self.topology.steps[index] for index in self.plan.stages[stage].steps)
 
     def row_type(self, edge: int) -> Any:
-        """The type of the rows on an edge."""
-        found = self.plan.edges[edge]
-        if found.side:  # a side output has rows of its own
-            return self.steps(found.target)[0].row_type
-        return self.topology.steps[self.plan.stages[found.source].steps[-1]].row_type
+        """Return the type of the rows on an edge."""
+        planned_edge = self.plan.edges[edge]
+        if planned_edge.side:  # a side output has rows of its own
+            return self.steps(planned_edge.target)[0].row_type
+        return self.topology.steps[self.plan.stages[planned_edge.source].steps[-1]].row_type
 
     def codec(self, edge: int) -> BatchCodec:
-        """How batches of an edge travel."""
+        """Return the codec for batches of an edge."""
         return BatchCodec(self.row_type(edge), self.plan.edges[edge].carries)
 
     def endpoint(self, stage: int) -> Endpoint:
-        """The connector of a source's or sink's stage."""
+        """Return the endpoint of a source's or sink's stage."""
         step = self.steps(stage)[0]
         assert step.connector is not None  # sources and sinks always have one
         if step.traits.stage != "source" or self.lateness_ms or not wants_columns(self.topology, step):
@@ -88,7 +86,7 @@ class Program:
         return Endpoint(step.name, step.connector, step.row_type, True, fields_wanted(self.topology, step))
 
     def key_functions(self, stage: int) -> dict[int, tuple[str, KeyFunction, bool]]:
-        """Outgoing keyed edge → (name of the keyed step, row → key, whether its error policy lets rows go)."""
+        """Return: outgoing keyed edge → (name of the keyed step, row → key, whether its error policy drops rows)."""
         functions = {}
         for edge in self.plan.outgoing(stage):
             head = self.steps(edge.target)[0]
@@ -100,12 +98,12 @@ class Program:
     def operator(
         self, stage: int, on_operator_error: OnOperatorError | None = None, make_store: MakeStore | None = None
     ) -> Operator | None:
-        """A new operator for an instance of a stage; None for a stage that has none.
+        """Return a new operator for an instance of a stage; None for a stage without one.
 
         Args:
             stage: its stage.
-            mishap: told of rows at which user code raised, when the step's error policy lets them go.
-            make_store: where steps with `keep="disk"` keep their state; without it in memory.
+            on_operator_error: called for rows at which user code raised, when the step's error policy drops them.
+            make_store: makes the stores of steps with `keep="disk"`; without it state is in memory.
         """
         return make_operator(
             self.steps(stage)[0],
@@ -117,7 +115,9 @@ class Program:
         )
 
     def segments(self, stage: int, on_error: OnError | None = None) -> Segments | None:
-        """New runs of the stage's stateless steps; None when it has none. `on_error`: told of rows that a policy let go."""
+        """Return new runs of the stage's stateless steps; None when it has none. `on_error`: called for rows that a policy
+        dropped.
+        """
         steps = [self._row_step(step) for step in self.steps(stage) if step.traits.loop is not None]
         return Segments(steps, self.plan.carries(stage), on_error) if steps else None
 
@@ -136,11 +136,11 @@ class Program:
         )
 
     def joins(self, stage: int) -> bool:
-        """True when rows of several types may enter a stage."""
+        """Report whether rows of several types may enter a stage."""
         return self.steps(stage)[0].traits.joins
 
     def input_type(self, stage: int) -> Any:
-        """The type of the rows that enter a stage (a source's: that it puts out)."""
+        """Return the type of the rows that enter a stage (for a source: that it puts out)."""
         incoming = self.plan.incoming(stage)
         return self.row_type(incoming[0].index) if incoming else self.steps(stage)[0].row_type
 

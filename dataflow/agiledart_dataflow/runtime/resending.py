@@ -1,9 +1,10 @@
-"""Channels that survive their link: what one end keeps to send again, what the other keeps until its turn has come.
+"""Channels that survive their link: frames that the sender keeps to send again, and frames that the receiver keeps until their
+turn.
 
-A channel's frames are numbered from 0, marks and barriers like rows. The sending end keeps each frame until the receiving end
-has acknowledged it, and gives all that it keeps to the next link when one is lost. So the receiving end may see a frame twice,
-and over two links also before its turn: what came before is dropped and counted, what comes early is kept within a window.
-Both ends are bounded in frames and bytes. No I/O; a link is whatever takes frames.
+A channel's frames are numbered from 0, watermarks and barriers like rows. The sending end keeps each frame until the receiving
+end has acknowledged it, and gives all kept frames to the next link when a link is lost. So the receiving end may get a frame
+twice, and over two links also before its turn. It drops and counts duplicates, and keeps early frames within a window. Both ends
+are bounded in frames and bytes. No I/O; a link is any object that takes frames.
 """
 
 from collections import deque
@@ -19,14 +20,14 @@ Numbered = tuple[int, bytes]
 
 
 class Unacknowledged:
-    """The sending end: frames that were made and that nobody has acknowledged.
+    """Sending end: frames that were made and are not acknowledged.
 
-    Rows and barriers are acknowledged when the operator has taken them, marks when they have come, so both are kept apart: a
-    mark that has come must not be kept for as long as rows before it wait for the operator.
+    Rows and barriers are acknowledged when the operator has taken them, watermarks on receipt, so both are kept apart: a received
+    watermark must not be kept for as long as earlier rows wait for the operator.
 
     Attributes:
-        line: frames that the present link has not been given, in order; only to be looked at.
-        has_room: another batch may be made.
+        line: frames that the present link has not been given, in order; read only.
+        has_space: another batch may be made.
         resent: frames that were given to more than one link.
     """
 
@@ -54,15 +55,15 @@ class Unacknowledged:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of all frames that are kept."""
+        """Return the bytes of all kept frames."""
         return self._bytes
 
     def sends(self, number: int, body: bytes) -> None:
-        """Keep a frame with rows that is given to the link now; nothing must be lined up."""
+        """Keep a frame with rows that is given to the link now; no frame may be queued."""
         self._frames.append((number, body))
         self._next = number + 1
-        self._bytes = kept = self._bytes + len(body)
-        if kept > _SPACE_BYTES:
+        self._bytes = total_bytes = self._bytes + len(body)
+        if total_bytes > _SPACE_BYTES:
             self.has_space = False
 
     def line_up(self, number: int, body: bytes, *, is_watermark: bool = False) -> None:
@@ -75,7 +76,9 @@ class Unacknowledged:
             self.has_space = False
 
     def take(self) -> bytes | None:
-        """The next frame for the link; None when there is none, or when the receiving end could not keep it before its turn."""
+        """Return the next frame for the link; None when there is none, or when the receiving end could not keep it before its
+        turn.
+        """
         if not self.line:
             return None
         number, body = self.line[0]
@@ -91,14 +94,14 @@ class Unacknowledged:
         return body
 
     def begin_again(self) -> None:
-        """There is another link: it is given everything that is kept, in order."""
+        """Give every kept frame to a new link, in order."""
         again = [*self._frames, *self._watermarks]
         again.sort(key=_number)
         self.line = deque(again)
         self._line_bytes = self._bytes
 
     def acknowledge(self, frames: int, watermarks: int) -> None:
-        """So many frames with rows and barriers, and so many marks, counted from the first, need not be kept any more.
+        """Release frames that are acknowledged: frames with rows and barriers, and watermarks, counted from the first.
 
         Raises:
             RemoteProtocolError: one of them was never given to a link.
@@ -113,29 +116,29 @@ class Unacknowledged:
         if self._bytes != before:
             self.has_space = self._bytes <= _SPACE_BYTES
             if self.line:
-                left = dict((*self._frames, *self._watermarks))
-                self.line = deque(one for one in self.line if one[0] in left)
+                unacknowledged = dict((*self._frames, *self._watermarks))
+                self.line = deque(numbered for numbered in self.line if numbered[0] in unacknowledged)
                 self._line_bytes = sum(len(body) for _, body in self.line)
 
-    def _release(self, kept: deque[Numbered]) -> None:
-        number, body = kept[0]
+    def _release(self, frames: deque[Numbered]) -> None:
+        number, body = frames[0]
         if number >= self._next:
             raise RemoteProtocolError("acknowledgement", f"frame {number} is acknowledged and was never sent")
-        kept.popleft()
+        frames.popleft()
         self._bytes -= len(body)
         self._seen = max(self._seen, number + 1)
 
 
-def _number(one: Numbered) -> int:
-    return one[0]
+def _number(numbered: Numbered) -> int:
+    return numbered[0]
 
 
 class EarlyFrames:
-    """The receiving end: frames that came before their turn, until it comes.
+    """Receiving end: frames that came before their turn, until it comes.
 
     Attributes:
         frames: by number.
-        duplicate_frames: frames that had come before.
+        duplicate_frames: number of frames that had come before.
     """
 
     __slots__ = ("_bytes", "duplicate_frames", "frames")
@@ -145,10 +148,10 @@ class EarlyFrames:
         self._bytes = self.duplicate_frames = 0
 
     def take_early(self, number: int, expected: int, body: bytes) -> bool:
-        """A frame came that is not the expected one; True: a double, which is dropped.
+        """Take a frame out of sequence; return True for a duplicate, which is dropped.
 
         Raises:
-            RemoteProtocolError: it is beyond what may be kept (reason `window`).
+            RemoteProtocolError: it is beyond the window (reason `window`).
         """
         if number < expected or number in self.frames:
             self.duplicate_frames += 1
@@ -160,5 +163,5 @@ class EarlyFrames:
         return False
 
     def forget(self, number: int) -> None:
-        """The frame was taken."""
+        """Drop a frame that was taken."""
         self._bytes -= len(self.frames.pop(number))

@@ -1,4 +1,4 @@
-"""`SingleInputMerge`: the merge of a single channel, which is in order by itself: less to do for each batch, and columns stay columns."""
+"""`SingleInputMerge`: the merge of a single channel, which is already in order: less work per batch, and columns stay columns."""
 
 from collections.abc import Sequence
 from operator import lt
@@ -13,7 +13,7 @@ from agiledart_kernel.errors import RemoteProtocolError
 
 
 class SingleInputMerge(Merge):
-    """Takes batches of one channel as they come; all that is unusual goes the way of every merge.
+    """Inbox that takes batches of one channel as they come; all unusual cases go through `Merge`.
 
     Args:
         channel: the one that enters.
@@ -26,10 +26,10 @@ class SingleInputMerge(Merge):
         super().__init__(((channel, padding),))
         self._edge, self._source = channel
         self._only = self._inputs[channel]
-        self._ready: list[Batch] = []  # have come, and nothing waits before them; of several, columns come first
+        self._ready: list[Batch] = []  # batches with no rows waiting before them; of several, columns come first
 
     def offer(self, edge: int, source: int, batch: Batch) -> None:
-        """Take the next batch of the channel, which waits in line with what is ready."""
+        """Take the next batch of the channel; it waits behind the ready batches."""
         only, watermark, held = self._only, batch.watermark, batch.held
         if (
             (self._ready and not self._waits_beside(held))
@@ -45,7 +45,7 @@ class SingleInputMerge(Merge):
             self._fall_back_to_merge()
             super().offer(edge, source, batch)
             if self._floor is not START and len(batch.held) and place(batch.order, 0) > self._floor:
-                self._floor = START  # what was taken before a restore has come again, all of it
+                self._floor = START  # all rows taken before a restore have come again
             return
         positions = batch.order
         if positions is None or (type(positions) is not list and not len(positions)):
@@ -64,9 +64,9 @@ class SingleInputMerge(Merge):
         self._ready.append(batch)
 
     def passes(self, edge: int, source: int, batch: Batch) -> bool:
-        """Do the rows of a batch go past, because nothing waits here? Then they count as taken; else nothing has changed.
+        """Count the rows of a batch as taken if no rows wait here, and return True; else return False and change nothing.
 
-        Not those that are out of order: who offers them is told so.
+        Rows out of order are never taken here: `offer` reports them.
         """
         only, watermark, positions = self._only, batch.watermark, batch.order
         if (
@@ -91,12 +91,12 @@ class SingleInputMerge(Merge):
         return True
 
     def _waits_beside(self, held: Held) -> bool:
-        """May these wait beside what is ready? Behind columns, or without rows; rows behind rows are cut as in any merge."""
+        """Report whether these rows may wait with the ready batches: behind columns, or without rows; other rows need a merge."""
         first = self._ready[0].held
         return type(first) is not list or (not len(first) and (type(held) is not list or not len(held)))
 
     def take(self, limit: int) -> tuple[Held, Order, Position]:
-        """The next rows and their mark; of columns all that are ready, as far as they are not too many."""
+        """Return the next rows and their watermark; of columns all that are ready, within a bound."""
         ready = self._ready
         if not ready:
             return super().take(limit)
@@ -113,7 +113,7 @@ class SingleInputMerge(Merge):
         return batch.held, batch.order, batch.watermark
 
     def _joined(self) -> int:
-        """How many of the batches that are ready can leave together: rows, or columns, and marks without rows."""
+        """Return how many ready batches can leave together: rows, or columns, and watermarks without rows."""
         rows = 0
         form: type | None = None
         for number, batch in enumerate(self._ready):
@@ -128,21 +128,21 @@ class SingleInputMerge(Merge):
 
     @property
     def has_released(self) -> bool:
-        """True when `take` may still give something."""
+        """Report whether `take` may still return rows."""
         return bool(self._ready) or self._offered or self._at < len(self._rows)
 
     def snapshot(self, barrier: int = 0) -> Any:
-        """The snapshot of a merge: what is ready goes the usual way first."""
+        """Return the snapshot of a merge; ready batches first move into its queue."""
         self._fall_back_to_merge()
         return super().snapshot(barrier)
 
     def restore(self, plain: Any) -> None:
-        """Go back to a snapshot of a merge; nothing is ready then."""
+        """Restore a snapshot of a merge; no batch is ready then."""
         self._ready.clear()
         super().restore(plain)
 
     def to_multi_input(self) -> Merge:
-        """A merge of any number of channels in place of this one, in which all stands as it stood."""
+        """Return a merge of any number of channels in the same state, in place of this one."""
         self._fall_back_to_merge()
         wide = Merge(())
         for name in Merge.__slots__:
@@ -150,7 +150,7 @@ class SingleInputMerge(Merge):
         return wide
 
     def _fall_back_to_merge(self) -> None:
-        """Let what has come wait as in any merge."""
+        """Move the ready batches into the queue of the general merge."""
         ready, self._ready = self._ready, []
         only = self._only
         for batch in ready:
@@ -166,5 +166,5 @@ class SingleInputMerge(Merge):
 
 
 def merge_for(channels: Sequence[tuple[Channel, Position]]) -> Merge:
-    """For these channels, each with its padding."""
+    """Return the merge for these channels, each with its padding."""
     return SingleInputMerge(*channels[0]) if len(channels) == 1 else Merge(channels)

@@ -1,8 +1,8 @@
 """`SourceInstance`: rows from a reader → positions.
 
-It settles malformed, late and early rows once, for all queries. Each row is judged in this order: the reader's own
-reasons, the step's `check`, then lateness: a row is late whose event time lies more than `max_out_of_order` before the
-newest seen. What remains is sorted within that tolerance and numbered.
+It rejects malformed, late and early rows once, for all queries. Each row is checked in this order: the reader's own reasons, the
+step's `check`, then lateness: a row is late if its event time lies more than `max_out_of_order` before the newest seen. The
+remaining rows are sorted within that tolerance and numbered.
 """
 
 from collections import deque
@@ -41,20 +41,20 @@ from agiledart_dataflow.runtime.source_validator import SourceValidator
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
 IDLE_NS = 5_000_000
-"""How long to leave alone a reader that has nothing now."""
+"""Pause before the next poll of a reader without data."""
 
 _PACED_AHEAD = 128
 """Rows that a paced source reads ahead of their time."""
 
 
 class Polled(msgspec.Struct, frozen=True, gc=False):
-    """What one `poll` brought.
+    """Result of one `poll`.
 
     Attributes:
-        batch: records and mark to send, or None.
+        batch: records and watermark to send, or None.
         wait_until_ns: do not poll before this instant (None: at once).
         finished: True with the batch that carries END_OF_INPUT; never poll again.
-        wait_for: a file descriptor that becomes readable when the reader has something, or None; poll then, at once.
+        wait_for: a file descriptor that becomes readable when the reader has data, or None; then poll at once.
     """
 
     batch: Batch | None
@@ -67,21 +67,21 @@ _OF_FILES = ("csv", "jsonl", "lines", "parquet")
 
 
 class SourceInstance:
-    """The only instance of a source's stage.
+    """Only instance of a source's stage.
 
     Attributes:
-        file: which it reads; "": none.
+        file: path of the file that it reads; "": none.
 
     Args:
         program: the compiled topology.
         stage: the source's stage.
         reader: carries out its connector.
-        intake: where rows wait while outputs are blocked; None: then it does not read.
+        intake: holds rows while outputs are blocked; None: then it does not read.
 
     Raises:
         UserCodeError: from `poll`, when `event_time` or `check` raised.
         OperationFailed: from `poll`, when the reader failed; names the step.
-        ConfigurationError: the connector's `speed` is no number above zero.
+        ConfigurationError: the connector's `speed` is not a number above zero.
     """
 
     def __init__(self, program: Program, stage: int, reader: SourceReader, intake: Intake | None = None) -> None:
@@ -98,7 +98,7 @@ class SourceInstance:
         self._reader = reader
         self._intake = intake
         self._fileno: Callable[[], int | None] = getattr(reader, "fileno", _nothing_to_wait_for)
-        self._number = [one.index for one in program.specification.sources].index(step.index)
+        self._number = [source_step.index for source_step in program.specification.sources].index(step.index)
         self._outbox = Outbox(program.plan, stage, 0, program.key_functions(stage))
         self._lateness_ms = program.lateness_ms
         self._clock = EventClock(
@@ -125,7 +125,7 @@ class SourceInstance:
 
     @property
     def reader(self) -> Any:
-        """What it reads with; it may know `position` and `seek`."""
+        """Return its reader, which may support `position` and `seek`."""
         return self._reader
 
     @reader.setter
@@ -135,21 +135,21 @@ class SourceInstance:
 
     @property
     def lines(self) -> int:
-        """Lines that it has read."""
+        """Return the number of lines that it has read."""
         return self._validator.lines
 
     @property
     def watermark(self) -> Position:
-        """The position up to which it is complete."""
+        """Return the position up to which it is complete."""
         return self._watermark
 
     @property
     def reads_on(self) -> bool:
-        """Whether it wants `take_in` while its outputs are blocked: it has another policy than to wait."""
+        """Report whether it wants `take_in` while its outputs are blocked: its policy is not to wait."""
         return (self._intake is not None or getattr(self._reader, "reads_ahead", False)) and not self.finished
 
     def take_in(self, now_ns: int, wall_ns: int, max_rows: int = MAX_BATCH_ROWS) -> int | None:
-        """Read on although nothing can be sent; returns before when it need not be called again (None: at once)."""
+        """Read on while nothing can be sent; return the instant before which it need not be called again (None: at once)."""
         if self._intake is None:
             return None if self.reader.read_ahead(max_rows, wall_ns) else now_ns + IDLE_NS
         if not self._intake.has_space():
@@ -161,12 +161,12 @@ class SourceInstance:
         return wait
 
     def poll(self, now_ns: int, wall_ns: int, max_rows: int = MAX_BATCH_ROWS) -> Polled:
-        """Read, judge, sort, pace, number.
+        """Read, validate, sort, pace and number rows.
 
         Args:
             now_ns: monotonic; paces by `speed`.
             wall_ns: since 1970; fills fields of type `ReadTime`.
-            max_rows: at most so many records come back.
+            max_rows: maximum number of records returned.
         """
         intake = self._intake
         reading: Reading | None = None
@@ -180,8 +180,8 @@ class SourceInstance:
             held, times, wait, read_nothing = [], [], None, False
         if intake is not None:
             intake.put(list(zip(listed(times), as_rows(held), strict=True)))
-            kept = intake.take(max_rows)
-            times, held = [time_ms for time_ms, _ in kept], [row for _, row in kept]
+            taken = intake.take(max_rows)
+            times, held = [time_ms for time_ms, _ in taken], [row for _, row in taken]
             wait = None if len(held) else wait
         count = len(held)
         order = self._numbered(times, held)
@@ -203,7 +203,7 @@ class SourceInstance:
         return Polled(Batch(held, order, watermark, 0, None, b"", True), wait, self.finished)
 
     def _at_once(self, reading: Reading, max_rows: int, now_ns: int) -> Polled | None:
-        """The usual reading of a plain source, with as little to do as possible; None for any other."""
+        """Treat the usual reading of a plain source, with as little work as possible; return None for any other."""
         rows = reading.rows
         count = len(rows)
         if not count or (count > max_rows and type(rows) is list) or reading.exhausted:
@@ -222,7 +222,7 @@ class SourceInstance:
     def _arrived(
         self, now_ns: int, wall_ns: int, max_rows: int, reading: Reading | None = None
     ) -> tuple[Held, Any, int | None, bool]:
-        """(rows that are due, their times, when the next may be, whether the reader had nothing)."""
+        """Return (rows that are due, their times, the instant of the next ones, whether the reader had no data)."""
         read_nothing = False
         wanted = max_rows if not self._pacer.paces else min(max_rows, _PACED_AHEAD)
         held: Held = []
@@ -232,7 +232,7 @@ class SourceInstance:
                 reading = self._validator.read(wanted - len(self._clock.due), wall_ns)
             read_nothing = not reading.lines
             held, times = self._validator.validated(reading.rows, (reading.came_ns or wall_ns) // 1_000_000)
-            if type(held) is list and len(held) > max_rows:  # more than it was asked for
+            if type(held) is list and len(held) > max_rows:  # more than were requested
                 self._clock.due.extend(zip(times, held, strict=True))
                 held = []
             if reading.exhausted:
@@ -264,11 +264,11 @@ class SourceInstance:
 
     @property
     def plan(self) -> StagePlan:
-        """The one that it follows now."""
+        """Return the plan that it follows now."""
         return self._outbox.plan
 
     def send_barrier(self, barrier: int, emit: Emit, change: bytes = b"", program: Program | None = None) -> bytes:
-        """Let a checkpoint begin here, between two polls; the snapshot of this instance: where it is in its input.
+        """Begin a checkpoint here, between two polls; return the snapshot of this instance, its position in the input.
 
         Args:
             change: name of the plan that holds behind the barrier; `program`: the topology with it.
@@ -280,28 +280,28 @@ class SourceInstance:
         return snapshot
 
     def show(self, taps: Mapping[str, RowTap]) -> None:
-        """From now on show the one under this step's name what leaves it; nobody when there is none."""
+        """Give the rows that leave this step to its tap from now on; to none when `taps` has none for it."""
         self._tap = taps.get(self._name)
 
     def take_messages(self, *, at_end: bool = False) -> list[str]:
-        """What users should know of the input since the last time: malformed records, a header."""
+        """Return new messages for users about the input: malformed records, a header."""
         return self._validator.bad.take() + (self._validator.bad.rest(self._validator.lines) if at_end else [])
 
     def drain(self) -> None:
-        """Act as if the input had ended here. What was read already still goes out, at once, so the ledger adds up."""
+        """Act as if the input had ended here. Rows already read still go out, at once, so the ledger adds up."""
         self._pacer.stop()
         if not self._exhausted:
             self._exhausted = True
             self._clock.release(END)
 
     def close(self) -> None:
-        """Give back what the reader and the waiting room hold."""
+        """Release the resources of the reader and the intake."""
         if self._intake is not None:
             self._intake.close()
         self._reader.close()
 
     def statistics(self) -> InstanceStatistics:
-        """What it has counted so far."""
+        """Return the counts so far."""
         waiting = len(self._clock.due) + len(self._clock.sorting)
         counts = self._counted(waiting)
         if self._intake is not None:
@@ -319,14 +319,14 @@ class SourceInstance:
         )
 
     def snapshot(self) -> bytes:
-        """How far it is: the lines that it has read, its numbers, the rows in memory that it has read and not sent, and where
-        its pacer is, so that what comes again comes at once.
+        """Encode its progress: lines read, sequence numbers, rows read and not sent, and the pacer's position.
 
-        What lies in a spool is not in it: a spool survives nothing yet.
+        The pacer's position lets repeated rows come at once. Spooled rows are not included: a spool does not survive a restart
+        yet.
         """
         counts = self._counted(0)
-        kept = [] if self._intake is None else self._intake.kept()
-        due = [*kept, *self._clock.due]
+        waiting_rows = [] if self._intake is None else self._intake.waiting_in_memory()
+        due = [*waiting_rows, *self._clock.due]
         lates = [(i, row.by_ms, row.aside) for i, (_, row) in enumerate(due) if type(row) is Late]
         plain = [(time_ms, row.row if type(row) is Late else row) for time_ms, row in due]
         waiting = plain, sorted(self._clock.sorting), lates
@@ -344,11 +344,11 @@ class SourceInstance:
         )
 
     def restore(self, snapshot: bytes) -> None:
-        """Go back to a snapshot; the reader must stand behind the lines that were read then."""
+        """Restore a snapshot; the reader must stand behind the lines that were read then."""
         self._outbox.restore(self._restore_all_but_outbox(snapshot))
 
     def _restore_all_but_outbox(self, snapshot: bytes) -> Any:
-        """Be where it was then, but for what leaves by its channels, which is returned."""
+        """Restore everything but the outbox, and return the outbox's part."""
         row = self._row_type
         waiting = generic(
             tuple, generic(list, generic(tuple, int, row)), generic(list, generic(tuple, int, int, row)), _LATES
@@ -380,10 +380,10 @@ class SourceInstance:
         return sent
 
     def resume(self, snapshot: bytes, *, anew: bool) -> None:
-        """Go on where the source of another run stood; its pacer begins anew.
+        """Continue where the source of another run stood; its pacer begins anew.
 
         Args:
-            anew: nothing downstream has heard of it: its counts begin at nothing, and what it had promised is told again.
+            anew: no step downstream knows its rows: counts begin at zero, and its watermark is sent again.
         """
         sent = self._restore_all_but_outbox(snapshot)
         self._pacer.reached = None
@@ -407,7 +407,7 @@ class SourceInstance:
         )
 
     def _numbered(self, times: Any, held: Held) -> Any:
-        """What goes with the next rows; they get the next sequence numbers."""
+        """Return what goes with the next rows; they get the next sequence numbers."""
         first = self._sequence
         self._sequence = last = first + len(held)
         if self._carries == "rows":
@@ -430,7 +430,7 @@ class SourceInstance:
         return rows, order
 
     def _put_letters_aside(self, letters: list[DeadLetter[str]], last_ms: int | None) -> Position:
-        """Dead letters stand behind the records that were sent before them, at their time; returns what is complete then."""
+        """Put dead letters behind the records that were sent before them, at their time; return the new watermark."""
         if last_ms is None:
             last_ms = max(end_of_time(self._watermark)[0], BEFORE_ALL_MS)
         order = self._numbered([last_ms] * len(letters), letters)
@@ -439,7 +439,7 @@ class SourceInstance:
         return self._complete(last_ms)
 
     def _complete(self, last_ms: int | None) -> Position:
-        """The mark after records of which the last has this time (None: no records): nothing at or below it will follow."""
+        """Return the watermark after records whose last one has this time (None: no records)."""
         if self.finished:
             return final_watermark(reached(self._watermark) if last_ms is None else last_ms)
         watermark = self._watermark if last_ms is None else (last_ms, RECORD, self._number, self._sequence - 1, END)

@@ -1,4 +1,4 @@
-"""`SourceValidator`: takes rows from a reader and judges them, many at once where nothing is unusual."""
+"""`SourceValidator`: takes rows from a reader and validates them, many at once in the usual case."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -16,28 +16,28 @@ from agiledart_kernel.errors import AgileDartError, ConfigurationError, Operatio
 from agiledart_kernel.instants import event_time
 
 MALFORMED = "malformed"
-"""Option of a connector, beside `malformed=` of a source, which counts more."""
+"""Option of a connector; `malformed=` of a source overrides it."""
 
 _FAR_AHEAD_MS: Final = 3_600_000
-"""A row's time so far beyond this machine's clock is worth a word when others are late for it."""
+"""A row's time so far beyond this machine's clock deserves a message when it makes other rows late."""
 
 
 class SourceValidator:
-    """Reads and judges for one source.
+    """Reader and validator of one source's rows.
 
     Args:
         step: the source's.
         reader: carries out its connector.
         clock: its event time; queues rows that cannot go at once.
         paces: rows wait for their time.
-        has_letters: somebody takes dead letters of this source.
+        has_letters: a side output reads dead letters of this source.
 
     Attributes:
-        lines: read so far; `bad`: what was malformed of it.
+        lines: read so far; `bad`: the malformed records among them.
 
     Raises:
         UserCodeError: `event_time` or `check` raised.
-        OperationFailed: the reader failed, or the first malformed record came where none may; names the step.
+        OperationFailed: the reader failed, or the first malformed record came under the policy `fail`; names the step.
         ConfigurationError: there is no such policy for malformed records.
     """
 
@@ -68,17 +68,17 @@ class SourceValidator:
                 on_malformed(self.bad.put_aside)
 
     def replace_reader(self, reader: SourceReader) -> None:
-        """From now on; it stands behind what was read before, and so do the letters."""
+        """Read from this reader from now on; it stands behind the rows already read, and so do the letters."""
         self._reader = reader
         self.bad.take_letters()
 
     @property
     def has_check(self) -> bool:
-        """Rows may be malformed by the user's word."""
+        """Report whether the user's `check` may reject rows."""
         return self._check is not None
 
     def times_if_ordered(self, held: Held) -> Any:
-        """Event times of rows, at least one, that may all go at once; None when they have to be looked at one by one."""
+        """Return event times of rows (at least one) that may all go at once; None when each row must be checked alone."""
         if self._time_of is no_time:
             self._clock.newest = 0
             return [0] * len(held)
@@ -127,7 +127,7 @@ class SourceValidator:
         raise OperationFailed(f"{self._name}: a malformed record, and malformed=fail allows none: {text}")
 
     def validated(self, held: Held, wall_ms: int) -> tuple[Held, Any]:
-        """Judge rows that were read: those that may go at once with their times, in the usual case all; others are queued."""
+        """Validate rows: return those that may go at once with their times, usually all; queue the others."""
         if not len(held):
             return [], []
         if type(held) is not list and self._times_of_columns is None:
@@ -159,16 +159,19 @@ class SourceValidator:
             self._look_for_future(wall_ms)
 
     def _look_for_future(self, wall_ms: int) -> None:
-        """One row of a clock that goes wrong makes all others late; who reads the figures would look for the fault in those."""
+        """Report a row far in the future: such a row makes all later ones late, and users would look for the fault in those."""
         newest = self._clock.newest
         if wall_ms and newest is not None and newest > wall_ms + _FAR_AHEAD_MS:
             self._has_reported_future = True
-            self.bad.add_notes((f"rows are late because one came before them whose time is {_time_text(newest)}, ahead of this machine's"
-                           " clock: source(…, max_ahead=timedelta(…)) lets such a row wait for its time",))  # fmt: skip
+            note = (
+                f"rows are late because an earlier row has the time {_time_text(newest)}, ahead of this machine's clock:"
+                " source(…, max_ahead=timedelta(…)) lets such a row wait for its time"
+            )
+            self.bad.add_notes((note,))
 
 
 def _time_text(time_ms: int) -> str:
-    """A time as people write it."""
+    """Format a time for people."""
     try:
         return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):

@@ -130,5 +130,5 @@ def test_a_clock_in_the_future_is_told(tmp_path: Path) -> None:
     assert len(run.collected["out"]) == 2
     assert run.summary.late == 29
     (text,) = told
-    assert "one came before them whose time is 2999-06-" in text
+    assert "an earlier row has the time 2999-06-" in text
     assert "max_ahead" in text

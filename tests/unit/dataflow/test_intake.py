@@ -184,7 +184,7 @@ def test_rows_that_leave_at_once_are_not_weighed() -> None:
         waiting.put([(0, odd)])
         assert waiting.take(10) == [(0, odd)]
     waiting.put([(0, odd)])
-    with pytest.raises(UserCodeError, match="s: its rows cannot be kept"):
+    with pytest.raises(UserCodeError, match="s: its rows cannot be stored"):
         waiting.put([(0, odd)])
 
 
@@ -199,7 +199,7 @@ def test_large_rows_go_to_disk_in_small_chunks() -> None:
 
 def test_rows_that_cannot_be_kept_are_named() -> None:
     waiting = intake("spool", rows=1, store=ListStore())
-    with pytest.raises(UserCodeError, match="s: its rows cannot be kept"):
+    with pytest.raises(UserCodeError, match="s: its rows cannot be stored"):
         waiting.put([(0, Row(0)), (1, Row(1, object()))])  # type: ignore[arg-type]  # what a careless user does
 
 

@@ -97,7 +97,7 @@ def test_a_plan_without_a_sound_table_is_refused() -> None:
         broken = msgspec.msgpack.decode(
             msgspec.msgpack.encode(msgspec.structs.replace(plan, stages=tuple(stages))), type=StagePlan
         )
-        with pytest.raises(TopologyError, match="does not say which instance of totals owns which keys"):
+        with pytest.raises(TopologyError, match="has no table of the key owners of totals"):
             compile_program(topology, broken)
 
 
