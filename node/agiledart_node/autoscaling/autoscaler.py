@@ -2,8 +2,8 @@
 
     reports of the hosts → measures of each stage → the controller → one request with all changes → their outcome
 
-A controller's memory is lost with it: the next coordinator watches anew, which only costs time. What a user has set by hand is in
-the application's record, because it must not be lost.
+A controller's memory is lost with it: the next coordinator watches anew, which only costs time. A number set by a user is in the
+application's record, because it must not be lost.
 """
 
 from collections.abc import Callable, Sequence

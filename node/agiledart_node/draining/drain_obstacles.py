@@ -1,4 +1,4 @@
-"""Obstacles to draining a node: what runs there and cannot run on another node, in words, with the remedy."""
+"""Obstacles to draining a node: instances that cannot run on another node, each with its remedy."""
 
 from collections.abc import Callable, Iterable
 
@@ -44,10 +44,10 @@ def runs_losing_majority(values: Iterable[RegisterValue], me: NodeId, is_alive: 
     return lines
 
 
-def refusal(me: str, found: list[str]) -> str:
+def refusal(me: str, lines: list[str]) -> str:
     """Return why a node is not drained."""
-    more = f"; and {len(found) - MAX_OBSTACLES_SHOWN} more" if len(found) > MAX_OBSTACLES_SHOWN else ""
-    return f"{me} can't be emptied, and nothing was begun: {'; '.join(found[:MAX_OBSTACLES_SHOWN])}{more}."
+    more = f"; and {len(lines) - MAX_OBSTACLES_SHOWN} more" if len(lines) > MAX_OBSTACLES_SHOWN else ""
+    return f"{me} can't be emptied, and nothing was begun: {'; '.join(lines[:MAX_OBSTACLES_SHOWN])}{more}."
 
 
 def _immovable_instances(value: RegisterValue, me: NodeId) -> str:

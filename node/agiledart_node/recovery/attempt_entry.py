@@ -80,6 +80,7 @@ class AttemptEntry:
             hosted = self._hosting.adopt(run.part)
             hosted.has_register = True
             mine = [copy_of(assignment.instance) for assignment in effect.assignments]
+            # The first attempt needs no restart where the deployment has started all instances of this node.
             if effect.attempt == 1 and run.attempt == 0 and all(copy in hosted.instances for copy in mine):
                 run.attempt = 1
                 self._run_host.step(Completed(effect.request, None))
@@ -89,6 +90,7 @@ class AttemptEntry:
             self._context.emit(StopInstances(*key))
             for saved in (*effect.saved, *effect.emitted):
                 await self._state_fetcher.ensure_local(effect.run, saved, value)
+            # Fetching the state takes time, so check again whether this attempt still counts and the run is still open.
             part = self._run_host.machine.participants.get(effect.run)
             if part is None or part.attempt != effect.attempt:
                 return  # the run is over, or a later attempt has begun meanwhile

@@ -1,4 +1,4 @@
-"""Finalisation of a committed change: what this node runs of the run now, where the rest runs, and what the record says.
+"""Finalisation of a committed change: the instances on this node, the places of all others, and the application's record.
 
 A node that is left without instances closes the run at the next commit, not at once: instances elsewhere may still wait for the
 last

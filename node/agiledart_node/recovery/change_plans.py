@@ -100,11 +100,11 @@ def _place(stage: Stage, hosts: Sequence[Peer], capacities: Sequence[NodeCapacit
     """
     here = Counter(peer.node for peer in hosts)
 
-    def shared(one: NodeCapacity) -> float:
+    def shared(candidate: NodeCapacity) -> float:
         """Return how many instances would share an executor, beyond one."""
-        return max(0.0, (here[one.peer.node] + 1) / one.executors - 1) if one.executors else 0.0
+        return max(0.0, (here[candidate.peer.node] + 1) / candidate.executors - 1) if candidate.executors else 0.0
 
-    for capacity in sorted(capacities, key=lambda one: (shared(one), not here[one.peer.node])):
+    for capacity in sorted(capacities, key=lambda candidate: (shared(candidate), not here[candidate.peer.node])):
         if free[capacity.peer.node] > 0:
             free[capacity.peer.node] -= 1
             return capacity.peer

@@ -183,7 +183,7 @@ class ChangeRequests:
         return ChangeRequest(MOVE, command.stage, node=node)
 
     async def _requester(self, message: RequestChange) -> str:
-        """Return the name of the user who gave the command. Raises NotAllowed: the forwarding agent could not prove it."""
+        """Return the requester's name for people. Raises NotAllowed: the forwarding agent could not prove the command."""
         command = message.command
         principal, by = self._verifier.given(message.signed_command, command, Principal(), message.submitter)
         _, record = await self._records.application(message.application)

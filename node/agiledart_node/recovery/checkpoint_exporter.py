@@ -53,7 +53,7 @@ COPIES: Final = 3
 """Number of nodes that keep a checkpoint, including the one that made it."""
 
 TRIES: Final = 3
-"""How often a run is held again after it has rolled back to its last epoch meanwhile."""
+"""Attempts to hold a run, which fail when the run rolls back to its last epoch meanwhile."""
 
 
 HELD_NS: Final = 150 * SECOND
@@ -131,7 +131,7 @@ class CheckpointExporter:
         return CheckpointReply(number, checkpoint, tuple(nodes))
 
     async def _requester(self, message: RequestCheckpoint) -> tuple[ApplicationRecord, str]:
-        """Return the record, and the name of the user who gave the command. Raises CommandRefused."""
+        """Return the record and the requester's name for people. Raises CommandRefused."""
         command = message.command
         principal, by = self._verifier.given(message.signed_command, command, Principal(), message.submitter)
         _, record = await self._records.application(message.application)
@@ -196,6 +196,7 @@ class CheckpointExporter:
             await self._abort_checkpoint(checkpoint, nodes)
             self._release(run, "its stop with a checkpoint failed, because the checkpoint could not be kept")
             raise CommandRefused(f"{run.app} was not stopped, and goes on from epoch {at.epoch}: {failure}.") from None
+        # The run has rolled back meanwhile, so this file does not hold its last epoch; the caller tries again.
         if not is_ended:
             await self._abort_checkpoint(checkpoint, nodes)
             return None
@@ -295,7 +296,7 @@ class CheckpointExporter:
             return answer.result
         raise OperationFailed(answer.reason if isinstance(answer, Failed) else "it took too long")
 
-    async def _copy_to_others(self, value: RegisterValue, kept: CheckpointInfo) -> list[Peer]:
+    async def _copy_to_others(self, value: RegisterValue, checkpoint: CheckpointInfo) -> list[Peer]:
         """Have other nodes copy the checkpoint, and return those that did.
 
         Voters and hosts are asked, because they may know the state in any case; nodes on other machines are preferred.
@@ -305,43 +306,46 @@ class CheckpointExporter:
         others = [voter.peer for voter in value.voters] + list(value.plan.hosts.values())
         reachable = {peer.node: known.get(peer.node, peer) for peer in others if not context.requests.is_gone(peer)}
         reachable.pop(context.me.node, None)
+        # A copy on this machine would be lost with it.
         candidates = [peer for peer in reachable.values() if host_of(peer) != host_of(context.me)] or list(
             reachable.values()
         )
-        copy_holders: list[Peer] = []
+        copy_nodes: list[Peer] = []
         refusals: list[str] = []
         for peer in candidates:
-            if len(copy_holders) >= COPIES - 1:
+            if len(copy_nodes) >= COPIES - 1:
                 break
             if host_of(peer) != host_of(context.me) and any(
-                host_of(peer) == host_of(copy_holder) for copy_holder in copy_holders
+                host_of(peer) == host_of(copy_node) for copy_node in copy_nodes
             ):
                 continue
-            context.emit(AllowCheckpointFetch(kept.digest, peer.node))
+            context.emit(AllowCheckpointFetch(checkpoint.digest, peer.node))
             number = context.requests.number()
-            question = PeerRequest(peer, RequestCopy(number, kept), CopyReply, RESEND_INTERVALS)
-            timeout_ns = Duration(MIN_TIMEOUT_NS + SLOWEST_NS_PER_BYTE * kept.size)
+            question = PeerRequest(peer, RequestCopy(number, checkpoint), CopyReply, RESEND_INTERVALS)
+            timeout_ns = Duration(MIN_TIMEOUT_NS + SLOWEST_NS_PER_BYTE * checkpoint.size)
             answer = (await context.requests.answers({number: question}, timeout_ns)).get(number)
             if isinstance(answer, CopyReply) and not answer.refusal:
-                copy_holders.append(peer)
+                copy_nodes.append(peer)
             else:
                 refusal = answer.refusal if isinstance(answer, CopyReply) else "no answer"
                 refusals.append(f"{peer.name or peer.node.short}: {refusal}")
-        if refusals and not copy_holders:
+        if refusals and not copy_nodes:
             raise OperationFailed(f"no other node keeps a copy of it ({'; '.join(refusals)})")
-        return copy_holders
+        return copy_nodes
 
-    async def _abort_checkpoint(self, kept: CheckpointInfo | None, nodes: Sequence[Peer]) -> None:
+    async def _abort_checkpoint(self, checkpoint: CheckpointInfo | None, nodes: Sequence[Peer]) -> None:
         """Withdraw a checkpoint everywhere, because the run has gone on from it."""
-        if kept is None:
+        if checkpoint is None:
             return
         context = self._context
         number = context.requests.number()
-        await context.ask_driver(number, DropCheckpoint(number, kept.name, kept.digest, kept.run), MIN_TIMEOUT_NS)
+        await context.ask_driver(
+            number, DropCheckpoint(number, checkpoint.name, checkpoint.digest, checkpoint.run), MIN_TIMEOUT_NS
+        )
         others = [peer for peer in nodes if peer.node != context.me.node]
         await context.requests.ask_all(
             others,
-            lambda number, _: RequestCopy(number, kept, is_withdrawn=True),
+            lambda number, _: RequestCopy(number, checkpoint, is_withdrawn=True),
             CopyReply,
             Duration(context.config.ask_timeout_ns),
         )

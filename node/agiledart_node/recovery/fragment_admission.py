@@ -18,7 +18,7 @@ from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import RegisterValue
 
 KNOWN_NS = 5 * SECOND
-"""How long hosts named by a record are trusted without reading it again."""
+"""Time for which the hosts named by a record are trusted without reading it again."""
 
 TRIES = 4
 PAUSE_NS = 400 * MILLISECOND

@@ -42,7 +42,7 @@ MAX_ATTEMPTS_AHEAD = 4
 
 @dataclass(slots=True)
 class HostedRun:
-    """What a host knows of a run that is recovered when hosts die.
+    """A run with a register, as one of its hosts knows it.
 
     Attributes:
         part: as first deployed, with the code and all instances of this node.
@@ -134,7 +134,7 @@ def record_of_attempt(
 
     Args:
         note: further text for the history.
-        what: what has happened, if not a restart.
+        what: the event, if not a restart.
     """
     after = msgspec.structs.replace(
         record,

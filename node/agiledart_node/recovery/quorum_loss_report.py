@@ -56,19 +56,19 @@ def missing_reports(app: str, value: RegisterValue | None, refusals: Mapping[Nod
     return f"{names} {verb} not report what {has} of {app}: {refusals[first]}"
 
 
-def recovery_notes(found: QuorumRecoveryCheck, there: Collection[NodeId], name: Names) -> list[str]:
+def recovery_notes(survey: QuorumRecoveryCheck, there: Collection[NodeId], name: Names) -> list[str]:
     """Return what an admin must know before and after recovering a run without its lost voters.
 
     Args:
-        found: what was found on the nodes that answered.
+        survey: register and hosts of the run, as reported by the nodes that answered.
         there: nodes that answered.
     """
-    value = found.value
+    value = survey.value
     assert value is not None, "nothing is left of it"
     stages = _PLAN.decode(value.plan.body).stages if value.plan.body else ()
     stage_names = {str(stage.index): stage.name for stage in stages}
-    sources = ", ".join(name(voter.peer.node) for voter in found.there)
-    source = f"as {sources} knows from its register" if sources and not found.is_from_host else "as its hosts know"
+    sources = ", ".join(name(voter.peer.node) for voter in survey.there)
+    source = f"as {sources} knows from its register" if sources and not survey.is_from_host else "as its hosts know"
     warnings = [
         f"it goes on from epoch {value.committed.epoch}, {source}",
         "rows that the lost voters committed after that epoch come again: their readers see them twice",

@@ -611,6 +611,7 @@ class RecoveryService:
         if run is not None:
             needed = dict.fromkeys(snapshot.digest for snapshot in effect.value.needed.values())
             self._context.emit(RetainSnapshots(*key, tuple(needed), run.base + committed.attempt, committed.epoch))
+        # When the run has finished, its last rows must be durable in the sink logs before the machine goes on.
         emitted = (
             self._emitted_here(effect.value) if run is not None and effect.value.state is RunState.FINISHED else ()
         )

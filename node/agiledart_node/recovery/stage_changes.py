@@ -85,7 +85,7 @@ class PendingPlan:
 
     @property
     def has_all(self) -> bool:
-        """Whether all awaited addresses are known."""
+        """Return whether all awaited addresses are known."""
         return self.awaited <= self.known_addresses.keys()
 
 
@@ -269,6 +269,7 @@ class StageChanges:
             if self._pending_plans.get((run, digest)) is not pending_plan:
                 self._drop_fetched(run, pending_plan)
                 raise OperationFailed("the change was dropped")
+            # A larger state may take longer to build, so the timeout grows with it.
             length = sum(snapshot.length for snapshot in saved.chain)
             timeout_ns = self._context.config.start_timeout_ns + length * self._context.config.recovery.slowest_ns
             *others, last = [snapshot.digest for snapshot in saved.chain]
@@ -423,6 +424,7 @@ def part_of_generation(
         for assignment in effect.after.assignments
     )
     changing = {int(change.stage): None for change in effect.after.changes}
+    # Load of each executor under the pending plan: instances that leave with it do not count, those that stay do.
     load = [0.0] * max(1, most, *(slot + 1 for slot in slots.values()))
     new = [copy_of(assignment.instance) for assignment in effect.assignments]
     for copy, slot in slots.items():

@@ -183,7 +183,7 @@ class HandOverSubmission(Message, frozen=True, gc=False, tag=360):
         elapsed_ns: time since the user asked.
         by_epoch, duplicates: the requested delivery, `Delivery.is_saved` and `Delivery.duplicates`.
         principal: the user, as verified by the asking agent.
-        signed_command: what the user has signed; it takes precedence over what the asking agent says.
+        signed_command: the user's signed command; it takes precedence over the asking agent's fields.
         origin: the checkpoint that the run begins with, which is on the sender's disk.
     """
 

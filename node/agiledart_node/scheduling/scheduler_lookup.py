@@ -117,7 +117,9 @@ class SchedulerLookup:
             first = None
             if scheduler is not None:
                 has_taken = await self._register(look_up, *scheduler)
-            elif not await self._enter(domain):
+            elif not await self._enter(
+                domain
+            ):  # another look-up has finished meanwhile: the cache may know a scheduler now
                 continue
             else:
                 look_up.how = "claim"

@@ -134,6 +134,7 @@ class SubmissionDispatcher:
         if command.dry_run:
             context.reply(request, await self._submissions.dry_run(blueprint, command.bundle, signed, pinned))
             return
+        # The ticket identifies one try of this submission: `_after_loss` compares it with the record's ticket.
         for _ in range(TRIES):
             ticket = 1 + self._random.bits(62)
             scheduler, scheduler_slot = await self._scheduler_lookup.find(self._gossip.domain, "", 0, ticket)
@@ -198,6 +199,7 @@ class SubmissionDispatcher:
         try:
             question = PeerRequest(scheduler, message, SubmissionHandedOver, DEPLOY_RESEND_INTERVALS)
             answers = await requests.answers({number: question}, Duration(config.start_timeout_ns))
+            # A refusal means that nothing was begun. Without an answer the scheduler may have begun to deploy.
             taken = answers.get(number)
             if taken is None or taken.reason:
                 return await self._after_loss(submission, scheduler) if taken is None else None

@@ -1,4 +1,4 @@
-"""The commands `checkpoint list` and `checkpoint take`: what is saved of an application, and a new epoch at once."""
+"""The commands `checkpoint list` and `checkpoint take`: the saved state of an application, and a new epoch at once."""
 
 from typing import Final
 
@@ -86,11 +86,11 @@ async def _answer_with_retained(
         return False
     if not mine:
         retained_checkpoints.check(principal, "checkpoint", about[0][0])
-    shown = named or mine
-    version, state = (record.version, record.state) if record is not None else (shown[0][0].run.version, "kept")
+    chosen = named or mine
+    version, state = (record.version, record.state) if record is not None else (chosen[0][0].run.version, "kept")
     context.reply(
         request,
-        CheckpointsResponse(command.name, version, state, None, None, [], await retained_checkpoints.rows(shown)),
+        CheckpointsResponse(command.name, version, state, None, None, [], await retained_checkpoints.rows(chosen)),
     )
     return True
 

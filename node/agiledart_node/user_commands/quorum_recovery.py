@@ -86,6 +86,7 @@ class QuorumRecovery:
         assert survey.value is not None
         quorum_generation, voters = survey.value.quorum_generation + 1, tuple[Peer, ...]()
         leader = leader_of(run, survey, remaining_voters)
+        # With --check the admin only sees the survey; nothing is changed.
         if not command.check and leader is not None:
             lost_names = ", ".join(names.get(voter.peer.node, voter.peer.node.short) for voter in survey.silent)
             self._context.emit(Progressed(request, f"{run.app}: new voters are made, it goes on without {lost_names}"))
@@ -186,7 +187,7 @@ class QuorumRecovery:
         )
 
     def _admin(self, command: RecoverRun, signed_command: bytes) -> str:
-        """Return the name of the admin who signed a command. Raises NotAllowed."""
+        """Return the admin's name for people. Raises NotAllowed: the command is not signed by an admin."""
         principal, by = self._verifier.given(signed_command, command, Principal(), "")
         if self._verifier.requires_signatures:
             check(principal, "recover", command.name, None)

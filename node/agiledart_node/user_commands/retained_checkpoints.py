@@ -254,11 +254,11 @@ class RetainedCheckpoints:
             self._context.emit(Progressed(request, f"{record.name}: its newest committed epoch is put into one file"))
             made, coordinator = await self._asked(record, command, submitter, signed)
             assert made.checkpoint is not None
-            checkpoint, copy_holders = made.checkpoint, [coordinator]
+            checkpoint, copy_nodes = made.checkpoint, [coordinator]
         else:
-            checkpoint, copy_holders = await self._one(command.name, principal, "export")
-            await self._request_transfer(command, copy_holders, signed)
-        await self._fetch(checkpoint, copy_holders)
+            checkpoint, copy_nodes = await self._one(command.name, principal, "export")
+            await self._request_transfer(command, copy_nodes, signed)
+        await self._fetch(checkpoint, copy_nodes)
         self._context.reply(request, ExportResponse(checkpoint.name, *_about(checkpoint)))
 
     async def _one(self, name: str, principal: Principal, verb: str) -> RetainedCheckpoint:
@@ -283,23 +283,23 @@ class RetainedCheckpoints:
             )
         return mine[0]
 
-    async def _request_transfer(self, command: ExportCheckpoint, holders: list[Peer], signed: bytes) -> None:
+    async def _request_transfer(self, command: ExportCheckpoint, copy_nodes: list[Peer], signed: bytes) -> None:
         """Have the nodes with a copy allow its transfer to this agent. Raises CommandRefused: one of them refuses the user."""
-        if any(peer.node == self._context.me.node for peer in holders):
+        if any(peer.node == self._context.me.node for peer in copy_nodes):
             return  # it is on this agent's disk
         timeout = Duration(self._context.config.report_timeout_ns)
         answers = await self._context.requests.ask_all(
-            holders, lambda number, _: RequestDownload(number, command, signed), CopyReply, timeout
+            copy_nodes, lambda number, _: RequestDownload(number, command, signed), CopyReply, timeout
         )
         for _, answer in answers:
             if answer is not None and answer.refusal:
                 raise CommandRefused(answer.refusal)
 
-    async def _fetch(self, checkpoint: CheckpointInfo, holders: list[Peer]) -> None:
+    async def _fetch(self, checkpoint: CheckpointInfo, copy_nodes: list[Peer]) -> None:
         """Fetch the file to this agent's disk from any node with a copy. Raises CommandRefused."""
         context, reasons = self._context, []
-        mine = [peer for peer in holders if peer.node == context.me.node]
-        for peer in mine or holders:
+        mine = [peer for peer in copy_nodes if peer.node == context.me.node]
+        for peer in mine or copy_nodes:
             number = context.requests.number()
             fetch = FetchCheckpoint(number, peer, checkpoint, is_temporary=True)
             timeout_ns = _MIN_TIMEOUT_NS + 1_000 * checkpoint.size
@@ -313,9 +313,9 @@ class RetainedCheckpoints:
     async def remove(self, request: int, command: RemoveCheckpoint, principal: Principal, signed: bytes) -> None:
         """Remove a checkpoint from all nodes. Raises CommandRefused."""
         principal, _ = self._verifier.given(signed, command, principal, "")
-        checkpoint, copy_holders = await self._one(command.name, principal, "checkpoint")
+        checkpoint, copy_nodes = await self._one(command.name, principal, "checkpoint")
         answers = await self._context.requests.ask_all(
-            copy_holders,
+            copy_nodes,
             lambda number, _: RequestRemoval(number, command, signed),
             CopyReply,
             Duration(self._context.config.report_timeout_ns),

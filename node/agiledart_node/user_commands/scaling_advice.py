@@ -1,4 +1,4 @@
-"""Scaling advice: what a policy would want for each stage of a running application, and why, from its last interval.
+"""Scaling advice: a policy's proposal for each stage of a running application, with its reason, from the last interval.
 
 Nothing is stored between two requests: a policy that waits for several intervals says so, and `needed` is its eventual result.
 The

@@ -2,7 +2,7 @@
 
 A secret belongs to the key whose command brought it, and only runs submitted by the same key get it. Otherwise a name could be
 free
-when its secret is set, and the first user who submits something under that name would have the secret.
+when its secret is set, and the secret would go to the first user to submit something under that name.
 """
 
 from agiledart_kernel.errors import RemoteProtocolError

@@ -170,6 +170,7 @@ class StatusQueries:
         """
         asked: dict[int, tuple[str, Peer]] = {}
         questions: dict[int, PeerRequest | None] = {}
+        # Any host or guard may lead, so all of them are asked.
         for record in records:
             if record.by_epoch and record.state == RUNNING:
                 voters = {peer.node: peer for peer in (*record.guards, *record.hosts())}
@@ -194,7 +195,7 @@ class StatusQueries:
         return reported
 
     async def scaling(self, request: int, name: str, stage: str, principal: Principal) -> None:
-        """Answer `explain scaling`: what this node's policy would want for each stage of a running application, or for one."""
+        """Answer `explain scaling` with the policy's proposal for each stage of a running application, or for one stage."""
         record = await self._watching.refreshed(await self.record(name, principal, "explain"))
         if not record.nodes or (record.is_final and not record.changes):
             raise CommandRefused(f"{name} is {record.state}: only what runs is measured.")
@@ -242,7 +243,7 @@ class StatusQueries:
             return []  # from a node of another version
 
     async def recovery(self, request: int, name: str, principal: Principal) -> None:
-        """Answer `explain recovery`: what decides the cost of a failure of an application."""
+        """Answer `explain recovery` with the facts that decide the cost of a failure."""
         record = await self._watching.refreshed(await self.record(name, principal, "explain"))
         try:
             plan = msgspec.msgpack.decode(record.plan, type=StagePlan) if record.plan else None
@@ -380,7 +381,7 @@ class StatusQueries:
         self._context.reply(request, RouteResponse(key.hex, len(rows) - 1, rows, duration_ms))
 
     def probed(self, effect: Delivered, probe: RouteProbe) -> None:
-        """As root of a key, report the path of a probe to its source."""
+        """Report the path of a probe to its source, as root of the key."""
         self._context.send(effect.source, TraceHops(probe.request, effect.path))
 
     def traced(self, sender: Peer, message: TraceHops) -> None:
@@ -443,15 +444,15 @@ class StatusQueries:
         context.reply(request, body)
 
 
-def _member(peer: Peer, shown: dict[NodeId, str]) -> dict[str, Any]:
+def _member(peer: Peer, names: dict[NodeId, str]) -> dict[str, Any]:
     """Return the first fields of a row about a node."""
-    name = shown.get(peer.node, peer.name)
+    name = names.get(peer.node, peer.name)
     return msgspec.structs.asdict(
         NodeIdentityRow(name, peer.node.hex, peer.incarnation, peer.address, peer.zone, peer.host)
     )
 
 
-def _knows_more(one: RecoveryStatus, other: RecoveryStatus) -> bool:
+def _knows_more(status: RecoveryStatus, other: RecoveryStatus) -> bool:
     """Return whether one of two statuses is the better one.
 
     Of two nodes that both believe to lead, the later attempt counts, then the later epoch. A node whose voters answer knows more
@@ -464,7 +465,7 @@ def _knows_more(one: RecoveryStatus, other: RecoveryStatus) -> bool:
         is_timed = answer.epoch.get("age_s") is not None
         return answer.epoch["attempt"], int(answer.epoch.get("committed", 0)), -cut_off, is_timed
 
-    return rank(one) > rank(other)
+    return rank(status) > rank(other)
 
 
 def _row_without_coordinator(record: ApplicationRecord, silent: list[str]) -> RecoveryStatus:
@@ -506,7 +507,7 @@ def _rival_row(rival: Rival) -> RivalRow:
 
 
 def _stages(
-    record: ApplicationRecord, reports: dict[tuple[int, int], dict[str, Any]], shown: dict[NodeId, str]
+    record: ApplicationRecord, reports: dict[tuple[int, int], dict[str, Any]], names: dict[NodeId, str]
 ) -> list[StageRow]:
     """Return one row for each stage, with one row for each instance."""
     rows = []
@@ -525,6 +526,6 @@ def _stages(
                     plain["event_time"] = statistics.event_time
                     plain["finished"] = statistics.finished
                     plain["steps"] = {name: counts.by_public_name() for name, counts in statistics.steps.items()}
-                instances.append({**plain, "index": place.index, "node": shown[record.nodes[place.node].node]})
+                instances.append({**plain, "index": place.index, "node": names[record.nodes[place.node].node]})
         rows.append(StageRow(stage.name, stage.kind, stage.parallelism, instances))
     return rows

@@ -26,7 +26,7 @@ from agiledart_node.wire.responses import StopResponse
 
 _POLL_INTERVAL = Duration(100 * MILLISECOND)
 _TRIES = 3
-"""How often the coordinator of a run is looked up before the run is stopped without it."""
+"""Look-ups of a run's coordinator before the run is stopped without it."""
 
 _POLLS_PER_SURVEY = 10
 """Polls of the record for one request for figures."""

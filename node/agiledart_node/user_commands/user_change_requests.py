@@ -32,7 +32,7 @@ MAX_POLLS: Final = 600
 """Polls for the outcome of a change: longer than one may take, with a recovery behind it."""
 
 COORDINATOR_SEARCHES: Final = 5
-"""How often the coordinator is looked for, because another voter may be about to take over."""
+"""Searches for the coordinator; repeated because another voter may be about to take over."""
 
 _SEARCH_PAUSE: Final = Duration(SECOND)
 
@@ -71,6 +71,7 @@ class UserChangeRequests:
             self._context.reply(request, ChangeResponse(record.name, record.version, False, []))
             return
         generations = await self.asked(record, command, submitter, signed)
+        # A number set by a user also ends autoscaling of that stage, whether or not it changes anything now.
         if isinstance(command, ScaleStage):
             await self._hold(record, command)
         rows: list[ChangeRow] = []
