@@ -139,7 +139,7 @@ def test_a_sink_cannot_name_what_is_the_agents(ring: Mesh, folder: Path) -> None
         told = submit(ring, folder, "plain", f"csv:{ring.agent('a1').state_dir}/{name}")
         assert told.returncode == 1
         assert (
-            "lies in the agent's state directory, which is closed to users' code. Give it a file elsewhere"
+            "lies in the agent's state directory, which is closed to user code. Give it a file elsewhere"
             in told.stderr
         )
         assert "Traceback" not in told.stderr

@@ -1,6 +1,6 @@
-"""Small files of a run behind a checksum: what a disk has damaged, or another node wrote, is never taken for what was written here.
+"""Small files of a run behind a checksum, so that a damaged file or one of another node is never taken for this node's.
 
-A file that an earlier release wrote has no checksum and begins as a MessagePack array does; it is read as it is.
+A file that an earlier release wrote has no checksum and begins with a MessagePack array; it is read unchecked.
 """
 
 from hashlib import blake2b
@@ -9,27 +9,28 @@ from typing import Final
 from agiledart_kernel.errors import AgileDartError
 
 _MAGIC: Final = b"\xc1ADARTF1"
-"""No MessagePack begins with 0xc1."""
+"""Magic bytes; no MessagePack value begins with 0xc1."""
 
 _SUM_BYTES: Final = 8
 _ARRAYS: Final = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
 
 
 class DamagedFile(AgileDartError):
-    """It is not what was written here; the text says how that shows."""
+    """Error for a file that differs from what was written here; the text names the evidence."""
 
 
 def add_checksum(content: bytes, file_identity: str) -> bytes:
-    """What to write.
+    """Return the content with its checksum in front, as it is written to the disk.
 
     Args:
-        whose: which file of which node this is: a copy of another one is found out.
+        content: of the file.
+        file_identity: names the file and its node, so that a copy of another file is detected.
     """
     return _MAGIC + _sum(content, file_identity) + content
 
 
 def verified_content(raw: bytes, file_identity: str) -> bytes:
-    """What was written; raises `DamagedFile`."""
+    """Verify the checksum and return the content; raises `DamagedFile`."""
     if not raw:
         raise DamagedFile("it is empty")
     if raw[0] in _ARRAYS:

@@ -1,10 +1,10 @@
-"""When instances that are being saved encode some more of their state: slices between batches, on the loop that rows pass.
+"""Schedule by which instances encode their open snapshots: slices between batches, on the event loop that rows pass.
 
-    rows flow       a slice of 1 ms every 10 ms; longer ones where that would take seconds, so that epochs do not wait for it
-    there is much   so large a share of the time that all that is open is done within a third of what an epoch may take: first
-                    slices are longer, then they come sooner, and where rows leave too little between them they are longer still
-    nothing came    since the last slice: the next one at once, behind a look at the sockets
-    the disk waits  the next one after 10 ms, however idle
+    rows flow       a slice of 1 ms every 10 ms; longer slices where that would take seconds, so that epochs do not wait
+    large state     a larger share of the time, so that all open snapshots are done within a third of an epoch's limit: first slices
+                    get longer, then they come sooner, and where rows leave too little time between them they get longer still
+    no rows came    since the last slice: the next slice follows at once, after a look at the sockets
+    disk is behind  the next slice follows after 10 ms, however idle the process is
     nothing open    no timer
 
 Source: recovery specification §11.
@@ -17,54 +17,54 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 SLICE_NS: Final = 1_000_000
-"""How long a slice takes, about; what it encodes last may take longer."""
+"""Approximate length of a slice; its last piece may take longer."""
 
 LONGEST_SLICES: Final = 3
-"""So many times that, for what has been open for long."""
+"""Longest slice as a multiple of `SLICE_NS`, for snapshots that have been open for long."""
 
 LONG_NS: Final = 4_000_000_000
-"""After so long a slice is one time longer."""
+"""Time after which a slice gets longer by one `SLICE_NS`."""
 
 PAUSE_SECONDS: Final = 0.009
-"""For rows, between two slices."""
+"""Time for rows between two slices."""
 
 WITHIN_NS: Final = 20_000_000_000
-"""What is open is to be done by then. An epoch may take three times that, and elements are sent to holders, too."""
+"""Time within which an open snapshot must be encoded. An epoch may take three times that, and must also replicate snapshots."""
 
 MAX_SLICE_SHARE: Final = 9.0
-"""Slices take at most so many times what rows have: an epoch that comes late is better than none, but rows go on."""
+"""Most time of slices as a multiple of the time of rows: a late epoch is better than none, but rows go on."""
 
 MAX_PAUSE_NS: Final = 20_000_000
-"""What counts of the time of rows between two slices: a process that had stood still would have a slice as long."""
+"""Most time between two slices that counts as the time of rows; else a process that stood still would get a slice as long."""
 
 
 class SlicedWork(Protocol):
-    """What is done in slices.
+    """Work that is done in slices.
 
     Attributes:
-        waits: for something else than its next slice.
+        waits: the work waits for something else than its next slice.
     """
 
     waits: bool
 
     @property
     def left_ns(self) -> int:
-        """How long it still takes, about; 0: nobody knows."""
+        """Estimate of the remaining nanoseconds; 0 when unknown."""
         ...
 
     def slice(self, until_ns: int) -> bool:
-        """Go on until then; False when nothing is left to do. Does not raise."""
+        """Work until a monotonic instant and return False when nothing is left to do. Does not raise."""
         ...
 
 
 class SliceScheduler:
-    """Of one executor; one thing after the other, in the order in which they came.
+    """Scheduler of the sliced work of one executor; it does one piece of work after the other, in order of arrival.
 
     Args:
-        loop: on which rows pass.
+        loop: event loop that rows pass.
 
     Attributes:
-        calls: a number that grows whenever an instance works.
+        calls: returns a number that grows whenever an instance works.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -72,11 +72,11 @@ class SliceScheduler:
         self._open: deque[tuple[SlicedWork, int]] = deque()
         self._timer: asyncio.Handle | None = None
         self._seen = -1
-        self._ended_ns = 0  # the last slice
+        self._ended_ns = 0  # end of the last slice
         self.calls: Callable[[], int] = lambda: 0
 
     def begin(self, sliced: SlicedWork) -> None:
-        """From the next gap on."""
+        """Queue work; its first slice comes after the next pause."""
         now = time.monotonic_ns()
         if not self._open:
             self._ended_ns = now
@@ -96,33 +96,33 @@ class SliceScheduler:
         try:
             more = sliced.slice(now + max(usual_ns, int(min(now - self._ended_ns, MAX_PAUSE_NS) * times)))
         finally:
-            self._seen, self._ended_ns = self.calls(), time.monotonic_ns()  # a slice is a call, too
+            self._seen, self._ended_ns = self.calls(), time.monotonic_ns()  # a slice counts as a call, too
             if not more and self._open:
                 self._open.popleft()
-            if self._open and self._timer is None:  # what is over may have begun another
+            if self._open and self._timer is None:  # work that has ended may have queued new work
                 if is_idle and not self._open[0][0].waits:
                     self._timer = self._loop.call_soon(self._run_slice)
                 else:
-                    gap = PAUSE_SECONDS if self._open[0][0].waits else self._pause_seconds(times)
-                    self._timer = self._loop.call_later(gap, self._run_slice)
+                    pause = PAUSE_SECONDS if self._open[0][0].waits else self._pause_seconds(times)
+                    self._timer = self._loop.call_later(pause, self._run_slice)
 
     def _times(self, now: int) -> float:
-        """Of the time of rows, what slices are to take for all that is open to be done in time."""
+        """Return the time that slices need to finish all open work in time, as a multiple of the time of rows."""
         left_ns, most = 0, 0.0
         for sliced, since_ns in self._open:
             left_ns += sliced.left_ns
-            rest_ns = since_ns + WITHIN_NS - now - left_ns  # for rows
+            rest_ns = since_ns + WITHIN_NS - now - left_ns  # time that is left for rows
             if left_ns:
                 most = max(most, left_ns / rest_ns if rest_ns > 0 else MAX_SLICE_SHARE)
         return min(most, MAX_SLICE_SHARE)
 
     @staticmethod
     def _pause_seconds(times: float) -> float:
-        """Shorter where slices would be longer than the longest ones."""
+        """Return the pause between slices; shorter where slices would exceed the longest length."""
         return min(PAUSE_SECONDS, LONGEST_SLICES * SLICE_NS / 1e9 / times) if times else PAUSE_SECONDS
 
     def close(self) -> None:
-        """Do nothing more."""
+        """Drop all open work."""
         self._open.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""`SlicedSnapshotWrite`: an element on its way to the disk while the state that it holds is still being encoded, slice by slice."""
+"""Writing of a snapshot to the disk while its state is still being encoded, slice by slice."""
 
 import time
 from collections.abc import Callable
@@ -8,14 +8,20 @@ from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapsh
 from agiledart_executor.snapshots.snapshot_file import SnapshotWriter
 
 AT_ONCE_NS: Final = 500_000
-"""What is encoded within that is encoded at the barrier: most states are small."""
+"""Time for encoding at the barrier itself; most states are small enough for that."""
 
 AHEAD_BYTES: Final = 16 << 20
-"""What may be encoded and not written: else a slow disk would have the memory hold the state twice."""
+"""Most bytes that may be encoded but not written, so that a slow disk does not double the state in memory."""
 
 
 def encode_within_limit(snapshot: AsyncInstanceSnapshot) -> bytes | list[bytes]:
-    """All of an element when it is small, else what was encoded of it in a short time. Raises as `AsyncInstanceSnapshot.step`."""
+    """Encode a snapshot for a short time.
+
+    Returns:
+        All of it as bytes when it is small, else the list of pieces that were encoded.
+
+    Raises as `AsyncInstanceSnapshot.step`.
+    """
     until = time.monotonic_ns() + AT_ONCE_NS
     while snapshot.step():
         if time.monotonic_ns() > until:
@@ -24,16 +30,17 @@ def encode_within_limit(snapshot: AsyncInstanceSnapshot) -> bytes | list[bytes]:
 
 
 class SlicedSnapshotWrite:
-    """One element.
+    """Write of one snapshot; implements `SlicedWork`.
 
     Args:
-        element: of which more is to be encoded, and what was so far.
-        writer: its file.
-        submit: has the thread of elements do something.
-        work: runs steps of the element, as an instance runs: (step, until when) → more is left. What it raises ends the instance.
-        written: told (in that thread) of digest and size, of how long rows waited for slices in all, and for the longest.
-        failed: told (in that thread) why the disk does not take it.
-        over: told (on the loop) that nothing more is encoded, whatever became of it.
+        snapshot: of which more must be encoded.
+        pieces: encoded so far.
+        writer: of its file.
+        submit: runs a function in the snapshot thread.
+        work: runs encoding steps like work of the instance, (step, until when) → more is left. An error fails the instance.
+        written: called in that thread with digest, size, and the total and longest time (ns) that rows waited for slices.
+        failed: called in that thread with the error of the disk.
+        over: called on the loop when nothing more is encoded, after success or failure.
     """
 
     def __init__(
@@ -49,25 +56,25 @@ class SlicedSnapshotWrite:
     ) -> None:
         self._snapshot, self._writer, self._submit, self._work = snapshot, writer, submit, work
         self._written, self._failed, self._over = written, failed, over
-        self._has_failed = False  # told by the thread
+        self._has_failed = False  # set by the thread
         self._is_over = self.waits = False
         self._given = self._taken = 0  # bytes; the second one is the thread's
         self._waited_ns = self._longest_ns = 0
         self._known = (
             snapshot.keys[0],
             AT_ONCE_NS,
-        )  # so many keys took so long; at first what was encoded at the barrier
+        )  # (keys, nanoseconds they took), for the estimate; at first those encoded at the barrier
         self._do(writer.begin)
         self._add(pieces)
 
     @property
     def left_ns(self) -> int:
-        """As `SlicedWork`."""
+        """Estimate of the remaining time; see `SlicedWork`."""
         keys, took_ns = self._known
         return 0 if self._is_over or not keys else self._snapshot.keys[1] * took_ns // keys
 
     def slice(self, until_ns: int) -> bool:
-        """As `SlicedWork`."""
+        """Encode until an instant; see `SlicedWork`."""
         if self._is_over:
             return False
         self.waits = self._given - self._taken > AHEAD_BYTES and not self._has_failed
@@ -92,7 +99,7 @@ class SlicedSnapshotWrite:
         return more
 
     def drop(self) -> None:
-        """Nobody wants it any more."""
+        """Drop the snapshot and its file."""
         if not self._is_over:
             self._is_over = True
             self._snapshot.drop()

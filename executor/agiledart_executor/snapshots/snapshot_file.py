@@ -1,11 +1,11 @@
-"""Elements: what one instance saved at an epoch, as a file on this node's disk.
+"""Snapshot files: the state that one instance saved at an epoch, on this node's disk.
 
-    element  = magic · header (MessagePack, its length before it) · block* · end
+    snapshot = magic · header (MessagePack, its length before it) · block* · end
     block    = piece+; piece = length (its highest bit: the block goes on), CRC32C · bytes
 
-Every byte is under a checksum, and the digest (SHA-256) over the whole file is what the run's register knows of it. So a file that
-is cut short, damaged, or of another run is refused and never restored. The form is the same on the disk, as fragments on neighbours
-and in an export. Source: recovery specification §11.
+A checksum covers every byte, and the run's register holds the digest (SHA-256) of the whole file. So a file that is truncated,
+damaged, or of another run is refused and never restored. The format is the same on the disk, as fragments on replica nodes and in
+an export. Source: recovery specification §11.
 """
 
 import contextlib
@@ -23,18 +23,18 @@ from crc32c import crc32c
 from agiledart_kernel.errors import AgileDartError, OperationFailed
 
 FOLDER: Final = "runs"
-"""Below the working directory of an executor, which is the state directory of its agent."""
+"""Folder of all runs, below the working directory of an executor, which is the state directory of its agent."""
 
 EXECUTOR_FOLDERS: Final = ("elements", "opened", "logs")
-"""What executors write of a run; everything else in its folder is the agent's, and closed to users' code."""
+"""Folders of a run that executors write; the rest of its folder belongs to the agent and is closed to user code."""
 
 PIECE_BYTES: Final = 1 << 20
-"""What comes bit by bit is put together to pieces of this size, what comes at once is cut into such: a reader holds one of them."""
+"""Size of a piece: small parts are joined to it and large ones are cut to it, so a reader holds only one piece in memory."""
 
 _GOES_ON: Final = 1 << 31
 
 MAX_HEADER_BYTES: Final = 1 << 20
-"""No header is longer."""
+"""Longest header in bytes."""
 
 _MAGIC: Final = b"ADARTEL1"
 _LENGTH: Final = struct.Struct(">II")
@@ -42,20 +42,21 @@ _END: Final = _LENGTH.pack(0, 0)
 
 
 class DamagedSnapshot(AgileDartError):
-    """A file that is no element, or not the one that was asked for; the text says which and what is wrong."""
+    """Error for a file that is no snapshot or not the requested one; the text names the file and the fault."""
 
 
 class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True):
-    """Whose state an element holds.
+    """Header of a snapshot: names the instance and the checkpoint.
 
     Args:
-        run: its number (`frames.application_number`).
-        life, epoch: together they name the snapshot; an epoch alone never does.
-        stage, index: the instance, and `steps` the names of its steps: a stage's number means nothing in another plan.
-        ended: the instance has come to its end; this is its last element.
-        term, parallelism, owners: of its stage: those who take over from it know by them whom else they need.
-        unread: of a source: bytes that wait in its log and cannot be read again; they are in no element.
-        onto: the element that this one rests on, of whose state it says what has changed; empty: it is whole.
+        run: number of the run (`frames.application_number`).
+        attempt, epoch: together they name the checkpoint; an epoch alone never does.
+        stage, index: the instance.
+        steps: names of the stage's steps, because a stage's number means nothing in another plan.
+        ended: the instance has reached the end of its input; this is its last snapshot.
+        generation, parallelism, owners: of its stage; successors learn from them which other snapshots they need.
+        unread: of a source, bytes that wait in its log and cannot be read again; they are in no snapshot.
+        onto: digest of the snapshot whose state this increment changes; empty for a full snapshot.
     """
 
     run: int
@@ -76,20 +77,20 @@ _HEADER: Final = msgspec.msgpack.Decoder(SnapshotHeader)
 
 
 def run_folder(root: Path, application: str, version: int) -> Path:
-    """Where everything lies that a node keeps of a run."""
+    """Return the folder of all files that a node keeps of a run."""
     return root / FOLDER / f"{application}.{version}"
 
 
 def snapshot_path(run: Path, digest: bytes) -> Path:
-    """The file of the element with this digest: elements are found by what they hold."""
+    """Return the path of the snapshot with this digest; files are named by their content."""
     return run / "elements" / digest.hex()
 
 
 def write_snapshot(run: Path, header: SnapshotHeader, blocks: Iterable[bytes]) -> tuple[bytes, int]:
-    """Write an element and force it to the disk; (digest, size). It appears under its name only when it is whole.
+    """Write a snapshot, fsync it and return (digest, size). It gets its name only when it is whole.
 
     Raises:
-        OSError: the disk does not take it.
+        OSError: the disk refuses the write.
     """
     writer = SnapshotWriter(run, header)
     writer.begin()
@@ -104,30 +105,30 @@ def write_snapshot(run: Path, header: SnapshotHeader, blocks: Iterable[bytes]) -
 
 
 class SnapshotWriter:
-    """An element that is written as its bytes come. Each call may raise OSError, and then nothing is left of it.
+    """Writer of a snapshot whose bytes come in pieces. Each call may raise OSError, which deletes the file.
 
     Args:
         run: folder of the run.
-        header: of the element.
+        header: of the snapshot.
     """
 
     def __init__(self, run: Path, header: SnapshotHeader) -> None:
         self._run, self._header = run, header
         self._part = run / "elements" / f".{header.stage}.{header.index}.part"
         self._digest, self._size = sha256(), 0
-        self._block: list[bytes] = []  # what is not written of a block that goes on
+        self._block: list[bytes] = []  # unwritten pieces of the present block
         self._held = 0
 
     def begin(self) -> None:
-        """Make the file, with its header."""
+        """Create the file and write its header."""
         self._part.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._file = open(os.open(self._part, flags, 0o600), "wb")  # noqa: SIM115  it is closed by `end` and `drop`
+        self._file = open(os.open(self._part, flags, 0o600), "wb")  # noqa: SIM115  `end` and `drop` close it
         head = msgspec.msgpack.encode(self._header)
         self._write(_MAGIC + _LENGTH.pack(len(head), crc32c(head)) + head)
 
     def add(self, pieces: Iterable[bytes]) -> None:
-        """What follows of a block."""
+        """Add pieces to the present block."""
         for piece in pieces:
             if self._held and self._held + len(piece) > PIECE_BYTES:
                 self._write_pieces(goes_on=True)
@@ -135,12 +136,12 @@ class SnapshotWriter:
             self._held += len(piece)
 
     def end_block(self) -> None:
-        """What follows is another block."""
+        """End the present block."""
         if self._held:
             self._write_pieces(goes_on=False)
 
     def end(self) -> tuple[bytes, int]:
-        """All of it is on the disk, under its name; (digest, size)."""
+        """Fsync the file, give it its name and return (digest, size)."""
         self._write(_END)
         digest = self._digest.digest()
         try:
@@ -155,8 +156,8 @@ class SnapshotWriter:
         return digest, self._size
 
     def drop(self) -> None:
-        """Nobody wants it."""
-        with contextlib.suppress(OSError):  # what it holds back is written when it is closed
+        """Delete the file."""
+        with contextlib.suppress(OSError):  # closing writes the buffer, which may fail
             self._file.close()
         self._part.unlink(missing_ok=True)
 
@@ -180,7 +181,7 @@ class SnapshotWriter:
 
 
 def read_header(path: Path) -> SnapshotHeader:
-    """Of the element in a file, without a look at the rest; raises `DamagedSnapshot`."""
+    """Read the header of the snapshot in a file, without its blocks; raises `DamagedSnapshot`."""
     try:
         with path.open("rb") as file:
             return read_header_at(file, str(path))
@@ -189,26 +190,31 @@ def read_header(path: Path) -> SnapshotHeader:
 
 
 def read_header_at(file: BinaryIO, where: str) -> SnapshotHeader:
-    """Of the element that begins where a file is read next; raises `DamagedSnapshot`, OSError. `where`: for people."""
+    """Read the header of a snapshot at the file's position; raises `DamagedSnapshot`, OSError.
+
+    Args:
+        file: open for reading.
+        where: name of the file, for messages.
+    """
     try:
         raw = file.read(len(_MAGIC) + _LENGTH.size)
         length, check = _LENGTH.unpack(raw[len(_MAGIC) :])
         head = file.read(min(length, MAX_HEADER_BYTES))
         if not raw.startswith(_MAGIC) or crc32c(head) != check:
-            raise DamagedSnapshot(f"{where} is no element")
+            raise DamagedSnapshot(f"{where} is no snapshot")
         return _HEADER.decode(head)
     except (struct.error, msgspec.MsgspecError) as error:
         raise DamagedSnapshot(f"{where}: its header cannot be read ({error})") from None
 
 
 class StoredBlock:
-    """A block of an element on this disk, which was found to be what was written: its pieces are read as somebody takes them.
+    """Verified block of a snapshot on this disk; its pieces are read when the caller iterates over them.
 
     Args:
-        path: of the element.
+        path: of the snapshot.
         places: (offset, length) of its pieces.
 
-    Raises `OperationFailed` when the file is gone by then.
+    Raises `OperationFailed` from an iteration when the file is gone by then.
     """
 
     def __init__(self, path: Path, places: list[tuple[int, int]]) -> None:
@@ -224,58 +230,58 @@ class StoredBlock:
             raise _unreadable(self._path, error) from None
 
     def whole(self) -> bytes:
-        """All of it."""
+        """Return the whole block."""
         return b"".join(self)
 
 
 def stored_snapshot(run: Path, digest: bytes) -> tuple[SnapshotHeader, list[StoredBlock]]:
-    """Header and blocks of the element with this digest, of which no more than a piece is in memory.
+    """Verify the snapshot with this digest and return its header and blocks; only one piece at a time is in memory.
 
     Raises:
-        DamagedElement: not whole, not what was written, or not the one with this digest.
+        DamagedSnapshot: the file is incomplete, damaged, or not the one with this digest.
         OperationFailed: the file cannot be read.
     """
     path = snapshot_path(run, digest)
     try:
         with path.open("rb") as file:
-            found = _SnapshotPieces(file, str(path))
+            pieces_read = _SnapshotPieces(file, str(path))
             places: list[list[tuple[int, int]]] = [[]]
-            for offset, piece, goes_on in found:
+            for offset, piece, goes_on in pieces_read:
                 places[-1].append((offset, len(piece)))
                 if not goes_on:
                     places.append([])
     except OSError as error:
         raise _unreadable(path, error) from None
-    if found.digest.digest() != digest:
-        raise DamagedSnapshot(f"{path} is not the element that was committed: its hash is another one")
-    return found.header, [StoredBlock(path, each) for each in places[:-1]]
+    if pieces_read.digest.digest() != digest:
+        raise DamagedSnapshot(f"{path} is not the snapshot that was committed: its hash is another one")
+    return pieces_read.header, [StoredBlock(path, pieces) for pieces in places[:-1]]
 
 
 def read_snapshot(run: Path, digest: bytes) -> tuple[SnapshotHeader, list[bytes]]:
-    """As `stored_snapshot`, with the bytes of the blocks."""
+    """Read a snapshot like `stored_snapshot`, with its blocks in memory."""
     header, blocks = stored_snapshot(run, digest)
     return header, [block.whole() for block in blocks]
 
 
 def parse_snapshot(raw: bytes, path: str) -> tuple[SnapshotHeader, list[bytes]]:
-    """Header and blocks of an element of these bytes; raises `DamagedSnapshot`. `path`: where they are, for people."""
-    found = _SnapshotPieces(BytesIO(raw), path)
+    """Return header and blocks of a snapshot in memory; raises `DamagedSnapshot`. `path` names its origin in messages."""
+    pieces_read = _SnapshotPieces(BytesIO(raw), path)
     blocks: list[list[bytes]] = [[]]
-    for _, piece, goes_on in found:
+    for _, piece, goes_on in pieces_read:
         blocks[-1].append(piece)
         if not goes_on:
             blocks.append([])
-    return found.header, [b"".join(each) for each in blocks[:-1]]
+    return pieces_read.header, [b"".join(pieces) for pieces in blocks[:-1]]
 
 
 class _SnapshotPieces:
-    """Reads an element: of each piece behind the header (offset, bytes, whether its block goes on).
+    """Iterator over the pieces of a snapshot behind its header: (offset, bytes, True when its block goes on).
 
     Raises `DamagedSnapshot`, OSError.
 
     Attributes:
-        header: of the element.
-        digest: of all that was read.
+        header: of the snapshot.
+        digest: of all bytes that were read.
     """
 
     def __init__(self, file: BinaryIO, where: str) -> None:
@@ -285,7 +291,7 @@ class _SnapshotPieces:
         self._size = file.seek(0, os.SEEK_END)
         file.seek(0)
         if self._take(len(_MAGIC)) != _MAGIC:
-            raise DamagedSnapshot(f"{where} is no element")
+            raise DamagedSnapshot(f"{where} is no snapshot")
         head = self._piece(0)
         try:
             self.header = _HEADER.decode(b"" if head is None else head[1])
@@ -302,7 +308,7 @@ class _SnapshotPieces:
             raise DamagedSnapshot(f"{self._where} goes on behind its end")
 
     def _piece(self, block: int) -> tuple[int, bytes, bool] | None:
-        """The next one; None: the element ends here."""
+        """Return the next piece; None at the end of the snapshot."""
         head = self._take(_LENGTH.size)
         if len(head) != _LENGTH.size:
             raise DamagedSnapshot(f"{self._where} ends within a block")
@@ -310,8 +316,8 @@ class _SnapshotPieces:
             return None
         length, check = _LENGTH.unpack(head)
         goes_on, length = bool(length & _GOES_ON), length & ~_GOES_ON
-        most = min(self._size - self._at, self._size if block else MAX_HEADER_BYTES)
-        offset, data = self._at, b"" if length > most else self._take(length)  # what is damaged may ask for 2 GiB
+        limit = min(self._size - self._at, self._size if block else MAX_HEADER_BYTES)
+        offset, data = self._at, b"" if length > limit else self._take(length)  # a damaged length may claim 2 GiB
         if len(data) != length or crc32c(data) != check:
             raise DamagedSnapshot(f"{self._where}: block {block} is not what was written")
         return offset, data, goes_on

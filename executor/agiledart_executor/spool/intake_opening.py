@@ -1,4 +1,4 @@
-"""A source's step → its waiting room, on the right disk; nothing for a source that simply waits."""
+"""Opening of the intake of a source: its queue in memory or on the right disk; none for a source that blocks."""
 
 import stat
 from pathlib import Path
@@ -11,13 +11,14 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 
 def open_intake(step: Step, directory: Path) -> Intake | None:
-    """The waiting room that a source's policy asks for.
+    """Open the intake that a source's overload policy requires; None for the policy that blocks.
 
     Args:
-        directory: for a spool; it is made if need be.
+        step: the source.
+        directory: for a spool; created when it is missing.
 
     Raises:
-        ConfigurationError: rows of a file would be let go, although a file can wait.
+        ConfigurationError: rows of a file would be shed although a file can wait.
         OperationFailed: the directory cannot be made.
     """
     overload = step.source.overload if step.source is not None else Overload()
@@ -29,7 +30,7 @@ def open_intake(step: Step, directory: Path) -> Intake | None:
         return Intake(step.name, step.row_type, overload)
     from agiledart_executor.spool.spool_log import (
         SpoolLog,
-    )  # tempfile and what it imports cost a megabyte: only who spools pays
+    )  # tempfile and its imports cost a megabyte, so only sources that spool import them
 
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,15 +41,15 @@ def open_intake(step: Step, directory: Path) -> Intake | None:
 
 
 def _refuse_shedding_a_file(connector: Connector, overload: Overload) -> None:
-    """A file that is read as fast as it can be would lose nearly all of its rows, for nothing."""
+    """Raise ConfigurationError for a file that would be read at full speed and so lose nearly all of its rows, for no reason."""
     if connector.kind != "csv" or connector.option("speed") or connector.path in ("", "-"):
         return
     try:
         is_file = stat.S_ISREG(Path(connector.path).stat().st_mode)
     except OSError:
-        return  # the reader says it better
+        return  # the reader gives the better message
     if is_file:
         raise ConfigurationError(
-            f"{connector.url()}: a file can wait, so nothing of it need be let go: leave out overload={overload.policy},"
-            " or pace the file with speed=…"
+            f"{connector.url()}: a file can wait, so none of its rows needs to be shed: leave out overload={overload.policy},"
+            " or set the rate of the file with speed=…"
         )

@@ -1,14 +1,14 @@
-"""`LoggedReader`: what a source reads is in a log on its node's disk before it is judged, and is read again from there.
+"""Reader that writes a source's input to a log on its node's disk before it is validated, and replays it after a restart.
 
-For a source that cannot be read again (`tcp:`, `http:`, `mqtt:`), and for one whose lateness depends on a clock. What goes into the
-log is each reading, the time at which it came, and the event time up to which the source was complete then; also each step by which
-a clock let event time pass while nothing was read. So a replay judges every row as it was judged, gives it the number that it had,
-and makes the promises that were made; it is not paced.
+It serves sources that cannot be read again (`tcp:`, `http:`, `mqtt:`), and sources whose lateness depends on a clock. The log holds
+each reading, its arrival time, and the event time up to which the source was complete then. It also holds each step by which a
+clock let event time pass without a reading. So a replay validates every row as before, gives it the same number and sends the same
+watermarks. A replay runs at full speed.
 
-Who sent the rows is told that they are safe when the log has been forced to the disk (PUBACK of MQTT, 202 of HTTP).
-The log is cut at each committed epoch. When it is full, nothing is read (pressure goes to where rows come from).
-Departs: the specification logs judged and numbered rows. Readings with what they were judged by need no second way into the flow;
-the user's `event_time` and `check` run again then, as they do for a file.
+The sender is notified that its rows are safe when the log has been fsynced (PUBACK of MQTT, 202 of HTTP). The log is cut at each
+committed epoch. When the log is full the source reads nothing, so backpressure reaches the sender.
+Departs: the specification logs validated and numbered rows. Readings with the values that their validation depends on need no
+second path into the flow; the user's `event_time` and `check` then run again, as they do for a file.
 Source: recovery specification §10 (what must replay alike), §12.
 """
 
@@ -26,27 +26,28 @@ from agiledart_executor.spool.source_log import SourceLog
 from agiledart_kernel.errors import OperationFailed, UserCodeError
 
 SYNC_SECONDS = 0.05
-"""How long what was read may wait to be forced to the disk, together with all that comes meanwhile."""
+"""Seconds for which readings may wait for the next fsync, which covers all of them."""
 
 
 class LoggedReader:
-    """A reader with its log.
+    """Reader of a source with its log.
 
     Args:
-        reader: reads what is new.
-        log: opened; what lies in it comes first.
+        reader: reads new input.
+        log: opened; its content comes first.
         row_type: of the rows.
-        reads_ahead: what comes while outputs are blocked goes into the log, too.
-        resume: brings a reader that begins anew behind so many lines; None: what was read is gone.
-        moves: it may go on without the log that it had on another node; what only that one had is lost then.
+        reads_ahead: input that comes while outputs are blocked goes into the log, too.
+        resume: makes a reopened reader skip a number of lines; None when the input cannot be read again.
+        moves: the source may continue without the log that it had on another node; rows that only that log had are lost then.
 
     Attributes:
-        written: called when something waits to be forced to the disk, once until `synced`.
-        lost_behind: it has begun behind so many lines without the log in which those after them lay; None: it has not.
+        written: called when content waits for an fsync, once until `synced`.
+        lost_behind: number of lines behind which the source continued without the log that held the later ones; None when it
+            has not.
 
     Raises:
-        OperationFailed: from `read`, when what lies in the log cannot be read back.
-        UserCodeError: from `read`, for rows that are not what their type says.
+        OperationFailed: from `read`, when the log cannot be read back.
+        UserCodeError: from `read`, for rows that do not have their declared type.
     """
 
     def __init__(
@@ -66,12 +67,12 @@ class LoggedReader:
         letters = list[tuple[str, str]]
         kind = generic(tuple, int, dict[str, int], bool, int, int | None, bytes, letters, generic(list, row_type))
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(kind)
-        self._cursor, self._lines, self._place = log.start, 0, b""  # of what was handed out
-        self._end_place = b""  # of what is in the log
-        self._is_behind = log.start < log.end  # the reader has begun anew: it does not stand where the log ends
+        self._cursor, self._lines, self._place = log.start, 0, b""  # position of the rows that were handed out
+        self._end_place = b""  # position at the end of the log
+        self._is_behind = log.start < log.end  # the reader was reopened and must still catch up with the end of the log
         self._clock: EventClock | None = None
         self._unwritten: Reading | None = None
-        self._letters: list[tuple[str, str]] = []  # malformed records of the reading under way
+        self._letters: list[tuple[str, str]] = []  # malformed records of the present reading
         self._letter_taker: Callable[[str, str], None] | None = None
         self._trouble = ""
         self.written: Callable[[], None] = lambda: None
@@ -83,19 +84,19 @@ class LoggedReader:
     # ---- for its source
 
     def use_event_clock(self, clock: EventClock) -> None:
-        """Its rows are judged by this clock."""
+        """Validate rows by this clock, and log each step by which it lets event time pass."""
         self._clock = clock
         clock.log_time_passed = self._time_passed
         self._look()
 
     def on_malformed(self, take: Callable[[str, str], None]) -> None:
-        """Malformed records are handed on; they are in the log, too."""
+        """Hand malformed records to `take`; the log holds them, too."""
         self._letter_taker = take
         if (own := getattr(self._reader, "on_malformed", None)) is not None:
             own(lambda text, fault: self._letters.append((text, fault)))
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
-        """What lies in the log, one reading at a time; then what is new, when it is in the log."""
+        """Return the next reading from the log; at its end read new input, log it and return it."""
         if self._cursor < self._log.end:
             return self._replay_next()
         newest = None if self._clock is None else self._clock.newest
@@ -109,9 +110,9 @@ class LoggedReader:
         return reading
 
     def read_ahead(self, max_rows: int, wall_ns: int) -> bool:
-        """Read on into the log although nothing can be sent; false when there was nothing, or no room.
+        """Read input into the log although no row can be sent; return False when there was no input or no space.
 
-        A reader that has begun anew waits until the log has come again: only its end says where to go on.
+        A reopened reader waits until the log has been replayed, because only the log's end holds the position to continue from.
         """
         if self._is_behind and self._cursor < self._log.end:
             return False
@@ -123,47 +124,51 @@ class LoggedReader:
         return reading.lines > 0
 
     def fileno(self) -> int | None:
-        """As the reader's own, when the log has nothing more."""
+        """Return the reader's own descriptor once the log is replayed; None before that."""
         ask = getattr(self._reader, "fileno", None)
         has_own = self._cursor < self._log.end or self._unwritten is not None or not self._log.has_space()
         return None if ask is None or has_own else ask()
 
     def connection_status(self) -> str:
-        """Trouble with the log, else the reader's own."""
+        """Return the trouble with the log as text, else the reader's own status."""
         if self._trouble:
             return self._trouble
         if not self._log.has_space():
-            return "its log is full: it reads on when an epoch is committed, or with more spool_bytes"
+            return "its log is full: reading resumes when an epoch is committed; a larger spool_bytes avoids the wait"
         ask = getattr(self._reader, "connection_status", None)
         return "" if ask is None else str(ask())
 
     def close(self) -> None:
-        """What was not forced to the disk is not confirmed."""
+        """Close reader and log; rows that were not fsynced are not confirmed to their sender."""
         self._reader.close()
         self._log.close()
 
     # ---- for epochs
 
     def position(self) -> bytes:
-        """What of the log was handed out, and how many lines that is."""
+        """Return the position of the rows that were handed out: offset in the log, lines, and the reader's own position."""
         return msgspec.msgpack.encode(_Position(self._cursor, self._lines, self._place, self._log.identity))
 
     @property
     def unread(self) -> int:
-        """Bytes that were read ahead, wait in the log, and cannot be read again from where they came."""
+        """Bytes that were read ahead, wait in the log, and cannot be read again from their origin."""
         return 0 if self._resume is not None else self._log.end - self._cursor
 
     def seek(self, position: bytes) -> None:
-        """Go back there."""
+        """Rewind to a position.
+
+        Raises:
+            OperationFailed: the log on this node does not hold that position.
+        """
         at = _POSITION.decode(position)
         self._cursor, self._lines, self._place = at.cursor, at.lines, at.place
         if at.log != self._log.identity and self._moves:
-            self._log.trim(self._log.end)  # of an earlier stay on this node
+            self._log.trim(self._log.end)  # left from an earlier time of the source on this node
             self._cursor = self._log.end
             if self._resume is None:
                 self.lost_behind = at.lines
-                text = f"reads on behind line {at.lines:,}: what was read later, and lay in another node's log only, is lost"
-                print(text, file=sys.stderr)  # noqa: T201  what an executor prints is shown by `agiledart logs`
+                text = f"continues behind line {at.lines:,}: later lines were only in another node's log and are lost"
+                print(text, file=sys.stderr)  # noqa: T201  `agiledart logs` shows what an executor prints
         elif at.log != self._log.identity or not self._log.start <= self._cursor <= self._log.end:
             raise OperationFailed(
                 f"its log on this node does not reach to where it was ({self._cursor:,}; it has {self._log.start:,} to"
@@ -173,14 +178,14 @@ class LoggedReader:
         self._look()
 
     def resume_from(self, position: bytes) -> None:
-        """Go on where a reader of another run stood, whose log is gone; what lies in this log was read behind that."""
+        """Continue at the position of another run's reader, whose log is gone; this log holds only later rows."""
         at = _POSITION.decode(position)
         self._cursor, self._lines, self._place = self._log.start, at.lines, at.place
         self._is_behind = True
         self._look()
 
     def trim(self, position: bytes) -> None:
-        """An epoch is committed there: what lies before will never be read again."""
+        """Cut the log at the position of a committed epoch: earlier rows are never read again."""
         at = _POSITION.decode(position)
         if at.log == self._log.identity:
             self._log.trim(at.cursor)
@@ -188,18 +193,18 @@ class LoggedReader:
             self._reader.trim(at.place)
 
     def saved_by_epochs(self, beginning: bytes, keep: Callable[[bytes], None]) -> None:
-        """For its reader, where that has it; what is in the log says where to go on in any case."""
+        """Pass the call on to a reader that has this method; the log determines where to continue in any case."""
         if hasattr(self._reader, "saved_by_epochs"):
             self._reader.saved_by_epochs(beginning, keep)
 
     def sync(self) -> int:
-        """Force the log to the disk, in any thread; what `synced` is to be told. Raises OSError."""
+        """Fsync the log, in any thread, and return the receipt for `synced`. Raises OSError."""
         receipt = self._receipt
         self._log.sync()
         return receipt
 
     def synced(self, receipt: int) -> None:
-        """So much is safe; who sent it may forget it."""
+        """Confirm to the senders that the rows up to this receipt are safe."""
         self._waits_for_sync = False
         if self._confirms:
             self._reader.acknowledge(receipt)
@@ -211,7 +216,7 @@ class LoggedReader:
             self._clock.replays = self._cursor < self._log.end
 
     def _replay_next(self) -> Reading:
-        """The next reading in the log; what a clock did before is done with it."""
+        """Return the next reading of the log, and replay the steps of the clock before it."""
         while True:
             chunk, self._cursor = self._log.read(self._cursor)
             try:
@@ -227,7 +232,7 @@ class LoggedReader:
                 return Reading(rows, lines, malformed, exhausted, came_ns=wall_ns)
 
     def _log_next(self, max_rows: int, wall_ns: int, newest: int | None) -> Reading | None:
-        """Something new, which is in the log; None when there is no room for it."""
+        """Read new input and log it; None when the log has no space for it."""
         reading, self._unwritten = self._unwritten, None
         if not self._log.has_space():
             self._unwritten = reading
@@ -250,7 +255,7 @@ class LoggedReader:
                 self._letter_taker(text, fault)
 
     def _catch_up(self) -> None:
-        """Bring a reader that has begun anew to where the log ends."""
+        """Bring a reopened reader to the position at the end of the log."""
         if not self._is_behind:
             return
         self._is_behind, self._end_place = False, self._place
@@ -258,7 +263,7 @@ class LoggedReader:
             self._reader.seek(self._place)
         elif self._resume is not None:
             self._reader = self._resume(self._reader, self._lines)
-        self._letters = []  # of what was skipped
+        self._letters = []  # those of skipped lines were handed on before
 
     def _append(self, reading: Reading, wall_ns: int, newest: int | None, place: bytes) -> bool:
         rows = as_rows(reading.rows)
@@ -279,7 +284,7 @@ class LoggedReader:
         return True
 
     def _time_passed(self, newest: int) -> bool:
-        """A clock lets event time pass: only when a replay will do so, too."""
+        """Log a step of the clock; return False when there is no space, since a replay could not repeat the step."""
         if not self._log.has_space() or not self._append(Reading([], 0), 0, newest, self._place):
             return False
         self._cursor = self._log.end
@@ -287,7 +292,7 @@ class LoggedReader:
 
 
 def _enable_confirmations(reader: Any) -> bool:
-    """Have a reader that tells where rows come from that they are safe wait with it; whether it is one."""
+    """Let a reader that confirms rows to their sender wait for `synced`; return True when it is such a reader."""
     if not hasattr(reader, "receipt"):
         return False
     reader.holds = True
@@ -295,7 +300,7 @@ def _enable_confirmations(reader: Any) -> bool:
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
-    """Where a source stands: in its log, in lines, in what it reads; and in which log."""
+    """Position of a source: offset in its log, lines, the reader's own position, and the identity of the log."""
 
     cursor: int
     lines: int

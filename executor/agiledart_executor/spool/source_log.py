@@ -1,8 +1,8 @@
-"""`SourceLog`: what a source has read, in files that survive its process; addressed by offset, trimmed from the front.
+"""Log of a source's readings, in files that survive its process; addressed by offset, trimmed from the front.
 
-A spool whose files have names: each is called after the offset of its first chunk, offsets count bytes of all files ever written.
-A chunk that a power cut has torn is found by its CRC when the log is opened, and the log ends before it: it was not acknowledged
-to anybody. Source: recovery specification §12.
+Each file is named by the offset of its first chunk; offsets count the bytes of all files ever written. When the log is opened, a
+CRC detects a chunk that a power cut has torn. The log then ends before it, because no sender got an acknowledgement for it.
+Source: recovery specification §12.
 """
 
 import contextlib
@@ -44,16 +44,16 @@ class _LogSegment:
 
 
 class SourceLog:
-    """One source's log.
+    """Log of one source.
 
     Args:
-        folder: of this log alone; it is made if need be.
-        max_bytes: bound of all files together; one chunk with a huge row may go over it once.
-        fresh: nothing of an earlier run with the same name counts.
+        folder: of this log alone; created when it is missing.
+        max_bytes: bound of all files together; one chunk with a huge row may exceed it once.
+        fresh: delete the files of an earlier run with the same name.
 
     Attributes:
         start, end: offsets of the first chunk and behind the last one.
-        identity: of this log and no other: offsets of another one mean nothing here. Empty: an older version began it.
+        identity: unique to this log, because offsets of another log mean nothing here. Empty: an older version began the log.
 
     Raises:
         BusyError: another process writes it.
@@ -64,9 +64,9 @@ class SourceLog:
         self._folder, self._max_bytes = folder, max_bytes
         self._segment_bytes = min(MAX_SEGMENT_BYTES, max_bytes // SEGMENTS)
         self._segments: list[_LogSegment] = []
-        self._lock = threading.Lock()  # of the list and its descriptors: `sync` comes from other threads
+        self._lock = threading.Lock()  # guards the list and its descriptors, because other threads call `sync`
         self._syncing = threading.Lock()
-        self._is_new = True  # whether the folder has files that it might forget in a power cut
+        self._is_new = True  # the folder has files whose names a power cut might lose
         self._claim = -1
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -94,11 +94,11 @@ class SourceLog:
         return path.read_bytes() if path.exists() else b""
 
     def has_space(self) -> bool:
-        """Whether another chunk may be appended."""
+        """Return True when another chunk may be appended."""
         return self.end - self._first_kept() + RESERVE_BYTES <= self._max_bytes
 
     def append(self, chunk: bytes, rows: int) -> None:
-        """Add a chunk at the end; all of it or, when an error is raised, nothing. A killed process does not take it along."""
+        """Append a chunk; all of it or, when an error is raised, nothing. The chunk survives a kill of the process."""
         entry = HEADER.pack(len(chunk), zlib.crc32(chunk), rows) + chunk
         try:
             segment = self._last()
@@ -112,8 +112,8 @@ class SourceLog:
         self.end += len(entry)
 
     def read(self, offset: int) -> tuple[bytes, int]:
-        """The chunk at an offset below the end, and the offset behind it."""
-        segment = next((one for one in self._segments if one.first <= offset < one.end), None)
+        """Return the chunk at an offset below the end, and the offset behind it."""
+        segment = next((candidate for candidate in self._segments if candidate.first <= offset < candidate.end), None)
         if segment is None:
             raise OperationFailed(f"the source's log in {self._folder} has nothing at {offset}: it has lost a file")
         try:
@@ -126,7 +126,7 @@ class SourceLog:
         return chunk, offset + HEADER.size + length
 
     def trim(self, offset: int) -> None:
-        """What lies before is not needed any more; the space of whole files comes back. The last file stays: it has the end."""
+        """Free the space of whole files before an offset. The last file stays, because its name and size hold the end."""
         self.start = max(self.start, min(offset, self.end))
         while len(self._segments) > 1 and self._segments[0].end <= self.start:
             with self._lock:
@@ -135,13 +135,17 @@ class SourceLog:
             segment.path.unlink(missing_ok=True)
 
     def sync(self) -> None:
-        """Force all that was appended before to the disk; any thread may ask. Raises OSError."""
+        """Fsync all chunks that were appended before; any thread may call this. Raises OSError."""
         with self._syncing:
             self._sync()
 
     def _sync(self) -> None:
         with self._lock:
-            dirty = [(one, one.size, os.dup(one.descriptor)) for one in self._segments if one.synced < one.size]
+            dirty = [
+                (segment, segment.size, os.dup(segment.descriptor))
+                for segment in self._segments
+                if segment.synced < segment.size
+            ]
             is_new, self._is_new = self._is_new, False
         try:
             if is_new:
@@ -157,7 +161,7 @@ class SourceLog:
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Let go of the files, which stay; may be called twice."""
+        """Close the files, which stay on the disk; may be called twice."""
         with self._lock:
             segments, self._segments = self._segments, []
             for segment in segments:
@@ -179,7 +183,7 @@ class SourceLog:
         return self._segments[-1]
 
     def _open(self, paths: list[Path]) -> None:
-        """Take files that fit together, up to the first chunk that is not whole; what lies behind it was never acknowledged."""
+        """Open the files that follow each other, up to the first torn chunk; later chunks were never acknowledged."""
         is_whole = True
         for path in paths:
             first = int(path.stem)
@@ -197,7 +201,7 @@ class SourceLog:
 
 
 def _whole_bytes(descriptor: int, length: int) -> int:
-    """How much of a file is whole chunks. A tail of zeros, as some file systems leave it, is none."""
+    """Return how many bytes of a file are whole chunks; a tail of zeros, as some file systems leave it, does not count."""
     at = 0
     while at + HEADER.size <= length:
         size, crc, _ = HEADER.unpack(read_all(descriptor, HEADER.size, at))

@@ -1,8 +1,8 @@
-"""`SpoolLog`: a bounded queue of chunks in files, first in, first out.
+"""Spool of a source: a bounded queue of chunks in files, first in, first out.
 
-The files have no names: each is unlinked as soon as it is open, so that its space comes back whatever ends the process. (The
-price: `df` shows the space, `du` does not; `agiledart status` tells the rows.) So a spool is empty after a restart, and
-nothing is forced to the disk: a power cut ends its process too. Chunks are checked by CRC-32 when they are read back.
+The files have no names: each is unlinked as soon as it is open, so that its space is freed whatever ends the process. (The price:
+`df` shows the space, `du` does not; `agiledart status` shows the rows.) So a spool is empty after a restart. It needs no fsync,
+because a power cut ends its process, too. A CRC-32 of each chunk is checked when it is read back.
 """
 
 import contextlib
@@ -34,11 +34,11 @@ class _SpoolSegment:
 
 
 class SpoolLog:
-    """One source's rows on disk.
+    """Spool of one source's rows.
 
     Args:
         directory: on the disk to use; must exist.
-        max_bytes: bound of all files together; one chunk with a huge row may go over it once.
+        max_bytes: bound of all files together; one chunk with a huge row may exceed it once.
 
     Raises:
         OperationFailed: from `append` and `next`, when the disk fails; the message says what to do.
@@ -53,20 +53,20 @@ class SpoolLog:
 
     @property
     def rows(self) -> int:
-        """Rows that lie here."""
+        """Number of rows in the spool."""
         return self._rows
 
     @property
     def bytes_used(self) -> int:
-        """Space that the files take."""
+        """Bytes that the files take."""
         return sum(segment.size for segment in self._segments)
 
     def has_space(self) -> bool:
-        """Whether another chunk may be appended."""
+        """Return True when another chunk may be appended."""
         return self.bytes_used + RESERVE_BYTES <= self._max_bytes
 
     def append(self, chunk: bytes, rows: int) -> None:
-        """Add a chunk at the end; all of it or, when an error is raised, nothing."""
+        """Append a chunk; all of it or, when an error is raised, nothing."""
         segment = self._last()
         entry = HEADER.pack(len(chunk), zlib.crc32(chunk), rows) + chunk
         try:
@@ -79,7 +79,7 @@ class SpoolLog:
         self._rows += rows
 
     def next(self) -> bytes | None:
-        """Take the first chunk; None when there is none."""
+        """Remove and return the first chunk; None when there is none."""
         while self._segments:
             segment = self._segments[0]
             if segment.read < segment.size:
@@ -91,7 +91,7 @@ class SpoolLog:
         return None
 
     def close(self) -> None:
-        """Give back the space; may be called twice."""
+        """Close the files, which frees their space; may be called twice."""
         self._closed = True
         while self._segments:
             os.close(self._segments.popleft().descriptor)
@@ -110,7 +110,7 @@ class SpoolLog:
         return chunk
 
     def _restart(self, segment: _SpoolSegment) -> None:
-        """All of the only file was read: use it again from its beginning."""
+        """Reuse the only file from its beginning, because all of it was read."""
         if segment.size:
             with contextlib.suppress(OSError):
                 os.ftruncate(segment.descriptor, 0)
@@ -129,5 +129,5 @@ class SpoolLog:
         return self._segments[-1]
 
     def _failed(self, error: OSError) -> OperationFailed:
-        advice = f", lower spool_bytes ({self._max_bytes:,}), or let rows go then with spool_full=shed"
+        advice = f", lower spool_bytes ({self._max_bytes:,}), or shed rows when the spool is full with spool_full=shed"
         return failed(f"the spool in {self._directory}", error, advice)

@@ -1,4 +1,4 @@
-"""Where steps that keep their state on disk get their stores."""
+"""Factory of the stores of steps that keep their state on disk."""
 
 from pathlib import Path
 
@@ -8,10 +8,12 @@ from agiledart_dataflow.state.store import KeyedStore
 
 
 def disk_stores(directory: Path) -> MakeStore:
-    """Makes stores in files in this directory; SQLite is imported when the first is made."""
+    """Return a function that makes stores in files of a directory; SQLite is imported with the first store."""
 
     def make(step: str, codec: EntryCodec) -> KeyedStore:
-        from agiledart_executor.state.sqlite_store import SqliteStore  # 2 MB that most executors never need
+        from agiledart_executor.state.sqlite_store import (
+            SqliteStore,
+        )  # SQLite takes 2 MB that most executors never need
 
         return SqliteStore(step, codec, directory)
 

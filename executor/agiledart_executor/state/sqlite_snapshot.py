@@ -1,11 +1,10 @@
-"""`SqliteSnapshot`: state on disk as of a moment, read and encoded bit by bit while rows go on; memory holds one group at a time.
+"""Snapshot of state on disk as of a moment, read and encoded step by step while rows go on; memory holds one group at a time.
 
-    changed  keys whose newest entry was in memory only at the moment: where they are now, as long as nobody has touched them
-    read     the others in the order of the file; who is touched meanwhile was encoded before (`keep`)
-    timers   those that were in memory, copied by reference; those in the file, but for what was written since; those that came out
-             of the file since (`moved`)
+    changed  keys whose newest entry was only in memory at the moment: read from where they are, unless a row has touched them
+    read     the other keys in the order of the file; a key that a row touches meanwhile is encoded before that (`keep`)
+    timers   those in memory, copied by reference; those in the file, except later ones; those taken out of the file since (`moved`)
 
-A second connection with a view of its own would need a log of writes that grows while it reads, and a file with a name.
+A second connection with its own view would need a log of writes that grows while it reads, and a file with a name.
 Source: recovery specification §11.
 """
 
@@ -25,42 +24,42 @@ _ENTRIES: Final = 0
 
 
 def place_of(key: Any) -> tuple[int, bytes]:
-    """A key's group, and bytes that are equal exactly for equal keys: where its entry stands in the file."""
+    """Return a key's group, and bytes that are equal exactly for equal keys: together the place of its entry in the file."""
     return key_group(key), canonical(key).encode("utf-8", "surrogatepass")
 
 
 class SnapshotSource(Protocol):
-    """The file."""
+    """File of entries and timers that a snapshot reads."""
 
     def has_group(self, group: int) -> bool:
-        """Are there entries of a group?"""
+        """Return True when the file has entries of a group."""
         ...
 
     def some_entries(self, group: int, behind: bytes, count: int) -> list[tuple[bytes, bytes]]:
-        """The next entries of a group: (place, bytes)."""
+        """Return the next entries of a group behind a place, as (place, bytes)."""
         ...
 
     def some_timers(self, group: int, behind: bytes, count: int) -> list[tuple[bytes, bytes]]:
-        """The next timers of a group that were in the file when it was opened: (place, bytes)."""
+        """Return the next timers of a group that were in the file when the snapshot was opened, as (place, bytes)."""
         ...
 
     def found(self, key: Any) -> KeyEntry | bytes | None:
-        """The entry of a key, or its bytes, which stays where it is."""
+        """Return the entry of a key, or its bytes, without moving it; None when there is none."""
         ...
 
 
 class SqliteSnapshot(AsyncSnapshotBase):
-    """All groups, or some keys of them.
+    """Snapshot of all groups, or of some keys of them.
 
     Args:
         codec: of entries and timers.
-        filed: where they are.
-        touched: keys that somebody has looked at since the moment.
-        changed, gone: keys whose entries, or whose end, the file did not know at the moment; copies.
-        timers: those in memory, a copy, which is used up.
-        lists: of keys that were noted, to which it is confined; None: all.
-        count: how many keys there are.
-        closed, waste: as of every `AsyncSnapshotBase`.
+        filed: file that holds them.
+        touched: keys that rows have looked up since the moment.
+        changed, gone: keys whose newest entries, or whose deletion, were not in the file at the moment; copies.
+        timers: copy of those in memory; the snapshot consumes it.
+        lists: lists of dirty keys to which the snapshot is limited; None for all keys.
+        count: number of all keys.
+        closed, waste: as in `AsyncSnapshotBase`.
     """
 
     def __init__(
@@ -81,16 +80,16 @@ class SqliteSnapshot(AsyncSnapshotBase):
         self._codec, self._filed, self._touched, self._gone, self._lists = codec, filed, touched, gone, lists
         self._changed, self._timers = changed, timers
         self._count = count if lists is None else sum(map(len, lists))
-        self._met: dict[int, dict[Any, None]] = {}  # by group, keys of which the file needs not be asked any more
+        self._met: dict[int, dict[Any, None]] = {}  # group → keys that need not be read from the file any more
         self._moved: dict[int, list[bytes]] = {}
-        self._is_done = bytearray(KEY_GROUPS)  # no entry of it is asked for any more
-        self._is_given = bytearray(KEY_GROUPS)  # nor is a timer
-        self._group = -1  # of which it reads, and how far it is
+        self._is_done = bytearray(KEY_GROUPS)  # groups whose entries are all encoded
+        self._is_given = bytearray(KEY_GROUPS)  # groups whose timers are encoded, too
+        self._group = -1  # the group that is being read; the next fields say how far
         self._behind = self._timer_behind = b""
         self._has_timers = True
 
     def keep(self, key: Any, entry: KeyEntry | None) -> None:
-        """A key may change from now on; its entry, if it is there."""
+        """Encode a key's entry, None for no entry, before a row may change it."""
         group, place = place_of(key)
         if self._is_done[group] or (self._lists is not None and not self._is_asked(key)):
             return
@@ -101,19 +100,19 @@ class SqliteSnapshot(AsyncSnapshotBase):
         self._take(group, key, entry)
 
     def moved(self, rows: Iterable[tuple[bytes, int, bytes]]) -> None:
-        """Timers that were in the file at the moment are taken out of it: (place, group, bytes)."""
+        """Keep timers that were in the file at the moment and are taken out of it now, as (place, group, bytes)."""
         for place, group, data in rows:
             if not self._is_given[group] and not (group == self._group and place <= self._timer_behind):
                 self._moved.setdefault(group, []).append(data)
 
     def _is_asked(self, key: Any) -> bool:
-        for keys in self._lists or ():  # noqa: SIM110  for each key: without a generator
+        for keys in self._lists or ():  # noqa: SIM110  called for each key, so without the cost of a generator
             if key in keys:
                 return True
         return False
 
     def _take(self, group: int, key: Any, entry: KeyEntry | bytes | None) -> None:
-        """Encode an entry, or that it is gone."""
+        """Encode an entry, or the deletion of its key."""
         if entry is None:
             if self._lists is not None:
                 self.size += self._part(group).put(1, 1, self._codec.encode_keys([key]))
@@ -193,8 +192,8 @@ class SqliteSnapshot(AsyncSnapshotBase):
             self._timer_behind = rows[-1][0]
             yield
         moved = iter(self._moved.pop(group, []))
-        while some := list(islice(moved, STEP_TIMERS)):
-            self._put_timers(part, some)
+        while rows_moved := list(islice(moved, STEP_TIMERS)):
+            self._put_timers(part, rows_moved)
             yield
 
     def _put_timers(self, part: GroupEncoder, encoded: list[bytes]) -> None:

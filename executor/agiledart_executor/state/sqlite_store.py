@@ -1,7 +1,7 @@
-"""`SqliteStore`: entries and timers of a keyed step in a file; those in use in memory.
+"""Store of a keyed step's entries and timers in an SQLite file, with a cache of the used ones in memory.
 
-The file is scratch space: it has no name any more as soon as it is open, so nothing of it outlives the process. What survives
-a node are snapshots of key groups, which are the same bytes as those of the store in memory.
+The file is scratch space: its name is deleted as soon as it is open, so it does not outlive the process. Snapshots of key groups
+survive a node; they are the same bytes as those of the in-memory store.
 
 SQLite comes with Python. Measured on this machine, µs for one of 200,000 keys, insert / get / replace: SQLite 4 / 7 / 9, LMDB
 0.7 / 2 / 3; but LMDB is another native package for each kind of node, and needs as much address space as it has data, which
@@ -26,10 +26,10 @@ from agiledart_executor.state.timer_file import TimerFile, transaction
 from agiledart_kernel.errors import OperationFailed
 
 CACHED_KEYS: Final = 20_000
-"""Entries in memory; one of ten is written when there are more."""
+"""Entries in memory; a tenth of them is written to the file when there are more."""
 
 _PRAGMAS: Final = (
-    "journal_mode=MEMORY",  # without a journal a write that fails leaves a file that cannot be read
+    "journal_mode=MEMORY",  # without a journal, a write that fails would leave an unreadable file
     "synchronous=OFF",
     "locking_mode=EXCLUSIVE",
     "cache_size=-4096",
@@ -38,18 +38,17 @@ _PRAGMAS: Final = (
 
 
 class SqliteStore:
-    """A `KeyedStore` on disk.
+    """`KeyedStore` on disk.
 
     Args:
-        step: for messages.
+        step: name, for messages.
         codec: of its entries.
-        directory: where the file is; made if need be.
+        directory: of the file; created when it is missing.
         cached_keys: entries that stay in memory.
 
     Raises:
-        OperationFailed: from any method, when the disk does not do what it should. Nothing is lost: what was not written is
-            written the next time.
-        UserCodeError: from any method, for a state or a timer that cannot be written; names its key.
+        OperationFailed: from any method, when the disk fails. Nothing is lost: the next write includes what was not written.
+        UserCodeError: from any method, for a state or a timer that cannot be encoded; the text names its key.
     """
 
     saves = True
@@ -80,12 +79,12 @@ class SqliteStore:
             if key in self._dropped:
                 return None
             with self._translated_errors():
-                found = self._db.execute("select v from entries where g = ? and k = ?", place_of(key)).fetchone()
-            if found is None:
+                row = self._db.execute("select v from entries where g = ? and k = ?", place_of(key)).fetchone()
+            if row is None:
                 return None
-            entry = self._codec.decode(found[0])[1]
+            entry = self._codec.decode(row[0])[1]
             self._evict_entries()
-        self._cached[key] = entry  # the newest stands last
+        self._cached[key] = entry  # the most recently used entry stands last
         return entry
 
     def save(self, key: Any, entry: KeyEntry) -> None:
@@ -101,9 +100,9 @@ class SqliteStore:
         self._changed.pop(key, None)
         self._dropped[key] = None
         self._count -= 1
-        if self._open is None:  # which goes by the notes
+        if self._open is None:  # an open snapshot relies on the dirty keys
             self._dirty_tracker.bound(self._count)
-        if len(self._dropped) >= self._limit:  # keys that come and go at once make no room in memory otherwise
+        if len(self._dropped) >= self._limit:  # else short-lived keys would fill the memory with deletions
             with self._translated_errors():
                 self._write([])
 
@@ -142,7 +141,7 @@ class SqliteStore:
         return keys
 
     def begin_snapshot(self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys] = ()) -> SqliteSnapshot:
-        assert self._retarget_dirty_keys is not None  # `noted` comes first
+        assert self._retarget_dirty_keys is not None  # the caller calls `dirty_keys` first
         with self._translated_errors():
             timers, unwritten = self._timers.frozen()
         given = (
@@ -167,7 +166,7 @@ class SqliteStore:
         self._retarget_dirty_keys(self._dirty_tracker.keys, None)
 
     def _invalidate_dirty_keys(self) -> None:
-        """Groups come or go: what is open goes by the notes."""
+        """Finish the open snapshot, which relies on the dirty keys, and invalidate these, because groups come or go."""
         if self._open is not None:
             self._open.finish()
         self._dirty_tracker.invalidate()
@@ -190,8 +189,8 @@ class SqliteStore:
         if key in self._cached or key in self._dropped:
             return self._cached.get(key)
         with self._translated_errors():
-            found = self._db.execute("select v from entries where g = ? and k = ?", place_of(key)).fetchone()
-        return None if found is None else found[0]
+            row = self._db.execute("select v from entries where g = ? and k = ?", place_of(key)).fetchone()
+        return None if row is None else row[0]
 
     def changes(self, keys: DirtyKeys) -> StateChanges:
         return StateChanges(all_of(self.begin_snapshot([keys])))
@@ -200,18 +199,18 @@ class SqliteStore:
         self._invalidate_dirty_keys()
         for group, data in changes.groups:
             plain, gone, timers = self._codec.decode_changes(data)
-            entries = [self._codec.entry(one) for one in plain]
+            entries = [self._codec.entry(encoded) for encoded in plain]
             touched = dict.fromkeys([*(key for key, _ in entries), *gone])
             for key in gone:
                 if self.get(key) is not None:
                     self.drop(key)
             for key, entry in entries:
-                self.get(key)  # brings it into memory, so that it is counted once
+                self.get(key)  # loads it into the cache, so that it is counted once
                 self.save(key, entry)
                 self._cached[key] = entry
             with self._translated_errors():
-                kept = [timer for timer in self._timers.of_group(group) if timer[1] not in touched]
-                self._timers.replace_group(group, sorted([*kept, *timers], key=itemgetter(0)))
+                untouched = [timer for timer in self._timers.of_group(group) if timer[1] not in touched]
+                self._timers.replace_group(group, sorted([*untouched, *timers], key=itemgetter(0)))
         self._dirty_tracker.invalidate()
 
     def _replace_group(self, group: int, entries: list[PlainEntry], timers: list[Timer]) -> None:
@@ -222,10 +221,10 @@ class SqliteStore:
             with transaction(self._db):
                 gone = self._db.execute("delete from entries where g = ?", (group,)).rowcount
                 self._db.executemany("insert into entries values (?, ?, ?)", rows)
-            if gone:  # all keys in memory are in the file, too, by now
+            if gone:  # all cached keys are in the file, too, by now
                 self._cached = {key: entry for key, entry in self._cached.items() if key_group(key) != group}
             self._count += len(rows) - gone
-            if gone or timers:  # a timer always has an entry
+            if gone or timers:  # a group without entries has no timers, either
                 self._timers.replace_group(group, timers)
 
     def groups(self) -> list[int]:
@@ -249,7 +248,7 @@ class SqliteStore:
             del self._cached[key]
 
     def _write(self, keys: list[Any]) -> None:
-        """Bring changes to these keys, and all drops, to the file. They count as written only when all of them are."""
+        """Write changes of these keys, and all deletions, to the file. They count as written only when all of them are."""
         changed = [key for key in keys if key in self._changed]
         if not changed and not self._dropped:
             return

@@ -1,8 +1,8 @@
-"""Before users' code is loaded: what of this node it may touch, from the part of the deployment that the agent handed over.
+"""Confinement of user code before it is loaded: which files of this node it may use, by the agent's deployment part.
 
-    work/APP/      the application's own on this node: where its relative names lead (`files`), its spools, its state on disk
+    work/APP/      the application's own folder on this node: its relative file names (`files`), its spools, its state on disk
 
-Its sinks' logs and the elements of its run stay writable, too; every other name below the state directory is closed.
+Its sinks' logs and the snapshots of its run stay writable, too. Every other name below the state directory is closed.
 """
 
 import os
@@ -20,7 +20,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_sink_log.layout import log_directory
 
 CHECKED: Final = ".checked"
-"""In place of an application's name: code that a dry run tries. No application is called so."""
+"""Folder name for code that a dry run checks, instead of an application's name; no application can have this name."""
 
 _SPECIFICATION: Codec[Specification] = Codec(Specification)
 
@@ -28,23 +28,28 @@ _SPECIFICATION: Codec[Specification] = Codec(Specification)
 def confine_application(
     part: DeploymentPart, root: Path, home: NodeId, closed: tuple[str, ...], *, has_latencies: bool
 ) -> bool:
-    """Close everything else of the agent's to this process; False: nothing is to be closed, or the kernel cannot.
+    """Close the agent's files to this process, except those that the application needs.
 
-    The process's folder and its `TMPDIR` are the application's own from now on.
+    From now on, the working directory and `TMPDIR` are folders of the application.
 
     Args:
+        part: deployment part.
         root: the state directory.
-        home: the agent's node; only what runs there is this process's business.
-        has_latencies: sinks keep the latencies that are sampled at them.
+        home: the agent's node; only the instances there run in this process.
+        closed: files and folders to close; empty for no confinement.
+        has_latencies: sinks keep sampled latencies.
+
+    Returns:
+        False when there is nothing to close, or the kernel cannot confine a process.
 
     Raises:
-        OperationFailed: a source or sink names what is closed; or the disk does not take a folder.
+        OperationFailed: a source or sink names a closed file, or a folder cannot be made.
     """
     if not closed:
         return False
     files = work_folder(root, part.application) / "files"
     specification = _SPECIFICATION.decode(part.specification)
-    here = steps_here(part, home)
+    local_steps = steps_here(part, home)
     logs = logs_here(part, home)
     names = (*logs.of_users, *(logs.of_latencies if has_latencies else ()))
     own = [files, files.parent, *(log_directory(root, name) for name in names)]
@@ -59,16 +64,16 @@ def confine_application(
     confinement.check(
         FileOfConnector(step.name, step.connector.connector(), step.index in sinks)
         for step in specification.steps
-        if step.connector is not None and step.index in here
+        if step.connector is not None and step.index in local_steps
     )
     return confinement.enforce()
 
 
 def confine_file_finaliser(root: Path, application: str, closed: tuple[str, ...]) -> bool:
-    """The same for who finishes an application's files: of the state directory it has the application's own folder.
+    """Confine the process that finalises an application's files to the application's own folder in the state directory.
 
     Raises:
-        OperationFailed: the disk does not take a folder.
+        OperationFailed: a folder cannot be made.
     """
     if not closed:
         return False
@@ -80,10 +85,10 @@ def confine_file_finaliser(root: Path, application: str, closed: tuple[str, ...]
 
 
 def confine_code_check(root: Path, closed: tuple[str, ...]) -> bool:
-    """The same for code that is only tried: of the state directory it has an empty folder and no log.
+    """Confine a code check to an empty folder in the state directory, without any log.
 
     Raises:
-        OperationFailed: the disk does not take a folder.
+        OperationFailed: a folder cannot be made.
     """
     if not closed:
         return False

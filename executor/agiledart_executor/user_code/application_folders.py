@@ -1,4 +1,4 @@
-"""Where on a node lies what an application has there. Agents ask, too, so nothing of operators is imported."""
+"""Folders and logs of an application on a node. Agents use this module, too, so it imports no operators."""
 
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,21 +17,23 @@ _SPECIFICATION: Codec[Specification] = Codec(Specification)
 
 
 def work_folder(root: Path, application: str) -> Path:
-    """What an application has on a node below its state directory `root`."""
+    """Return the folder of an application on a node, below the state directory `root`."""
     return root / FOLDER / application
 
 
 class SinkLogNames(NamedTuple):
-    """Names of the logs that sinks of one node write: those that users named, and those of the latencies of this application."""
+    """Names of the logs that sinks of one node write: logs that users named, and latency logs of the application."""
 
     of_users: tuple[str, ...]
     of_latencies: tuple[str, ...]
 
 
 def logs_here(part: DeploymentPart, home: NodeId) -> SinkLogNames:
-    """The logs that the sinks at `home` write."""
-    here = steps_here(part, home)
-    sinks = [(n, sink) for n, sink in enumerate(_SPECIFICATION.decode(part.specification).sinks) if sink.index in here]
+    """Return the names of the logs that the sinks at `home` write."""
+    local_steps = steps_here(part, home)
+    sinks = [
+        (n, sink) for n, sink in enumerate(_SPECIFICATION.decode(part.specification).sinks) if sink.index in local_steps
+    ]
     named = [sink.connector.path for _, sink in sinks if sink.connector is not None and sink.connector.kind == "log"]
     return SinkLogNames(
         tuple(name for name in named if not user_sink_name_fault(name)),
@@ -40,6 +42,6 @@ def logs_here(part: DeploymentPart, home: NodeId) -> SinkLogNames:
 
 
 def steps_here(part: DeploymentPart, home: NodeId) -> set[int]:
-    """First steps of the stages that have an instance at `home`."""
+    """Return the first steps of the stages that have an instance at `home`."""
     stages = _PLAN.decode(part.plan).stages
     return {stages[stage].steps[0] for (stage, _), peer in part.places().items() if peer.node == home}

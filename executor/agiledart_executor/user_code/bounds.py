@@ -1,8 +1,8 @@
-"""How long one call of user code may take, and how much memory an executor: what was asked for, and the system's own bounds.
+"""Bounds of an executor: the time of one call of user code and the memory of the process, as configured and by the system.
 
-Resident memory is what is watched, because reserved address space says nothing (Arrow's allocator reserves a gigabyte and uses
-none of it). `RLIMIT_DATA` stands well above the bound, so that one absurd allocation raises `MemoryError` in the line that
-asked for it; and the kernel is told to end an executor before anything else should it run out of memory after all.
+The watchdog measures resident memory, because reserved address space means nothing (Arrow's allocator reserves a gigabyte and uses
+none of it). `RLIMIT_DATA` is well above the bound, so that one absurd allocation raises `MemoryError` in the line that made it. The
+process also asks the kernel to kill an executor first when the machine runs out of memory.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from agiledart_dataflow.user_code.user_limits import UserLimits
 WARNING_SECONDS: Final = 5.0
 LIMIT_SECONDS: Final = 60.0
 MEMORY_SHARE: Final = 0.5
-"""Of the machine's memory (or of its control group's), unless told."""
+"""Default bound as a share of the machine's memory, or of its control group's."""
 
 RESERVED_BYTES: Final = 2 << 30
 """Address space that libraries may reserve without using it: 1.1 GiB by Arrow, 8 MiB for each thread's stack."""
@@ -30,13 +30,13 @@ _GROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 class Bounds(msgspec.Struct, frozen=True, gc=False):
-    """The bounds of one executor.
+    """Bounds of one executor.
 
     Attributes:
-        warning_seconds: one call of user code that takes longer is told in the logs.
-        limit_seconds: one that takes longer ends the executor; 0: never.
-        memory_bytes: resident memory; 0: no bound.
-        memory_setting: who said so, in the word that changes it.
+        warning_seconds: a longer call of user code is reported in the logs.
+        limit_seconds: a longer call of user code ends the executor; 0 for no limit.
+        memory_bytes: resident memory; 0 for no bound.
+        memory_setting: name of the setting that sets the memory bound.
     """
 
     warning_seconds: float = WARNING_SECONDS
@@ -45,7 +45,7 @@ class Bounds(msgspec.Struct, frozen=True, gc=False):
     memory_setting: str = "executor_memory_mb"
 
     def with_users(self, limits: UserLimits) -> "Bounds":
-        """With the application's own: its times count, its memory only where it wants less."""
+        """Return bounds that include the application's own: its times replace these, its memory bound only when lower."""
         memory, setting = self.memory_bytes, self.memory_setting
         if limits.memory_bytes is not None and (not memory or limits.memory_bytes < memory):
             memory, setting = limits.memory_bytes, "limit(memory_mb=) of its topology"
@@ -58,7 +58,7 @@ class Bounds(msgspec.Struct, frozen=True, gc=False):
 
 
 def machine_memory() -> int:
-    """Bytes that this process and its like may use together; 0 when the system does not tell."""
+    """Return the bytes of memory of this machine or control group; 0 when the system does not show them."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
@@ -69,12 +69,12 @@ def machine_memory() -> int:
 
 
 def default_memory() -> int:
-    """An executor's bound when nobody says one."""
+    """Return an executor's default memory bound in bytes."""
     return int(machine_memory() * MEMORY_SHARE)
 
 
 def bind_process(bounds: Bounds) -> None:
-    """Make the system keep the bounds too, as far as it can. Never fails: an unbounded executor is still watched."""
+    """Make the system enforce the bounds, as far as it can. Never fails, because the watchdog enforces them, too."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
     if bounds.memory_bytes:
@@ -85,7 +85,7 @@ def bind_process(bounds: Bounds) -> None:
 
 
 class ResidentMemory:
-    """Reads the resident memory of this process; cheap enough for ten times a second."""
+    """Reader of this process's resident memory, cheap enough for ten calls a second."""
 
     def __init__(self) -> None:
         self._page = os.sysconf("SC_PAGE_SIZE")
@@ -95,7 +95,7 @@ class ResidentMemory:
             self._file = -1
 
     def bytes(self) -> int:
-        """0 where the system does not tell."""
+        """Return the resident memory in bytes; 0 where the system does not show it."""
         if self._file < 0:
             return 0
         try:

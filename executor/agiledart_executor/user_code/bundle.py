@@ -1,4 +1,4 @@
-"""The bundle: what travels to nodes so that they can run a user's builder again. Source, never pickled objects."""
+"""Bundle of user code that travels to nodes so that they can run a user's builder again; source, never pickled objects."""
 
 import sys
 from hashlib import sha256
@@ -12,7 +12,7 @@ from agiledart_kernel.limits import MAX_BUNDLE_FILES
 
 
 class Bundle(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=150):
-    """What a node needs to run a user's builder again. The order to submit it names its hash, so it carries no signature.
+    """User code as it travels. The signed submit command names its hash, so the bundle carries no signature.
 
     Attributes:
         entry: `module:name`.
@@ -20,11 +20,11 @@ class Bundle(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=150):
         parameters: settings in the form of `--set`, connectors with absolute paths.
         installed: shipped modules that the code uses → SHA-256 of their source.
         requires: other packages that the code imports.
-        python: oldest Python whose grammar takes the files, `(major, minor)`.
-        application: name that was signed for; empty: whatever name the topology has.
-        software: version of AgileDart that made it; specification: the form of specifications that it used. Empty and 0: an older
-            one, which did not say.
-        paths: which ways rows may take between nodes, over what the topology says; empty: as that says.
+        python: oldest Python whose grammar accepts the files, `(major, minor)`.
+        application: name in the signed command; empty for the topology's own name.
+        software: version of AgileDart that made the bundle; empty for an older version, which did not record it.
+        specification: format of specifications that it used; 0 for an older version.
+        paths: paths that rows may take between nodes, in place of the topology's; empty for the topology's own.
     """
 
     entry: str
@@ -43,24 +43,24 @@ _CODEC: Codec[Bundle] = Codec(Bundle)
 
 
 def encode_bundle(bundle: Bundle) -> bytes:
-    """The wire form of a bundle."""
+    """Encode a bundle into its wire form."""
     return _CODEC.encode(bundle)
 
 
 def decode_bundle(raw: bytes) -> Bundle:
-    """The bundle that these bytes stand for. Raises `RemoteProtocolError`."""
+    """Decode a bundle from its wire form. Raises `RemoteProtocolError`."""
     return _CODEC.decode(raw)
 
 
 def check_bundle(bundle: Bundle) -> None:
-    """Raise `OperationFailed` when this node lacks what a bundle needs, in the user's words."""
+    """Raise `OperationFailed`, with a text for users, when this node lacks a requirement of a bundle."""
     if not bundle.files and bundle.entry.partition(":")[0] not in bundle.installed:
         raise OperationFailed(f"The bundle holds no source of {bundle.entry}.")
     if len(bundle.files) > MAX_BUNDLE_FILES:
         raise OperationFailed(f"The bundle has {len(bundle.files)} files, a node takes {MAX_BUNDLE_FILES}.")
     if tuple(bundle.python) > sys.version_info[:2]:
-        needed, here = ".".join(map(str, bundle.python)), ".".join(map(str, sys.version_info[:2]))
-        raise OperationFailed(f"The code is written for Python {needed} or newer, this node has {here}.")
+        needed, present = ".".join(map(str, bundle.python)), ".".join(map(str, sys.version_info[:2]))
+        raise OperationFailed(f"The code is written for Python {needed} or newer, this node has {present}.")
     for module, digest in sorted(bundle.installed.items()):
         if module.partition(".")[0] != SHIPPED:
             raise OperationFailed(f"{module} is not one of the shipped examples, so it has to travel with the bundle.")

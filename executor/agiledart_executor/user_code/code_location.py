@@ -1,4 +1,4 @@
-"""Where user code is at this moment: its step, file, line and record, read from the frames of a running thread."""
+"""Location of running user code: its step, file, line and record, read from the stack frames of a thread."""
 
 import sys
 from dataclasses import dataclass
@@ -10,26 +10,26 @@ from agiledart_dataflow.user_code.user_errors import bounded_repr
 from agiledart_executor.user_code.crash_report import StackFrame, parse_pending_place
 
 MAX_DEPTH = 2_000
-"""Frames that are looked at; user code may recurse."""
+"""Most frames that are read, because user code may recurse."""
 
 _CALLING_USER_CODE = (
     "/agiledart_dataflow/operators/",
     "/agiledart_dataflow/aggregation/",
     "/agiledart_dataflow/runtime/source_",
 )
-"""Files of the engine whose objects call functions of users for one step, which they name."""
+"""Files of the engine whose objects call user functions for one step and hold its name."""
 
 
 @dataclass(frozen=True)
 class CodeLocation:
-    """What a thread does.
+    """Location of a thread in user code.
 
     Attributes:
         place: `taxi.py:42 in parse`; empty outside user code.
-        step: the step's name, as far as the frames tell; empty when they do not.
-        record: the record in hand, shortened; empty when there is none.
-        mark: changes whenever the engine's own loop has gone on to another record; what a `flat_map` makes of one record,
-            and what the steps behind it do with that, is work on this one.
+        step: name of the step; empty when the frames do not show it.
+        record: the present record, shortened; empty when there is none.
+        progress_key: changes whenever the engine's own loop goes on to another record. Rows that a `flat_map` makes of one
+            record, and the work of later steps on them, belong to that record.
     """
 
     place: str
@@ -42,13 +42,13 @@ class CodeLocation:
 
 
 def locate_thread(thread: int) -> CodeLocation | None:
-    """Of a thread of this process by its identity; None when it has ended."""
-    frame = sys._current_frames().get(thread)  # noqa: SLF001  the documented way, its name notwithstanding
+    """Locate a thread of this process by its identity; None when it has ended."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001  the documented function, despite its name
     return None if frame is None else locate_frame(frame)
 
 
 def locate_frame(frame: FrameType) -> CodeLocation:
-    """Of a stack by its innermost frame."""
+    """Locate a stack by its innermost frame."""
     frames: list[StackFrame] = []
     step, record = "", ""
     progress_key: tuple[int, ...] = ()
@@ -63,7 +63,7 @@ def locate_frame(frame: FrameType) -> CodeLocation:
 
 
 def _engine_frame(frame: FrameType) -> tuple[str, str, tuple[int, ...]] | None:
-    """(step, record, mark) of a frame in which the engine calls user code; None for any other."""
+    """Return (step, record, progress key) of a frame in which the engine calls user code; None for other frames."""
     file = frame.f_code.co_filename
     if file.startswith("<stage "):
         names = dict(frame.f_locals)
@@ -72,7 +72,7 @@ def _engine_frame(frame: FrameType) -> tuple[str, str, tuple[int, ...]] | None:
             bounded_repr(names.get("x")),
             _progress_key(names),
         )
-    if any(room in file for room in _CALLING_USER_CODE):
+    if any(part in file for part in _CALLING_USER_CODE):
         names = dict(frame.f_locals)
         owner = names.get("self")
         name = getattr(owner, "name", None) or getattr(owner, "_name", None)
@@ -82,9 +82,11 @@ def _engine_frame(frame: FrameType) -> tuple[str, str, tuple[int, ...]] | None:
     return None
 
 
-def _at_line(told: dict[str, Any], number: int, names: dict[str, Any]) -> tuple[str, str, tuple[int, ...]] | None:
-    """The same of a line of a generated loop with these variables, when its globals tell what the line is."""
-    lines, steps = told.get("lines"), told.get("steps")
+def _at_line(
+    loop_globals: dict[str, Any], number: int, names: dict[str, Any]
+) -> tuple[str, str, tuple[int, ...]] | None:
+    """Return the same for a line of a generated loop with these variables, when its globals describe the line."""
+    lines, steps = loop_globals.get("lines"), loop_globals.get("steps")
     if not (isinstance(lines, dict) and isinstance(steps, tuple) and isinstance(line := lines.get(number), LoopLine)):
         return None
     record = bounded_repr(names.get(line.record))
@@ -96,5 +98,5 @@ def _at_line(told: dict[str, Any], number: int, names: dict[str, Any]) -> tuple[
 
 
 def _progress_key(names: dict[str, Any]) -> tuple[int, ...]:
-    """Identities of what the loop has in its variables: another record changes them."""
+    """Return the identities of the loop's variables, which change with the record."""
     return tuple(id(value) for value in names.values())

@@ -1,12 +1,12 @@
-"""What users' code may touch on a node: everything that the agent's user may, but for what is the agent's own.
+"""Confinement of user code on a node: it may use every file that the agent's user may use, except the agent's own.
 
-Closed are the agent's state directory, whatever else the agent names (its token's file, its log), and state directories that lie
-beside the way to it. Inside the state directory the application has folders of its own. Because Landlock only knows what is
-allowed, each file and folder beside the way from `/` to what is closed gets a rule; so in a folder *on* that way new names cannot
-be made later. A sink's file in such a folder is made before the rules are; sinks that make further files there are refused.
+Closed are the agent's state directory, other files that the agent names (its token's file, its log), and state directories that lie
+beside the path to it. Inside the state directory the application has folders of its own. Landlock knows only what is allowed. So
+each file and folder beside the path from `/` to a closed one gets a rule, and in a folder *on* that path no new names can be made
+later. A sink's file in such a folder is made before the rules; sinks that make further files there are refused.
 
-Not closed: what the user that runs the agent may do by asking others (a desktop session, cron, a shell's start-up files). An agent
-of its own user, as the systemd unit makes it, has none of these.
+Not closed are other services that the agent's user can use (a desktop session, cron, a shell's start-up files). An agent with a
+user of its own, as the systemd unit sets it up, has none of these.
 """
 
 import contextlib
@@ -23,18 +23,19 @@ from agiledart_executor.user_code.user_files import STANDARD_STREAMS
 from agiledart_kernel.errors import InternalError, OperationFailed
 
 MAX_ENTRIES: Final = 20_000
-"""Entries of a folder on the way to what is closed: each costs 20 µs at the start of an executor."""
+"""Most entries of a folder on the path to a closed one; each costs 20 µs at the start of an executor."""
 
 _AGENT_KEY_FILE: Final = "node.key"
-"""A folder that holds one is an agent's state directory."""
+"""File whose presence marks a folder as an agent's state directory."""
 
 
 class FileOfConnector(NamedTuple):
-    """A file that a source or sink of the application names.
+    """File that a source or sink of the application names.
 
     Args:
         step: name of the step.
-        writes: it is a sink's.
+        connector: that names the file.
+        writes: True for a sink.
     """
 
     step: str
@@ -43,17 +44,17 @@ class FileOfConnector(NamedTuple):
 
     @property
     def is_one_file(self) -> bool:
-        """Whether exactly the file of this name is written, without a temporary name."""
+        """True when the sink writes only the file of this name, without a temporary name."""
         options = dict(self.connector.options)
         return self.connector.kind != "parquet" and not {"roll_bytes", "roll_age"} & options.keys()
 
 
 class Confinement:
-    """Closes files to this process.
+    """Confinement of this process: closes files to it.
 
     Args:
-        closed: files and folders; relative ones and links are resolved.
-        own: folders inside that stay usable; they are made.
+        closed: files and folders to close; relative names and links are resolved.
+        own: folders inside them that stay usable; they are created.
 
     Raises:
         OSError: a folder cannot be made.
@@ -62,16 +63,16 @@ class Confinement:
     def __init__(self, closed: Sequence[Path], own: Sequence[Path]) -> None:
         self._closed = dict.fromkeys(Path(os.path.realpath(path)) for path in closed)
         self._own = own
-        ways = (parent for path in self._closed for parent in path.parents)
-        self._ancestors = dict.fromkeys(ancestor for ancestor in ways if not self._is_closed(ancestor))
+        parents = (parent for path in self._closed for parent in path.parents)
+        self._ancestors = dict.fromkeys(ancestor for ancestor in parents if not self._is_closed(ancestor))
         for path in own:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def check(self, files: Iterable[FileOfConnector]) -> None:
-        """Make what sinks will write where nothing can be made later.
+        """Check the files of sources and sinks, and create sinks' files in folders where none can be created later.
 
         Raises:
-            OperationFailed: a source or sink names what is closed, or will need new files where none can be made.
+            OperationFailed: a source or sink names a closed file, or will need new files where none can be created.
         """
         for file in files:
             path = file.connector.path
@@ -80,7 +81,7 @@ class Confinement:
             real = Path(os.path.realpath(path))
             if self._is_closed(real) and not any(real.is_relative_to(os.path.realpath(own)) for own in self._own):
                 raise OperationFailed(
-                    f"{file.step}: {path} lies in the agent's state directory, which is closed to users' code. "
+                    f"{file.step}: {path} lies in the agent's state directory, which is closed to user code. "
                     f"Give it a file elsewhere"
                 )
             if not file.writes or not landlock.is_there() or real.parent not in self._ancestors:
@@ -88,16 +89,16 @@ class Confinement:
             if not file.is_one_file:
                 raise OperationFailed(
                     f"{file.step}: {file.connector.url()} makes new files in {real.parent}, above the agent's state directory, "
-                    f"where users' code may make none. Give it a folder of its own below {real.parent}"
+                    f"where user code may make none. Give it a folder of its own below {real.parent}"
                 )
-            with contextlib.suppress(OSError):  # whoever opens it tells better
+            with contextlib.suppress(OSError):  # the sink that opens the file gives the better message
                 os.close(os.open(real, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
 
     def enforce(self) -> bool:
-        """Close it now, for ever; False: the kernel cannot. `TMPDIR` moves when new files in it would be refused.
+        """Close the files permanently; return False when the kernel cannot. `TMPDIR` moves when it would refuse new files.
 
         Raises:
-            OperationFailed: the kernel can and does not.
+            OperationFailed: the kernel supports confinement but refuses it.
         """
         temporary = Path(os.path.realpath(os.environ.get("TMPDIR") or "/tmp"))
         if self._own and (temporary in self._ancestors or self._is_closed(temporary)):
@@ -105,7 +106,7 @@ class Confinement:
         if not landlock.is_there():
             return False
         if len(os.listdir("/proc/self/task")) != 1:
-            raise InternalError("an executor confines itself before it has a second thread")
+            raise InternalError("an executor must confine itself before it has a second thread")
         rules = landlock.Ruleset()
         try:
             for path, rights in self._allowed():
@@ -117,25 +118,25 @@ class Confinement:
         return True
 
     def _allowed(self) -> Iterator[tuple[str, int]]:
-        """Paths and the rights on them."""
-        yield "/", landlock.LIST  # beneath it, that is everywhere: names are told, contents are not
+        """Yield the allowed paths and the rights on them."""
+        yield "/", landlock.LIST  # covers every folder: names can be listed, contents cannot be read
         for ancestor in self._ancestors:
             yield from self._beside(ancestor)
         for path in self._own:
             yield str(path), landlock.ALL
-        for text in (sys.prefix, sys.base_prefix, *sys.path):  # an interpreter that is installed in the state directory
+        for text in (sys.prefix, sys.base_prefix, *sys.path):  # the interpreter may be installed in the state directory
             if text and self._is_closed(Path(os.path.realpath(text))):
                 yield os.path.realpath(text), _READ
 
     def _beside(self, ancestor: Path) -> Iterator[tuple[str, int]]:
-        """What lies in a folder on the way and is not itself on a way, closed, a link or another agent's."""
+        """Yield the entries of a folder on the path to a closed one, except path folders, closed ones, links and other agents'."""
         known = {str(path) for path in (*self._ancestors, *self._closed)}  # only looked up in
         try:
-            with os.scandir(ancestor) as found:
-                for number, entry in enumerate(found):
+            with os.scandir(ancestor) as entries:
+                for number, entry in enumerate(entries):
                     if number >= MAX_ENTRIES:
                         raise OperationFailed(
-                            f"users' code cannot be confined: {ancestor}, above the agent's state directory, has more than "
+                            f"user code cannot be confined: {ancestor}, above the agent's state directory, has more than "
                             f"{MAX_ENTRIES:,} entries. Give the agent another --state-dir"
                         )
                     if entry.is_symlink() or entry.path in known:
@@ -143,7 +144,7 @@ class Confinement:
                     is_folder = entry.is_dir(follow_symlinks=False)
                     if not (is_folder and os.access(f"{entry.path}/{_AGENT_KEY_FILE}", os.F_OK)):
                         yield entry.path, landlock.ALL if is_folder else landlock.OF_FILES
-        except OSError:  # there is none, or it is closed to us anyway
+        except OSError:  # the folder does not exist, or this process cannot read it anyway
             return
 
     def _is_closed(self, path: Path) -> bool:
@@ -156,7 +157,7 @@ _READ: Final = 1 << 0 | 1 << 2 | landlock.LIST
 def _allow(rules: landlock.Ruleset, path: str, rights: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # gone meanwhile, or not for us anyway
+    except OSError:  # the file has gone, or this process cannot use it anyway
         return
     try:
         rules.allow(descriptor, rights)

@@ -1,8 +1,8 @@
-"""Landlock: a process of no special rights gives up the use of files, for itself and all that it starts, for good.
+"""Landlock: an unprivileged process permanently gives up access to files, for itself and all processes that it starts.
 
-Rules say which folders and files stay usable; there are none that forbid, so what is to be closed is whatever no rule names. Calls
-go to the kernel by ctypes, because no C library wraps them. They bind the calling thread and those that it starts: whoever confines
-itself must have no other thread yet. Source: Linux, Documentation/userspace-api/landlock.rst.
+Rules name the folders and files that stay usable. No rule can forbid, so every file without a rule is closed. The calls go to the
+kernel by ctypes, because no C library wraps them. They bind the calling thread and the threads that it starts, so a process must
+confine itself before it has a second thread. Source: Linux, Documentation/userspace-api/landlock.rst.
 """
 
 import ctypes
@@ -15,39 +15,39 @@ from typing import Final
 from agiledart_kernel.errors import OperationFailed
 
 NEEDED_VERSION: Final = 2
-"""Linux 5.19: before it, no file could be renamed into another folder any more."""
+"""Version of Linux 5.19; in earlier versions a confined process cannot rename files into another folder."""
 
 TRUNCATE_VERSION: Final = 3
-"""Linux 6.2: before it, whoever may not write a file could still empty it."""
+"""Version of Linux 6.2; in earlier versions a confined process can truncate files that it must not write."""
 
 _SIGNAL_VERSION: Final = 6
-"""Linux 6.12: signals, too, stay among what is confined together."""
+"""Version of Linux 6.12; from it on, confined processes can signal only processes of the same confinement."""
 
 LIST: Final = 1 << 3
 OF_FILES: Final = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14
-"""Execute, write, read, truncate: rights that a file can have."""
+"""Rights that a file can have: execute, write, read, truncate."""
 
 ALL: Final = (1 << 15) - 1
-"""Every right on files and folders but ioctl of devices, which is not taken away."""
+"""Every right on files and folders except ioctl of devices, which stays allowed."""
 
 _TRUNCATE: Final = 1 << 14
 _SCOPE_SIGNAL: Final = 1 << 1
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-"""Numbers of the calls, the same on every architecture."""
+"""Numbers of the system calls, the same on every architecture."""
 
 _ASK_VERSION: Final = 1
 _BENEATH: Final = 1
 _NO_NEW_PRIVILEGES: Final = 38
 _CAPABILITY_VERSION: Final = 0x20080522
 _BYPASS_CAPABILITIES: Final = sum(1 << number for number in (16, 17, 19, 21, 27, 38, 39))
-"""CAP_SYS_MODULE, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, MKNOD, PERFMON, BPF."""
+"""Capabilities that bypass the rules: CAP_SYS_MODULE, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, MKNOD, PERFMON, BPF."""
 
 _ATTRIBUTES = struct.Struct("=QQQ")
 _RULE = struct.Struct("=Qi")
 
 
 def version() -> int:
-    """The kernel's version of Landlock; 0: it has none, or it is not switched on."""
+    """Return the kernel's version of Landlock; 0 when it has none or has switched it off."""
     try:
         return max(0, _call(_CREATE_RULESET, None, 0, _ASK_VERSION))
     except (OSError, AttributeError):
@@ -55,15 +55,15 @@ def version() -> int:
 
 
 def is_there() -> bool:
-    """Can users' code be confined on this machine?"""
+    """Return True when user code can be confined on this machine."""
     return version() >= NEEDED_VERSION
 
 
 class Ruleset:
-    """What stays usable. Close it, or enforce it.
+    """Set of rules that name the usable files. Enforce or close it.
 
     Raises:
-        OperationFailed: the kernel does not take it.
+        OperationFailed: the kernel refuses it.
     """
 
     def __init__(self) -> None:
@@ -75,37 +75,40 @@ class Ruleset:
         try:
             self._descriptor = _call(_CREATE_RULESET, attributes, size, 0)
         except OSError as error:
-            raise OperationFailed(f"users' code cannot be confined here: {error.strerror}") from None
+            raise OperationFailed(f"user code cannot be confined here: {error.strerror}") from None
 
     def allow(self, descriptor: int, rights: int) -> None:
-        """These rights on a file, or on a folder and all beneath it, opened with O_PATH. What is in no tree is left out."""
+        """Allow these rights on a file, or on a folder and all below it, by a descriptor opened with O_PATH.
+
+        Files outside every file tree, such as pipes, are left out.
+        """
         try:
             _call(_ADD_RULE, self._descriptor, _BENEATH, _RULE.pack(rights & self._handled, descriptor), 0)
         except OSError as error:
             if error.errno not in (errno.EBADFD, errno.EINVAL):
-                raise OperationFailed(f"users' code cannot be confined here: {error.strerror}") from None
+                raise OperationFailed(f"user code cannot be confined here: {error.strerror}") from None
 
     def enforce(self) -> None:
-        """From now on, for this thread and all that it starts. Root gives up what would lead around it."""
+        """Enforce the rules for this thread and all that it starts; root also gives up the capabilities that bypass them."""
         try:
             _give_up_capabilities()
             if _library().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
             _call(_RESTRICT_SELF, self._descriptor, 0)
         except OSError as error:
-            raise OperationFailed(f"users' code cannot be confined here: {error.strerror}") from None
+            raise OperationFailed(f"user code cannot be confined here: {error.strerror}") from None
         finally:
             self.close()
 
     def close(self) -> None:
-        """Give it back; may be called twice."""
+        """Close the descriptor; may be called twice."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def _give_up_capabilities() -> None:
-    """Root may read memory, load modules and write to disks past all rules, unless it gives that up. Raises OSError."""
+    """Drop root's capabilities to read memory, load modules and write to disks past the rules. Raises OSError."""
     if os.geteuid() != 0:
         return
     library = _library()
@@ -114,14 +117,16 @@ def _give_up_capabilities() -> None:
     if library.capget(header, data):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     low = struct.unpack("=6I", data.raw)  # effective, permitted, inheritable of capabilities 0 to 31, then of 32 to 63
-    kept = [word & ~(_BYPASS_CAPABILITIES >> 32 * (place // 3) & 0xFFFFFFFF) for place, word in enumerate(low)]
-    if library.capset(header, struct.pack("=6I", *kept)):
+    remaining = [
+        word & ~(_BYPASS_CAPABILITIES >> 32 * (position // 3) & 0xFFFFFFFF) for position, word in enumerate(low)
+    ]
+    if library.capset(header, struct.pack("=6I", *remaining)):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
-    """A system call. Raises OSError."""
-    given = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
+    """Make a system call. Raises OSError."""
+    given = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
     answer: int = _library().syscall(ctypes.c_long(number), *given)
     if answer < 0:
         number = ctypes.get_errno()

@@ -1,7 +1,7 @@
-"""Parameters of a user's builder function, as written on a command line.
+"""Parameters of a user's builder function, as users write them on a command line.
 
-`--set name=value` is read by the annotation of the parameter, or by the type of its default. Sources and sinks are
-written as URLs (`csv:trips.csv.gz?speed=60@pi2`).
+`--set name=value` is parsed by the parameter's annotation, or by the type of its default. Sources and sinks are written as URLs
+(`csv:trips.csv.gz?speed=60@pi2`).
 """
 
 import inspect
@@ -25,11 +25,12 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a builder function.
+    """Parameter of a builder function.
 
     Attributes:
-        annotation: its type as far as it can be told; `Any` when nothing says.
-        default: `inspect.Parameter.empty` when it must be given.
+        name: of the parameter.
+        annotation: its type; `Any` when neither annotation nor default shows it.
+        default: `inspect.Parameter.empty` when a value is required.
     """
 
     name: str
@@ -38,29 +39,29 @@ class Parameter:
 
     @property
     def is_required(self) -> bool:
-        """Whether the builder cannot be called without it."""
+        """True when the builder cannot be called without a value."""
         return self.default is inspect.Parameter.empty
 
 
 def parameters_of(builder: Callable[..., object]) -> dict[str, Parameter]:
-    """The parameters of a builder by name, in order. `*args` and `**kwargs` take nothing from a command line."""
+    """Return the parameters of a builder by name, in order; `*args` and `**kwargs` are left out."""
     try:
         hints = get_type_hints(builder)
-    except Exception:  # noqa: BLE001  an annotation may name what is imported for type checkers only: user code
+    except Exception:  # noqa: BLE001  user code: an annotation may name an import for type checkers only
         hints = {}
-    found = {}
+    parameters = {}
     for name, parameter in inspect.signature(builder).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         annotation = hints.get(name, Any)
         if annotation is Any and parameter.default not in (parameter.empty, None):
             annotation = type(parameter.default)
-        found[name] = Parameter(name, annotation, parameter.default)
-    return found
+        parameters[name] = Parameter(name, annotation, parameter.default)
+    return parameters
 
 
 def parse_settings(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
-    """`["trips=csv:a.csv", …]` as a mapping; the last one of a name counts. Raises `ConfigurationError`."""
+    """Parse `["trips=csv:a.csv", …]` into a mapping; the last value of a name counts. Raises `ConfigurationError`."""
     settings: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -89,7 +90,7 @@ def _and(names: list[str]) -> str:
 
 
 def parse_value(name: str, annotation: Any, text: str) -> Any:
-    """The value that `--set name=text` stands for. Raises `ConfigurationError` saying what is allowed."""
+    """Return the value of `--set name=text`. Raises `ConfigurationError`, which names the allowed values."""
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         return _of_union(name, annotation, text)
@@ -139,7 +140,7 @@ def _boolean(text: str) -> bool:
 
 
 def parse_span(text: str) -> timedelta:
-    """A time span such as `30m`, `1h30m`, `250ms`, `2d` or a number of seconds. Raises ValueError."""
+    """Parse a time span such as `30m`, `1h30m`, `250ms`, `2d` or a number of seconds. Raises ValueError."""
     compact = text.strip().lower()
     parts = _SPAN.findall(compact)
     if parts and _SPAN.sub("", compact) == "":

@@ -1,4 +1,4 @@
-"""Which version of AgileDart runs here."""
+"""Version of AgileDart that runs here."""
 
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 @cache
 def software_version() -> str:
-    """The installed distribution's version, `unknown` in a checkout that was not installed."""
+    """Return the installed distribution's version; `unknown` in a checkout that is not installed."""
     try:
         return version("agiledart")
     except PackageNotFoundError:

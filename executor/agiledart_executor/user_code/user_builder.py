@@ -1,8 +1,8 @@
-"""A user's code, from `FILE.py:NAME` on a command line to a topology on a node.
+"""User code on its way from `FILE.py:NAME` on a command line to a topology on a node.
 
-`load_builder` finds the code, `build` calls it with the settings of the command line, `make_bundle` packs what a node
-needs to do the same, and `load_bundle` does it there. Whoever runs a bundle compares `specification.digest()` with the
-digest that was submitted.
+`load_builder` finds the code and `build` calls it with the settings of the command line. `make_bundle` packs what a node needs to
+do the same, and `load_bundle` does it there. The program that runs a bundle compares `specification.digest()` with the submitted
+digest.
 """
 
 import sys
@@ -47,10 +47,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class UserBuilder:
-    """A topology, or a function that returns one, with the code around it.
+    """Topology, or function that returns one, with the code around it.
 
     Attributes:
-        target: as the user wrote it; messages name it.
+        target: as the user wrote it, for messages.
         entry: `module:name` inside `modules` or among the shipped examples.
         value: the `Topology` or the function.
     """
@@ -62,15 +62,18 @@ class UserBuilder:
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """What `--set` may set, in order."""
+        """Parameters that `--set` may set, in order."""
         return {} if isinstance(self.value, Topology) else parameters_of(self.value)
 
 
 def load_builder(target: str, folder: Path | None = None) -> UserBuilder:
-    """The builder that `FILE.py:NAME` or `dotted.module:NAME` names, from `folder` (default: the current one).
+    """Load the builder that `FILE.py:NAME` or `dotted.module:NAME` names, from `folder` (default: the current one).
 
-    Without `:NAME` the only topology of the module is taken. Raises `ConfigurationError` when there is nothing of that
-    name, `UserCodeError` with the user's traceback when the module raises.
+    Without `:NAME` the module's only topology is taken.
+
+    Raises:
+        ConfigurationError: nothing has that name.
+        UserCodeError: the module raised; holds the user's traceback.
     """
     folder = folder or Path.cwd()
     place, _, name = target.rpartition(":") if ":" in target else (target, "", "")
@@ -82,10 +85,12 @@ def load_builder(target: str, folder: Path | None = None) -> UserBuilder:
 
 
 def build(builder: UserBuilder, settings: Mapping[str, str], folder: Path | None = None) -> Topology:
-    """The topology that a builder makes with these settings; relative paths of connectors are taken from `folder`.
+    """Build the topology with these settings; relative paths of connectors start at `folder`.
 
-    Raises `ConfigurationError` for a wrong setting, `TopologyError` for a wrong graph, `UserCodeError` with the user's
-    own traceback when the builder raises.
+    Raises:
+        ConfigurationError: a setting is wrong.
+        TopologyError: the graph is wrong.
+        UserCodeError: the builder raised; holds the user's traceback.
     """
     if isinstance(builder.value, Topology):
         check_names(builder.target, {}, settings)
@@ -104,7 +109,7 @@ def build(builder: UserBuilder, settings: Mapping[str, str], folder: Path | None
         topology = builder.value(**values)
     except AgileDartError:
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001  user code may raise anything; it comes out as its traceback
+    except (Exception, SystemExit) as error:  # noqa: BLE001  user code may raise anything; the error shows its traceback
         _raise_user_error(f"{builder.target} was called with ({display_name}) and raised:", error, builder.modules)
     if not isinstance(topology, Topology):
         raise ConfigurationError(
@@ -115,7 +120,7 @@ def build(builder: UserBuilder, settings: Mapping[str, str], folder: Path | None
 
 
 def absolute_settings(builder: UserBuilder, settings: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The settings with the paths of connectors made absolute; defaults that have a relative path are written out."""
+    """Return the settings with absolute paths of connectors; defaults with a relative path become settings."""
     texts = dict(settings)
     for name, parameter in builder.parameters.items():
         if is_connector(parameter.annotation, parameter.default):
@@ -133,7 +138,7 @@ def make_bundle(
     application: str = "",
     paths: Paths = (),
 ) -> Bundle:
-    """What a node needs to build the same topology. Raises `OperationFailed` (size)."""
+    """Pack a bundle from which a node can build the same topology. Raises `OperationFailed` when it is too large."""
     bundle = Bundle(
         entry=builder.entry,
         files=dict(builder.modules.files),
@@ -152,7 +157,7 @@ def make_bundle(
 
 
 def load_bundle(bundle: Bundle) -> Topology:
-    """Run a bundle's builder here. Raises `OperationFailed` when this node lacks what it needs, else as `build`."""
+    """Run a bundle's builder here. Raises `OperationFailed` when this node lacks a requirement, and errors as `build`."""
     modules = UserModules(bundle.files, bundle.installed, bundle.requires)
     check_bundle(bundle)
     entry, _, name = bundle.entry.partition(":")
@@ -166,7 +171,7 @@ def load_bundle(bundle: Bundle) -> Topology:
 
 
 def _locate(place: str, folder: Path) -> tuple[Path | None, str]:
-    """Root folder and module name of the code; root None for a shipped example."""
+    """Return root folder and module name of the code; the root is None for a shipped example."""
     if place.endswith(".py") or "/" in place:
         file = (folder / place).expanduser().resolve()
         if not file.is_file():
@@ -189,7 +194,7 @@ def _locate(place: str, folder: Path) -> tuple[Path | None, str]:
 
 
 def _run_module(modules: UserModules, entry: str, display_name: str) -> ModuleType:
-    """Import the entry module; errors of the user's code come out with the user's own traceback."""
+    """Import the entry module; errors of user code show the user's own traceback."""
     try:
         if not modules.files:
             __import__(entry)
@@ -204,7 +209,7 @@ def _run_module(modules: UserModules, entry: str, display_name: str) -> ModuleTy
         raise OperationFailed(
             f"{display_name} imports {missing}, which is not installed here:  pip install {missing}"
         ) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001  user code may raise anything; it comes out as its traceback
+    except (Exception, SystemExit) as error:  # noqa: BLE001  user code may raise anything; the error shows its traceback
         _raise_user_error(f"{display_name} could not be imported:", error, modules)
 
 
@@ -215,22 +220,22 @@ def _named(module: ModuleType, name: str, place: str) -> Topology | Callable[...
     candidates = _builders(module)
     close = get_close_matches(name, candidates, 1)
     if value is not None:
-        what = f"{name} in {place} is a {type(value).__name__}, not a Topology or a function that returns one."
+        fault = f"{name} in {place} is a {type(value).__name__}, not a Topology or a function that returns one."
     else:
-        what = f"{place} has no {name}." + (f" Did you mean {close[0]}?" if close else "")
+        fault = f"{place} has no {name}." + (f" Did you mean {close[0]}?" if close else "")
     defines = ", ".join(candidates) or "no topology, and no function that says it returns one (`-> Topology`)"
-    raise ConfigurationError(f"{what} It defines: {defines}.")
+    raise ConfigurationError(f"{fault} It defines: {defines}.")
 
 
 def _builders(module: ModuleType) -> list[str]:
-    """Names in a module that build a topology: topologies, and its own functions that say that they return one."""
-    found = []
+    """Return the names in a module that build a topology: topologies, and own functions annotated to return one."""
+    names = []
     for name, value in vars(module).items():
         own = callable(value) and getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
         returns = getattr(value, "__annotations__", {}).get("return") if own else None
         if isinstance(value, Topology) or returns in (Topology, "Topology"):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _only_builder(module: ModuleType, place: str) -> str:
@@ -243,7 +248,7 @@ def _only_builder(module: ModuleType, place: str) -> str:
 
 
 def _raise_user_error(heading: str, error: BaseException, modules: UserModules) -> NoReturn:
-    """Raise `UserCodeError`: the heading and the user's own traceback, cut to the user's files."""
+    """Raise `UserCodeError` with a heading and the user's own traceback, cut to the user's files."""
     lines = [heading]
     if not isinstance(error, SyntaxError):
         lines += [text.rstrip("\n") for text in traceback.format_list(user_frames(error.__traceback__, modules))]
@@ -254,7 +259,7 @@ def _raise_user_error(heading: str, error: BaseException, modules: UserModules) 
 
 
 def user_frames(trace: TracebackType | None, modules: UserModules) -> list[traceback.FrameSummary]:
-    """The frames of a traceback that are in the user's files or in the shipped examples."""
+    """Return the frames of a traceback that are in the user's files or in the shipped examples."""
     own = {modules.display_name(file) for file in modules.files}
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(trace)]
     frames = list(traceback.extract_tb(trace))

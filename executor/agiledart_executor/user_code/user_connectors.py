@@ -1,4 +1,4 @@
-"""Sources and sinks among a builder's parameters: from the text of `--set` to what the builder expects."""
+"""Sources and sinks among a builder's parameters: connectors from the texts of `--set`."""
 
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
@@ -11,14 +11,15 @@ FILE_KINDS = frozenset({"csv", "jsonl", "lines", "parquet"})
 
 
 def is_connector(annotation: Any, default: Any) -> bool:
-    """Whether a parameter takes a source or a sink: by its annotation, or by its default."""
+    """Return True when a parameter takes a source or a sink, by its annotation or its default."""
     return (get_origin(annotation) or annotation) in (Source, Sink, Connector) or isinstance(default, Connector)
 
 
 def as_connector(name: str, annotation: Any, default: Any, text: str) -> Connector:
-    """The source or sink that `--set name=text` stands for, with the row type that the builder's annotation says.
+    """Return the source or sink of `--set name=text`, with the row type of the builder's annotation.
 
-    Raises `ConfigurationError` naming the parameter.
+    Raises:
+        ConfigurationError: the text is no connector; the message names the parameter.
     """
     connector = _parsed(name, text)
     row_type = (get_args(annotation) or (None,))[0]
@@ -37,10 +38,13 @@ def _parsed(name: str, text: str) -> Connector:
 
 
 def make_absolute(name: str, text: str | None, default: Any, folder: Path) -> str | None:
-    """The text of a connector with its path made absolute, as a node must read it.
+    """Return the text of a connector with an absolute path, as a node must read it.
 
     Args:
-        text: what `--set` said; None when nothing did, then `default` counts.
+        name: of the parameter.
+        text: value of `--set`; None without one, then `default` counts.
+        default: of the parameter.
+        folder: at which relative paths start.
 
     Returns:
         None when the parameter may keep its default: there is none, it has no path, or it is an object of this process.

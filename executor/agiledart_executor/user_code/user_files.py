@@ -1,4 +1,4 @@
-"""No file of a topology is written over: neither one that it reads, nor the result of another sink."""
+"""Check that no sink of a topology overwrites a file that the topology reads or that another sink writes."""
 
 import os
 import stat
@@ -10,10 +10,10 @@ from agiledart_executor.user_code.user_connectors import FILE_KINDS
 from agiledart_kernel.errors import ConfigurationError
 
 STANDARD_STREAMS = ("", "-", "/dev/stdin", "/dev/stdout")
-"""Paths that name what the process already has open; a sink does not begin those anew."""
+"""Paths of streams that the process already has open; a sink does not truncate them."""
 
 Identity = Callable[[Step, str], Hashable | None]
-"""(step, path) → equal for the same file; None where no file can be lost."""
+"""Function (step, path) → a value that is equal for the same file; None where no file can be lost."""
 
 
 def refuse_overwriting(topology: Topology, identity: Identity) -> None:
@@ -31,27 +31,27 @@ def refuse_overwriting(topology: Topology, identity: Identity) -> None:
             sources.setdefault(file, step)
             continue
         if file in sources:
-            what = f"overwrite what {sources[file].name} reads"
+            fault = f"overwrite what {sources[file].name} reads"
         elif file in sinks:
-            what = f"write over what {sinks[file].name} writes"
+            fault = f"write over what {sinks[file].name} writes"
         else:
             sinks[file] = step
             continue
-        raise ConfigurationError(f"{step.name} would {what} ({connector.url()}). Give it another file.")
+        raise ConfigurationError(f"{step.name} would {fault} ({connector.url()}). Give it another file.")
 
 
 def file_here(step: Step, path: str) -> Hashable | None:
-    """A file of this machine, whatever links lead to it; here everything runs, so nodes do not matter."""
+    """Identify a file of this machine through all links, for a run in which every step runs here."""
     try:
         status = os.stat(path)
     except OSError:
         return os.path.realpath(path)
-    except ValueError:  # a null byte: opening it tells
+    except ValueError:  # a null byte; opening the file raises the error
         return None
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
 def file_there(step: Step, path: str) -> Hashable | None:
-    """A file of some node, by its text: what it leads to is known there only. Devices, such as /dev/null, lose nothing."""
+    """Identify a file of any node by its path, since links are known only there; None for devices such as /dev/null."""
     normal = os.path.normpath(path)
     return None if normal.startswith("/dev/") else (normal, step.at)

@@ -1,9 +1,9 @@
-"""The modules of a user's code: which files belong to it, and how they are run without being put on the import path.
+"""Modules of user code: finding the files that belong to it, and running them without putting them on the import path.
 
-A user's files live under a private package name that is made from their content. Their imports of one another are
-resolved inside that package, whatever else is called `dataflow`, `agent` or `json`; everything else is imported as
-usual, and nobody but the user's own files sees the user's files. Files are found by reading import statements, so
-modules that are imported by a computed name are not found: on a node they would not exist either.
+A user's files live under a private package name that is derived from their content. Their imports of one another are resolved
+inside that package, even when a module is named `dataflow`, `agent` or `json`. Other imports work as usual, and only the user's own
+files see the user's files. The files are found by reading import statements. So a module that is imported by a computed name is not
+found, and does not exist on a node.
 """
 
 import ast
@@ -24,17 +24,17 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES
 
 PREFIX = "agiledart_user_"
-"""Private packages start with this; nothing that is installed does."""
+"""Prefix of private packages; no installed package has it."""
 
 SHIPPED = "agiledart_examples"
-"""The package whose modules travel by name and hash instead of by their source: every node has it."""
+"""Package whose modules travel by name and hash instead of by their source, because every node has it."""
 
 OLDEST_PYTHON = (3, 11)
 
 
 @dataclass(frozen=True)
 class UserModules:
-    """The source of some modules and where it came from.
+    """Source of some modules, and its origin.
 
     Attributes:
         files: path inside the bundle (`taxi.py`, `fleet/routes.py`, always with `/`) → source.
@@ -50,7 +50,7 @@ class UserModules:
 
     @property
     def package(self) -> str:
-        """The private package's name: the same on every node for the same files."""
+        """Name of the private package; the same on every node for the same files."""
         digest = sha256()
         for name in sorted(self.files):
             for part in (name.encode(), self.files[name]):
@@ -58,14 +58,14 @@ class UserModules:
         return PREFIX + digest.hexdigest()[:16]
 
     def python(self) -> tuple[int, int]:
-        """The oldest supported Python whose grammar takes all files (grammar only, not the library)."""
+        """Return the oldest supported Python whose grammar accepts all files (grammar only, not the library)."""
         for minor in range(OLDEST_PYTHON[1], sys.version_info[1]):
             if all(_parses(source, (3, minor)) for source in self.files.values()):
                 return 3, minor
         return sys.version_info[0], sys.version_info[1]
 
     def display_name(self, file: str) -> str:
-        """The file name that tracebacks show."""
+        """Return the file name that tracebacks show."""
         return str(self.root / file) if self.root else f"<{self.package[len(PREFIX) :][:8]}>/{file}"
 
 
@@ -78,11 +78,13 @@ def _parses(source: bytes, version: tuple[int, int]) -> bool:
 
 
 def find_modules(root: Path, entry: str) -> UserModules:
-    """The file of module `entry` under `root` and all modules under `root` that it imports, directly or not.
+    """Find the file of module `entry` under `root` and all modules under `root` that it imports, directly or indirectly.
 
-    Raises `ConfigurationError` when there is no such file, `OperationFailed` when a bundle cannot hold the code.
+    Raises:
+        ConfigurationError: there is no such file.
+        OperationFailed: the code is too large for a bundle, or a file cannot be read.
     """
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     shipped: dict[str, str] = {}
     others: dict[str, None] = {}
     waiting = _files_of(root, entry)
@@ -91,27 +93,27 @@ def find_modules(root: Path, entry: str) -> UserModules:
     total = 0
     while waiting:
         file = waiting.pop()
-        if file in found:
+        if file in files:
             continue
         source = _read(root / file)
         total += len(source)
-        if len(found) >= MAX_BUNDLE_FILES or total > MAX_BUNDLE_BYTES:
+        if len(files) >= MAX_BUNDLE_FILES or total > MAX_BUNDLE_BYTES:
             raise OperationFailed(
                 f"{entry} imports more code than a node takes: at most {MAX_BUNDLE_FILES} files "
                 f"and {MAX_BUNDLE_BYTES >> 20} MiB. Packages that are installed on the nodes need not travel; "
                 f"data is read by a source."
             )
-        found[file] = source
+        files[file] = source
         for name in _imports(source, file):
             local = [] if _is_ours(name) else _files_of(root, name)
             waiting.extend(local)
             if not local:
                 _note_external(name, shipped, others)
-    return UserModules(found, shipped, tuple(sorted(others)), root)
+    return UserModules(files, shipped, tuple(sorted(others)), root)
 
 
 def shipped_modules(entry: str) -> UserModules:
-    """A module of the shipped examples, with the shipped modules that it imports, by name and hash."""
+    """Return a module of the shipped examples and the shipped modules that it imports, by name and hash."""
     shipped: dict[str, str] = {}
     _note_external(entry, shipped, {})
     if entry not in shipped:
@@ -120,23 +122,23 @@ def shipped_modules(entry: str) -> UserModules:
 
 
 def module_name(file: str) -> str:
-    """Dotted name of a file's module: `fleet/routes.py` is `fleet.routes`, `fleet/__init__.py` is `fleet`."""
+    """Return the dotted name of a file's module: `fleet/routes.py` is `fleet.routes`, `fleet/__init__.py` is `fleet`."""
     name = file.removesuffix(".py").replace("/", ".")
     return name.removesuffix(".__init__")
 
 
 def _files_of(root: Path, name: str) -> list[str]:
-    """The files that `import name` runs under a root: the packages on the way, then the module. Empty: not there."""
+    """Return the files that `import name` runs under a root: the enclosing packages, then the module; empty when missing."""
     parts = name.split(".")
     files: list[str] = []
     for count in range(1, len(parts) + 1):
-        here = "/".join(parts[:count])
-        if (root / here / "__init__.py").is_file():
-            files.append(f"{here}/__init__.py")
-        elif (root / f"{here}.py").is_file():
-            files.append(f"{here}.py")
+        prefix = "/".join(parts[:count])
+        if (root / prefix / "__init__.py").is_file():
+            files.append(f"{prefix}/__init__.py")
+        elif (root / f"{prefix}.py").is_file():
+            files.append(f"{prefix}.py")
             break
-        elif not (root / here).is_dir():
+        elif not (root / prefix).is_dir():
             break
     return files
 
@@ -149,11 +151,11 @@ def _read(path: Path) -> bytes:
 
 
 def _imports(source: bytes, file: str) -> list[str]:
-    """Full names of what a file may import; `from a import b` gives `a.b`, which may be a module or a name in `a`."""
+    """Return the full names that a file may import; `from a import b` gives `a.b`, a module or a name in `a`."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
-        return []  # running it says what is wrong, with the line
+        return []  # the import of the file will raise the error, with its line
     package = file.split("/")[:-1]
     names: list[str] = []
     for node in ast.walk(tree):
@@ -172,7 +174,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _note_external(name: str, shipped: dict[str, str], others: dict[str, None]) -> None:
-    """Note a module that stays out of the bundle: shipped ones with their hash, foreign ones by their package."""
+    """Record a module that stays out of the bundle: a shipped one with its hash, a foreign one by its package."""
     top = name.partition(".")[0]
     if top == SHIPPED:
         module = name
@@ -190,7 +192,7 @@ def _note_external(name: str, shipped: dict[str, str], others: dict[str, None]) 
 
 
 def shipped_source(module: str) -> bytes | None:
-    """The source of an installed module of the shipped examples; None when there is none."""
+    """Return the source of an installed module of the shipped examples; None when there is none."""
     if not all(part.isidentifier() for part in module.split(".")):
         return None
     try:
@@ -204,7 +206,7 @@ def shipped_source(module: str) -> bytes | None:
 
 
 class _Loader(importlib.abc.InspectLoader):
-    """Runs the source of one module; also shows it to tracebacks and debuggers."""
+    """Loader that runs the source of one module and shows it to tracebacks and debuggers."""
 
     def __init__(self, modules: UserModules, file: str | None, names: dict[str, Any]) -> None:
         self._modules = modules
@@ -227,13 +229,13 @@ class _Loader(importlib.abc.InspectLoader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds modules of the private packages that were opened in this process, and nothing else."""
+    """Finder of the modules of private packages that were opened in this process."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[UserModules, dict[str, str], dict[str, Any]]] = {}
 
     def open(self, modules: UserModules) -> str:
-        """Make a private package importable; returns its name."""
+        """Make a private package importable and return its name."""
         package = modules.package
         if package not in self._open:
             files = {module_name(file): file for file in modules.files}
@@ -258,7 +260,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _builtins_of(package: str, files: Mapping[str, str]) -> dict[str, Any]:
-    """The builtins of a user's modules: as everyone's, but `import` looks among the user's own files first."""
+    """Return the builtins of a user's modules, in which `import` searches the user's own files first."""
     own = {name.partition(".")[0] for name in files}
 
     def private_import(
@@ -281,7 +283,7 @@ _FINDER = _Finder()
 
 
 def import_private(modules: UserModules, entry: str) -> ModuleType:
-    """Run a module of a user's code under its private name. Whatever the user's code raises comes out as it is."""
+    """Run a module of user code under its private name; an error of user code is raised unchanged."""
     if _FINDER not in sys.meta_path:
         sys.meta_path.append(_FINDER)
     return importlib.import_module(f"{_FINDER.open(modules)}.{entry}")

@@ -1,9 +1,8 @@
-"""A thread beside the event loop that sees what the loop cannot while user code holds it: a call that does not return, and
-memory that runs away. It warns in the application's logs, then ends the executor with the reason; the agent lives on.
+"""Watchdog thread that detects user code that does not return, and memory that exceeds its bound, while the event loop is blocked.
 
-A call that treats many slow records is no call that hangs: as long as the engine's loop goes on to other records, it is left
-alone. While C code holds the interpreter's lock even this thread stands still; then the agent notices that nothing comes
-and asks the system where the process is (`last_words`).
+It warns in the application's logs, then ends the executor with a reason; the agent survives. A call that handles many slow records
+does not hang: the watchdog ignores it as long as the engine's loop goes on to other records. While C code holds the interpreter's
+lock, even this thread stands still. Then the agent notices the silence and asks for the stacks of the process (`crash_report`).
 """
 
 import contextlib
@@ -20,15 +19,15 @@ from agiledart_executor.user_code.crash_report import EXIT_BOUND, CrashReporter
 
 LOOK_SECONDS: Final = 0.5
 WARY_SECONDS: Final = 0.05
-"""How often to look while memory is above half of its bound: at 2 GB/s of page faults that is 100 MB."""
+"""Seconds between two checks while memory is above half of its bound; at 2 GB/s of page faults, memory then grows by 100 MB."""
 
 AGAIN_FACTOR: Final = 3.0
-"""A call that goes on not returning is told again after 3 times as long."""
+"""Factor of the time until the next warning about a call that still does not return."""
 
 
 @dataclass(frozen=True)
 class UserCall:
-    """What the main thread is busy with: the names of the steps, and a number that is another for each call."""
+    """Call that keeps the main thread busy: the names of the steps, and a number that is unique to the call."""
 
     name: str
     number: int
@@ -36,14 +35,14 @@ class UserCall:
 
 @dataclass(frozen=True)
 class OverdueCall:
-    """What to do about it."""
+    """Verdict on a call that takes too long: its duration, and whether the process must end."""
 
     seconds: float
     must_end: bool
 
 
 class HangDetector:
-    """Decides when a call has taken too long; knows no clock and no threads."""
+    """Detector of calls that take too long; it uses no clock and no threads."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -54,16 +53,22 @@ class HangDetector:
     def look(
         self, now: float, call: UserCall | None, progress_key: Callable[[], tuple[int, ...]]
     ) -> OverdueCall | None:
-        """The state at this moment (seconds); `mark` is asked only once the same call has gone on for a while."""
+        """Check the present call and return a verdict when it is overdue, else None.
+
+        Args:
+            now: in seconds.
+            call: the call that runs; None while no user code runs.
+            progress_key: returns a value that changes with each record; called only when the same call runs as at the last check.
+        """
         if call is None:
             self._seen = None
             return None
         if self._seen is None or self._seen[0] != call:
             self._start(now, call, ())
             return None
-        marked = progress_key()
-        if marked != self._seen[1]:
-            self._start(now, call, marked)
+        key = progress_key()
+        if key != self._seen[1]:
+            self._start(now, call, key)
             return None
         seconds = now - self._since
         if self._bounds.limit_seconds and seconds >= self._bounds.limit_seconds:
@@ -79,12 +84,14 @@ class HangDetector:
 
 
 class Watchdog:
-    """Watches the thread that makes it.
+    """Watchdog of the thread that creates it.
 
     Args:
         application: its name.
-        look: what the main thread is busy with just now; None: waiting, or in our own code.
-        words: told before the process is ended.
+        bounds: on time and memory.
+        look: returns the call that the main thread is busy with; None while it waits or runs code of the engine.
+        crash_reporter: gets the reason before the process ends.
+        end: ends the process with an exit code.
     """
 
     def __init__(
@@ -103,15 +110,15 @@ class Watchdog:
         self.set_bounds(bounds)
 
     def set_bounds(self, bounds: Bounds) -> None:
-        """From now on."""
+        """Use these bounds from now on."""
         self._bounds, self._hang_detector = bounds, HangDetector(bounds)
 
     def start(self) -> None:
-        """Begin; the thread ends with its process."""
+        """Start the thread, which ends with its process."""
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._stopping.set()
 
     def _watch(self) -> None:
@@ -119,7 +126,7 @@ class Watchdog:
             pass
 
     def _check_once(self) -> float:
-        """Look once; how long to wait before the next time."""
+        """Check once and return the seconds until the next check."""
         bound, used = self._bounds.memory_bytes, self._memory.bytes()
         call = self._look()
         if bound and used > bound:
@@ -128,17 +135,17 @@ class Watchdog:
         return WARY_SECONDS if bound and used > bound // 2 else LOOK_SECONDS
 
     def _look_at_call(self, call: UserCall | None) -> None:
-        where: list[CodeLocation | None] = []
+        locations: list[CodeLocation | None] = []
 
         def progress_key() -> tuple[int, ...]:
             self._crash_reporter.report_alive()
-            where.append(locate_thread(self._watched))
-            return () if where[0] is None else where[0].progress_key
+            locations.append(locate_thread(self._watched))
+            return () if locations[0] is None else locations[0].progress_key
 
         verdict = self._hang_detector.look(time.monotonic(), call, progress_key)
         if verdict is None or call is None:
             return
-        at = where[0] if where else locate_thread(self._watched)
+        at = locations[0] if locations else locate_thread(self._watched)
         text = f"{_step(at, call)}: user code has not returned for {verdict.seconds:.0f} s: {at}"
         if verdict.must_end:
             self._finish(f"{text}; its process was stopped (stuck_limit)")
@@ -160,13 +167,13 @@ class Watchdog:
 
 
 def _step(at: CodeLocation | None, call: UserCall | None) -> str:
-    """The step's name, as exactly as it is known."""
+    """Return the step's name, as exactly as it is known."""
     if at is not None and at.step:
         return at.step
     return call.name if call is not None else "user code"
 
 
 def _print(text: str) -> None:
-    """Into the application's logs, past all buffers of `sys.stdout`."""
-    with contextlib.suppress(OSError):  # nobody reads it any more
+    """Write a text to the application's logs, past all buffers of `sys.stdout`."""
+    with contextlib.suppress(OSError):  # the agent has closed the other end
         os.write(2, f"{text}\n".encode("utf-8", "replace"))

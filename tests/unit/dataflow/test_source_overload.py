@@ -233,7 +233,7 @@ def test_what_cannot_be_is_refused_at_the_line(tmp_path: Path) -> None:
 
     refused(lambda: built([Row(1)], "drop"), r"test_source_overload.py:\d+ +source 'rows': overload=drop: use one of")
     url = Connector("csv", str(file), (("overload", "shed_oldest"),))
-    refused(lambda: run_topology(built(url)), "a file can wait, so nothing of it need be let go")
+    refused(lambda: run_topology(built(url)), "a file can wait, so none of its rows needs to be shed")
     assert run_topology(built(csv(str(file)), "spool")).summary.records_in == 2
     paced = Connector("csv", str(file), (("overload", "shed_oldest"), ("speed", "1000")))
     assert run_topology(built(paced)).summary.records_in == 2
