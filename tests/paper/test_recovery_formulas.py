@@ -9,7 +9,6 @@ from agiledart_kernel.peer import Peer
 from agiledart_recovery.fragments.arithmetic import (
     fragment_bytes,
     loss_probability,
-    shared_seconds,
     stripe_providers,
     stripe_range,
     transfer_seconds,
@@ -120,15 +119,6 @@ def test_small_state_is_copied() -> None:
     """§1: small state is replicated, m = 1."""
     peers = [Peer(NodeId(number), 1) for number in range(1, 9)]
     assert spread(peers[0], peers, 1_000, 4, 2).m == 1
-
-
-def test_slow_uplinks_give_less() -> None:
-    """§3 "a share proportional to u, capped at B (water filling)": nobody gives more than B."""
-    assert shared_seconds(4, 10.0, [1.0] * 5, 1e9) == pytest.approx(transfer_seconds(4, 10.0, 5, 1.0, 1e9))
-    # One provider is so fast that it has given all of its fragment (10) before the others end: 10 + 4·u·T = 40.
-    assert shared_seconds(4, 10.0, [100.0, 1.0, 1.0, 1.0, 1.0], 1e9) == pytest.approx(7.5)
-    with pytest.raises(ValueError, match="3 providers"):
-        shared_seconds(4, 10.0, [1.0] * 3, 1e9)
 
 
 def test_time_falls_with_k_and_with_m_only_while_the_fragment_stays_the_same() -> None:

@@ -115,7 +115,7 @@ def test_only_an_admin_bans_and_never_himself() -> None:
     mesh = Banning(4, 4).build()
     until = NET.now + HOUR
     for holder, chain, target, why in (
-        ("ann", NET.member("ann", "submitter"), THIEF, "Only an admin bans"),
+        ("ann", NET.member("ann", "submitter"), THIEF, "Only an admin may ban"),
         ("root", ADMIN, public_of("root"), "must stay able to take it back"),
     ):
         signed_command = mesh.signed_command(target, until, holder, chain)

@@ -187,8 +187,8 @@ def test_a_scheduler_gives_a_run_to_nobody_else(monkeypatch: pytest.MonkeyPatch)
     old = mesh.signed_command(submission(pipeline("mine2", source_at="a3", sink_at="a5")))
     whole = planner.Planner.deployment
     for signed_entries, text in (
-        ((), "nobody has signed that mine2 belongs to the key"),
-        ((hers,), "nobody has signed that mine2 belongs to the key"),
+        ((), "no signature shows that mine2 belongs to the key"),
+        ((hers,), "no signature shows that mine2 belongs to the key"),
         ((old,), "mine2 belongs to the key"),  # it was hers once, and she has not shared it
         ((old, mesh.signed_command(ShareApplication("mine2", BOB.hex()), "bob")), "mine2 belongs to the key"),
     ):

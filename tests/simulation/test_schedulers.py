@@ -1,6 +1,6 @@
 """Schedulers in the simulator: found, elected, replaced, resigning, and one for each office."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from agiledart_node.scheduling import submission_dispatcher
 from agiledart_node.wire.commands import ListApplications, Nodes, Status, Stop, Submit
 from agiledart_node.wire.effects import Replied
 from agiledart_simulation.checkers.schedulers import (
-    count_violations,
     holders,
     scheduler_slot_violations,
     schedulers_of,
@@ -23,6 +22,25 @@ from agiledart_simulation.checkers.schedulers import (
 from agiledart_simulation.runs.scheduling_run import RunOptions, run_submissions
 from agiledart_simulation.runs.workload import SchedulingObservations, Workload, chain
 from agiledart_simulation.world.node_ring import NodeRing
+
+
+def count_violations(nodes: Iterable[Node], applications: Mapping[str, int], limit: int) -> list[str]:
+    """Return violations of sc_1: a domain with a ≥ 1 applications has max(1, ⌈a/limit⌉) schedulers.
+
+    Valid when no scheduler left, died or ended.
+
+    Args:
+        applications: running ones, by domain.
+    """
+    served = schedulers_of(nodes)
+    violations = []
+    for domain, count in applications.items():
+        want, have = max(1, -(-count // limit)), len(served.get(domain, []))
+        if have != want:
+            violations.append(
+                f"sc_1: {domain or 'the only zone'} has {have} schedulers for {count} applications, not {want}"
+            )
+    return violations
 
 
 class Town:

@@ -65,7 +65,7 @@ class Signed(Mesh):
 
 JOB = submission(pipeline("mine", source_at="a2", sink_at="a5"))
 OTHER_CODE = msgspec.structs.replace(JOB, bundle=b"evil")
-REFUSED = "This order to submit is refused"
+REFUSED = "This command to submit is refused"
 
 
 def a_bit_changed(signed_command: bytes) -> bytes:
@@ -190,7 +190,7 @@ def test_a_dry_run_loads_no_code_that_no_user_signed() -> None:
         mesh.signed_command(LOOK, ago=400),
     ):
         assert not loaded(mesh, forged)["a5"]
-    assert "This order to submit is refused" in mesh.outcome("a3", LOOK, mesh.signed_command(JOB)), (
+    assert "This command to submit is refused" in mesh.outcome("a3", LOOK, mesh.signed_command(JOB)), (
         "nor the agent that is asked"
     )
 
@@ -209,7 +209,7 @@ def test_an_order_is_carried_out_once() -> None:
         stop = Stop("mine", now=True)
         assert mesh.outcome("a2", stop, mesh.signed_command(stop)) == ""
         assert refusal in mesh.outcome("a3", JOB, signed_command)
-        assert "This order to forget is refused" in mesh.outcome("a5", Forget("mine"), b"")
+        assert "This command to forget is refused" in mesh.outcome("a5", Forget("mine"), b"")
         assert mesh.outcome("a2", Forget("mine"), mesh.signed_command(Forget("mine"))) == ""
         assert refusal in mesh.outcome("a3", JOB, signed_command)
         later = mesh.signed_command(JOB)
@@ -222,7 +222,7 @@ def test_an_old_order_to_stop_ends_no_later_version() -> None:
     early = mesh.signed_command(Stop("mine", now=True))
     mesh.world.run_for(SECOND)
     assert mesh.outcome("a1", JOB, mesh.signed_command(JOB)) == ""
-    assert "was submitted again after this order" in mesh.outcome("a4", Stop("mine", now=True), early)
+    assert "was submitted again after this command" in mesh.outcome("a4", Stop("mine", now=True), early)
     assert mesh.status("a1", "mine")["state"] == "running"
 
 
@@ -231,9 +231,9 @@ def test_a_coordinator_believes_no_agent_that_wants_an_application_to_end() -> N
     assert mesh.outcome("a2", JOB, mesh.signed_command(JOB)) == ""
     stop = Stop("mine", now=True)
     for signed_command in (b"", mesh.signed_command(Stop("other", now=True)), a_bit_changed(mesh.signed_command(stop))):
-        assert "This order to stop is refused" in mesh.outcome("a1", stop, signed_command)
+        assert "This command to stop is refused" in mesh.outcome("a1", stop, signed_command)
     assert "mine belongs to" in mesh.outcome("a1", stop, mesh.signed_command(stop, "bob"))
     early = mesh.signed_command(stop, ago=100)
-    assert "was submitted again after this order" in mesh.outcome("a1", stop, early)
+    assert "was submitted again after this command" in mesh.outcome("a1", stop, early)
     assert mesh.status("a2", "mine")["state"] == "running"
     assert mesh.outcome("a2", stop, mesh.signed_command(stop)) == ""

@@ -169,7 +169,7 @@ def test_a_token_that_is_over_or_revoked_lets_nobody_in_and_puts_nobody_out() ->
     mesh = Tokens(9, 4).build()
     assert not mesh.once(key_number(1), "a1").reason
     over = mesh.once(key_number(2), "a2", join_before=NOW - 1)
-    assert (over.reason, over.detail) == ("token expired", "it let in until 2013-01-06 23:59:59 UTC")
+    assert (over.reason, over.detail) == ("token expired", "it admitted keys until 2013-01-06 23:59:59 UTC")
     assert not mesh.once(key_number(1), "a2", join_before=NOW - 1).reason
     machine = mesh.machine("a3")
     machine.parts.registering._verifier.banned[closed_token_target(TOKEN)] = WALL_MS // 1_000 + HOUR

@@ -3,7 +3,6 @@
 m raw fragments and k parity fragments, n = m + k; any m of the n rebuild a snapshot. B is the size of one fragment.
 """
 
-from collections.abc import Sequence
 from math import comb
 
 from agiledart_recovery.wire.register_value import InstanceSnapshot
@@ -26,23 +25,6 @@ def transfer_seconds(m: int, fragment: float, providers: int, upload: float, dow
     uploads; the formula has a consistent reading only with B the fragment's size.
     """
     return max(m * fragment / (providers * upload), m * fragment / download)
-
-
-def shared_seconds(m: int, fragment: float, uploads: Sequence[float], download: float) -> float:
-    """Return the same when uplinks differ: the least T with Σ min(u_i·T, B) ≥ m·B, by filling the slow ones last.
-
-    A provider has one fragment, so it can't give more than B. Raises ValueError for fewer than m providers.
-    """
-    if len(uploads) < m:
-        raise ValueError(f"{len(uploads)} providers, {m} fragments are needed")
-    need, rate = m * fragment, sum(uploads)
-    for done, upload in enumerate(sorted(uploads, reverse=True)):
-        # The `done` fastest have given all that they have; the others share the rest.
-        time = (need - done * fragment) / rate
-        if time * upload <= fragment * (1 + 1e-12):
-            return max(time, need / download)
-        rate -= upload
-    return max(fragment / min(uploads), need / download)
 
 
 def loss_probability(m: int, k: int, gone: float) -> float:

@@ -119,13 +119,3 @@ class SnapshotRebuild:
         self.state = RebuildState.WHOLE
         self._stripes, self.pieces, self._asked = 1, [{}], {}
         self._ask()
-
-    def on_back(self, live: dict[NodeId, None]) -> None:
-        """Continue with replica nodes that can be reached again."""
-        for index, replica_node in enumerate(self.snapshot.replica_nodes):
-            if replica_node and replica_node in live:
-                self._providers[index] = replica_node
-        if self.state is RebuildState.LOST:
-            self.state = RebuildState.WHOLE
-            self._stripes, self.pieces, self._asked = 1, [{}], {}
-            self._ask()

@@ -2,10 +2,8 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
-from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.node_id import NodeId, key_of_name, ring_distance
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.limits import MAX_VOTERS
 from agiledart_recovery.wire.names import RunId, Voter
 from agiledart_recovery.wire.register_value import RegisterValue
 
@@ -37,36 +35,6 @@ def rank(voters: Iterable[Voter], run: RunId, node: NodeId) -> int:
 def host_of(peer: Peer) -> str:
     """Return the physical machine of a peer; a node that names none counts as its own machine."""
     return peer.host or peer.node.hex
-
-
-def choose_voters(
-    candidates: Sequence[Peer], count: int = 3, *, zone: str = "", stateful: Collection[NodeId] = ()
-) -> tuple[Peer, ...]:
-    """Choose the first voters of a run.
-
-    They are on distinct hosts, in the sinks' zone when it has enough, and not on hosts of stateful stages if there are others.
-    One voter where fewer than three hosts are known.
-
-    Args:
-        candidates: nodes by preference.
-        count: 1, 3 or 5.
-
-    Raises:
-        ConfigurationError: for another count: an even number survives no more losses than the odd one below it.
-    """
-    if count % 2 == 0 or not 1 <= count <= MAX_VOTERS:
-        raise ConfigurationError(
-            f"voters = {count}: choose 1, 3 or 5; an even number survives no more than the odd one below it"
-        )
-    by_host: dict[str, Peer] = {}
-    order = sorted(
-        range(len(candidates)),
-        key=lambda i: (candidates[i].zone != zone if zone else False, candidates[i].node in stateful, i),
-    )
-    for index in order:
-        by_host.setdefault(host_of(candidates[index]), candidates[index])
-    chosen = tuple(by_host.values())[:count]
-    return chosen if len(chosen) == count else chosen[: 1 if len(chosen) < 3 else 3]
 
 
 def successor_of(gone: Voter, voters: Sequence[Voter], candidates: Sequence[Peer]) -> Peer | None:

@@ -3,7 +3,7 @@
 Source: the project's overlay specification §9, last lines, and §11 (after a partition).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from agiledart_node.node import Node
 
@@ -33,25 +33,6 @@ def scheduler_slot_violations(nodes: Iterable[Node]) -> list[str]:
         if len(there) > 1:
             names = ", ".join(node.me.name or node.me.node.short for node in there)
             violations.append(f"sc_2: scheduler slot {index} of {domain or 'the only zone'} is held by {names}")
-    return violations
-
-
-def count_violations(nodes: Iterable[Node], applications: Mapping[str, int], limit: int) -> list[str]:
-    """Return violations of sc_1: a domain with a ≥ 1 applications has max(1, ⌈a/limit⌉) schedulers.
-
-    Valid when no scheduler left, died or ended.
-
-    Args:
-        applications: running ones, by domain.
-    """
-    served = schedulers_of(nodes)
-    violations = []
-    for domain, count in applications.items():
-        want, have = max(1, -(-count // limit)), len(served.get(domain, []))
-        if have != want:
-            violations.append(
-                f"sc_1: {domain or 'the only zone'} has {have} schedulers for {count} applications, not {want}"
-            )
     return violations
 
 

@@ -1,1 +1,1 @@
-"""Whole runs of a virtual world from a seed: scenarios, hostile acts, campaigns, reports. It stands on world and checkers."""
+"""Whole runs of a virtual world from a seed: scenarios, faults, campaigns, reports. Built on world and checkers."""

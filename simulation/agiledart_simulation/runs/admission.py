@@ -1,6 +1,6 @@
 """Runs about admission alone: one fault at every moment of a join, and flash crowds. Storms of faults are an ordinary run.
 
-Links take 5 to 100 ms, so that a join is long enough to be hit, and `checkers.owners` looks at every key after every event.
+Links take 5 to 100 ms, so that a join is long enough to be hit, and `ownership_checker` checks every key after every event.
 
 Source: the project's overlay specification §5, step 7; the shape of the experiments is that of its reliability notes.
 """
@@ -12,10 +12,10 @@ from agiledart_simulation.runs.ring_run import RingRun
 
 
 class MomentRun(RingRun):
-    """Joiners come into one gap of a quiet ring, and a moment later something happens to one of those concerned.
+    """Run in which joiners enter one key range of a quiet ring, and a moment later a fault hits one of the nodes concerned.
 
-    A ring of one whose only member dies before its first joiner is in is gone: then nothing is expected but that no key has two
-    owners.
+    A ring of one is gone when its only member dies before its first joiner is a member. Then only one thing is expected: no key
+    has two owners.
     """
 
     watched_keys = 64
@@ -26,22 +26,22 @@ class MomentRun(RingRun):
         world.run_until(self._is_quiet, 20 * SECOND, SECOND // 2)
         ids, size = sorted(hostile.ids), 1 << self.bits
         range_owner, successor = ids[0], ids[1 % len(ids)]
-        gap, parts = (successor - range_owner) % size or size, scenario.steps + 2
-        joiners = [NodeId((range_owner + gap * (index + 1) // parts) % size) for index in range(scenario.steps)]
+        key_range, parts = (successor - range_owner) % size or size, scenario.steps + 2
+        joiners = [NodeId((range_owner + key_range * (index + 1) // parts) % size) for index in range(scenario.steps)]
         for node in joiners:
             hostile.start(node, [ids[-1], range_owner])
         world.run_for(scenario.step_ms * MILLISECOND)
         (kind,) = scenario.kinds
-        deed, _, whom = kind.partition("-")
+        fault, _, role = kind.partition("-")
         hostile.count(kind)
-        victim = {"joiner": joiners[0], "guardian": range_owner, "successor": successor}.get(whom, range_owner)
-        if deed in ("crash", "restart"):
-            hostile.kill(victim, silent=deed == "crash")
-        if deed == "restart":
+        victim = {"joiner": joiners[0], "guardian": range_owner, "successor": successor}.get(role, range_owner)
+        if fault in ("crash", "restart"):
+            hostile.kill(victim, silent=fault == "crash")
+        if fault == "restart":
             hostile.start(victim, [node for node in (*ids, *joiners) if node != victim][: scenario.seeds_each])
-        elif deed == "leave":
+        elif fault == "leave":
             world.inject(victim, LeaveRing())
-        elif deed == "pause":
+        elif fault == "pause":
             hostile.pause(victim, int(random.between(0.2, 0.55) * scenario.max_pause_ms * MILLISECOND))
         world.run_for(0)
         self._is_lost = scenario.nodes == 1 and not hostile.up()
@@ -57,7 +57,7 @@ class MomentRun(RingRun):
 
 
 class CrowdRun(RingRun):
-    """All nodes but the first join at once, or one every so often; the run is quiet so long after the last of them has started."""
+    """Run in which all nodes but the first join at once, or one every so often; the rest begins after the last start."""
 
     watched_keys = 64
 

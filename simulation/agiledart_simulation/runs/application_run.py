@@ -1,7 +1,8 @@
-"""A hostile run of whole nodes: users submit and stop applications while schedulers and hosts die, sleep, leave and come back.
+"""Run of whole nodes under faults: users submit and stop applications while schedulers and hosts die, sleep, leave and come back.
 
-Always: of one office and term there is one winner, and nobody serves more than the limit. In the end, when nothing happens any
-more: each office has one holder, each running application has one scheduler, every user got an answer, and the ring is right.
+Always: each scheduler slot has one winner per term, and no scheduler serves more than the limit. In the end, when no fault
+happens any more: each slot has one holder, each running application has one scheduler, every user got an answer, and the ring
+is right.
 """
 
 from dataclasses import replace
@@ -29,7 +30,7 @@ from agiledart_simulation.world.trace import Trace
 _APPS_PER_SCHEDULER = 3
 _NAMES = 12
 _REQUEST_TIMEOUT_NS = 150 * SECOND
-"""Within so long every request is answered: a stop that drains is cut after two minutes."""
+"""Time within which every request is answered: a stop that drains is cut off after two minutes."""
 
 
 class ApplicationRun:
@@ -58,13 +59,13 @@ class ApplicationRun:
         self.violations: dict[str, None] = {}
         self.reached: dict[str, int] = {}
         self._left: dict[tuple[NodeId, int], None] = {}
-        """Lives that said good-bye, and stay up without being members."""
+        """Incarnations that said good-bye, and stay up without being members."""
 
     def run(self) -> RunReport:
-        """Build, harass, rest, judge."""
+        """Build the ring, apply faults, let it rest, check the outcome."""
         ring, scenario, world = self.ring, self.scenario, self.ring.world
         if not ring.join_all():
-            self.violations["build: not everybody joined"] = None
+            self.violations["build: some nodes did not join"] = None
         world.run_for(3 * SECOND)
         apply(world, Weather(min(0.02, scenario.loss), scenario.duplicate, scenario.reorder))
         for _ in range(scenario.steps):
@@ -112,8 +113,8 @@ class ApplicationRun:
         elif kind in ("kill", "silent") and spare:
             self.ring.crash(self._victim(up), silent=kind == "silent")
         elif kind == "restart" and down and up:
-            back = random.choice(down)
-            self.ring.start(self.ring.node(back), *(self.ring.node(name) for name in up[:2]))
+            node = random.choice(down)
+            self.ring.start(self.ring.node(node), *(self.ring.node(name) for name in up[:2]))
         elif kind == "leave" and spare:
             leaver = self.ring.node(random.choice(up))
             self._left[world.nodes[leaver].peer.incarnation_key] = None
@@ -133,14 +134,14 @@ class ApplicationRun:
         return True
 
     def _victim(self, up: list[str]) -> str:
-        """Every other time a scheduler."""
+        """Return a victim: every other time a scheduler."""
         schedulers = [name for name in up if self.ring.machine(name).schedulers.role.scheduler_slot is not None]
         return self.random.choice(schedulers if schedulers and self.random.index(2) else up)
 
     def _ask(self, up: list[str], command: Command) -> None:
         at = self.random.choice(up)
-        life = self.ring.world.nodes[self.ring.node(at)].peer.incarnation
-        self.asked.append((at, life, self.ring.ask(at, command)))
+        incarnation = self.ring.world.nodes[self.ring.node(at)].peer.incarnation
+        self.asked.append((at, incarnation, self.ring.ask(at, command)))
 
     # ---- judging
 
@@ -158,7 +159,7 @@ class ApplicationRun:
                 names = f"{self.ring.names[first]} and {self.ring.names[node]}"
                 self._complain(
                     [
-                        f"sc_1: {names} both won office {scheduler_slot[1]} of {scheduler_slot[0] or 'the only zone'}, term {scheduler_slot[2]}"
+                        f"sc_1: {names} both won scheduler slot {scheduler_slot[1]} of {scheduler_slot[0] or 'the only zone'}, term {scheduler_slot[2]}"
                     ]
                 )
         self._complain(self.looks.wrong)
@@ -169,7 +170,7 @@ class ApplicationRun:
         return not scheduler_slot_violations(nodes) and not service_violations(nodes) and not self._ring_faults()
 
     def _ring_faults(self) -> list[str]:
-        """The ring under the applications, whose nodes watch each other."""
+        """Return faults of the ring under the applications, whose nodes watch each other."""
         machines = [node.overlay for node in self.ring.live if node.me.incarnation_key not in self._left]
         return [*leaf_violations(machines, self.scenario.leaf_count), *ring_violations(machines, self.ring.world.now)]
 
@@ -178,11 +179,11 @@ class ApplicationRun:
         self._complain(scheduler_slot_violations(nodes))
         self._complain(service_violations(nodes))
         self._complain(self._ring_faults())
-        for at, life, request in self.asked:
+        for at, incarnation, request in self.asked:
             there = self.ring.world.nodes[self.ring.node(at)]
             if (
                 there.is_up
-                and there.peer.incarnation == life
+                and there.peer.incarnation == incarnation
                 and there.machine.joined
                 and request not in self.ring.answers
             ):

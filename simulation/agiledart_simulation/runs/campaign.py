@@ -1,6 +1,7 @@
-"""Many seeds of one scenario, and what they add up to.
+"""Campaign of many seeds of one scenario, and their sums.
 
-A campaign of 100 runs or more must have reached every kind of fault that its scenario has: what never happens tests nothing.
+A campaign of 100 runs or more must have reached every kind of fault that its scenario has: a fault that never happens tests
+nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +33,7 @@ _MESSAGE_FAULTS = ("loss", "duplicate", "reorder", "burst", "spike", "cut", "hel
 
 
 def play(scenario: Scenario, latency: Latency | None = None) -> RunReport:
-    """One run of any scenario."""
+    """Play one run of any scenario."""
     return _RUNS.get(scenario.name, RingRun)(scenario, latency=latency).run()
 
 
@@ -64,12 +65,12 @@ class Campaign:
 
     @property
     def failed(self) -> list[tuple[Scenario, RunReport]]:
-        """Runs in which something was wrong."""
+        """Return the runs with a violation."""
         return [run for run in self.runs if run[1].violations]
 
     @property
     def reached(self) -> dict[str, int]:
-        """How often each kind of thing happened in all runs."""
+        """Return how often each kind of thing happened in all runs."""
         total: dict[str, int] = {}
         for _, report in self.runs:
             for what, count in report.reached:
@@ -78,7 +79,7 @@ class Campaign:
 
     @property
     def unreached(self) -> list[str]:
-        """Kinds of faults that a large campaign should have reached and did not."""
+        """Return the kinds of faults that a large campaign should have reached and did not."""
         if len(self.runs) < _ENOUGH_RUNS or self.fixed:
             return []
         reached = self.reached
@@ -96,7 +97,7 @@ class Campaign:
         return [kind for kind in wanted if not reached.get(kind)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         quiet = sorted(report.quiet_ns for _, report in self.runs) or [0]
         return {
             "scenario": self.name,

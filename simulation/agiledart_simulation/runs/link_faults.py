@@ -1,4 +1,4 @@
-"""What a hostile run does to the network of a ring: cuts, links that close, come and go, or hold messages back."""
+"""Network faults of a ring: partitions, links that close, flap, or hold messages back."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +10,7 @@ from agiledart_simulation.world.faults import Clog, Deafen, HoldMessages, Mute, 
 
 
 class LinkFaults:
-    """Faults of the network, drawn by the nemesis; one method for each kind, which returns whether it could be done now."""
+    """Network faults, drawn by the nemesis; one method for each kind, which returns whether it was possible now."""
 
     def __init__(self, nemesis: Nemesis) -> None:
         self._nemesis = nemesis
@@ -26,7 +26,7 @@ class LinkFaults:
         }
 
     def calm_down(self) -> None:
-        """All has been undone: what was to heal later is healed."""
+        """Note that all faults have been undone: what was to heal later is healed."""
         self._cuts += 1
 
     def _partition(self, sides: int, share: int) -> bool:
@@ -59,7 +59,7 @@ class LinkFaults:
         self._nemesis.ring.world.call(duration_ns, heal)
 
     def _oneway(self) -> bool:
-        """A node speaks and hears nothing, or the other way round, for a while."""
+        """Let a node send and receive nothing, or the other way round, for a while."""
         up = self._nemesis.up()
         if self._nemesis.cut or len(up) < 3:
             return False
@@ -72,7 +72,7 @@ class LinkFaults:
         return True
 
     def _flap(self) -> bool:
-        """A node's connection comes and goes for a while."""
+        """Let a node's connection come and go for a while."""
         up = self._nemesis.up()
         if self._nemesis.cut or len(up) < 3:
             return False
@@ -85,7 +85,7 @@ class LinkFaults:
         return True
 
     def flap_on(self, node: NodeId, period: int, rounds: int, calms: int) -> None:
-        """A connection comes and goes, until all is undone once more."""
+        """Let a connection come and go, until all faults are undone once more."""
         if self._nemesis.calms != calms:
             return
         world = self._nemesis.ring.world
@@ -97,11 +97,11 @@ class LinkFaults:
             world.call(period, lambda: self.flap_on(node, period, rounds - 1, calms))
 
     def _clog(self) -> bool:
-        """One direction between two nodes loses everything for a while; all others still reach both.
+        """Lose everything in one direction between two nodes for a while; all others still reach both.
 
-        Unless a second closed link ends at one of them, too: it may be that of a helper, who would have told that the other
-        end of the first lives. Whoever is at an end of both may be taken for dead, and take others for dead. So may both ends
-        while rings that were apart find together: the helper may be in the other one.
+        A second closed link may end at one of them, too. It may be that of a helper that would have reported that the other end
+        of the first link lives. A node at an end of both may be taken for dead, and take others for dead. So may both ends
+        while rings that were apart merge: the helper may be in the other one.
         """
         up = self._nemesis.up()
         if len(up) < 3:
@@ -118,20 +118,20 @@ class LinkFaults:
         return True
 
     def _swizzle(self) -> bool:
-        """Stop a random subset of links one by one, and release them in another order. They may part the members for a while."""
+        """Stop a random subset of links one by one, and release them in another order. They may partition the members for a while."""
         up = self._nemesis.up()
         if len(up) < 3:
             return False
         links = [(a, b) for a in up for b in up if a != b]
         self._nemesis.random.shuffle(links)
         links = links[: 2 + self._nemesis.random.index(min(10, len(links) - 1))]
-        gap = (20 + self._nemesis.random.index(500)) * MILLISECOND
+        interval = (20 + self._nemesis.random.index(500)) * MILLISECOND
         ends = list(range(len(links)))
         self._nemesis.random.shuffle(ends)
-        self._nemesis.disturb_network(2 * gap * len(links))
+        self._nemesis.disturb_network(2 * interval * len(links))
         calms = self._nemesis.calms
         for start, (end, (a, b)) in enumerate(zip(ends, links, strict=True)):
-            stop_at, free_at = gap * start, gap * (len(links) + end)
+            stop_at, free_at = interval * start, interval * (len(links) + end)
             hold = partial(self._hold, HoldMessages(a, b, free_at - stop_at), calms)
             self._nemesis.ring.world.call(stop_at, hold)
         return True

@@ -1,4 +1,4 @@
-"""What the nemesis of a ring knows and notes: who is up, who is cut off, and which complaints are excused until when."""
+"""Nemesis of a ring: it applies faults, and records which nodes are up or cut off and which complaints are excused until when."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,17 +16,17 @@ _CALM_NS = 4 * SECOND
 
 
 class Nemesis:
-    """Lets faults happen to one ring, and remembers them.
+    """Nemesis of one ring: applies faults and remembers them.
 
     Args:
-        ring: what is harassed.
-        scenario: how.
-        on_split: told when nodes are cut off, so that there may be two rings.
+        ring: the ring under test.
+        scenario: its options.
+        on_split: called when nodes are cut off, so that there may be two rings.
 
     Attributes:
         cut: nodes that are cut off by a partition.
         faults: all that happened, with the instant.
-        calms: how often all was undone; what goes on by itself stops then.
+        calms: how often all faults were undone; periodic faults stop then.
         clogged: until when a closed link ends at a node.
     """
 
@@ -43,13 +43,13 @@ class Nemesis:
         ring.listeners.append(self.deaths.on_effect)
 
     def do(self, fault: Fault) -> None:
-        """Let a fault happen, and note it."""
+        """Apply a fault, and note it."""
         self.faults.append((self.ring.world.now, fault))
         apply(self.ring.world, fault)
         self._look_for_parts()
 
     def _look_for_parts(self) -> None:
-        """Links that are cut or held one by one part the members when no chain of open ones is left for as long as a lease."""
+        """Note a partition when links that are cut or held one by one leave no chain of open ones for as long as a lease."""
         world = self.ring.world
         until = world.now + self.ring.config.lease_ns
         awake = [node.peer.node for node in world.live if node.machine.joined and node.paused_until <= until]
@@ -59,17 +59,17 @@ class Nemesis:
     # ---- the truth
 
     def up(self) -> list[NodeId]:
-        """Members that are up and not cut off."""
+        """Return the members that are up and not cut off."""
         return [
             node.peer.node for node in self.ring.world.live if node.machine.joined and node.peer.node not in self.cut
         ]
 
     def down(self) -> list[NodeId]:
-        """Nodes that are down."""
-        return [node for node, life in sorted(self.ring.world.nodes.items()) if not life.is_up]
+        """Return the nodes that are down."""
+        return [node for node, node_state in sorted(self.ring.world.nodes.items()) if not node_state.is_up]
 
     def is_calm(self, a: NodeId, b: NodeId) -> bool:
-        """Whether nothing excuses that one of them takes the other for dead."""
+        """Return whether no fault excuses that one of them takes the other for dead."""
         now, config = self.ring.world.now, self.ring.world.network.config
         is_wild = (
             config.loss > 0.05
@@ -85,35 +85,36 @@ class Nemesis:
             and now < together
             and any(now < self.clogged.get(end, -_CALM_NS) + _CALM_NS for end in (a, b))
         ):
-            return False  # the helper who could tell better may still be in another ring
+            return False  # the helper that could tell better may still be in another ring
         return now >= self._disturbed.get(a, 0) and now >= self._disturbed.get(b, 0)
 
     def disturb(self, node: NodeId, duration_ns: int) -> None:
-        """For so long, and a little more, others may take this node for dead, and it them."""
+        """Excuse, for a while and a little more, that others take this node for dead, and it them."""
         until = self.ring.world.now + duration_ns + _CALM_NS
         self._disturbed[node] = max(until, self._disturbed.get(node, 0))
 
     def disturb_network(self, duration_ns: int) -> None:
-        """For so long, and a little more, anybody may take anybody for dead."""
+        """Excuse, for a while and a little more, that any node takes any other for dead."""
         self._network_until = max(self._network_until, self.ring.world.now + duration_ns + _CALM_NS)
 
     def may_lose(self, count: int = 1) -> bool:
-        """Whether so many more nodes may go down."""
+        """Return whether so many more nodes may go down."""
         return len(self.down()) + len(self.cut) + count <= self.scenario.max_down and len(self.up()) > count + 1
 
 
 def is_connected(nodes: Sequence[NodeId], is_open: Callable[[NodeId, NodeId], bool]) -> bool:
-    """Whether links that are open in both directions lead from each of these nodes to all others.
+    """Return whether links that are open in both directions lead from each of these nodes to all others.
 
     Safety is promised of a network in which any two members reach each other, if need be through others (decision 0010). Faults
-    of single links may part the members all the same; then each part goes on alone, as in a partition, and must be allowed to.
+    of single links may partition the members all the same. Then each part continues alone, as in a partition, and must be
+    allowed to.
     """
     if not nodes:
         return True
-    found, unseen = [nodes[0]], dict.fromkeys(nodes[1:])
-    for node in found:
+    connected, unseen = [nodes[0]], dict.fromkeys(nodes[1:])
+    for node in connected:
         near = [other for other in unseen if is_open(node, other)]
         for other in near:
             del unseen[other]
-        found.extend(near)
+        connected.extend(near)
     return not unseen

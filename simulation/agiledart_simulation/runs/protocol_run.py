@@ -1,4 +1,4 @@
-"""What faults need of the run that they happen to."""
+"""Interface of a recovery run, as its faults need it."""
 
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from agiledart_simulation.world.world import World
 
 
 class ProtocolRun(Protocol):
-    """What faults need of the run that they happen to."""
+    """Functions of a recovery run that its faults need."""
 
     scenario: Scenario
     random: RandomStream
@@ -25,11 +25,11 @@ class ProtocolRun(Protocol):
 
     @property
     def hosts(self) -> list[RecoveryHost]:
-        """Hosts that are up."""
+        """Return the hosts that are up."""
         ...
 
     def leads(self, host: RecoveryHost) -> bool:
-        """Whether a host coordinates, as far as it knows."""
+        """Return whether a host coordinates, as far as it knows."""
         ...
 
     def crash(self, node: NodeId, *, is_power: bool) -> None:
@@ -41,17 +41,17 @@ class ProtocolRun(Protocol):
         ...
 
     def reached(self, what: str) -> None:
-        """Count something that happened."""
+        """Count a named event."""
         ...
 
     def may_lose_disk(self, node: NodeId) -> bool:
-        """Whether nothing lies there that only lies there."""
+        """Return whether a node's disk has nothing that no other disk has."""
         ...
 
     def stall(self, node: NodeId, span_ns: int) -> None:
-        """A node's disk writes nothing for a while."""
+        """Let a node's disk write nothing for a while."""
         ...
 
     def wait(self, span_ns: int) -> None:
-        """Let time pass, looking at everything now and then."""
+        """Let time pass, checking everything now and then."""
         ...

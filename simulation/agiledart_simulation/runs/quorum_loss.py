@@ -1,4 +1,5 @@
-"""Two of three voters are gone for ever, an admin believes, and has the run go on without them. Later they are back.
+"""Quorum loss: an admin believes that two of three voters are gone for ever, and continues the run without them. Later they are
+back.
 
 Either they have died, or they are only cut off, which the admin cannot tell.
 """
@@ -25,13 +26,13 @@ _AWAY_S = 40
 
 
 class QuorumLoss:
-    """Once in a run."""
+    """Fault that takes a majority of the voters away, once in a run."""
 
     def __init__(self, run: ProtocolRun, about: RunId) -> None:
         self._run, self._about, self._is_done = run, about, False
 
     def lose_quorum(self) -> bool:
-        """Let it happen; false when it can't now."""
+        """Apply the fault; return false when it can't happen now."""
         run, value = self._run, self._run.ledger.newest
         if self._is_done or value is None or value.state is not RunState.RUNNING or not value.attempt:
             return False
@@ -41,7 +42,7 @@ class QuorumLoss:
         run.random.shuffle(voters)
         lost = voters[:2]
         if run.random.index(2):
-            self._admin(lost, "hasty")  # nothing has happened yet, so nothing comes of it
+            self._admin(lost, "hasty")  # nothing has happened yet, so the command must be refused
         self._is_done = True
         self._part(lost)
         for node in run.ids:
@@ -65,8 +66,9 @@ class QuorumLoss:
             run.world.call((10 + run.random.index(_AWAY_S)) * SECOND, run.world.heal)
 
     def _goes_on(self, lost: Sequence[NodeId]) -> bool:
-        """Whether these, a majority, would have the run go on by themselves: of two runs one lets go of what the other needs, and
-        nobody can help an admin who calls that lost.
+        """Return whether these, a majority, would continue the run by themselves.
+
+        Of two runs one deletes what the other needs; no protocol helps an admin who declares such voters lost.
         """
         value = self._run.ledger.newest
         return value is not None and all(
@@ -74,7 +76,7 @@ class QuorumLoss:
         )
 
     def _statuses(self, lost: Sequence[NodeId], *, is_parted: bool) -> RegisterStatuses:
-        """What the admin hears: of all that are up, but those that are cut off."""
+        """Return the statuses that reach the admin: of all nodes that are up, except those that are cut off."""
         run = self._run
         cut = [node for node in lost if any(run.world.network.is_cut(node, other) for other in run.ids)]
         return [
@@ -86,13 +88,13 @@ class QuorumLoss:
     def _admin(self, lost: Sequence[NodeId], what: str) -> bool:
         run = self._run
         statuses = self._statuses(lost, is_parted=what == "forsaken")
-        found = check_quorum_recovery(self._about, statuses, lost, lambda node: node.short)
-        leader = leader_of(self._about, found, statuses)
-        if found.refusal or leader is None or found.value is None or not self._is_whole(found.value):
+        check = check_quorum_recovery(self._about, statuses, lost, lambda node: node.short)
+        leader = leader_of(self._about, check, statuses)
+        if check.refusal or leader is None or check.value is None or not self._is_whole(check.value):
             run.reached(f"{what}: refused")
             return False
-        self._watch(found)
-        chosen = choose_new_voters(found, statuses, leader)
+        self._watch(check)
+        chosen = choose_new_voters(check, statuses, leader)
         for peer in chosen:
             run.world.inject(peer.node, MakeVoterSlot(self._about))
         run.world.run_for(20 * MILLISECOND)
@@ -102,20 +104,20 @@ class QuorumLoss:
             for peer, voter_slot in zip(chosen, voter_slots, strict=True)
             if voter_slot is not None
         )
-        value, below = recovered_value(found, statuses, voters, "without those", SIGNED_COMMAND)
+        value, below = recovered_value(check, statuses, voters, "without those", SIGNED_COMMAND)
         run.world.inject(leader.node, RecoverQuorum(value, below))
         run.reached(what)
-        if found.is_from_host:
+        if check.is_from_host:
             run.reached("known from a host")
         return True
 
     def _is_whole(self, value: RegisterValue) -> bool:
-        """Whether nothing that this value needs was let go by epochs that only the lost ones know."""
+        """Return whether everything that this value needs still exists: epochs that only lost voters know may have released some."""
         newest = self._run.ledger.newest
         return newest is not None and newest.committed.epoch <= value.committed.epoch + 1
 
     def _watch(self, found: QuorumRecoveryCheck) -> None:
-        """R1: nobody goes on without voters of which a majority answers."""
+        """Check R1: no run continues without voters of which a majority answers."""
         run, newest = self._run, self._run.ledger.newest
         assert newest is not None
         up = [host.me.node for host in run.hosts if run.world.now >= run.world.nodes[host.me.node].paused_until]
@@ -125,8 +127,10 @@ class QuorumLoss:
             for host in run.hosts
             if (voter_slot := host.machine.voter_slots.get(self._about)) is not None
         }
-        # One that lost its disk is up, and is that voter no more.
+        # A node that lost its disk is up, but no longer that voter.
         mine = [voter for voter in newest.voters if voter_slots.get(voter.peer.node) == voter.voter_slot]
         there = [voter for voter in mine if voter.peer.node in up and voter.peer.node not in cut]
         if 2 * len(there) > len(newest.voters):
-            run.ledger.complain(f"R1: {len(there)} of {len(newest.voters)} voters answer, and it goes on without them")
+            run.ledger.complain(
+                f"R1: {len(there)} of {len(newest.voters)} voters answer, and the run continues without them"
+            )

@@ -1,4 +1,4 @@
-"""What may happen to the hosts of a run: deaths, power cuts, sleeps, cuts of the network, changes of stages, lost disks."""
+"""Faults of a run's hosts: deaths, power cuts, sleeps, partitions, changes of stages, lost disks."""
 
 from collections.abc import Callable
 
@@ -20,11 +20,11 @@ from agiledart_simulation.world.faults import Pause, Weather, apply
 RUN = RunId("taxi", 1)
 
 _MOMENTS = 400
-"""Looks at a change, 10 ms apart, for the moment to strike."""
+"""Checks of a change, 10 ms apart, for the moment to strike."""
 
 
 class RecoveryFaults:
-    """Carries out the kinds of the scenario `recovery`; each says whether it could."""
+    """Faults of the scenario `recovery`; each method returns whether the fault was possible."""
 
     def __init__(self, run: ProtocolRun) -> None:
         self._run, self._random = run, run.random
@@ -55,7 +55,7 @@ class RecoveryFaults:
         }
 
     def do(self, kind: str) -> bool:
-        """Let it happen; false when it can't now."""
+        """Apply a fault; return false when it can't happen now."""
         return self._kinds[kind]()
 
     def _up(self) -> list[NodeId]:
@@ -71,7 +71,7 @@ class RecoveryFaults:
         return True
 
     def _blackout(self) -> bool:
-        """The power goes everywhere, and comes back here and there."""
+        """Cut the power everywhere, and bring nodes back one by one."""
         for node in self._up():
             self._run.crash(node, is_power=True)
         for node in self._run.ids:
@@ -93,7 +93,7 @@ class RecoveryFaults:
         return True
 
     def _rival(self) -> bool:
-        """The coordinator sleeps long enough for another one to take over, then goes on as if nothing had been."""
+        """Let the coordinator sleep long enough for another one to take over, then continue as if nothing had happened."""
         leaders = [host.me.node for host in self._run.hosts if self._run.leads(host)]
         if not leaders:
             return False
@@ -116,9 +116,9 @@ class RecoveryFaults:
         return True
 
     def _wipe(self) -> bool:
-        """A node that nothing is pinned to gets a new disk: once in a run, so that k = 1 has to be enough."""
+        """Give a node without pinned instances a new disk: once in a run, so that k = 1 has to be enough."""
         run = self._run
-        # With one host dead and another without its disk, two of the holders are lost: more than promised.
+        # With one host dead and another without its disk, two replica nodes are lost: more than promised.
         free = [node for node in run.ids if run.may_lose_disk(node) and not run.disks[node].wipes]
         if not free or any(disk.wipes for disk in run.disks.values()):
             return False
@@ -129,7 +129,7 @@ class RecoveryFaults:
         return True
 
     def _replace(self) -> bool:
-        """A voter stays away for longer than the others' patience."""
+        """Keep a voter away for longer than the voter timeout."""
         value = self._run.ledger.newest
         if value is None or not self._spare():
             return False
@@ -141,7 +141,7 @@ class RecoveryFaults:
         return True
 
     def _resign(self) -> bool:
-        """A voter, who may be the coordinator, gives its seat away, and is asked to for a while."""
+        """Ask a voter, which may be the coordinator, for a while to give its slot away."""
         run, value = self._run, self._run.ledger.newest
         if value is None or value.state is not RunState.RUNNING:
             return False
@@ -153,32 +153,32 @@ class RecoveryFaults:
             run.wait(500 * MILLISECOND)
             newest = run.ledger.newest
             if newest is not None and all(
-                voter.voter_id != one.voter_id for one in (*newest.voters, *newest.old_voters)
+                voter.voter_id != other.voter_id for other in (*newest.voters, *newest.old_voters)
             ):
                 run.reached("seat given")
                 return True
         return False
 
     def _stall(self) -> bool:
-        """A disk stands still, for longer than an epoch may take or not; what its node says and hears goes on."""
+        """Stop a disk, perhaps for longer than an epoch may take; the node's messages go on."""
         up = self._up()
         if up:
             self._run.stall(self._random.choice(up), (3 + self._random.index(10)) * SECOND)
         return bool(up)
 
     def _silence(self) -> bool:
-        """A live source falls silent for a while; barriers go on."""
+        """Let a live source fall silent for a while; barriers go on."""
         run = self._run
         run.silent_until[self._random.index(2)] = run.world.now + int(8 * SECOND * self._random.uniform())
         return True
 
     def _strike(self) -> bool:
-        """A death at a moment of a change that is drawn: of the coordinator, of an old place, of a new one."""
+        """Kill a node at a drawn moment of a change: the coordinator, an old host, or a new one."""
         run = self._run
         if not self._spare() or not self._change(lambda _, before: [*before[1:], self._random.choice(run.ids)]):
             return False
         step = self._random.choice((ChangeStep.PREPARING, ChangeStep.CHECKPOINTING_FASTER, ChangeStep.CARRIED))
-        who = self._random.choice(("coordinator", "old", "new"))
+        target = self._random.choice(("coordinator", "old", "new"))
         for _ in range(_MOMENTS):
             run.world.run_for(10 * MILLISECOND)
             for host in run.hosts:
@@ -188,7 +188,7 @@ class RecoveryFaults:
                     and run.leads(host)
                     and coordinator.commit_protocol.generation_change.step is step
                 ):
-                    return self._hit(who, step, host.me.node, coordinator)
+                    return self._hit(target, step, host.me.node, coordinator)
         return False
 
     def _hit(self, who: str, step: ChangeStep, node: NodeId, coordinator: Coordinator) -> bool:
@@ -208,7 +208,7 @@ class RecoveryFaults:
     # ---- changes
 
     def _handover(self) -> bool:
-        """A stage is to move, whole, to a node."""
+        """Move a whole stage to a node."""
         return self._change(lambda stage, before: [self._random.choice(self._run.ids)] * len(before))
 
     def _grow(self) -> bool:
@@ -218,11 +218,11 @@ class RecoveryFaults:
         return self._change(lambda stage, before: before[:-1])
 
     def _rebalance(self) -> bool:
-        """Other owners in the same places."""
+        """Change the owners of groups in the same places."""
         return self._change(lambda stage, before: before)
 
     def _drain(self) -> bool:
-        """All stages leave one node."""
+        """Move all stages away from one node."""
         value = self._run.ledger.newest
         stages = value.plan.of(InstanceRole.STAGE) if value is not None else ()
         node = self._random.choice([stage.host.node for stage in stages] or self._run.ids)
@@ -233,11 +233,11 @@ class RecoveryFaults:
         )
 
     def _both(self) -> bool:
-        """Several stages in one barrier, adjacent ones too."""
+        """Change several stages at one barrier, adjacent ones too."""
         return self._change(lambda stage, before: [*before, self._random.choice(self._run.ids)], 3)
 
     def _change(self, places: Callable[[str, list[NodeId]], list[NodeId]], most: int = 1) -> bool:
-        """Ask whoever coordinates; the second of two rivals sometimes wants something else."""
+        """Request a change from every coordinator; the second of two rivals sometimes gets another plan."""
         leaders = [host for host in self._run.hosts if self._run.leads(host)]
         value = self._run.ledger.newest
         if not leaders or value is None or value.state is not RunState.RUNNING:
@@ -253,11 +253,11 @@ class RecoveryFaults:
     def _changed(
         self, value: RegisterValue, places: Callable[[str, list[NodeId]], list[NodeId]], most: int
     ) -> Plan | None:
-        names = list(dict.fromkeys(each.instance.stage for each in value.plan.of(InstanceRole.STAGE)))
+        names = list(dict.fromkeys(assignment.instance.stage for assignment in value.plan.of(InstanceRole.STAGE)))
         self._random.shuffle(names)
         tables, made, changes = tables_of(value.plan), list(value.plan.assignments), []
         for stage in names[:most]:
-            before = [each.host.node for each in value.plan.stage(stage)]
+            before = [assignment.host.node for assignment in value.plan.stage(stage)]
             nodes = places(stage, before)
             if not 1 <= len(nodes) <= GROUPS or (most > 1 and nodes == before):
                 continue
@@ -265,9 +265,9 @@ class RecoveryFaults:
             changes.append(StageChange(stage, generation, len(before), len(nodes), "scale", "the scenario"))
             if stage in tables or len(nodes) > 1:
                 tables[stage] = drawn_table(self._random, len(nodes))
-            at = next(place for place, each in enumerate(made) if each.instance.stage == stage)
+            at = next(place for place, assignment in enumerate(made) if assignment.instance.stage == stage)
             if_lost = made[at].if_lost
-            made = [each for each in made if each.instance.stage != stage]
+            made = [assignment for assignment in made if assignment.instance.stage != stage]
             made[at:at] = [
                 Assignment(
                     InstanceId(stage, generation, index),

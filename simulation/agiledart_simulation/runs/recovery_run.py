@@ -1,7 +1,7 @@
-"""A hostile run of one application with state: its hosts die, sleep, lose power and disks, are cut off and come back.
+"""Run of one stateful application under faults: its hosts die, sleep, lose power and disks, are cut off and come back.
 
-Always: V1 to V7 of recovery's invariants (`checkers.recovery`). In the end, when everybody is back and nothing more happens: the
-run finishes, and what is committed is what a run without failures would have committed (V8, L1).
+Always: V1 to V7 of recovery's invariants (`checkers.recovery_ledger`). In the end, when all nodes are back and no fault happens
+any more: the run finishes, and it has committed what a run without failures would have committed (V8, L1).
 """
 
 from dataclasses import replace
@@ -49,7 +49,7 @@ _CODEC = Codec[object](RecoveryMessage | PipelineFrame | FrameAck)
 _LOOK_NS = 250 * MILLISECOND
 
 LOST_FETCH_SHARE = 0.1
-"""Of all elements that are asked for of who has saved them."""
+"""Share of lost requests among those to the host that saved a snapshot."""
 
 DETECTION_NS = 1_500 * MILLISECOND
 """Silence after which a host takes another one for dead."""
@@ -58,7 +58,7 @@ _FEWEST, _MOST = 5, 9
 
 
 def config_of(random: RandomStream) -> RecoveryConfig:
-    """Figures of agents on a local network, hurried so that much happens in a short run."""
+    """Return settings of agents on a local network, hurried so that much happens in a short run."""
     return RecoveryConfig(
         checkpoint_interval_ns=(500 + random.index(1_500)) * MILLISECOND,
         epoch_timeout_ns=6 * SECOND,
@@ -81,7 +81,7 @@ class RecoveryRun:
 
     Attributes:
         rows: of each source.
-        element_bytes: what stages' elements are said to weigh: small ones are copied, large ones cut.
+        snapshot_bytes: declared size of stages' snapshots: small ones are copied, large ones cut.
     """
 
     def __init__(self, scenario: Scenario, *, trace: Trace | None = None, latency: Latency | None = None) -> None:
@@ -120,7 +120,7 @@ class RecoveryRun:
     # ---- the phases
 
     def run(self) -> RunReport:
-        """Found the run, harass its hosts, rest, judge."""
+        """Start the run, apply faults to its hosts, let it rest, check the outcome."""
         scenario, world = self.scenario, self.world
         self._build()
         faults = RecoveryFaults(self)
@@ -142,7 +142,8 @@ class RecoveryRun:
             self._pass(SECOND)
         if not self.ledger.wrong:
             self.ledger.check_end(self.rows)
-            # Whoever was told in vain, and does not hear that it was in vain, lets go in this time: also by a rival that slept.
+            # A host that prepared in vain and missed the message drops its preparation in this time: also one of a rival that
+            # slept.
             self.world.run_for(3 * (self.config.handover_timeout_ns + self.config.prepare_timeout_ns))
             self.ledger.check_left(self.hosts)
             self.ledger.check_configuration(self.hosts)
@@ -172,11 +173,14 @@ class RecoveryRun:
         voter_slots = tuple(Voter(peer, self.machine(peer.node).voter_slots[RUN].voter_slot) for peer in voters)
         value = RegisterValue(RUN, 1, 0, self._plan(), INITIAL_CHECKPOINT, voter_slots)
         self.world.inject(voters[0].node, BootstrapRun(value))
-        # Who founds a run waits for its first life; before that nothing is promised.
+        # A node that starts a run waits for its first attempt; before that nothing is promised.
         self.world.run_until(lambda: self.ledger.newest is not None and self.ledger.newest.attempt > 0, 10 * SECOND)
 
     def _plan(self) -> Plan:
-        """Two sources, of which the second can't be read again; two stages; a sink. The sink may move in half of the runs."""
+        """Return a plan of two sources, of which the second can't be read again, two stages and a sink.
+
+        The sink may move in half of the runs.
+        """
         peers = [self.world.nodes[node].peer for node in self.ids]
         choice, index = self.random.choice, self.random.index
         if self.scenario.name == "scaling":
@@ -196,8 +200,9 @@ class RecoveryRun:
         return Plan(assignments, (("S", "X"), ("L", "X"), ("X", "Y"), ("Y", "K")), syncs=True)
 
     def _plan_of_many(self, peers: list[Peer]) -> Plan:
-        """A chain of one to three stages with one to three instances each; the second source may join it farther down, by key or
-        with rows for all instances.
+        """Return a plan of a chain of one to three stages with one to three instances each.
+
+        The second source may join it farther down, by key or with rows for all instances.
         """
         choice, index = self.random.choice, self.random.index
         names = ("X", "Y", "Z")[: 1 + index(3)]
@@ -223,7 +228,7 @@ class RecoveryRun:
         return Plan(tuple(assignments), edges, syncs=True, body=body)
 
     def _pass(self, span_ns: int) -> None:
-        """Let time pass, looking at everything now and then."""
+        """Let time pass, checking everything now and then."""
         until = self.world.now + span_ns
         while self.world.now < until and not self.ledger.wrong:
             self.world.run_for(min(_LOOK_NS, until - self.world.now))
@@ -231,32 +236,32 @@ class RecoveryRun:
             self.ledger.check(self.hosts)
 
     def stall(self, node: NodeId, span_ns: int) -> None:
-        """Its disk writes nothing for a while; then all that waits, in order."""
+        """Stop a node's disk for a while; then carry out all that waits, in order."""
         self._free_at[node] = max(self._free_at.get(node, 0), self.world.now) + span_ns
 
     def wait(self, span_ns: int) -> None:
-        """Let time pass, looking at everything now and then."""
+        """Let time pass, checking everything now and then."""
         self._pass(span_ns)
 
     def _is_quiet(self) -> bool:
-        """Everything is committed, shown, and told to everybody."""
+        """Return whether the run is finished, and every sink has emitted all that is committed."""
         value = self.ledger.newest
-        shown = value is not None and all(self.disks[end.host].part.committed == end.offset for end in value.parts)
-        return value is not None and value.state is RunState.FINISHED and shown
+        is_emitted = value is not None and all(self.disks[end.host].part.committed == end.offset for end in value.parts)
+        return value is not None and value.state is RunState.FINISHED and is_emitted
 
     # ---- nodes
 
     @property
     def hosts(self) -> list[RecoveryHost]:
-        """Hosts that are up."""
+        """Return the hosts that are up."""
         return [node.machine for node in self.world.live]
 
     def machine(self, node: NodeId) -> RecoveryMachine:
-        """The recovery machine of a node."""
+        """Return the recovery machine of a node."""
         return self.world.nodes[node].machine.machine
 
     def leads(self, host: RecoveryHost) -> bool:
-        """Whether a host coordinates, as far as it knows."""
+        """Return whether a host coordinates, as far as it knows."""
         coordinator = host.machine.coordinators.get(RUN)
         return coordinator is not None and coordinator.phase in (Phase.RUNNING, Phase.RESETTING, Phase.WAITING)
 
@@ -264,11 +269,11 @@ class RecoveryRun:
         return any(host.me.node == node and self.leads(host) for host in self.hosts)
 
     def may_lose_disk(self, node: NodeId) -> bool:
-        """Whether nothing lies there that only lies there: no log, no part of a sink."""
+        """Return whether a node's disk has nothing that no other disk has: no log, no part of a sink."""
         disk = self.disks[node]
         value = self.ledger.newest
         parts = [end.host for end in value.parts] if value is not None else []
-        sinks = [each.host.node for each in value.plan.of(InstanceRole.SINK)] if value is not None else []
+        sinks = [assignment.host.node for assignment in value.plan.of(InstanceRole.SINK)] if value is not None else []
         return node not in self._stateful and not disk.logs and node not in parts and node not in sinks
 
     def _make(self, peer: Peer, random: RandomStream) -> RecoveryHost:
@@ -283,11 +288,11 @@ class RecoveryRun:
         for other in self.ids:
             there = self.world.nodes[other]
             if other != node and there.is_up:
-                known = tuple(self.world.nodes[each].peer for each in self.ids if each != other)
+                known = tuple(self.world.nodes[known_node].peer for known_node in self.ids if known_node != other)
                 self.world.inject(other, CandidatesFound(known))
 
     def crash(self, node: NodeId, *, is_power: bool) -> None:
-        """End a node: some of what it was writing is written, or none of it."""
+        """End a node: some of its pending writes are carried out, or none."""
         self.world.crash(node, silent=is_power)
         pending = self._pending.pop(node, [])
         survive = self.random.index(len(pending) + 1)
@@ -304,23 +309,23 @@ class RecoveryRun:
             self._boot(node)
 
     def _restart_stopped(self) -> None:
-        """Whoever is down comes back now and then, so that a run does not only wait."""
+        """Restart stopped nodes now and then, so that a run does not only wait."""
         for node in self.ids:
             if not self.world.nodes[node].is_up and not self.random.index(4):
                 self.start(node)
 
     def _detect(self) -> None:
-        """What the overlay's failure detector would say: unreachable for some time is lost, and that may be wrong."""
+        """Report what the overlay's failure detector would: a node that is unreachable for some time is lost, perhaps wrongly."""
         now, network, nodes = self.world.now, self.world.network, self.world.nodes
         for a in self.ids:
             if not nodes[a].is_up:
                 continue
-            attempt = nodes[a].peer.incarnation
+            incarnation = nodes[a].peer.incarnation
             for b in self.ids:
                 there = nodes[b]
                 apart = not there.is_up or now < there.paused_until or network.is_cut(a, b) or network.is_cut(b, a)
                 since = self._apart.setdefault((a, b), now) if apart else self._apart.pop((a, b), now)
-                key = (a, attempt, b)
+                key = (a, incarnation, b)
                 if a != b and apart and now - since >= DETECTION_NS and key not in self._reported_unreachable:
                     self._reported_unreachable[key] = None
                     self.world.inject(a, HostLost(b))
@@ -331,7 +336,7 @@ class RecoveryRun:
     # ---- what hosts need (`HostEnvironment`)
 
     def write(self, host: RecoveryHost, action: Action, event: Event | None) -> None:
-        """Writes of one node are carried out in order."""
+        """Schedule a write; writes of one node are carried out in order."""
         node, world = host.me.node, self.world
         at = max(self._free_at.get(node, 0), world.now) + int((1 + 10 * self.random.uniform()) * MILLISECOND)
         self._free_at[node] = at
@@ -349,7 +354,7 @@ class RecoveryRun:
                 self.world.inject(node, event)
 
     def available(self, source: int, number: int) -> bool:
-        """Rows come into the world one after the other, but for those of a source that is silent."""
+        """Return whether a row exists yet: rows appear one after the other, except those of a silent source."""
         return number * self.interval_ns <= self.world.now and self.world.now >= self.silent_until.get(source, 0)
 
     def _reaches(self, a: NodeId, b: NodeId) -> bool:
@@ -357,27 +362,27 @@ class RecoveryRun:
         return there.is_up and self.world.now >= there.paused_until and not network.is_cut(a, b)
 
     def fetch(self, host: RecoveryHost, instance: InstanceId, snapshot: InstanceSnapshot) -> bytes | None:
-        """Any m fragments are enough."""
-        found: list[bytes] = []
+        """Return a snapshot if m of its fragments can be reached."""
+        fragments: list[bytes] = []
         for index, replica_node in enumerate(snapshot.replica_nodes):
             key = FragmentKey(RUN, instance, snapshot.checkpoint, index)
             if replica_node and self._reaches(host.me.node, replica_node) and key in self.disks[replica_node].fragments:
-                found.append(self.disks[replica_node].fragments[key])
-        if len(found) < snapshot.m:
+                fragments.append(self.disks[replica_node].fragments[key])
+        if len(fragments) < snapshot.m:
             return None
-        self.reached("rebuilt from m" if len(found) == snapshot.m else "rebuilt from more")
-        return found[0]
+        self.reached("rebuilt from m" if len(fragments) == snapshot.m else "rebuilt from more")
+        return fragments[0]
 
     def fetch_from_origin(
         self, host: RecoveryHost, origin: Peer, instance: InstanceId, snapshot: InstanceSnapshot
     ) -> bytes | None:
-        """From the disk of who has saved it; one message in ten is lost."""
+        """Return a snapshot from the disk of the host that saved it; one message in ten is lost."""
         if not self._reaches(host.me.node, origin.node) or self.random.uniform() < LOST_FETCH_SHARE:
             return None
         return self.disks[origin.node].snapshots.get((instance, snapshot.checkpoint))
 
     def store(self, host: RecoveryHost, effect: SendFragment) -> None:
-        """A fragment travels, is judged by its holder, and is put on its disk."""
+        """Send a fragment; the replica node checks it and writes it to its disk."""
         raw = host.disk.snapshots.get((effect.key.instance, effect.key.checkpoint))
         self.world.call(int((1 + 20 * self.random.uniform()) * MILLISECOND), lambda: self._arrive(host, effect, raw))
 
@@ -397,15 +402,15 @@ class RecoveryRun:
         self.world.inject(host.me.node, outcome)
 
     def wrong(self, line: str) -> None:
-        """Something that must never be so."""
+        """Report a violation."""
         self.ledger.complain(line)
 
     def reached(self, what: str) -> None:
-        """Count something that happened."""
+        """Count a named event."""
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def _on_effect(self, _: Peer, effect: Effect) -> None:
-        raise TypeError(f"nobody carries out {type(effect).__name__}")
+        raise TypeError(f"no handler for the effect {type(effect).__name__}")
 
     def _observe(self, observation: Observation) -> None:
         if isinstance(observation, seen.ValueAcknowledged):
@@ -424,9 +429,9 @@ class RecoveryRun:
                 if changed > 2:
                     self.reached("three stages")
             if before is not None and before.committed == observation.value.committed:
-                ways = before.rolled_back_to is not None, observation.value.rolled_back_to is not None
-                if ways[0] != ways[1]:
-                    self.reached("went back" if ways[1] else "went forth again")
+                was_rolled_back = before.rolled_back_to is not None, observation.value.rolled_back_to is not None
+                if was_rolled_back[0] != was_rolled_back[1]:
+                    self.reached("went back" if was_rolled_back[1] else "went forth again")
             leaders = sum(self.leads(host) for host in self.hosts)
             if leaders > 1:
                 self.reached("two coordinators")

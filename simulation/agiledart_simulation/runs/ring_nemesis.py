@@ -1,6 +1,6 @@
-"""What a hostile run does to a ring: one method for each kind of a scenario. Each returns whether it could be done now.
+"""Faults of a ring's nodes: one method for each kind of a scenario. Each returns whether the fault was possible now.
 
-What is done to the network: `link_faults`. What was done, so that the checkers know which complaints are just: `nemesis`.
+Network faults: `link_faults`. Record of faults, for the checkers: `nemesis`.
 """
 
 from collections.abc import Callable
@@ -23,13 +23,13 @@ TOPICS = (topic_id("simulated", "first"), topic_id("simulated", "second"))
 
 
 class RingNemesis(Nemesis):
-    """The nemesis of one ring.
+    """Nemesis of one ring.
 
     Args:
-        ring: what is harassed.
-        scenario: how.
-        on_crash: told of a node before it dies.
-        on_split: told when nodes are cut off, so that there may be two rings.
+        ring: the ring under test.
+        scenario: its options.
+        on_crash: called with a node before it dies.
+        on_split: called when nodes are cut off, so that there may be two rings.
     """
 
     def __init__(
@@ -66,35 +66,35 @@ class RingNemesis(Nemesis):
         }
 
     def act(self, kind: str) -> bool:
-        """One hostile thing; false when it makes no sense now."""
+        """Apply a fault of this kind; return false when it makes no sense now."""
         done = self._kinds[kind]()
         if done:
             self.count(kind)
         return done
 
     def count(self, kind: str) -> None:
-        """One more thing of a kind happened."""
+        """Count an event of a kind."""
         self.reached[kind] = self.reached.get(kind, 0) + 1
 
     def seeds(self) -> list[NodeId]:
-        """Whom a starting node is told of."""
+        """Return the seeds of a starting node."""
         up = self.up()
         self.random.shuffle(up)
         return up[: self.scenario.seeds_each]
 
     def rate_ppb(self) -> int:
-        """How wrong the next clock is."""
+        """Return the error of the next clock, in parts per billion."""
         return int(self.scenario.drift_ppm * 1_000 * self.random.between(-1.0, 1.0))
 
     def peer(self, node: NodeId) -> Peer:
-        """The handle of a node's first life."""
+        """Return the handle of a node's first incarnation."""
         zone = f"zone{int(node) % self.scenario.zones}" if self.scenario.zones else ""
         return Peer(node, 1, "", "", zone)
 
     # ---- coming and going
 
     def start(self, node: NodeId, seeds: list[NodeId]) -> None:
-        """Start a node, or its next life."""
+        """Start a node, or its next incarnation."""
         known = self.ring.world.nodes.get(node)
         rate_ppb = None if known is not None else self.rate_ppb()
         self.ring.start(node, seeds, peer=self.peer(node), rate_ppb=rate_ppb)
@@ -107,7 +107,7 @@ class RingNemesis(Nemesis):
         return True
 
     def _crowd(self) -> bool:
-        """Several come within an instant, some of them into the same gap."""
+        """Start several nodes within an instant, some of them in the same key range."""
         seeds = self.seeds()
         count = min(2 + self.random.index(4), len(self.unused))
         if count < 2 or not seeds:
@@ -118,9 +118,9 @@ class RingNemesis(Nemesis):
 
     def kill(self, node: NodeId, *, silent: bool) -> None:
         """End a node now."""
-        life = self.ring.world.nodes[node]
+        node_state = self.ring.world.nodes[node]
         self._on_crash(node)
-        self.deaths.on_death(life.peer.incarnation_key)
+        self.deaths.on_death(node_state.peer.incarnation_key)
         self.do(Crash((node,), silent))
 
     def _crash(self, *, silent: bool) -> bool:
@@ -130,7 +130,7 @@ class RingNemesis(Nemesis):
         return True
 
     def _adjacent(self) -> bool:
-        """Ring neighbours lose power together: as many as the leaf sets must bear."""
+        """Cut the power of ring neighbours together: as many as the leaf sets must bear."""
         most = min(self.scenario.max_down, self.ring.config.leaf_count // 2 - 1)
         up = self.up()
         if most < 2:
@@ -144,7 +144,7 @@ class RingNemesis(Nemesis):
         return True
 
     def _restart(self) -> bool:
-        """A node that is down comes back, or one that is up is killed and comes back before anybody has noticed."""
+        """Restart a node that is down, or kill one and restart it before any other has noticed."""
         down, seeds = self.down(), self.seeds()
         if not down and self.may_lose():
             down = [self.random.choice(self.up())]
@@ -156,7 +156,7 @@ class RingNemesis(Nemesis):
         return True
 
     def _image(self) -> bool:
-        """A node comes back from an old image of its disk: with an incarnation that was used before."""
+        """Restart a node from an old image of its disk: with an incarnation that was used before."""
         down, seeds = self.down(), self.seeds()
         if not down or not seeds:
             return False
@@ -179,7 +179,7 @@ class RingNemesis(Nemesis):
         self.pause(node, int(self.scenario.max_pause_ms * MILLISECOND * self.random.uniform()))
 
     def pause(self, node: NodeId, duration: int) -> None:
-        """A node sleeps for so many nanoseconds."""
+        """Let a node sleep for so many nanoseconds."""
         self.disturb(node, duration)
         self.do(Pause(node, duration))
 
@@ -191,7 +191,7 @@ class RingNemesis(Nemesis):
         return True
 
     def _pauses(self) -> bool:
-        """Ring neighbours sleep at once: a machine with several virtual nodes is moved."""
+        """Let ring neighbours sleep at once: a machine with several virtual nodes is moved."""
         up = self.up()
         if len(up) < 8:
             return False
@@ -201,7 +201,7 @@ class RingNemesis(Nemesis):
         return True
 
     def _row(self) -> bool:
-        """Ring neighbours fall asleep together and wake up together, when the others may have closed the gap over them."""
+        """Let ring neighbours fall asleep together and wake up together, when the others may have closed the range over them."""
         up = self.up()
         if len(up) < 8:
             return False
@@ -214,7 +214,7 @@ class RingNemesis(Nemesis):
         return True
 
     def _stutter(self) -> bool:
-        """A node is late with everything for some seconds."""
+        """Let a node be late with everything for some seconds."""
         up = self.up()
         if len(up) < 3:
             return False
@@ -240,7 +240,7 @@ class RingNemesis(Nemesis):
         return True
 
     def _topic(self) -> bool:
-        """A node joins a tree, or leaves it."""
+        """Let a node join a tree, or leave it."""
         up = self.up()
         if not up:
             return False
@@ -250,7 +250,7 @@ class RingNemesis(Nemesis):
         return True
 
     def _watch(self) -> bool:
-        """A node takes an interest in others, as the hosts of an application do, or loses it."""
+        """Let a node watch others, as the hosts of an application do, or stop watching them."""
         up = self.up()
         if len(up) < 3:
             return False
@@ -262,7 +262,7 @@ class RingNemesis(Nemesis):
         return True
 
     def weather(self, share: float) -> Weather:
-        """The scenario's weather, so bad."""
+        """Return the scenario's weather, scaled by a share."""
         scenario = self.scenario
         return Weather(
             scenario.loss * share,
@@ -276,7 +276,7 @@ class RingNemesis(Nemesis):
     # ---- the quiet phase
 
     def calm_down(self) -> None:
-        """Undo all that is not meant to stay."""
+        """Undo all faults that are not meant to stay."""
         self._links.calm_down()
         self.calms += 1
         self.cut = {}
@@ -287,7 +287,7 @@ class RingNemesis(Nemesis):
                 self.do(Stutter(node.peer.node, 0))
 
     def break_for_good(self) -> None:
-        """One fault that stays, around a core of healthy nodes that must not care."""
+        """Apply one fault that stays, around a core of healthy nodes that must not depend on it."""
         kind, up = self.scenario.permanent, self.up()
         if kind == "none" or len(up) < 4:
             return
@@ -313,6 +313,6 @@ class RingNemesis(Nemesis):
 
 
 def _clustered(ids: list[NodeId], width: int, bits: int, random: RandomStream) -> list[NodeId]:
-    """Four of five ids close together, so that many nodes come into one gap."""
+    """Return ids of which four of five are close together, so that many nodes join in one key range."""
     near = [NodeId((ids[0] + random.index(width)) % (1 << bits)) if random.uniform() < 0.8 else node for node in ids]
     return [first if near.index(first) == place else ids[place] for place, first in enumerate(near)]

@@ -1,4 +1,4 @@
-"""Runs a scenario: a hostile phase in which safety is checked, then quiet, after which everything must be right again.
+"""Run of a ring's scenario: a phase of faults in which safety is checked, then quiet, after which everything must be right again.
 
 One fault may stay in the quiet phase; then the healthy core must be right without the broken node's help.
 """
@@ -37,14 +37,14 @@ from agiledart_simulation.world.trace import Trace
 _KEYS = 6
 _LOOKUPS_A_STEP = 2
 _LOOKUP_TIMEOUT_NS = 30 * SECOND
-"""After so long no look-up is under way any more: it was delivered or given up."""
+"""Time after which no look-up is in progress any more: it was delivered or given up."""
 
 _CUTTING = ("island", "partition", "split", "oneway", "flap", "clog", "swizzle")
 _MAX_VIOLATIONS = 50
 
 
 def config_of(scenario: Scenario) -> OverlayConfig:
-    """The overlay's figures in a scenario: the preset of agents with the scenario's sizes."""
+    """Return the overlay's settings in a scenario: the preset of agents with the scenario's sizes."""
     presets = {"lan": OverlayConfig.lan(), "wan": OverlayConfig.wan()}
     return replace(
         presets.get(scenario.preset) or OverlayConfig.simulation(scenario.nodes),
@@ -56,7 +56,7 @@ def config_of(scenario: Scenario) -> OverlayConfig:
 
 
 def network_of(scenario: Scenario) -> NetworkConfig:
-    """Links of a scenario: those of a quiet local network, or slow ones, mostly by distance."""
+    """Return the network of a scenario: that of a quiet local network, or slow links, mostly by distance."""
     if not scenario.link_ms:
         return NetworkConfig(host_rate=scenario.host_rate)
     percent = scenario.link_ms * MILLISECOND // 100
@@ -67,7 +67,7 @@ class RingRun:
     """One run of one scenario.
 
     Attributes:
-        watched_keys: so many are watched for the time that they have no owner.
+        watched_keys: number of keys watched for the time that they have no owner.
     """
 
     watched_keys = 16
@@ -99,7 +99,7 @@ class RingRun:
         self.owners = OwnershipChecker(self.ring.world, self.bits, self.watched_keys)
         self.hostile = RingNemesis(self.ring, scenario, self._on_crash, self._on_split)
         self.records = RecordLedger()
-        # In a partition there is a root on each side: what one side confirms may lose against the other side's.
+        # In a partition each side has a root: a write that one side confirms may lose against the other side's.
         self.records.is_single = not any(kind in _CUTTING for kind in scenario.kinds) and scenario.permanent == "none"
         self.writes: dict[tuple[NodeId, int], tuple[NodeId, bytes]] = {}
         self.lost_records: dict[NodeId, None] = {}
@@ -109,7 +109,7 @@ class RingRun:
         self.ring.listeners.append(self._on_effect)
 
     def run(self) -> RunReport:
-        """Build, harass, rest, judge."""
+        """Build the ring, apply faults, let it rest, check the outcome."""
         hostile, world = self.hostile, self.ring.world
         self._build()
         self._harass()
@@ -132,7 +132,7 @@ class RingRun:
         )
 
     def complain(self, lines: list[str]) -> None:
-        """Something is wrong."""
+        """Report violations."""
         for line in lines:
             if len(self.violations) < _MAX_VIOLATIONS:
                 self.violations[line] = None
@@ -140,14 +140,14 @@ class RingRun:
     # ---- the hostile phase
 
     def _build(self) -> None:
-        """A ring by real joins, one after the other."""
+        """Build a ring by real joins, one after the other."""
         ring, hostile = self.ring, self.hostile
         hostile.start(hostile.ids[0], [])
         for index, node in enumerate(hostile.ids[1:], start=1):
             ring.world.run_for(SECOND // 20)
             hostile.start(node, [hostile.ids[self.random.index(index)], hostile.ids[0]])
         if not ring.world.run_until(lambda: all(machine.joined for machine in ring.machines), 120 * SECOND):
-            self.complain(["build: not everybody joined"])
+            self.complain(["build: some nodes did not join"])
 
     def _harass(self) -> None:
         scenario = self.scenario
@@ -200,27 +200,32 @@ class RingRun:
         self.lookups.on_crash(self.ring.machine(node))
 
     def _on_split(self) -> None:
-        """The network is cut, so each side will have its own owners, until all is one ring again."""
+        """Note that the network is cut: each side has its own owners, until all is one ring again."""
         self.owners.is_whole = False
 
     def _on_effect(self, peer: Peer, effect: Effect) -> None:
-        """A node that gave up joining is started again after a while, as its operator would."""
+        """Restart a node that gave up joining after a while, as its operator would."""
         if isinstance(effect, JoinFailed):
             self.ring.world.call(5 * SECOND, lambda: self._start_again(peer))
 
     def _start_again(self, peer: Peer) -> None:
-        life = self.ring.world.nodes[peer.node]
+        node_state = self.ring.world.nodes[peer.node]
         seeds = [node for node in self.hostile.up() if node != peer.node][:3]
-        if life.is_up and life.peer.incarnation_key == peer.incarnation_key and not life.machine.joined and seeds:
+        if (
+            node_state.is_up
+            and node_state.peer.incarnation_key == peer.incarnation_key
+            and not node_state.machine.joined
+            and seeds
+        ):
             self.hostile.kill(peer.node, silent=False)
             self.hostile.start(peer.node, seeds)
 
     def _collect(self) -> None:
         world = self.ring.world
         for peer in self.ring.left:
-            life = world.nodes[peer.node]
-            if life.is_up and life.peer.incarnation_key == peer.incarnation_key:
-                self.lookups.on_crash(life.machine)
+            node_state = world.nodes[peer.node]
+            if node_state.is_up and node_state.peer.incarnation_key == peer.incarnation_key:
+                self.lookups.on_crash(node_state.machine)
                 self.hostile.deaths.on_death(peer.incarnation_key)
                 world.crash(peer.node)
         self.ring.left.clear()
@@ -235,7 +240,7 @@ class RingRun:
                 self.records.learn(key, answer.version)
 
     def _note_lost_records(self) -> None:
-        """A record whose last holder died is gone, and nobody promised otherwise."""
+        """Note records whose last replica node died: no promise covers them."""
         self._collect()
         held = self.records.held(self.ring.machines)
         for key in self.records.keys:
@@ -243,7 +248,7 @@ class RingRun:
                 self.lost_records[key] = None
 
     def _check_always(self) -> None:
-        """What must hold at any time."""
+        """Check the invariants that must hold at any time."""
         self._collect()
         self.complain(self.looks.wrong)
         self.complain(machine_violations(self.ring.machines))
@@ -260,7 +265,7 @@ class RingRun:
         return [machine for machine in self.ring.machines if machine.me.node not in self.hostile.faulty]
 
     def _rest(self) -> int:
-        """End the faults, all but the permanent one; time until everything was right."""
+        """End all faults except the permanent one; return the time until everything was right, in nanoseconds."""
         scenario, world = self.scenario, self.ring.world
         self.hostile.calm_down()
         awake_at = max((node.paused_until for node in world.live), default=0)
@@ -288,7 +293,7 @@ class RingRun:
         return [*leaf_violations(core, ring.config.leaf_count), *self._owner_faults()]
 
     def _tree_faults(self) -> list[str]:
-        """tr_1: holds when the ring is quiet."""
+        """Return violations of tr_1, which holds when the ring is quiet."""
         if self.hostile.faulty or "topic" not in self.scenario.kinds:
             return []
         topics = [NodeId(topic >> (ID_BITS - self.bits)) for topic in TOPICS]
@@ -296,22 +301,22 @@ class RingRun:
         return [line for topic in topics for line in tree_violations(machines, topic, self.bits, most)]
 
     def _owner_faults(self) -> list[str]:
-        """Every key has one owner, and agreed neighbours are the next members. Holds when the ring is quiet.
+        """Return keys without one owner, and wrong agreed neighbours. Valid when the ring is quiet.
 
-        A member without a lease owns nothing, so that all may be owned while it still takes itself for part of another ring.
+        A member without a lease owns nothing. So all keys may be owned while it still takes itself for part of another ring.
         """
         self.owners.check_all()
-        found = ring_violations(self.ring.machines, self.ring.world.now)
+        violations = ring_violations(self.ring.machines, self.ring.world.now)
         if not self.owners.is_complete:
             free = (1 << self.bits) - self.owners.owned
-            found.append(f"I6: {free} keys have no owner")
-        return found
+            violations.append(f"I6: {free} keys have no owner")
+        return violations
 
     def _record_faults(self) -> list[str]:
         if self.hostile.faulty:
             return []
-        found = self.records.violations(self.ring.machines, self.bits, self.ring.config.replicas)
-        return [line for line in found if not any(key.short in line for key in self.lost_records)]
+        violations = self.records.violations(self.ring.machines, self.bits, self.ring.config.replicas)
+        return [line for line in violations if not any(key.short in line for key in self.lost_records)]
 
     def _check_outcome(self) -> None:
         ring, config, core = self.ring, self.ring.config, self.core
@@ -320,12 +325,12 @@ class RingRun:
         self.complain(self._tree_faults())
         machines = [machine for machine in core if machine.joined]
         if not machines:
-            self.complain(["ring: nobody is left in it"])
+            self.complain(["ring: no node is left in it"])
             return
         self.complain(self.lookups.balance_violations(ring.machines))
         if not self.hostile.faulty:
-            lives = {node: life.peer.incarnation for node, life in ring.world.nodes.items()}
-            self.complain(stale_violations(machines, lives))
+            incarnations = {node: node_state.peer.incarnation for node, node_state in ring.world.nodes.items()}
+            self.complain(stale_violations(machines, incarnations))
             keys = [NodeId(self.random.bits(self.bits)) for _ in range(50)]
             sources = [self.random.choice(machines).me.node for _ in keys]
             self.complain(route_violations(machines, keys, sources, self.bits, config.digit_bits))
@@ -336,7 +341,7 @@ class RingRun:
             self._check_conflicts(machines[0].me.node)
 
     def _check_deliveries(self, weather: Weather, machines: list[OverlayMachine], count: int, *, exactly: bool) -> None:
-        """rt_2: real messages arrive, once, at the right node; what may be the broken node's business is left out."""
+        """Check rt_2: real messages arrive, once, at the right node; keys that may concern the broken node are left out."""
         ring, random = self.ring, self.random
         self.hostile.do(weather)
         healthy = sorted(machine.me.node for machine in machines)
@@ -360,7 +365,7 @@ class RingRun:
             self.complain([f"rt_2: {doubles} of {count} look-ups arrived more than once"])
 
     def _check_conflicts(self, node: NodeId) -> None:
-        """Records can be read, and written again with the version that was read."""
+        """Check that records can be read, and written again with the version that was read."""
         for key in self.records.keys:
             if key in self.lost_records:
                 continue

@@ -1,4 +1,4 @@
-"""What goes wrong on the way between two executors: drawn before the run begins, so that packets know when they will come."""
+"""Faults on the paths between two executors: drawn before the run begins, so that a packet's arrival is known when it is sent."""
 
 from typing import Final, NamedTuple
 
@@ -8,17 +8,19 @@ from agiledart_simulation.paths.wires import NEVER, Trouble
 from agiledart_simulation.runs.scenario import Scenario
 
 MOMENTARY: Final = ("reset", "replay", "circle")
-"""Happen at one instant: the circuit in use breaks, somebody shows a ticket again, or asks a relay for a way that it is on."""
+"""Faults of one instant: the circuit in use breaks, a node shows a ticket again, or asks a relay for a path that it is on.
+"""
 
 WHOLE_RUN: Final = ("no-direct", "low-liar", "stalling-liar")
-"""Hold for the whole run: the two ends never meet, a relay claims the least costs that there can be, one passes probes alone."""
+"""Faults of the whole run: the two ends never connect, a relay claims the least possible costs, a relay passes probes only.
+"""
 
 
 class RouteFaults(NamedTuple):
-    """All of one run.
+    """Faults of one run.
 
     Args:
-        troubles: of wires and nodes; moments: what happens when.
+        troubles: of wires and nodes; moments: (instant, kind).
         ends: of the last of them.
         counts: how often each kind was drawn.
         low, stalling: relays that lie; -1: none.
@@ -35,7 +37,7 @@ class RouteFaults(NamedTuple):
 def draw_faults(
     scenario: Scenario, nodes: int, pairs: list[tuple[int, int]], begin: int, random: RandomStream
 ) -> RouteFaults:
-    """Node 0 sends to the last one; `pairs` are joined, each in both orders."""
+    """Draw the faults of a run. Node 0 sends to the last one; `pairs` are joined, each in both orders."""
     sink, now = nodes - 1, begin
     troubles: list[Trouble] = []
     moments: list[tuple[int, str]] = []
@@ -48,10 +50,10 @@ def draw_faults(
         if kind in MOMENTARY:
             moments.append((now, kind))
         else:
-            troubles += [Trouble(what, now, end, where) for what, where in _places(kind, sink, pairs, random)]
+            troubles += [Trouble(trouble, now, end, where) for trouble, where in _places(kind, sink, pairs, random)]
         now += int(scenario.step_ms * MILLISECOND * random.uniform())
     ends = max([now, *(trouble.end for trouble in troubles)])
-    relays = list(range(2, sink))  # the first one is honest: it has a link to everybody
+    relays = list(range(2, sink))  # the first relay is honest: it has a link to every node
     random.shuffle(relays)
     if "no-direct" in scenario.kinds:
         counts["no-direct"] = 1
@@ -67,18 +69,18 @@ def draw_faults(
 def _places(
     kind: str, sink: int, pairs: list[tuple[int, int]], random: RandomStream
 ) -> list[tuple[str, tuple[int, ...]]]:
-    """Which machines and wires one kind means."""
-    one, other = random.choice(pairs)
+    """Return the nodes and wires that one kind affects."""
+    first, second = random.choice(pairs)
     relay = 1 + random.index(sink - 1)
     direct = [(0, sink), (sink, 0)]
     places: dict[str, list[tuple[str, tuple[int, ...]]]] = {
         "cut": [("cut", where) for where in direct],
         "cut-there": [("cut", direct[0])],
         "cut-back": [("cut", direct[1])],
-        "cut-any": [("cut", (one, other)), ("cut", (other, one))],
+        "cut-any": [("cut", (first, second)), ("cut", (second, first))],
         "cut-all": [("cut", where) for pair in pairs if sink in pair for where in (pair, pair[::-1])],
         "loss": [("loss", where) for where in direct],
-        "loss-any": [("loss", (one, other)), ("loss", (other, one))],
+        "loss-any": [("loss", (first, second)), ("loss", (second, first))],
         "kill-relay": [("dead", (relay,))],
         "freeze-relay": [("asleep", (relay,))],
         "hold-receiver": [("asleep", (sink,))],

@@ -1,9 +1,9 @@
-"""A hostile run of one channel between two executors whose rows find their way: links lose and break, relays die and lie.
+"""Run of one channel between two executors whose rows choose their path: links lose and break, relays die and lie.
 
-The machines that choose, number frames, rank relays and take tickets are those that agents and executors run. Always: P1 rows once
-and in order, P2 marks and barriers in their places, P3 no relay twice in a circuit, P4 a ticket leads once, P5 rows leave no way
-that works, nor any while the receiver's process stands still, P6 nothing is acknowledged before it is taken, P8 a relay that
-stalls costs one deadline. In the end: P7 all has come, by a way of at most 1.3 times the best one's length.
+The machines that choose, number frames, rank relays and take tickets are those of agents and executors. Always: P1 rows once
+and in order, P2 watermarks and barriers in their places, P3 no relay twice in a circuit, P4 a ticket is used once, P5 rows
+leave no path that works, nor any while the receiver's process stands still, P6 nothing is acknowledged before it is taken, P8 a
+relay that stalls costs one deadline. In the end: P7 all rows have come, by a path of at most 1.3 times the best one's length.
 """
 
 from collections.abc import Callable
@@ -44,18 +44,19 @@ from agiledart_simulation.world.trace import Trace
 
 STALL_TIMEOUT_NS: Final = 3_600 * SECOND
 CALM_NS: Final = 3 * SECOND
-"""Before anything goes wrong: agents learn what their links cost."""
+"""Time before the first fault: agents learn what their links cost."""
 
 FAR: Final = 1.3
-"""How much longer the way may be than the best, in the end."""
+"""How many times longer than the best the path may be in the end."""
 
 SLACK_NS: Final = 5 * MILLISECOND
-"""One slot: what is shorter looks the same."""
+"""One slot: a shorter difference does not count."""
 
 STEADY_NS: Final = 5 * SECOND
 MOST_RELAYS: Final = 3
 VISIT_NS: Final = 4 * SECOND
-"""For which rows may be with a relay that stalls, while nothing else is wrong: a silence, and relays that are asked anew."""
+"""Longest time that rows may be with a stalling relay while no other fault happens: a silence, and a new request for relays.
+"""
 
 _ROW_NS: Final = 60 * MILLISECOND
 _TICK_NS: Final = SECOND // 2
@@ -88,7 +89,7 @@ class RoutesRun:
         self._begin()
 
     def _delays(self) -> dict[tuple[int, int], int]:
-        """Both ends know each other and a relay; of the other pairs some do."""
+        """Draw the delays: both ends know each other and a relay; of the other pairs some do."""
         random, delays = self.random, dict[tuple[int, int], int]()
         for one in range(self.nodes):
             for other in range(one + 1, self.nodes):
@@ -117,7 +118,7 @@ class RoutesRun:
     # ---- time
 
     def at(self, when: int, call: Callable[[], None]) -> None:
-        """Something happens at an instant."""
+        """Schedule an action at an instant."""
         if when < NEVER:
             self._order += 1
             heappush(self._due, (max(when, self.now), self._order, call))
@@ -132,7 +133,7 @@ class RoutesRun:
             self.now = until
 
     def complain(self, line: str) -> None:
-        """Something is wrong."""
+        """Report a violation."""
         if len(self.wrong) < _MOST_COMPLAINTS:
             self.wrong[f"{line} at {self.now / SECOND:.6f} s"] = None
 
@@ -142,7 +143,7 @@ class RoutesRun:
     # ---- the two executors
 
     def _produce(self) -> None:
-        """Upstream: rows, at times a mark alone or a barrier."""
+        """Produce upstream: rows, at times a watermark alone or a barrier."""
         if self.is_over:
             return
         drawn = self.random.uniform()
@@ -150,7 +151,7 @@ class RoutesRun:
         self.at(self.wires.awake(0, self.now + _ROW_NS), self._produce)
 
     def _work(self) -> None:
-        """Downstream: one batch, now and then a slow one."""
+        """Work downstream: one batch, now and then a slow one."""
         self.ends.work(is_last=self.is_over)
         is_slow = self.wires.is_so("slow", self.now, self.sink)
         pause = 400 * MILLISECOND if is_slow else 10 * MILLISECOND
@@ -164,7 +165,7 @@ class RoutesRun:
         return InspectCircuits(tuple(circuit.seen() for circuit in self.circuits.values()))
 
     def _arrives(self, circuit: SplicedCircuit, is_down: bool, kind: int, body: bytes) -> None:
-        """A frame at either end."""
+        """Process a frame at either end."""
         self._note(f"{circuit.number} {kind}")
         if kind == FrameKind.DATA:
             self.ends.receive_frame(circuit.lower, body)
@@ -176,11 +177,11 @@ class RoutesRun:
             self._step(ProbeEchoed(circuit.number, int.from_bytes(body, "big")))
 
     def answer_probe(self, circuit: SplicedCircuit, body: bytes) -> None:
-        """The receiving link does, whatever the operator behind it does."""
+        """Answer a probe at the receiving link, whatever the operator behind it does."""
         circuit.lower.send(FrameKind.ECHO, body)
 
     def _closed_below(self, number: int) -> None:
-        """The sending end hears of it some time later, if the way allows it."""
+        """Report a closed circuit to the sending end some time later, if the path allows it."""
         if (circuit := self.circuits.get(number)) is not None:
             self.at(self._crossing(circuit.path[::-1], self.now), lambda: self._lose(number, "closed"))
 
@@ -200,20 +201,20 @@ class RoutesRun:
         if circuit is None:
             return
         circuit.upper.closed = True
-        if self.random.uniform() < 0.5:  # else what is on its way comes all the same, after frames of the next one
+        if self.random.uniform() < 0.5:  # else frames in transit come all the same, after frames of the next circuit
             circuit.lower.closed = True
         for hold in self._holds.pop(number, ()):
             self.agents.ended(hold)
 
-    # ---- what it decides
+    # ---- decisions
 
     def _step(self, event: Event) -> None:
         for effect in self.choosing.step(event, self.now):
             self._note(repr(effect))
             match effect:
                 case SendProbe(circuit, probe):
-                    if (one := self.circuits.get(circuit)) is not None:
-                        one.upper.send(FrameKind.PROBE, probe.to_bytes(8, "big"))
+                    if (probed := self.circuits.get(circuit)) is not None:
+                        probed.upper.send(FrameKind.PROBE, probe.to_bytes(8, "big"))
                 case DialCircuit():
                     self._dial(effect)
                 case SwitchCircuit(circuit):
@@ -224,7 +225,7 @@ class RoutesRun:
                     self._looks_at = at
                     self.at(self.wires.awake(0, at), partial(self._look_if, at))
                 case AbandonRoute(why):
-                    self.complain(f"P7: given up: {why}")
+                    self.complain(f"P7: route abandoned: {why}")
 
     def _look_if(self, at: int) -> None:
         if at == self._looks_at:
@@ -267,7 +268,7 @@ class RoutesRun:
         ranked = agent.ranked(target, (self.agents.peers[0].node, self.agents.peers[target].node), self.now)
         relays = [relay for relay in ranked if relay not in avoid][:MOST_RELAYS]
         if not relays:
-            self.at(self.now + 1, lambda: self._step(CircuitDialEnded(dial.dial, "no relay leads there")))
+            self.at(self.now + 1, lambda: self._step(CircuitDialEnded(dial.dial, "no relay reaches the target")))
             return
         began, left = self.now, [len(relays), dial.max_relays]
 
@@ -294,7 +295,7 @@ class RoutesRun:
         dial: DialCircuit,
         ended: Callable[[], None],
     ) -> None:
-        """Three round trips by all nodes of the path."""
+        """Set up a circuit: three round trips by all nodes of the path."""
         if len(set(path)) != len(path) or len(path) > 2 + MOST_RELAYS:
             self.complain(f"P3: a circuit by {path}")
         at = self.now
@@ -334,12 +335,12 @@ class RoutesRun:
             self._closed_below,
         )
         self.circuits[circuit.number], self._holds[circuit.number] = circuit, holds
-        # The relay's kernel resets it, or says nothing where the whole machine is gone.
+        # The relay's kernel resets it, or stays silent where the whole machine is gone.
         if circuit.dies < NEVER and self.random.uniform() < 0.5:
             self.at(self._crossing(path[1::-1], circuit.dies), lambda: self._lose(circuit.number, "reset"))
         return circuit
 
-    # ---- the rest of what may happen
+    # ---- other faults
 
     def _momentary(self, kind: str) -> None:
         self._note(kind)
@@ -356,7 +357,7 @@ class RoutesRun:
     # ---- the run
 
     def run(self) -> RunReport:
-        """Harass, rest, judge."""
+        """Apply faults, let it rest, check the outcome."""
         ends, second = self.faults.ends, SECOND
         while self.now < ends and not self.wrong:
             self.run_until(min(ends, self.now + second))
@@ -387,10 +388,10 @@ class RoutesRun:
         )
 
     def _end(self, is_good: bool) -> None:
-        """No more rows; what is under way comes."""
+        """End the run: no more rows, and rows in transit arrive."""
         if not self.wrong and not is_good:
             took, best = self._length(self.used.path) / SECOND, self._best() / SECOND
-            self.complain(f"P7: rows go by {self.used.path}, which takes {took:.4f} s, and the best way {best:.4f} s")
+            self.complain(f"P7: rows go by {self.used.path}, which takes {took:.4f} s, the best path {best:.4f} s")
         self.is_over = True
         until = self.now + 30 * SECOND
         while not self.wrong and self.now < until and not (self.ends.is_idle and not self.ends.waiting):
@@ -402,17 +403,17 @@ class RoutesRun:
         return sum(self.wires.delays_ns[pair] for pair in pairwise(path))
 
     def _is_good(self) -> bool:
-        """Do rows go by a way that is nearly the best that this mode takes?"""
+        """Return whether rows take a path that is nearly the best of this mode."""
         path = self.used.path
         is_shut = any(self.wires.is_so("cut", self.now, one, other) for one, other in pairwise(path))
         if self.choosing.used is None or is_shut or any(node in self._stalls for node in path):
             return False
         if self.mode == (AUTO,) and not self.used.relay:
-            return True  # what is faster is not looked for while the direct way works
+            return True  # a faster path is not sought while the direct one works
         return self._length(path) <= FAR * self._best() + SLACK_NS
 
     def _best(self) -> int:
-        """The shortest way that works and may be led, one way: a relay with a link to the target takes that one."""
+        """Return the length of the shortest path that works and may be relayed; a relay with a link to the target takes that one."""
         lengths = {0: 0}
         for _ in range(MOST_RELAYS + 1):
             for (one, other), delay in self.wires.delays_ns.items():

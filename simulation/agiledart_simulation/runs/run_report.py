@@ -1,11 +1,11 @@
-"""What comes of a run, in numbers and complaints."""
+"""Report of a run: counts and violations."""
 
 from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What came of a run.
+    """Report of a run.
 
     Args:
         violations: empty when all is well.
@@ -32,5 +32,5 @@ class RunReport:
     false_alarms: int = 0
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {**asdict(self), "violations": list(self.violations), "reached": dict(self.reached)}

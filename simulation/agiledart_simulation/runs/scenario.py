@@ -1,8 +1,8 @@
-"""A hostile run as data: how many nodes, what the network does, which faults when. All of it drawn from one seed.
+"""Scenario of a run as data: how many nodes, which network, which faults when. All of it drawn from one seed.
 
-Each seed also draws which kinds of faults it uses at all ("swarm testing"): a run without restarts finds other mistakes than one
-with everything. A named scenario narrows what may be drawn; any option may be fixed by hand. What is fixed does not shift what
-is drawn for the others, and a scenario with all options fixed is the same run again.
+Each seed also draws which kinds of faults it uses at all ("swarm testing"): a run without restarts finds other mistakes than
+one with everything. A named scenario narrows the draw; any option may be fixed by hand. A fixed option does not change what is
+drawn for the others, and a scenario with all options fixed is the same run again.
 
 Source: [Swarm testing], Groce et al. 2012.
 """
@@ -41,10 +41,11 @@ KINDS: Final = (
     "topic",
     "watch",
 )
-"""Things that may happen to a ring in the hostile phase; `hostile` says what each is."""
+"""Faults that may happen to a ring; `ring_nemesis` and `link_faults` say what each is."""
 
 _LATER: Final = ("watch", "forsake", "resign")
-"""Kinds that are drawn apart from the others, since they came later: so a seed goes on to mean the same run but for them."""
+"""Kinds that are drawn apart from the others, since they came later: so a seed still means the same run but for them.
+"""
 
 _OF_APPLICATIONS: Final = ("submit", "stop", "kill", "silent", "restart", "leave", "pause", "weather")
 
@@ -84,10 +85,10 @@ MOMENTS: Final = (
     "nothing", "crash-joiner", "crash-guardian", "crash-successor", "leave-guardian", "leave-successor", "pause-joiner",
     "pause-guardian", "pause-successor", "restart-joiner", "restart-guardian", "restart-successor",
 )  # fmt: skip
-"""What happens to whom at one moment of a join."""
+"""Fault at one moment of a join: what happens to which node."""
 
 PERMANENT: Final = ("none", "dead", "mute", "deaf", "oneway", "stutter", "flap")
-"""What may stay broken in the quiet phase."""
+"""Faults that may stay in the quiet phase."""
 
 SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "swarm": ("everything, in random company", KINDS),
@@ -110,15 +111,15 @@ SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         OF_RECOVERY,
     ),
     "losses": (
-        "states of the last epoch are lost with their hosts and fragments, and the run goes on from the epoch before",
+        "states of the last epoch are lost with their hosts and fragments, and the run rolls back to the previous epoch",
         OF_LOSSES,
     ),
     "scaling": (
-        "stages of a run take new terms, in other numbers and places, while its hosts die and sleep",
+        "stages of a run are rescaled and moved while its hosts die and sleep",
         OF_SCALING,
     ),
     "routes": (
-        "rows find their way between two executors while links lose and break, relays die and lie, and costs are stale",
+        "rows choose their path between two executors while links lose and break, relays die and lie, and costs are stale",
         OF_ROUTES,
     ),
     "weather": ("messages are lost, doubled, late and out of order", ("weather", "route", "write", "join")),
@@ -126,13 +127,13 @@ SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "moments": ("one fault at one moment of a join: seeds 1 to 3360 are all of them", MOMENTS),
     "crowds": ("many nodes join at once, or one every so often", ("join",)),
 }
-"""Scenario → what it is about, and the kinds it draws from."""
+"""Scenario → its description, and the kinds it draws from."""
 
 NEVER_BROKEN: Final = ("applications", "recovery", "losses", "scaling", "routes", "storms", "moments", "crowds")
-"""Scenarios in which nothing stays broken in the quiet phase."""
+"""Scenarios in which no fault stays in the quiet phase."""
 
 _LINK_MS: Final = 100
-"""Longest way of a message in the scenarios of admission: so a join is long enough to be hit."""
+"""Longest delay of a message in the scenarios of admission: so a join is long enough to be hit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ class Scenario:
         return " ".join(words)
 
     def validate(self) -> None:
-        """Raises ConfigurationError when an option makes no sense."""
+        """Raise ConfigurationError when an option makes no sense."""
         known = SCENARIOS[self.name][1] if self.name in NEVER_BROKEN else KINDS
         unknown = [kind for kind in self.kinds if kind not in known]
         if unknown or not self.kinds:
@@ -240,7 +241,7 @@ class Scenario:
 
 
 def draw(seed: int, most_nodes: int = 25, name: str = "swarm", fixed: Mapping[str, Any] | None = None) -> Scenario:
-    """The scenario of a seed; `fixed` options are not drawn. Raises ConfigurationError when they make no sense."""
+    """Draw the scenario of a seed; `fixed` options are not drawn. Raise ConfigurationError when they make no sense."""
     if name not in SCENARIOS:
         raise ConfigurationError(f"there is no scenario {name}; known are {', '.join(SCENARIOS)}")
     random = RandomStream(seed, "scenario", name)
@@ -290,7 +291,7 @@ def draw(seed: int, most_nodes: int = 25, name: str = "swarm", fixed: Mapping[st
 
 
 def _applications(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
-    """Whole nodes: something is always submitted."""
+    """Return options for whole nodes: submissions always happen."""
     kinds = tuple(dict.fromkeys(("submit", *drawn.kinds)))
     return replace(
         drawn, kinds=kinds, steps=2 * drawn.steps, id_bits=ID_BITS, leaf_count=24, permanent="none", quiet_s=120
@@ -298,19 +299,19 @@ def _applications(drawn: Scenario, most_nodes: int, random: RandomStream) -> Sce
 
 
 def _recovery(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
-    """Hosts of a run: every cut heals, and two of them are down at once at most."""
+    """Return options for hosts of a run: every partition heals, and at most two hosts are down at once."""
     kinds = tuple(dict.fromkeys((*drawn.kinds, "heal")))
     return replace(drawn, kinds=kinds, id_bits=ID_BITS, leaf_count=24, permanent="none", max_down=2, quiet_s=240)
 
 
 def _losses(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
-    """The same, and states are lost in each run; steps are long enough for epochs between."""
+    """Return the same with lost states in each run; steps are long enough for epochs between."""
     kinds = tuple(dict.fromkeys(("lose", *drawn.kinds)))
     return replace(_recovery(replace(drawn, kinds=kinds), most_nodes, random), step_ms=random.choice((2_000, 5_000)))
 
 
 def _scaling(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
-    """The same, with something to change all the time; half of the seeds see changes and the network only."""
+    """Return the same with changes all the time; half of the seeds have changes and network faults only."""
     changes = OF_SCALING[:6]
     faults = OF_SCALING[6:] if random.uniform() < 0.5 else ("silence", "weather", "heal")
     step_ms = random.choice((200, 1_000, 2_000))
@@ -318,7 +319,7 @@ def _scaling(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario
 
 
 def _routes(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
-    """Two ends and some relays. Trust in a link that came and went is won back in five minutes at most."""
+    """Return options for two ends and some relays. A link that came and went is trusted again in five minutes at most."""
     return replace(
         _calm(drawn),
         nodes=min(most_nodes, 3 + random.index(6)),
@@ -329,7 +330,7 @@ def _routes(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
 
 
 def _calm(drawn: Scenario) -> Scenario:
-    """What the scenarios of admission have in common: slow links, and nothing else that is wrong with them."""
+    """Return the common options of the scenarios of admission: slow links without other faults."""
     return replace(
         drawn, zones=0, host_rate=0, leaf_count=24, permanent="none", max_pause_ms=8_000, link_ms=_LINK_MS,
         id_bits=ID_BITS, duplicate=0.0, reorder=0.0, burst=0.0, spike=0.0, preset="lan",
@@ -337,7 +338,7 @@ def _calm(drawn: Scenario) -> Scenario:
 
 
 def _storm(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
-    """Some rings have so short ids, or so near ones, that many joiners come into one gap."""
+    """Return options for storms: some rings have so short ids, or so near ones, that many joiners enter one key range."""
     choice, is_small, is_cluster = random.choice, random.uniform() < 0.3, random.uniform() < 0.3
     nodes = min(most_nodes, choice((3, 5, 8, 13, 25, 40)))
     leaf_count = 16 if is_small else 24
@@ -358,7 +359,7 @@ def _storm(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
 
 
 def _moment(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
-    """Seeds count through all kinds, sizes of the ring, numbers of joiners, and moments 20 ms apart."""
+    """Return options of a moment: seeds count through all kinds, sizes of the ring, numbers of joiners, and moments 20 ms apart."""
     number, kind = divmod(drawn.seed, len(MOMENTS))
     number, size = divmod(number, 4)
     moment, joiners = divmod(number, 2)

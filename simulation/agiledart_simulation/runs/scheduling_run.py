@@ -1,7 +1,7 @@
-"""One run of many submissions, and its figures: schedulers, look-ups, operators per node, waiting in line.
+"""Run of many submissions, and its figures: schedulers, look-ups, operators per node, time in the pending queue.
 
-`single_master` is the baseline that the papers compare with: the same nodes and the same code, but one scheduler takes
-everything, one application at a time.
+`single_master` is the baseline that the papers compare with: the same nodes and the same code, but one scheduler takes every
+application, one at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,12 @@ from agiledart_simulation.world.node_ring import NodeRing
 from agiledart_simulation.world.paused_garbage_collection import paused_garbage_collection
 
 EVERYTHING = 1 << 20
-"""Applications of a scheduler that is never full."""
+"""Application limit of a scheduler that is never full."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What is run.
+    """Options of a run.
 
     Args:
         nodes, zones, applications: how many.
@@ -41,7 +41,7 @@ class RunOptions:
     single_master: bool = False
 
     def config(self) -> NodeConfig:
-        """Of all nodes."""
+        """Return the settings of all nodes."""
         config = replace(NodeConfig.simulation(self.nodes), scheduler_scope=self.scope)
         if self.service_ns:
             config = replace(config, planning_slots=1, planning_ns=self.service_ns)
@@ -53,17 +53,18 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """What came of it.
+    """Figures of a run.
 
     Args:
         running, refused: applications that run, and reasons of those that do not.
         schedulers: at the end; `served`: how many applications each of them serves, by domain.
-        elected: offices taken in the whole run; `elections` begun; `missed`: of these, begun although one with room existed.
+        elected: scheduler slots taken in the whole run; `elections` begun; `missed`: of these, begun although a scheduler with
+            capacity existed.
         how: look-ups by where the scheduler was found: cache, walk, claim, election.
         hops: of each look-up, in the order of their ends.
         spread: schedulers by the zone in which they stand.
         mapped: nodes by how many operators the mapping put there; `hosted`: sources and sinks included.
-        queued_s, running_s: of each application that runs, in the order of submission: in the scheduler's line, and in all.
+        queued_s, running_s: of each application that runs, in the order of submission: in the pending queue, and in all.
         relaxed: placements that had to give up a rule.
         events: of the virtual world.
     """
@@ -87,12 +88,12 @@ class RunFigures:
 
     @property
     def spread_max_over_min(self) -> float:
-        """Most schedulers of a zone over the least; infinite when a zone has none."""
+        """Return the ratio of most to least schedulers of a zone; infinite when a zone has none."""
         least = min(self.spread.values())
         return max(self.spread.values()) / least if least else float("inf")
 
     def mapped_below(self, operators: int) -> float:
-        """Share of the nodes with fewer mapped operators."""
+        """Return the share of the nodes with fewer mapped operators."""
         nodes = sum(self.mapped.values())
         return sum(count for held, count in self.mapped.items() if held < operators) / nodes if nodes else 1.0
 
@@ -106,7 +107,7 @@ def run_submissions(options: RunOptions, network: NetworkConfig | None = None) -
 def run_growing(
     options: RunOptions, counts: Sequence[int], network: NetworkConfig | None = None
 ) -> Iterator[RunFigures]:
-    """One run in which more and more applications come; figures each time when so many of them have their answer.
+    """Run more and more applications; yield the figures each time when so many of them have their answer.
 
     Args:
         counts: rising; the last one is that of `options`. All figures are those since the beginning.
@@ -138,9 +139,9 @@ def _run(options: RunOptions, counts: Sequence[int], network: NetworkConfig | No
 
 
 def _figures(ring: NodeRing, workload: Workload, scheduling: SchedulingObservations, events: int) -> RunFigures:
-    """What can be seen now."""
+    """Return the current figures."""
     done = workload.submitted
-    bodies = [(application.body, application.running_ns) for application in done if application.body]
+    responses = [(application.body, application.running_ns) for application in done if application.body]
     refused = [application.refusal or "no answer" for application in done if not application.body]
     spread = dict.fromkeys(sorted(dict.fromkeys(ring.zones.values())), 0)
     for node in ring.live:
@@ -150,7 +151,7 @@ def _figures(ring: NodeRing, workload: Workload, scheduling: SchedulingObservati
     for look_up in scheduling.look_ups:
         how[look_up.how] = how.get(look_up.how, 0) + 1
     return RunFigures(
-        running=len(bodies),
+        running=len(responses),
         refused=tuple(refused),
         schedulers=sum(spread.values()),
         served=schedulers_of(ring.live),
@@ -162,8 +163,8 @@ def _figures(ring: NodeRing, workload: Workload, scheduling: SchedulingObservati
         spread=spread,
         mapped=workload.operators_per_node(),
         hosted=workload.operators_per_node(pinned=True),
-        queued_s=tuple(body["queued_seconds"] for body, _ in bodies),
-        running_s=tuple(took / SECOND for _, took in bodies),
-        relaxed=sum(bool(body["relaxed"]) for body, _ in bodies),
+        queued_s=tuple(body["queued_seconds"] for body, _ in responses),
+        running_s=tuple(took / SECOND for _, took in responses),
+        relaxed=sum(bool(body["relaxed"]) for body, _ in responses),
         events=events,
     )

@@ -1,8 +1,8 @@
-"""A state of the committed epoch is lost for ever: with its host, and with every fragment of what it saved last.
+"""State loss: a state of the committed epoch is lost for ever, with its host and every fragment of its last snapshot.
 
-Only where the run may go back and the epoch before is whole, and while nothing newer was saved: what is looked at is the way back,
-not whether more is lost than can be. Nor is it a host with a part of a sink: away when the run ends, it does not hear up to where
-that is committed, which is a stated limit of sinks that move.
+It happens only where the run may roll back and the previous epoch is complete, and while nothing newer was saved. The run tests
+the roll-back, not whether more is lost than possible. Hosts with a part of a sink are excluded: one that is away when the run
+ends does not learn up to where its part is committed, which is a stated limit of sinks that move.
 """
 
 from collections.abc import Iterator
@@ -13,55 +13,61 @@ from agiledart_recovery.wire.register_value import Assignment, InstanceRole, Reg
 from agiledart_simulation.runs.protocol_run import ProtocolRun
 
 _MOMENTS = 200
-"""Looks at the run, 20 ms apart, for a moment in which nothing newer was saved."""
+"""Checks of the run, 20 ms apart, for a moment in which nothing newer was saved."""
 
 _AWAY_S = 20
 
 
 class StateLoss:
-    """Destroys elements of stages."""
+    """Fault that destroys snapshots of stages."""
 
     def __init__(self, run: ProtocolRun, about: RunId) -> None:
         self._run, self._about = run, about
 
     def lose(self) -> bool:
-        """Let it happen; false when it can't now."""
+        """Apply the fault; return false when it can't happen now."""
         run = self._run
         if len(run.hosts) <= len(run.ids) - run.scenario.max_down:
             return False
         for _ in range(_MOMENTS):
             value = run.ledger.newest
-            found = list(self._destructible(value)) if value is not None else []
-            if found:
-                self._destroy(*run.random.choice(found))
+            candidates = list(self._destructible(value)) if value is not None else []
+            if candidates:
+                self._destroy(*run.random.choice(candidates))
                 return True
             run.world.run_for(20 * MILLISECOND)
         return False
 
     def _destructible(self, value: RegisterValue) -> Iterator[tuple[Assignment, CheckpointId]]:
-        """Parties, with what they saved last, without which the epoch before is as whole as it was."""
+        """Return instances and their last snapshots without which the previous epoch is as complete as it was."""
         if value.state is not RunState.RUNNING or value.fallback_checkpoint is None or value.rolled_back_to is not None:
             return
         disks, parts = self._run.disks, [end.host for end in value.parts]
         free = [host.me.node for host in self._run.hosts if host.me.node not in parts]
-        kept = {(saved.instance, snapshot.checkpoint): snapshot for saved in value.before for snapshot in saved.chain}
+        previous_snapshots = {
+            (saved.instance, snapshot.checkpoint): snapshot for saved in value.before for snapshot in saved.chain
+        }
         newest = {saved.instance: saved.chain[-1] for saved in value.saved if saved.chain}
         if any(key in self._run.ledger.destroyed for key in value.needed):
             return
-        for (instance, _), snapshot in kept.items():
+        for (instance, _), snapshot in previous_snapshots.items():
             if any(snapshot.replica_nodes) and self._run.ledger.fragments(self._about, instance, snapshot) < snapshot.m:
                 return
-        for each in value.plan.of(InstanceRole.STAGE):
-            last = newest.get(each.instance)
-            if last is None or (each.instance, last.checkpoint) in kept or each.host.node not in free:
+        for assignment in value.plan.of(InstanceRole.STAGE):
+            last = newest.get(assignment.instance)
+            if (
+                last is None
+                or (assignment.instance, last.checkpoint) in previous_snapshots
+                or assignment.host.node not in free
+            ):
                 continue
             is_newer = any(
-                instance == each.instance and checkpoint.epoch > value.committed.epoch
+                instance == assignment.instance and checkpoint.epoch > value.committed.epoch
                 for disk in disks.values()
                 for instance, checkpoint in disk.snapshots
             )
             if not is_newer:
-                yield each, last.checkpoint
+                yield assignment, last.checkpoint
 
     def _destroy(self, each: Assignment, checkpoint: CheckpointId) -> None:
         run, node = self._run, each.host.node

@@ -1,7 +1,7 @@
-"""Submissions in numbers: random applications for a world of nodes, and what became of them.
+"""Workload of submissions: random applications for a world of nodes, and their outcomes.
 
-An application is a chain: one to three sources, a drawn number of operators, a sink; each operator is a stage of its own, so
-that what is counted is what the papers count. Sources and sink stand at random nodes of the zone in which it is submitted.
+An application is a chain: one to three sources, a drawn number of operators, a sink. Each operator is a stage of its own, so
+that the counts are those of the papers. Sources and sink stand at random nodes of the zone in which it is submitted.
 
 Source: [AgileDART] (10,000 nodes, 20 zones, applications of ten operators on average); the project's specification of the
 dataflow graph §5 (2 to 18 operators, 1 to 3 sources).
@@ -35,7 +35,7 @@ MOST_SOURCES = 3
 
 
 def chain(name: str, operators: int, sources: Iterable[str], sink: str) -> Specification:
-    """`sources` → so many operators in a row → `sink`; sources and sink are names of nodes."""
+    """Return a chain: `sources` → so many operators in a row → `sink`; sources and sink are names of nodes."""
     steps: list[StepSpecification] = []
 
     def add(step: str, kind: str, inputs: tuple[int, ...], **fields: Any) -> int:
@@ -79,24 +79,24 @@ class SubmittedApplication:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The answer, when it runs; empty otherwise."""
+        """Return the answer, when it runs; empty otherwise."""
         return self.answer.body if isinstance(self.answer, Replied) else {}
 
     @property
     def refusal(self) -> str:
-        """Why it does not run."""
+        """Return why it does not run."""
         return self.answer.text if isinstance(self.answer, RefusedRequest) else ""
 
 
 @dataclass(slots=True)
 class SchedulingObservations:
-    """What the nodes of a world reported of schedulers.
+    """Reports of a world's nodes about schedulers.
 
     Attributes:
         look_ups: in the order of their ends.
         begun: elections begun, as (instant, domain, index).
-        missed: of these, those begun although a scheduler of the domain had room.
-        elected, resigned: offices taken and given up.
+        missed: of these, those begun although a scheduler of the domain had capacity.
+        elected, resigned: scheduler slots taken and given up.
     """
 
     ring: NodeRing | None = None
@@ -108,7 +108,7 @@ class SchedulingObservations:
     _slot_holders: dict[NodeId, None] = field(default_factory=dict)
 
     def observe(self, node: NodeId, observation: Observation) -> None:
-        """For `NodeRing(observations=)`."""
+        """Note an observation; pass this to `NodeRing(observations=)`."""
         if isinstance(observation, SchedulerLookedUp):
             self.look_ups.append(observation)
         elif isinstance(observation, ElectionBegun):
@@ -149,14 +149,14 @@ class Workload:
     def __init__(self, ring: NodeRing, count: int, seed: int) -> None:
         self.ring = ring
         random = RandomStream(seed, "workload")
-        of_zone: dict[str, list[str]] = {}
+        names_by_zone: dict[str, list[str]] = {}
         for node in ring.ids:
-            of_zone.setdefault(ring.zones[node], []).append(ring.names[node])
-        zones = list(of_zone)
+            names_by_zone.setdefault(ring.zones[node], []).append(ring.names[node])
+        zones = list(names_by_zone)
         self.applications: list[SubmittedApplication] = []
         for number in range(count):
             zone = zones[number % len(zones)]
-            names = of_zone[zone]
+            names = names_by_zone[zone]
             operators = LEAST_OPERATORS + random.index(MOST_OPERATORS - LEAST_OPERATORS + 1)
             sources = [random.choice(names) for _ in range(1 + random.index(min(MOST_SOURCES, operators)))]
             name = f"application-{number + 1}"
@@ -164,19 +164,19 @@ class Workload:
             self.applications.append(SubmittedApplication(name, zone, random.choice(names), operators, specification))
 
     def pinned(self) -> list[NodeId]:
-        """Nodes at which a source or a sink stands, once each."""
-        words = {
+        """Return the nodes at which a source or a sink stands, once each."""
+        node_names = {
             step.at: None for application in self.applications for step in application.specification.steps if step.at
         }
-        return [self.ring.by_name[word] for word in words]
+        return [self.ring.by_name[node_name] for node_name in node_names]
 
     @property
     def submitted(self) -> list[SubmittedApplication]:
-        """Those that users have asked for so far, in this order."""
+        """Return the applications that users have submitted so far, in this order."""
         return [application for application in self.applications if application.request]
 
     def submit(self, interval_ns: int, count: int | None = None) -> list[SubmittedApplication]:
-        """Have users submit the next ones, one after the other with this time between two; 0: all at once.
+        """Have users submit the next applications with this time between two; 0: all at once.
 
         Args:
             count: how many; None: all that are left.
@@ -191,7 +191,7 @@ class Workload:
         return batch
 
     def run(self, interval_ns: int, limit_ns: int = 3_600 * SECOND, count: int | None = None) -> bool:
-        """Submit the next ones and wait for all their answers; false when some did not come in time."""
+        """Submit the next ones and wait for all their answers; return false when some did not come in time."""
         batch = self.submit(interval_ns, count)
         self.ring.world.run_for(len(batch) * interval_ns)
         answers = self.ring.answers
@@ -205,7 +205,7 @@ class Workload:
         return is_done
 
     def operators_per_node(self, *, pinned: bool = False) -> dict[int, int]:
-        """How many nodes host so many operators; with `pinned`, sources and sinks count, too."""
+        """Return how many nodes host so many operators; with `pinned`, sources and sinks count, too."""
         held = dict.fromkeys(self.ring.ids, 0)
         for (node, _, _), parts in self.ring.running.items():
             for part in parts:

@@ -1,1 +1,1 @@
-"""A virtual world: clock, queues, network, faults, nodes. It knows no scenario and no checker."""
+"""Virtual world: clock, queues, network, faults, nodes. It knows no scenario and no checker."""

@@ -1,4 +1,4 @@
-"""What can go wrong, as values: a schedule of faults is data, so it can be drawn from a seed, printed and replayed."""
+"""Faults as values: a schedule of faults is data, so it can be drawn from a seed, printed and replayed."""
 
 from dataclasses import replace
 from typing import Any
@@ -28,7 +28,7 @@ class Pause(Fault, frozen=True, gc=False):
 
 
 class Stutter(Fault, frozen=True, gc=False):
-    """A node looks at its events only once in so long: it is always late. 0: prompt again."""
+    """A node processes its events only once in a period, so it is always late. 0: prompt again."""
 
     node: NodeId
     period_ns: int
@@ -42,7 +42,7 @@ class Drift(Fault, frozen=True, gc=False):
 
 
 class Partition(Fault, frozen=True, gc=False):
-    """These nodes and all others hear nothing of each other; with `more` there are further sides."""
+    """These nodes and all others receive nothing of each other; with `more` there are further sides."""
 
     nodes: tuple[NodeId, ...]
     more: tuple[tuple[NodeId, ...], ...] = ()
@@ -56,32 +56,32 @@ class Clog(Fault, frozen=True, gc=False):
 
 
 class Unclog(Fault, frozen=True, gc=False):
-    """The end of `Clog`."""
+    """End of `Clog`."""
 
     source: NodeId
     target: NodeId
 
 
 class Mute(Fault, frozen=True, gc=False):
-    """Nothing that a node sends arrives, though it hears everything."""
+    """All messages that a node sends are lost, though it receives everything."""
 
     node: NodeId
 
 
 class Deafen(Fault, frozen=True, gc=False):
-    """Nothing arrives at a node, though it can send."""
+    """All messages to a node are lost, though it can send."""
 
     node: NodeId
 
 
 class Restore(Fault, frozen=True, gc=False):
-    """The end of `Mute` and `Deafen`."""
+    """End of `Mute` and `Deafen`."""
 
     node: NodeId
 
 
 class HoldMessages(Fault, frozen=True, gc=False):
-    """What is sent in one direction of one link waits for so long, then all of it arrives in order."""
+    """Messages in one direction of one link wait for a while, then all of them arrive in order."""
 
     source: NodeId
     target: NodeId
@@ -89,7 +89,7 @@ class HoldMessages(Fault, frozen=True, gc=False):
 
 
 class Weather(Fault, frozen=True, gc=False):
-    """Losses, doubles, disorder, bursts of losses and late messages change."""
+    """New chances of losses, duplicates, disorder, bursts of losses and late messages."""
 
     loss: float
     duplicate: float
@@ -100,13 +100,13 @@ class Weather(Fault, frozen=True, gc=False):
 
 
 class Heal(Fault, frozen=True, gc=False):
-    """The network is whole and clean again; cuts that concern these nodes alone stay."""
+    """The network is whole and clean again; partitions that concern these nodes alone stay."""
 
     but: tuple[NodeId, ...] = ()
 
 
 def apply(world: World[Any], fault: Fault) -> None:
-    """Let a fault happen now; nodes that are down stay so. Restarts need the node's machine to be told to join: see `hostile`."""
+    """Apply a fault now; nodes that are down stay so. After a restart the node's machine must be told to join: see `ring_nemesis`."""
     network = world.network
     if isinstance(fault, Crash):
         for node in fault.nodes:
@@ -146,7 +146,7 @@ def apply(world: World[Any], fault: Fault) -> None:
 
 
 def _hinder(world: World[Any], fault: Pause | Stutter | Drift) -> None:
-    """Faults of a node that goes on living."""
+    """Apply a fault to a node that stays alive."""
     if not world.nodes[fault.node].is_up:
         return
     if isinstance(fault, Pause):

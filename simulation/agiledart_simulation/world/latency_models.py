@@ -1,4 +1,4 @@
-"""How far nodes are from each other: points in a plane, or measured round trips between sites.
+"""Latency models: points in a plane, or measured round trips between sites.
 
 A file of measured round trips is one of
     a square table of milliseconds, comma-separated, without header;
@@ -27,17 +27,17 @@ class Latency(Protocol):
         ...
 
     def distance_ns(self, a: NodeId, b: NodeId) -> int:
-        """Time of one message without jitter and queues."""
+        """Return the time of one message without jitter and queues, in nanoseconds."""
         ...
 
 
 class Plane:
-    """Nodes are points in a unit square; nodes of one zone lie close together.
+    """Nodes as points in a unit square; nodes of one zone lie close together.
 
     Args:
         base_ns: least time of a message.
         span_ns: time added across the whole square.
-        zone_span: how wide a zone is, as a share of the square; nodes without zone are anywhere.
+        zone_span: width of a zone, as a share of the square; nodes without zone are anywhere.
     """
 
     def __init__(self, base_ns: int, span_ns: int, zone_span: float = 0.1) -> None:
@@ -47,7 +47,7 @@ class Plane:
         self._zones: dict[str, complex] = {}
 
     def place(self, node: NodeId, zone: str, draw: Draw) -> None:
-        """See `Latency`."""
+        """Give a new node its place; see `Latency`."""
         if node in self._places:
             return
         if not zone:
@@ -60,14 +60,14 @@ class Plane:
         self._places[node] = complex(x, y)
 
     def distance_ns(self, a: NodeId, b: NodeId) -> int:
-        """See `Latency`."""
+        """Return the time of one message; see `Latency`."""
         apart = self._places[a] - self._places[b]
         # Manhattan distance: no square root, and exact on every platform.
         return self.base_ns + int(self.span_ns * (abs(apart.real) + abs(apart.imag)) / 2)
 
 
 class Matrix:
-    """Nodes live at sites; the time between two sites was measured, and may differ by direction.
+    """Nodes at sites; the time between two sites was measured, and may differ by direction.
 
     Args:
         one_way_ns: row = from, column = to.
@@ -80,16 +80,16 @@ class Matrix:
         self._zones: dict[str, int] = {}
 
     def fresh(self) -> "Matrix":
-        """The same sites with nobody there yet."""
+        """Return the same sites without nodes."""
         return Matrix(self._one_way_ns, self._local_ns)
 
     @property
     def sites(self) -> int:
-        """How many sites there are."""
+        """Return the number of sites."""
         return len(self._one_way_ns)
 
     def place(self, node: NodeId, zone: str, draw: Draw) -> None:
-        """See `Latency`; a zone is a site, nodes without zone are spread at random."""
+        """Give a new node its place. A zone is a site, nodes without zone are spread at random."""
         if node not in self._sites:
             if zone:
                 site = self._zones.setdefault(zone, len(self._zones) % self.sites)
@@ -98,23 +98,23 @@ class Matrix:
             self._sites[node] = site
 
     def distance_ns(self, a: NodeId, b: NodeId) -> int:
-        """See `Latency`."""
+        """Return the time of one message; see `Latency`."""
         here, there = self._sites[a], self._sites[b]
         return self._local_ns if here == there else self._one_way_ns[here][there]
 
 
 def load(path: Path, most_sites: int = 500) -> Matrix:
-    """Measured round trips from a file; raises ConfigurationError when it cannot be read as such."""
+    """Load measured round trips from a file; raise ConfigurationError when it cannot be read as such."""
     try:
         rows = _parquet(path) if path.suffix == ".parquet" else _text(path)
     except (OSError, ValueError, KeyError, EOFError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"latency file {path}: {error}") from None
     rows = [row[:most_sites] for row in rows[:most_sites]]
     if len(rows) < 2 or any(len(row) != len(rows) for row in rows):
-        raise ConfigurationError(f"latency file {path}: not a square table of at least two sites")
+        raise ConfigurationError(f"latency file {path}: expected a square table of at least two sites")
     known = sorted(value for i, row in enumerate(rows) for j, value in enumerate(row) if i != j and value > 0)
     if not known:
-        raise ConfigurationError(f"latency file {path}: no round trip above 0")
+        raise ConfigurationError(f"latency file {path}: expected a round trip above 0")
     middle = known[len(known) // 2]
     return Matrix([[int((value if value > 0 else middle) * MILLISECOND / 2) for value in row] for row in rows])
 

@@ -1,7 +1,7 @@
-"""How long messages take between nodes of the virtual world, and which ones never arrive.
+"""Network of the virtual world: how long messages take between nodes, and which ones are lost.
 
-Links keep order, as TCP does, unless `reorder` is set. A link that was silent for a while is forgotten, as an idle connection is
-closed; so the memory of a node is bounded by the peers it talks to, not by those it ever met.
+Links keep order, as TCP does, unless `reorder` is set. A link that was silent for a while is forgotten, as an idle connection
+is closed. So the memory of a node is bounded by its current peers, not by all that it ever met.
 """
 
 from dataclasses import dataclass
@@ -52,12 +52,12 @@ class NetworkConfig:
 
 
 class Network:
-    """Delays and cuts; one random stream for all of it.
+    """Delays and partitions; one random stream for all of it.
 
     Args:
-        config: its figures.
+        config: its settings.
         random: its stream.
-        latency: where nodes are; the default is a plane with the figures of `config`.
+        latency: places of nodes; the default is a plane with the settings of `config`.
 
     Attributes:
         lost: messages that never arrive.
@@ -83,7 +83,7 @@ class Network:
 
     @property
     def config(self) -> NetworkConfig:
-        """Figures; they may be replaced while time goes on."""
+        """Return the settings; they may be replaced while time passes."""
         return self._config
 
     @config.setter
@@ -97,21 +97,21 @@ class Network:
         self._links.setdefault(node, {})
 
     def distance_ns(self, a: NodeId, b: NodeId) -> int:
-        """Time of one message without jitter."""
+        """Return the time of one message without jitter, in nanoseconds."""
         return self.latency.distance_ns(a, b)
 
     def has_link(self, a: NodeId, b: NodeId) -> bool:
-        """Whether one of the two sent something to the other not long ago."""
+        """Return whether one of the two sent something to the other recently."""
         return b in self._links[a] or a in self._links[b]
 
     def forget_links(self, node: NodeId) -> None:
-        """All connections of a node are closed."""
+        """Close all connections of a node."""
         self._links[node] = {}
 
-    # ---- cuts
+    # ---- partitions
 
     def partition(self, *sides: tuple[NodeId, ...]) -> None:
-        """Cut the world: nodes of different sides hear nothing of each other; unnamed nodes are on side 0."""
+        """Partition the network: nodes of different sides receive nothing of each other; unnamed nodes are on side 0."""
         self._sides = {node: index for index, side in enumerate(sides, start=1) for node in side}
         self._look()
 
@@ -126,12 +126,12 @@ class Network:
         self._look()
 
     def mute(self, node: NodeId) -> None:
-        """Nothing that a node sends arrives; it hears everything."""
+        """Lose all messages that a node sends; it receives everything."""
         self._mute[node] = None
         self._look()
 
     def deafen(self, node: NodeId) -> None:
-        """Nothing arrives at a node; it can send."""
+        """Lose all messages to a node; it can send."""
         self._deaf[node] = None
         self._look()
 
@@ -142,21 +142,23 @@ class Network:
         self._look()
 
     def hold(self, source: NodeId, target: NodeId, until: int) -> None:
-        """What is sent in one direction of one link waits until an instant, as in a connection that repeats."""
+        """Let messages in one direction of one link wait until an instant, as in a connection that retransmits."""
         self._held[source, target] = until
 
     def held(self, now: int) -> dict[tuple[NodeId, NodeId], None]:
-        """Directions of links in which messages wait now."""
+        """Return the directions of links in which messages wait now."""
         return {link: None for link, until in self._held.items() if until > now}
 
     def release_held(self, source: NodeId, target: NodeId, at: int) -> int:
-        """When a message that waited for a link until now arrives at the latest; what is sent from now on comes after it."""
+        """Return when a message that waited for a link until now arrives at the latest; later messages come after it."""
         at += self.latency.distance_ns(source, target)
         self._links[source][target] = at
         return at
 
     def heal(self, but: tuple[NodeId, ...] = ()) -> None:
-        """Undo all cuts; but what concerns these nodes alone stays as it is. See `World.heal` for what held links kept back."""
+        """Undo all partitions, except those that concern these nodes alone. See `World.heal` for messages that held links kept
+        back.
+        """
         self._sides.clear()
         self._clogged = {pair: None for pair in self._clogged if pair[0] in but and pair[1] in but}
         self._mute = {node: None for node in self._mute if node in but}
@@ -166,7 +168,7 @@ class Network:
         self._look()
 
     def _look(self) -> None:
-        """What the way of every message asks, found out once."""
+        """Compute once what every message needs."""
         config = self._config
         self._has_cuts = bool(self._sides or self._clogged or self._mute or self._deaf)
         self._is_fair = not (
@@ -181,7 +183,7 @@ class Network:
         )
 
     def is_cut(self, source: NodeId, target: NodeId) -> bool:
-        """Whether messages of this direction are thrown away."""
+        """Return whether messages of this direction are lost."""
         return self._has_cuts and (
             self._sides.get(source, 0) != self._sides.get(target, 0)
             or (source, target) in self._clogged
@@ -190,7 +192,7 @@ class Network:
         )
 
     def is_open(self, a: NodeId, b: NodeId, until: int) -> bool:
-        """Whether two nodes hear each other, or will before an instant, as far as is known now."""
+        """Return whether two nodes receive each other, or will before an instant, as far as is known now."""
         if self._has_cuts and (self.is_cut(a, b) or self.is_cut(b, a)):
             return False
         return not self._held or max(self._held.get((a, b), 0), self._held.get((b, a), 0)) <= until
@@ -198,7 +200,7 @@ class Network:
     # ---- messages
 
     def arrivals(self, source: NodeId, target: NodeId, now: int, size: int = 0) -> tuple[int, ...]:
-        """When a message of so many bytes that is sent now arrives: never, once or twice."""
+        """Return when a message of so many bytes that is sent now arrives: never, once or twice."""
         config, draw = self._config, self._draw
         if self._is_fair and not self._held:
             at = now + self.latency.distance_ns(source, target)
@@ -273,7 +275,7 @@ class Network:
         return False
 
     def _queueing_ns(self, source: NodeId, target: NodeId, now: int, size: int) -> int | None:
-        """Time spent in the queues of the sender, the link and the receiver; None: one of them is full."""
+        """Return the time spent in the queues of the sender, the link and the receiver; None: one of them is full."""
         config = self.config
         waited = 0
         for place, rate in (

@@ -1,4 +1,4 @@
-"""A world of whole nodes, with an instance host that starts nothing: submissions, deaths and reports without processes."""
+"""World of whole nodes, with an instance host that starts nothing: submissions, deaths and reports without processes."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -55,16 +55,15 @@ class NodeRing:
     Args:
         zones: how many zones the nodes lie in, in turn; 0: none of them is in a zone.
         checks_wire: encode and decode every message.
-        capacities: operator instances that the nodes take, in turn; empty: what `config` says.
+        start_ns: time that starting instances takes.
+        observations: receives everything that a node reports.
 
     Attributes:
         answers, answered_at: by request: the reply or refusal, and when it came.
         progress: lines for the waiting user, by request.
-        running: parts of which instances run, by (node, application, version).
+        running: parts whose instances run, by (node, application, version).
         flowing, drained: where sources read, where they were told to end.
-        start_ns: time that starting instances takes.
-        start_failure: gives the reason why a part can't be started at a node, `""` if it can.
-        observations: told of everything that a node reports.
+        start_failure: returns the reason why a part can't be started at a node, `""` if it can.
     """
 
     def __init__(
@@ -103,32 +102,32 @@ class NodeRing:
     def _make(self, peer: Peer, random: RandomStream) -> Node:
         if self.observations is None:
             return Node(peer, self.config, random)
-        tell = self.observations
-        return Node(peer, self.config, random, lambda observation: tell(peer.node, observation))
+        report = self.observations
+        return Node(peer, self.config, random, lambda observation: report(peer.node, observation))
 
     # ---- nodes
 
     def node(self, name: str) -> NodeId:
-        """The id of a node."""
+        """Return the id of a node."""
         return self.by_name[name]
 
     def machine(self, name: str) -> Node:
-        """The machine of a node."""
+        """Return the machine of a node."""
         return self.world.nodes[self.by_name[name]].machine
 
     @property
     def live(self) -> Iterator[Node]:
-        """Machines of the nodes that are up, by id."""
+        """Return the machines of the nodes that are up, by id."""
         return (node.machine for node in self.world.live)
 
     def start(self, node: NodeId, *seeds: NodeId) -> None:
-        """Start a node, or its next life, and have it join through these."""
+        """Start a node, or its next incarnation, and have it join through these nodes."""
         self.world.start(Peer(node, 1, self.names[node], zone=self.zones[node]))
         self.world.inject(node, ClockRead(WALL_MS + self.world.now // 1_000_000))
         self.world.inject(node, JoinRing(tuple(self.world.nodes[seed].peer for seed in seeds)))
 
     def join_all(self, interval_ns: int = 20 * MILLISECOND, limit_ns: int = 300 * SECOND) -> bool:
-        """Found a ring and let the others join one after the other; true when all are in."""
+        """Create a ring and let the others join one after the other; return true when all are members."""
         random = RandomStream(self.world.seed, "mesh")
         self.start(self.ids[0])
         for index, node in enumerate(self.ids[1:], start=1):
@@ -137,26 +136,26 @@ class NodeRing:
         return self.world.run_until(lambda: all(node.joined for node in self.live), limit_ns)
 
     def assemble(self) -> None:
-        """Start with a finished ring, by what only the world knows: true leaves, filled tables, neighbours of the own zone.
+        """Start with a finished ring, from global knowledge: true leaves, filled tables, neighbours of the own zone.
 
-        No node sets a timer, so that nothing happens but what is asked of them; deaths go unseen.
+        No node sets a timer, so that nodes only react to requests; deaths stay undetected.
         """
         peers = {
             node: self.world.start(Peer(node, 1, self.names[node], zone=self.zones[node])).peer for node in self.ids
         }
         maps = _Tables(sorted(self.ids), self.config.overlay.leaf_count // 2, RandomStream(self.world.seed, "tables"))
-        of_zone: dict[str, list[NodeId]] = {}
+        nodes_by_zone: dict[str, list[NodeId]] = {}
         for node in self.ids:
-            of_zone.setdefault(self.zones[node], []).append(node)
+            nodes_by_zone.setdefault(self.zones[node], []).append(node)
         random = RandomStream(self.world.seed, "neighbours")
         for node in self.ids:
-            zone = of_zone[self.zones[node]]
+            zone = nodes_by_zone[self.zones[node]]
             near = {random.choice(zone): None for _ in range(self.config.overlay.neighbour_count)}
             known = {other: None for other in (*near, *maps.leaves(node), *maps.slots(node)) if other != node}
             self.world.nodes[node].machine.overlay.adopt((peers[other] for other in known), self.world.now)
 
     def note_names(self, nodes: Sequence[NodeId]) -> None:
-        """In an assembled ring: put on the ring which node has which name, as nodes do when they join."""
+        """Store on an assembled ring which node has which name, as nodes do when they join."""
         ordered = sorted(self.ids)
         for node in nodes:
             peer = self.world.nodes[node].peer
@@ -211,21 +210,21 @@ class NodeRing:
     # ---- users
 
     def ask(self, name: str, command: Command, delay_ns: int = 0, principal: Principal = TESTER) -> int:
-        """Have a user ask a node; returns the request's number."""
+        """Have a user send a command to a node; return the request's number."""
         self._request += 1
         self.world.inject(self.by_name[name], UserRequest(self._request, command, "tester", principal), delay_ns)
         return self._request
 
     def is_answered(self, request: int) -> bool:
-        """Whether a request has its reply or refusal."""
+        """Return whether a request has its reply or refusal."""
         return request in self.answers
 
 
 def _nearest(ordered: Sequence[NodeId], key: NodeId) -> tuple[NodeId, NodeId]:
-    """The two ids closest to a key, of a sorted list of at least three."""
+    """Return the two ids closest to a key, of a sorted list of at least three."""
     index = bisect_left(ordered, key)
-    around = [ordered[(index + step) % len(ordered)] for step in (-2, -1, 0, 1)]
-    ranked = sorted(dict.fromkeys(around), key=lambda node: (ring_distance(node, key), node))
+    nearby = [ordered[(index + step) % len(ordered)] for step in (-2, -1, 0, 1)]
+    ranked = sorted(dict.fromkeys(nearby), key=lambda node: (ring_distance(node, key), node))
     return ranked[0], ranked[1]
 
 
@@ -237,23 +236,23 @@ class _Tables:
         self._index = {node: index for index, node in enumerate(ordered)}
 
     def leaves(self, node: NodeId) -> list[NodeId]:
-        """The nearest ones each way."""
+        """Return the nearest nodes in each direction."""
         index, count = self._index[node], len(self._ordered)
         reach = min(self._half, (count - 1))
         return [self._ordered[(index + step) % count] for step in range(-reach, reach + 1) if step]
 
     def slots(self, node: NodeId) -> list[NodeId]:
-        """One random node for each slot of the routing table that can be filled."""
-        ordered, found = self._ordered, []
+        """Return one random node for each slot of the routing table that can be filled."""
+        ordered, nodes = self._ordered, []
         low, high, row = 0, len(ordered), 0
         while high - low > 1:
             shift = 128 - 4 * (row + 1)
             own = digit(node, row)
             base = (node >> (shift + 4)) << (shift + 4)
-            marks = [bisect_left(ordered, base + (column << shift), low, high) for column in range(17)]
+            bounds = [bisect_left(ordered, base + (column << shift), low, high) for column in range(17)]
             for column in range(16):
-                first, last = marks[column], marks[column + 1]
+                first, last = bounds[column], bounds[column + 1]
                 if column != own and last > first:
-                    found.append(ordered[first + self._random.index(last - first)])
-            low, high, row = marks[own], marks[own + 1], row + 1
-        return found
+                    nodes.append(ordered[first + self._random.index(last - first)])
+            low, high, row = bounds[own], bounds[own + 1], row + 1
+        return nodes

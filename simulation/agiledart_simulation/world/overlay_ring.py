@@ -1,6 +1,6 @@
-"""A world of overlay machines: the lab bench for rings.
+"""World of overlay machines: the test bench for rings.
 
-Collects what the machines tell the node above (joined, failures, deliveries, answers), so that tests and checkers can look.
+It collects what the machines report to the node above (joined, failures, deliveries, answers), for tests and checkers.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ from agiledart_simulation.world.world import World
 
 
 def simulated_ids(seed: int, count: int, bits: int = ID_BITS) -> list[NodeId]:
-    """Different ids of so many nodes, each derived from seeded bytes in place of a public key; short ones are drawn."""
+    """Return different ids of so many nodes, each derived from seeded bytes in place of a public key; short ones are drawn."""
     random = RandomStream(seed, "ids")
     if bits == ID_BITS:
         return [node_id_of_key(random.bits(256).to_bytes(32, "big")) for _ in range(count)]
@@ -52,7 +52,7 @@ class OverlayRing:
         config: of all machines.
         network: of the world.
         checks_wire: encode and decode every message.
-        trace: gets every event.
+        trace: receives every event.
         codec: encodes and decodes every message, instead of the one of `checks_wire`.
         queue, latency: of the world.
 
@@ -113,27 +113,29 @@ class OverlayRing:
 
     @property
     def machines(self) -> list[OverlayMachine]:
-        """Machines of the nodes that are up, by id."""
+        """Return the machines of the nodes that are up, by id."""
         return [node.machine for node in self.world.live]
 
     @property
     def members(self) -> list[NodeId]:
-        """Ids of the members, sorted."""
+        """Return the ids of the members, sorted."""
         return [machine.me.node for machine in self.machines if machine.joined]
 
     def machine(self, node: NodeId) -> OverlayMachine:
-        """The machine of a node."""
+        """Return the machine of a node."""
         return self.world.nodes[node].machine
 
     def start(self, node: NodeId, seeds: Sequence[NodeId], **options: Any) -> Peer:
-        """Start a node, or its next life, and have it join through these; options as of `World.start`."""
+        """Start a node, or its next incarnation, and have it join through these nodes; options as of `World.start`."""
         peer = self.world.start(options.pop("peer", Peer(node, 1)), **options).peer
         handles = tuple(self.world.nodes[seed].peer for seed in seeds if seed != node)
         self.world.inject(node, JoinRing(handles))
         return peer
 
     def build(self, ids: Sequence[NodeId], interval_ns: int, limit_ns: int = 120 * SECOND) -> bool:
-        """Found a ring with the first id and let the others join one by one through random members; true when all are in."""
+        """Create a ring with the first id and let the others join one by one through random members; return true when all are
+        members.
+        """
         random = RandomStream(self.world.seed, "build")
         self.start(ids[0], ())
         for index, node in enumerate(ids[1:], start=1):
@@ -142,7 +144,7 @@ class OverlayRing:
         return self.world.run_until(lambda: all(node.machine.joined for node in self.world.live), limit_ns)
 
     def assemble(self, ids: Sequence[NodeId]) -> None:
-        """Start with a finished ring: every node is told of all others. Nobody probes; for questions about routes and joins."""
+        """Start with a finished ring: every node knows all others, and no node probes. For questions about routes and joins."""
         peers = [self.world.start(Peer(node, 1)).peer for node in ids]
         for node in ids:
             self.machine(node).adopt(peers, self.world.now)
@@ -150,7 +152,7 @@ class OverlayRing:
     # ---- requests
 
     def route(self, source: NodeId, key: NodeId, payload: bytes = b"") -> None:
-        """Send a message on its way."""
+        """Route a message."""
         self.world.inject(source, RouteMessage(key, payload))
 
     def store(self, at: NodeId, key: NodeId, expected: int, value: bytes, limit_ns: int = 20 * SECOND) -> RecordAnswer:

@@ -1,4 +1,4 @@
-"""The collector of circles rests while a simulated ring works, and comes between one ring and the next."""
+"""Garbage collection is paused while a simulated ring works, and runs between one ring and the next."""
 
 import gc
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused_garbage_collection() -> Iterator[None]:
-    """For one ring: first what earlier ones left is collected, then nothing is looked for.
+    """Pause the garbage collector for one ring, after collecting what earlier ones left.
 
-    A working ring makes no circles worth a fifth of its time. A ring that is over is full of them: without this, several of ten
-    thousand nodes in one process would add up, a gigabyte each.
+    A working ring makes no reference cycles worth a fifth of its time. A finished ring is full of them: without this, several
+    rings of ten thousand nodes in one process would add up, a gigabyte each.
     """
     was_enabled = gc.isenabled()
     gc.collect()

@@ -1,4 +1,4 @@
-"""What happens next: two event queues behind one interface.
+"""Two event queues behind one interface.
 
 `HeapQueue` orders events by instant, then by the order in which they were pushed. `WheelQueue` rounds instants up to whole
 milliseconds and keeps the order of pushing inside one: a second, equally legal schedule of the same scenario for free.
@@ -12,36 +12,36 @@ from typing import Any, Final, Protocol
 from agiledart_kernel.instants import MILLISECOND
 
 Entry = tuple[Any, int, Any, Any]
-"""When (an `Instant`), number of the push, whom it concerns, what happens."""
+"""Entry of a queue: (instant, number of the push, target, event)."""
 
 _SLOT_BITS: Final = 20
 """A slot is 2^20 ns wide."""
 
 
 class EventQueue(Protocol):
-    """Events to come."""
+    """Queue of events to come."""
 
     def __len__(self) -> int: ...
 
     def push(self, at: int, number: int, target: Any, event: Any) -> None:
-        """Something will happen at an instant that is not past."""
+        """Add an event at an instant that is not past."""
         ...
 
     def pop(self, limit: int) -> Entry | None:
-        """The next event if it is not later than `limit`; its instant never goes back."""
+        """Return the next event if it is not later than `limit`; its instant never goes back."""
         ...
 
     def keep(self, is_wanted: Callable[[Entry], bool]) -> None:
-        """Throw away what is not wanted any more."""
+        """Discard all other entries."""
         ...
 
     def pull(self, is_pulled: Callable[[Entry], bool]) -> list[Entry]:
-        """Take out some entries, in order of pushing."""
+        """Remove some entries and return them, in order of pushing."""
         ...
 
 
 class HeapQueue:
-    """A heap of slots of about a millisecond; each is sorted when its turn comes, so the order is exact to the nanosecond.
+    """Heap of slots of about a millisecond; each is sorted when its turn comes, so the order is exact to the nanosecond.
 
     A heap of the events themselves would touch some fifteen of them, far apart in memory, for each that is taken.
     """
@@ -63,7 +63,7 @@ class HeapQueue:
         return self._count
 
     def push(self, at: int, number: int, target: Any, event: Any) -> None:
-        """See `EventQueue`."""
+        """Add an event; see `EventQueue`."""
         slot = at >> _SLOT_BITS
         self._count += 1
         if slot <= self._slot:
@@ -76,7 +76,7 @@ class HeapQueue:
         entries.append((at, number, target, event))
 
     def pop(self, limit: int) -> Entry | None:
-        """See `EventQueue`."""
+        """Return the next event; see `EventQueue`."""
         current = self._current
         if self._next == len(current):
             if not self._order or self._order[0] << _SLOT_BITS > limit:
@@ -96,14 +96,14 @@ class HeapQueue:
         return [*self._current[self._next :], *(entry for entries in self._slots.values() for entry in entries)]
 
     def keep(self, is_wanted: Callable[[Entry], bool]) -> None:
-        """See `EventQueue`."""
-        kept = [entry for entry in self._waiting() if is_wanted(entry)]
+        """Discard all other entries; see `EventQueue`."""
+        wanted = [entry for entry in self._waiting() if is_wanted(entry)]
         self._clear()
-        for entry in kept:
+        for entry in wanted:
             self.push(*entry)
 
     def pull(self, is_pulled: Callable[[Entry], bool]) -> list[Entry]:
-        """See `EventQueue`."""
+        """Remove and return some entries; see `EventQueue`."""
         pulled = sorted((entry for entry in self._waiting() if is_pulled(entry)), key=lambda entry: entry[1])
         self.keep(lambda entry: not is_pulled(entry))
         return pulled
@@ -127,7 +127,7 @@ class WheelQueue:
         return self._count
 
     def push(self, at: int, number: int, target: Any, event: Any) -> None:
-        """See `EventQueue`."""
+        """Add an event; see `EventQueue`."""
         slot = -(-at // self._width)
         self._count += 1
         if slot <= self._slot:
@@ -140,7 +140,7 @@ class WheelQueue:
         entries.append((slot * self._width, number, target, event))
 
     def pop(self, limit: int) -> Entry | None:
-        """See `EventQueue`."""
+        """Return the next event; see `EventQueue`."""
         if self._next == len(self._current):
             if not self._order or self._order[0] * self._width > limit:
                 return None
@@ -155,7 +155,7 @@ class WheelQueue:
         return entry
 
     def keep(self, is_wanted: Callable[[Entry], bool]) -> None:
-        """See `EventQueue`."""
+        """Discard all other entries; see `EventQueue`."""
         self._current = [entry for entry in self._current[self._next :] if is_wanted(entry)]
         self._next = 0
         for slot, entries in self._slots.items():
@@ -163,7 +163,7 @@ class WheelQueue:
         self._count = len(self._current) + sum(len(entries) for entries in self._slots.values())
 
     def pull(self, is_pulled: Callable[[Entry], bool]) -> list[Entry]:
-        """See `EventQueue`."""
+        """Remove and return some entries; see `EventQueue`."""
         waiting = [*self._current[self._next :], *(entry for entries in self._slots.values() for entry in entries)]
         pulled = sorted((entry for entry in waiting if is_pulled(entry)), key=lambda entry: entry[1])
         self.keep(lambda entry: not is_pulled(entry))

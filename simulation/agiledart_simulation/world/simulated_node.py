@@ -1,4 +1,4 @@
-"""One life of one node in the virtual world: its machine, its timers, its clock, and what keeps it from working."""
+"""One incarnation of one node in the virtual world: its machine, its timers, its clock, and what keeps it from working."""
 
 from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
@@ -11,17 +11,17 @@ M = TypeVar("M", bound=Machine)
 
 
 class SimulatedNode(Generic[M]):
-    """One life of one node.
+    """One incarnation of one node.
 
     Attributes:
-        peer: its handle, with the incarnation of this life.
-        machine: what it runs.
+        peer: its handle, with this incarnation's number.
+        machine: the machine that it runs.
         is_up: false after a crash.
-        host_is_up: false when the whole machine is gone, so that nobody even refuses connections.
+        host_is_up: false when the whole host is gone, so that nothing even refuses connections.
         paused_until: it does nothing before this instant of the world.
-        stutter_ns: when not 0, it looks at what came in only at multiples of this: a node that is always late.
-        timers: name → number of the push that counts.
-        waiting: what came while it was paused.
+        stutter_ns: when not 0, it processes its events only at multiples of this: a node that is always late.
+        timers: name → number of the valid push.
+        waiting: events that came while it was paused.
         rate_ppb: how many nanoseconds too many its clock counts in a second; 0 is a perfect clock.
     """
 
@@ -52,18 +52,18 @@ class SimulatedNode(Generic[M]):
 
     @property
     def offset_ns(self) -> int:
-        """What its clock shows, or would have shown, at the world's zero."""
+        """Return what its clock shows, or would have shown, at the world's zero."""
         return self.local(Instant(0))
 
     def local(self, at: Instant) -> Instant:
-        """What this node's clock shows at an instant of the world."""
+        """Return what this node's clock shows at an instant of the world."""
         if self._is_exact:
             return at
         passed = at - self._world_zero
         return Instant(self._local_zero + passed + passed * self.rate_ppb // SECOND)
 
     def world_instant(self, local: int) -> Instant:
-        """The first instant of the world at which this node's clock shows this, or more."""
+        """Return the first instant of the world at which this node's clock shows this, or more."""
         if self._is_exact:
             return Instant(local)
         passed = local - self._local_zero
@@ -75,7 +75,7 @@ class SimulatedNode(Generic[M]):
         return Instant(at)
 
     def set_rate(self, now: Instant, rate_ppb: int) -> None:
-        """From now on the clock runs at another speed; it does not jump."""
+        """Let the clock run at another speed from now on; it does not jump."""
         self._local_zero, self._world_zero = self.local(now), now
         self.rate_ppb = rate_ppb
         self._is_exact = not rate_ppb and self._local_zero == self._world_zero

@@ -1,4 +1,4 @@
-"""The digest of a run: equal digests mean equal runs, event for event, payloads included."""
+"""Digest of a run: equal digests mean equal runs, event for event, payloads included."""
 
 from hashlib import blake2b
 
@@ -7,11 +7,11 @@ from agiledart_kernel.node_id import NodeId
 
 
 class Trace:
-    """Feeds every event of a world to one hash.
+    """Hash of every event of a world.
 
     Args:
-        keep: keep the last so many lines readable, for a failing test to print.
-        payloads: also what was said; without, only when, where, from whom and of what kind, at a quarter of the price.
+        keep: number of last lines that are kept readable, for a failing test to print.
+        payloads: include the content of events; without it, only instant, nodes and kind, at a quarter of the cost.
     """
 
     def __init__(self, keep: int = 0, *, payloads: bool = True) -> None:
@@ -22,7 +22,7 @@ class Trace:
         self.tail: list[str] = []
 
     def add(self, at: int, node: NodeId, source: NodeId | None, kind: str, payload: object) -> None:
-        """One event: when, where, from whom, what."""
+        """Add one event: instant, node, sender, kind, content."""
         self.events += 1
         raw = encode(payload) if self._payloads and payload is not None else b""
         head = f"{at} {node:x} {source or 0:x} {kind} {len(raw)} "

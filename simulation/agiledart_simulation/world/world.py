@@ -1,7 +1,7 @@
 """The virtual world: an event queue, a clock in nanoseconds, and nodes that each run one machine.
 
-Any machine with `step(event, now) → effects` can live here: the overlay alone, or a whole composed node. The world carries out
-`Send`, `SetTimer` and `CancelTimer`; every other effect is handed to `on_effect`, which may answer by injecting events.
+Any machine with `step(event, now) → effects` can run here: the overlay alone, or a whole composed node. The world carries out
+`Send`, `SetTimer` and `CancelTimer`; every other effect is passed to `on_effect`, which may answer by injecting events.
 """
 
 import gc
@@ -37,21 +37,21 @@ M = TypeVar("M", bound=Machine)
 Action = Callable[[], None]
 
 _STALE_TIMERS = 4_096
-"""Cancelled timers that may stay in the queue before it is swept."""
+"""Cancelled timers that may stay in the queue before they are removed."""
 
 
 class World(Generic[M]):
     """Nodes, their network, and time.
 
     Args:
-        seed: everything random comes from it.
+        seed: of everything random.
         make: builds the machine of a node.
         network: delays and losses; the default is a quiet local network.
         codec: when given, every message is encoded and decoded on its way, to prove that it survives the wire.
-        on_effect: gets every effect that the world does not carry out itself.
-        trace: gets every event.
+        on_effect: receives every effect that the world does not carry out itself.
+        trace: receives every event.
         queue: `heap` or `wheel`, see `queues`.
-        latency: where nodes are, see `latency`.
+        latency: places of nodes, see `latency_models`.
         size_of: bytes of a message, for `bytes_sent` and for limits of bandwidth; default: 0, or its wire form with a codec.
 
     Attributes:
@@ -90,19 +90,19 @@ class World(Generic[M]):
 
     @property
     def live(self) -> tuple[SimulatedNode[M], ...]:
-        """Nodes that are up, sorted by id; paused ones too."""
+        """Return the nodes that are up, sorted by id; paused ones too."""
         nodes = self.nodes
         return tuple(node for node in map(nodes.__getitem__, self._ids) if node.is_up)
 
     def start(
         self, peer: Peer, *, rate_ppb: int | None = None, offset_ns: int = 0, forgets: bool = False
     ) -> SimulatedNode[M]:
-        """Start a node, or the next life of one that is down.
+        """Start a node, or the next incarnation of one that is down.
 
         Args:
-            peer: its handle; the life's number is one more than the last one's, if not higher.
-            rate_ppb, offset_ns: of its clock; without a rate the clock of the last life runs on.
-            forgets: its disk is lost: the life has the number that `peer` says.
+            peer: its handle; the incarnation is one more than the last one's, if not higher.
+            rate_ppb, offset_ns: of its clock; without a rate the clock of the last incarnation runs on.
+            forgets: its disk is lost: the incarnation has the number that `peer` says.
         """
         old = self.nodes.get(peer.node)
         if old is not None:
@@ -133,17 +133,17 @@ class World(Generic[M]):
         self.network.forget_links(node)
 
     def pause(self, node: NodeId, duration_ns: int) -> None:
-        """Stop a node for a while; what arrives meanwhile waits."""
+        """Stop a node for a while; events wait meanwhile."""
         sleeper = self.nodes[node]
         sleeper.paused_until = max(sleeper.paused_until, self.now + duration_ns)
         self.call(sleeper.paused_until - self.now, lambda: self._wake(sleeper))
 
     def stutter(self, node: NodeId, period_ns: int) -> None:
-        """Let a node look at its events only once in so long, until it is told 0: a slow observer."""
+        """Let a node process its events only once in a period, until the period is 0: a slow observer."""
         self.nodes[node].stutter_ns = period_ns
 
     def set_rate(self, node: NodeId, rate_ppb: int) -> None:
-        """Let a node's clock run at another speed; its timers are kept by that clock."""
+        """Let a node's clock run at another speed; its timers follow that clock."""
         drifting = self.nodes[node]
         timers = self._queue.pull(
             lambda entry: (
@@ -156,7 +156,7 @@ class World(Generic[M]):
             self._set_timer(drifting, event.name, local)
 
     def heal(self, but: tuple[NodeId, ...] = ()) -> None:
-        """Undo all cuts of the network, but those of these nodes; what held links kept back goes on its way now."""
+        """Undo all partitions of the network, except those of these nodes; messages that held links kept back travel now."""
         network = self.network
         held = network.held(self.now)
         network.heal(but)
@@ -174,13 +174,15 @@ class World(Generic[M]):
         self._push(self.now + delay_ns, self.nodes[node], event)
 
     def call(self, delay_ns: int, action: Action) -> None:
-        """Do something to the world later."""
+        """Run an action on the world later."""
         self._push(self.now + delay_ns, None, action)
 
     # ---- time
 
     def run_for(self, duration_ns: int) -> None:
-        """Let time pass. The collector rests meanwhile: machines make no cycles, and it would look at all nodes again and again."""
+        """Let time pass. The garbage collector is off meanwhile: machines make no cycles, and it would scan all nodes again and
+        again.
+        """
         until = self.now + duration_ns
         pop, step = self._queue.pop, self._step
         was_on = gc.isenabled()
@@ -202,7 +204,7 @@ class World(Generic[M]):
         self.now = Instant(until)
 
     def run_until(self, condition: Callable[[], bool], limit_ns: int, every_ns: int = 50 * MILLISECOND) -> bool:
-        """Let time pass until a condition holds, looked at now and then; false when the limit came first."""
+        """Let time pass until a condition holds, checked now and then; return false when the limit came first."""
         deadline = self.now + limit_ns
         while not condition():
             if self.now >= deadline:
@@ -212,7 +214,7 @@ class World(Generic[M]):
 
     @property
     def pending(self) -> int:
-        """Events to come, with the timers that were cancelled and not yet swept."""
+        """Return the number of events to come, with cancelled timers that are still in the queue."""
         return len(self._queue)
 
     def _push(self, at: int, node: SimulatedNode[M] | None, event: Event | Action) -> None:
@@ -220,7 +222,7 @@ class World(Generic[M]):
         self._queue.push(at, self._number, node, event)
 
     def _put_off(self, node: SimulatedNode[M], event: Any, number: int) -> None:
-        """A node that sleeps or stutters looks at it later."""
+        """Postpone an event of a node that sleeps or stutters."""
         if self.now < node.paused_until:
             node.waiting.append((number, event))
             return
@@ -280,7 +282,7 @@ class World(Generic[M]):
         self._queue.push(max(node.world_instant(local), self.now), self._number, node, TimerFired(name))
 
     def _drop_timer(self, number: int | None) -> None:
-        """One more timer in the queue counts no more; sweep them out when they are most of it."""
+        """Count one more invalid timer in the queue; remove them when they are most of it."""
         if number is None:
             return
         self._stale += 1
@@ -310,7 +312,7 @@ class World(Generic[M]):
             self._queue.push(at, self._number, target, received)
 
     def _reset(self, dead: NodeId, other: NodeId, *, refused: bool) -> None:
-        """A host tells a node that there is no such process: an open connection is reset, a new one is refused."""
+        """Notify a node that another process is gone: an open connection is reset, a new one is refused."""
         node = self.nodes.get(other)
         if node is None or not node.is_up or self.network.is_cut(dead, other):
             return
@@ -318,7 +320,7 @@ class World(Generic[M]):
 
 
 def _is_wanted(entry: Entry) -> bool:
-    """Whether something will come of an entry: its node lives, and its timer counts."""
+    """Return whether an entry still matters: its node is up, and its timer is valid."""
     _, number, node, event = entry
     if node is None:
         return True

@@ -14,7 +14,7 @@ from agiledart_recovery.attempts.recovery_progress import RecoveryProgress
 from agiledart_recovery.attempts.replanning import next_plan, successors
 from agiledart_recovery.fragments.fragment_store import FragmentStore
 from agiledart_recovery.recovery_config import RecoveryConfig
-from agiledart_recovery.register.quorums import choose_voters, successor_of
+from agiledart_recovery.register.quorums import successor_of
 from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_recovery.wire.messages import AttemptProgress, NeededFragments, Prepared
 from agiledart_recovery.wire.names import CheckpointId, InstanceId
@@ -157,14 +157,6 @@ def test_sides_of_a_partition() -> None:
     assert partition_side_of(value(), lambda node: node in (1, 2, 3)) is PartitionSide.MINORITY
     assert partition_side_of(value(), lambda node: node in (2, 3)) is PartitionSide.WAITS
     assert partition_side_of(value(), lambda node: node in (1, 3)) is PartitionSide.WAITS
-
-
-def test_voters_are_on_distinct_hosts_and_an_even_number_is_refused() -> None:
-    candidates = [Peer(NodeId(n), 1, host=f"machine-{n // 2}") for n in range(2, 9)]
-    assert [each.host for each in choose_voters(candidates)] == ["machine-1", "machine-2", "machine-3"]
-    assert len(choose_voters(candidates[:3])) == 1
-    with pytest.raises(ConfigurationError, match="even number"):
-        choose_voters(candidates, 4)
 
 
 def test_a_voter_that_is_gone_is_replaced_on_another_host() -> None:

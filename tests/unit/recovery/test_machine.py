@@ -240,7 +240,9 @@ def _messages() -> st.SearchStrategy[Any]:
         ).map(tuple),
         "is_caught_up": st.booleans(),
         "has_ended": st.booleans(),
-        "changeover_pauses": st.lists(st.builds(GenerationPause, st.just("stage"), _COUNTS, _COUNTS), max_size=2).map(tuple),
+        "changeover_pauses": st.lists(st.builds(GenerationPause, st.just("stage"), _COUNTS, _COUNTS), max_size=2).map(
+            tuple
+        ),
     }
     begin = {
         "before": st.sampled_from([plan().digest, b""]),

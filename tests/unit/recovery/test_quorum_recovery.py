@@ -79,7 +79,9 @@ def test_the_highest_ballot_says_what_is_newest() -> None:
     assert judge(*left, without=(4, 5, 7)).value == six
 
 
-@pytest.mark.parametrize(("acknowledged_value", "newest"), [(NEWER, NEWER), (LATEST, LATEST), (None, OLD), (value(1), OLD)])
+@pytest.mark.parametrize(
+    ("acknowledged_value", "newest"), [(NEWER, NEWER), (LATEST, LATEST), (None, OLD), (value(1), OLD)]
+)
 def test_what_a_host_was_told_counts_when_it_is_newer(
     acknowledged_value: RegisterValue | None, newest: RegisterValue
 ) -> None:
