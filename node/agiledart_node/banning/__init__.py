@@ -1,1 +1,1 @@
-"""Who is shut out of the network: bans are taken from admins, spread to all, put into force. It imports records and the desk."""
+"""Bans of keys and tokens: taken from admins, spread to all nodes, enforced. Imports `records` and `context`."""

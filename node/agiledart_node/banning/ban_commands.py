@@ -1,4 +1,4 @@
-"""`ban`, `unban` and `bans`: the agent that an admin asked takes the ban, tells all others, and answers."""
+"""Commands `ban`, `unban` and `bans`: the agent that an admin asked applies the ban, sends it to all others, and answers."""
 
 from agiledart_kernel.bans import Ban as KnownBan
 from agiledart_kernel.errors import Refused
@@ -15,7 +15,7 @@ class BanCommands:
     """Bans at one node.
 
     Attributes:
-        spreading: what is known, and how it travels.
+        spreading: known bans, and their gossip.
     """
 
     def __init__(self, context: NodeContext, verifier: CommandVerifier, verify: VerifyCommand | None) -> None:
@@ -23,7 +23,7 @@ class BanCommands:
         self.spreading = BanGossip(context, verifier, verify)
 
     async def ban(self, request: int, command: SetBan, principal: Principal, signed: bytes) -> None:
-        """Answers when it is in force here. Raises CommandRefused."""
+        """Apply a ban, and answer once it is in force here. Raises CommandRefused."""
         self._verifier.given(signed, command, principal, "")
         try:
             self.spreading.give(signed)
@@ -35,7 +35,7 @@ class BanCommands:
         )
 
     async def bans(self, request: int) -> None:
-        """All that are known here."""
+        """Answer with all bans known here."""
         self._context.reply(request, BansResponse([self._row(ban) for ban in self.spreading.known.all()]))
 
     def _row(self, ban: KnownBan) -> BanRow:
@@ -46,7 +46,7 @@ class BanCommands:
 
 def _why(error: Refused) -> str:
     if error.reason == "role":
-        return "Only an admin bans: ask where the network was founded, or with the token of an admin."
+        return "Only an admin may ban. Ask the agent that founded the network, or use an admin's token."
     if error.reason == "own":
-        return "That key or token is your own, or stands above you: whoever bans must stay able to take it back."
+        return "This key or token is your own, or your rights derive from it: you could not revoke such a ban."
     return f"This ban is refused: {error}."

@@ -1,10 +1,10 @@
-"""How bans reach every node, and stay known.
+"""Gossip of bans, so that every node learns them and keeps them.
 
-    push     a ban that is new goes on at once to everybody known, but to who brought it
-    compare  new neighbours, and one neighbour in turn every ten seconds, hear hashes of what we know; only what differs travels
+    push     a node sends a new ban at once to all known nodes but its sender
+    compare  it sends hashes of its bans to new neighbours, and to one neighbour in turn every ten seconds; only differences travel
 
-A node that has no bans compares with new neighbours only. The driver closes links and keeps the set on the disk. A ban is believed
-for its signature, never for who brought it. Source: the admission spec, section 4.
+A node without bans compares with new neighbours only. The driver closes links and keeps the set on the disk. A node accepts a ban
+because of its signature, whoever sent it. Source: the admission spec, section 4.
 """
 
 from agiledart_kernel.bans import BanSet, differing, parse_ban
@@ -31,15 +31,15 @@ class BanGossip:
         known: all of them.
     """
 
-    def __init__(self, context: NodeContext, signed_commands: CommandVerifier, verify: VerifyCommand | None) -> None:
-        self._context, self._verifier, self._verify = context, signed_commands, verify
+    def __init__(self, context: NodeContext, verifier: CommandVerifier, verify: VerifyCommand | None) -> None:
+        self._context, self._verifier, self._verify = context, verifier, verify
         self.known = BanSet()
         self._compared: dict[NodeId, None] = {}
         self._next_neighbour = 0
         self._is_timed = False
 
     def give(self, raw: bytes) -> None:
-        """A ban of a user of this node; raises `Refused`."""
+        """Apply a ban of a user of this node; raises `Refused`."""
         if self._verify is None:
             raise Refused("form", "nothing is signed in this world")
         ban = parse_ban(raw, self._verify(raw))
@@ -47,30 +47,30 @@ class BanGossip:
             self._changed((raw,), None)
 
     def found(self, signed_commands: tuple[bytes, ...]) -> None:
-        """What this node knew before it was restarted."""
+        """Apply the bans that this node kept on its disk."""
         new = self._taken(signed_commands)
         if new:
             self._changed(new, None, announces=False)
 
     def on_news(self, sender: Peer, message: BanNews) -> None:
-        """Somebody knows bans."""
+        """Apply bans that a peer sent."""
         new = self._taken(message.signed_commands)
         if new:
             self._changed(new, sender)
 
     def on_digest(self, sender: Peer, message: BanDigest) -> None:
-        """Somebody says what it knows."""
+        """Answer a peer's digest with the bans that differ."""
         ours = self.known.digest()
         if ours == message.ranges:
             return
         if message.asks:
             self._context.send(sender, BanDigest(ours, asks=False))
-        found = [ban.raw for number in differing(ours, message.ranges) for ban in self.known.in_range(number)]
-        for start in range(0, len(found), MAX_BANS_PER_MESSAGE):
-            self._context.send(sender, BanNews(tuple(found[start : start + MAX_BANS_PER_MESSAGE])))
+        missing = [ban.raw for number in differing(ours, message.ranges) for ban in self.known.in_range(number)]
+        for start in range(0, len(missing), MAX_BANS_PER_MESSAGE):
+            self._context.send(sender, BanNews(tuple(missing[start : start + MAX_BANS_PER_MESSAGE])))
 
     def neighbours_changed(self) -> None:
-        """Newcomers hear of bans, and tell theirs."""
+        """Exchange bans with new neighbours."""
         leaves = self._context.overlay.leaf_set.members
         new = [peer for peer in leaves if peer.node not in self._compared]
         self._compared = dict.fromkeys(peer.node for peer in leaves)
@@ -94,7 +94,7 @@ class BanGossip:
             self._context.emit(SetTimer(TIMER, Instant(self._context.now + COMPARE_INTERVAL)))
 
     def _taken(self, signed_commands: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        """Those that are good and new."""
+        """Add valid bans; return the new ones."""
         new = []
         for raw in signed_commands:
             try:
@@ -112,9 +112,8 @@ class BanGossip:
         self._verifier.banned = self.known.in_force()
         for peer in self._context.overlay.known_peers() if announces else ():
             if sender is None or peer.node != sender.node:
-                self._context.send(
-                    peer, BanNews(signed_commands)
-                )  # who is banned is told, too: afterwards it has no link
+                # Banned nodes receive it as well: afterwards they have no link.
+                self._context.send(peer, BanNews(signed_commands))
         self._context.emit(BansChanged(self._verifier.banned, tuple(ban.raw for ban in self.known.all())))
         self._set_timer()
 

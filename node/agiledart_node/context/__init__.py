@@ -1,1 +1,1 @@
-"""Conversations with other nodes: requests, answers, deadlines, and the settings of a node. It imports the wire only."""
+"""Shared context of the parts of one node: settings, pending requests, clocks of peers."""

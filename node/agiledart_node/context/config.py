@@ -1,4 +1,4 @@
-"""Figures of a node: the overlay's, and those of forming and watching applications. Durations are nanoseconds."""
+"""Settings of a node: those of the overlay, and those for deploying and watching applications. Durations are nanoseconds."""
 
 from dataclasses import dataclass, field
 
@@ -27,7 +27,7 @@ _COUNTS = (
 
 
 MAX_GROWN = 8
-"""Executors to which a run may grow on a node for its cores alone."""
+"""Executors to which a run may grow on a node on account of its cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,112 +36,111 @@ class NodeConfig:
 
     overlay: OverlayConfig = field(default_factory=OverlayConfig.lan)
     executors: int = 1
-    """Executor processes that this node gives to one application unless the submission says otherwise."""
+    """Executor processes that this node gives to one application unless the submission requests another number."""
     cores: int = 1
-    """Processor cores that the instances of this node share; for how busy it says that it is."""
+    """Processor cores that the instances of this node share; basis of its reported load."""
     executors_in_memory: int = 8
-    """Executor processes of one application for which this node has memory: as far as it goes when a stage grows."""
+    """Executor processes of one application for which this node has memory: limit for a growing stage."""
     capacity: int = 64
     """Operator instances of all applications that this node takes."""
     software: str = ""
-    """Version of AgileDart that runs here."""
+    """Version of AgileDart on this node."""
     max_applications_per_owner: int = 0
     """Applications that one submitter may have at one time; 0: any number."""
     confines: bool = True
-    """Users' code that runs here is kept from this node's keys and records."""
+    """True if users' code on this node is kept away from the node's keys and records."""
     max_ops_balanced: int = 2
-    """Operator instances above which a node counts as full while others have room (balance rule)."""
+    """Operator instances above which a node counts as full while others have capacity (balance rule)."""
     placement: str = STRATEGIES[0]
     """Placement strategy of applications that this node deploys."""
     scaling_policy: str = POLICIES[0]
-    """Policy by which stages with limits scale themselves, of the runs that this node coordinates."""
+    """Scaling policy for stages with limits, of the runs that this node coordinates."""
     scaling_interval_ns: int = 5 * SECOND
-    """Time from one decision to the next; what is measured are always the last five seconds."""
+    """Time from one scaling decision to the next; each uses measurements of the last five seconds."""
     max_instances: int = 0
-    """Instances of one application that scale by themselves, for each node of the ring; 0: any number."""
+    """Instances of one application that scales automatically, per node of the ring; 0: any number."""
     recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
     join_key: str = "node_id"
-    """Where JOINs meet: `node_id`, the sink's own id, or `hash`, the hash of it (then one link more)."""
+    """Key to which JOINs are routed: `node_id`, the sink's own id, or `hash`, its hash (with one more link)."""
 
     resend_ns: int = 400 * MILLISECOND
-    """Time after which an unanswered question is sent again."""
+    """Time after which an unanswered request is sent again."""
     ask_timeout_ns: int = 3 * SECOND
-    """Time after which a silent node counts as unreachable while an application is formed."""
+    """Time after which a silent node counts as unreachable during deployment."""
     join_timeout_ns: int = 2 * SECOND
     """Time for which a sink waits for the JOINs of one attempt."""
     join_attempts: int = 4
     """The first JOIN and 3 repetitions."""
     start_timeout_ns: int = 30 * SECOND
-    """Time in which a node must start the instances of one part: processes start, user code is imported."""
+    """Time limit for a node to start the instances of one part: start processes, import user code."""
     report_timeout_ns: int = 1 * SECOND
     """Time for which `status`, `nodes` and `logs` wait for other nodes."""
     record_deadline_ns: int = 30 * SECOND
-    """Time for which a change of an application's state is tried again."""
+    """Time for which a node retries to write a changed application state."""
     consequence_ns: int = 3_500 * MILLISECOND
-    """Time for which a broken link between instances waits for its cause; longer than a dead peer takes to be
-    declared."""
+    """Time for which a broken link between instances waits for its cause; longer than the detection of a dead peer takes."""
     drain_timeout_ns: int = 120 * SECOND
-    """Time in which a draining application must end before it is cut."""
+    """Time limit for draining an application; then it is cut."""
     leave_timeout_ns: int = 3 * SECOND
-    """Time for which a leaving node tries to tell of its applications."""
+    """Time for which a leaving node tries to report on its applications."""
     patrol_interval_ns: int = 10 * SECOND
-    """Time between looks at the records of hosted applications, for parts that everybody forgot."""
+    """Time between checks of the records of hosted applications, which find parts that no other node remembers."""
     soft_state_ns: int = 60 * SECOND
-    """Life of what a node remembers of JOINs."""
+    """Lifetime of a node's soft state about JOINs."""
 
     scheduler_scope: str = "zone"
-    """Whom an application may have as scheduler: `zone`, one of the zone of the agent that was asked, or `region`, any."""
+    """Region from which an application's scheduler comes: `zone`, that of the asked agent, or `region`, any zone."""
     apps_per_scheduler: int = 50
-    """Applications that one scheduler serves; one more makes one scheduler more."""
+    """Applications that one scheduler serves; one more requires another scheduler."""
     election_sample: int = 8
     """Peers among which a scheduler is elected."""
     scheduler_copies: int = 2
-    """Leaves that keep a scheduler's list of applications."""
+    """Leaf-set members that keep a copy of a scheduler's list of applications."""
     gossip_interval_ns: int = 1 * SECOND
-    """Time between exchanges of what is known of schedulers, while any is known. Longer: less traffic, later renewal."""
+    """Time between gossip rounds about schedulers, while any is known. Longer: less traffic, later renewal."""
     gossip_lifetime: int = 10
-    """Intervals for which an advertisement counts without a newer version."""
+    """Intervals for which an advertisement is valid without a newer version."""
     gossip_fanout: int = 3
-    """Peers to which news of schedulers are passed on at once."""
+    """Peers that receive news of schedulers at once."""
     renew_interval_ns: int = 5 * SECOND
     """Time between the heartbeats of an application and its scheduler."""
     resign_ns: int = 600 * SECOND
     """Time without an application after which a scheduler resigns."""
     planning_slots: int = 16
-    """Applications that one scheduler deploys at one time; more wait in line."""
+    """Applications that one scheduler deploys at one time; further ones wait in its pending queue."""
     max_pending: int = 32
-    """Applications that wait at one scheduler because no node has room for them; more are refused. 0: nobody waits."""
+    """Applications that wait at one scheduler for free capacity; further ones are refused. 0: none waits."""
     capacity_check_interval_ns: int = 5 * SECOND
-    """Time after which a scheduler looks again whether there is room for those."""
+    """Time between a scheduler's checks for capacity for pending applications."""
     pending_timeout_ns: int = 600 * SECOND
-    """Longest time for which an application waits for room."""
+    """Longest time for which an application waits for capacity."""
     planning_ns: int = 0
-    """Time that planning takes; for simulations, in which computing takes none."""
+    """Simulated duration of planning; in simulations computing takes no time."""
 
     guards: int = 2
-    """Nodes that watch an application although they host nothing of it."""
+    """Nodes that watch an application without hosting it."""
     voting_guards: int = 5
-    """The same, of one that is saved by epochs: they vote on it, so that no host of it needs to, and two of five may be lost."""
+    """The same for an application with epochs: these nodes vote, so no host has to, and any two of five may be lost."""
     max_survey: int = 128
     """Nodes asked for their load before an application is placed."""
     max_conversations: int = 1_024
-    """Conversations of several rounds at one time; more requests are refused."""
+    """Pending multi-round requests at one time; further requests are refused."""
     max_hosted: int = 256
     """Applications of which this node hosts or guards a part."""
 
     @property
     def max_executors(self) -> int:
-        """Executors to which one application may grow here, while there are cores and memory."""
+        """Return the executors to which one application may grow here, given cores and memory."""
         return max(self.executors, min(self.cores, self.executors_in_memory, MAX_GROWN))
 
     @classmethod
     def lan(cls, *, executors: int = 1) -> "NodeConfig":
-        """One site."""
+        """Return the settings for one site."""
         return cls(executors=executors)
 
     @classmethod
     def simulation(cls, nodes: int) -> "NodeConfig":
-        """Quiet when idle: intervals stretched with the number of nodes, as those of the overlay."""
+        """Return settings that are quiet when idle: intervals grow with the number of nodes, like those of the overlay."""
         stretch = max(1, min(nodes // 100, 16))
         return cls(
             overlay=OverlayConfig.simulation(nodes),
@@ -150,7 +149,7 @@ class NodeConfig:
         )
 
     def validate(self) -> None:
-        """Raises ConfigurationError when a field, or the relation of two, makes no sense."""
+        """Raise ConfigurationError when a field, or the relation of two, is invalid."""
         self.overlay.validate()
         strategy_named(self.placement)
         policy_named(self.scaling_policy)

@@ -1,11 +1,11 @@
-"""What people call nodes."""
+"""Names of nodes for people."""
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 
 
 def display_names(nodes: tuple[Peer, ...]) -> dict[NodeId, str]:
-    """Id → name for people: the name alone, with the first digits of the id where two share it."""
+    """Map node ids to names for people: the name alone, or with the first digits of the id where two nodes share it."""
     counts: dict[str, int] = {}
     distinct = {node.node: node for node in nodes}
     for node in distinct.values():

@@ -1,4 +1,4 @@
-"""`IdempotentReplies`: a question that comes again is not carried out again; who asks hears the answer that was given."""
+"""Replies to repeated requests: a repeated request is not executed again; the requester receives the first answer again."""
 
 from collections.abc import Awaitable
 from typing import Final
@@ -9,18 +9,21 @@ from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import NodeContext
 
 MAX_REMEMBERED: Final = 64
-"""Answers, of all who ask."""
+"""Remembered answers, of all requesters together."""
 
 
 class IdempotentReplies:
-    """Answers of one kind that this node has given, by who asked and the number of the question."""
+    """Answers of one kind that this node gave, by requester and request number."""
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
         self._answers: dict[tuple[NodeId, int], Message | None] = {}
 
     def is_new(self, sender: Peer, request: int) -> bool:
-        """Whether a question is to be answered; else what was said is said again, or nothing while it is being found out."""
+        """Return whether a request needs an answer; send the known answer again for a repeated one.
+
+        A repeated request whose answer is still being computed gets nothing.
+        """
         name = (sender.node, request)
         if name in self._answers:
             if (known := self._answers[name]) is not None:
@@ -32,6 +35,6 @@ class IdempotentReplies:
         return True
 
     async def send_reply(self, sender: Peer, request: int, answer: Awaitable[Message]) -> None:
-        """The answer to a new one, once it is there."""
-        self._answers[sender.node, request] = said = await answer
-        self._context.send(sender, said)
+        """Await the answer to a new request, remember it and send it."""
+        self._answers[sender.node, request] = reply = await answer
+        self._context.send(sender, reply)

@@ -1,4 +1,4 @@
-"""What the parts of one node share: who it is, its overlay, its conversations, and where effects go."""
+"""Context shared by the parts of one node: its identity, its overlay, its pending requests, and the queue of effects."""
 
 from collections.abc import Awaitable
 from datetime import UTC, datetime
@@ -24,13 +24,13 @@ from agiledart_overlay.wire.events import UnwatchPeer, WatchPeer
 
 
 class DeliverToOverlay(Effect, frozen=True, gc=False):
-    """Inside the node only: an event for the overlay, taken in its turn among the effects."""
+    """Internal effect: an event for the overlay, delivered in order with the other effects."""
 
     event: Event
 
 
 class CommandRefused(OperationFailed):
-    """A user's request cannot be carried out; ends its conversation. The text is for the user."""
+    """Error that ends a user's request: it cannot be carried out. The text is for the user."""
 
     def __init__(self, text: str, exit_code: int = 1) -> None:
         super().__init__(text)
@@ -38,7 +38,7 @@ class CommandRefused(OperationFailed):
 
 
 class NotAllowed(CommandRefused):
-    """Who asks may not; `reason` is one of `permissions.REFUSALS`."""
+    """Refusal for lack of a permission; `reason` is one of `permissions.REFUSALS`."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -46,16 +46,16 @@ class NotAllowed(CommandRefused):
 
 
 CLOCK_JUMP_MS = 1_000
-"""A clock that goes by more than this between two looks, beside the monotonic one, was set."""
+"""Difference between the wall clock and the monotonic clock above which the wall clock counts as set."""
 
 
 class NodeContext:
-    """Shared by the parts of one node; holds no state of an application.
+    """Context of the parts of one node; holds no state of an application.
 
     Attributes:
-        clocks: of the nodes that it heard of.
-        others: nodes that know another form of specifications than this one, as far as it heard of them.
-        is_leaving: the node is about to leave and takes nothing new; `is_draining`: it was told to take nothing, and may stay.
+        clocks: clocks of the nodes that it received answers from.
+        incompatible_nodes: known nodes with another form of specifications than this one.
+        is_leaving: the node is about to leave and takes no new work; `is_draining`: a user drained it, and it may stay.
     """
 
     def __init__(self, me: Peer, config: NodeConfig, random: RandomStream, observe: Observer, merge: Merge) -> None:
@@ -71,40 +71,40 @@ class NodeContext:
 
     @property
     def now(self) -> Instant:
-        """Instant of the step under way."""
+        """Instant of the current step."""
         return self.requests.now
 
     @property
     def no_work_reason(self) -> str:
-        """Why this node takes no work, `is leaving`; empty: it takes some."""
+        """Return why this node takes no work, `is leaving`; empty: it takes work."""
         return "is leaving" if self.is_leaving else "is being drained" if self.is_draining else ""
 
     def read_clock(self, wall_ms: int) -> None:
-        """Learn the wall time at this instant. When it was set meanwhile, other clocks are measured anew."""
+        """Record the wall time at this instant. After a clock jump, drop the measurements of other clocks."""
         if self._clock is not None and abs(wall_ms - self.wall_ms) > CLOCK_JUMP_MS:
             self.clocks.forget_all()
         self._clock = (wall_ms, self.now)
 
     @property
     def wall_ms(self) -> int:
-        """Wall time now, milliseconds; 0 when nobody told."""
+        """Wall time now, milliseconds; 0 when unknown."""
         if self._clock is None:
             return 0
-        told, at = self._clock
-        return told + (self.now - at) // 1_000_000
+        known_ms, at = self._clock
+        return known_ms + (self.now - at) // 1_000_000
 
     @property
     def common_ms(self) -> int:
-        """As `wall_ms`, by which orders are judged: with a clock that is far off this node goes by that of most others."""
+        """Wall time to which signed commands are compared: a node whose clock is far off uses the majority's time."""
         return self.clocks.common_ms(self.wall_ms)
 
     @property
     def wall_text(self) -> str:
-        """Time of day now for people, `21:14:03 UTC`; empty when nobody told."""
+        """Time of day now for people, `21:14:03 UTC`; empty when unknown."""
         return f"{datetime.fromtimestamp(self.wall_ms / 1000, UTC):%H:%M:%S} UTC" if self._clock else ""
 
     def emit(self, effect: Effect) -> None:
-        """Have something done."""
+        """Append an effect to those of this step."""
         self.requests.effects.append(effect)
 
     def reply(self, request: int, body: msgspec.Struct) -> None:
@@ -112,24 +112,24 @@ class NodeContext:
         self.emit(Replied(request, msgspec.to_builtins(body)))
 
     def send(self, to: Peer, message: Message) -> None:
-        """Send once; may be lost."""
+        """Send a message once; it may be lost."""
         self.emit(Send(to, message))
 
     def deliver_to_overlay(self, event: Event) -> None:
-        """Hand an event to the overlay after what was emitted so far."""
+        """Deliver an event to the overlay after the effects emitted so far."""
         self.emit(DeliverToOverlay(event))
 
     def drop(self, reason: str) -> None:
-        """Count a message that was ignored."""
+        """Count an ignored message by reason."""
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
     def ask_driver(self, request: int, effect: Effect, timeout: int) -> "Awaitable[dict[int, Completed | Failed]]":
-        """Have the driver do something and wait for its answer under this number."""
+        """Emit an effect and wait for the driver's answer under this number."""
         self.emit(effect)
         return self.requests.answers({request: None}, Duration(timeout))
 
     def watch(self, peer: Peer) -> None:
-        """Have the overlay probe a peer until `unwatch` was called as often."""
+        """Make the overlay probe a peer until `unwatch` was called as often."""
         if peer.node == self.me.node:
             return
         count = self._watched.get(peer.node, 0)
@@ -147,49 +147,49 @@ class NodeContext:
             self.deliver_to_overlay(UnwatchPeer(peer.node))
 
     def known(self) -> tuple[Peer, ...]:
-        """This node and the live peers that it knows, sorted by id."""
+        """Return this node and the live peers that it knows, sorted by id."""
         return tuple(sorted((self.me, *self.overlay.known_peers()), key=lambda peer: peer.node))
 
     def nearest_of(self, peers: tuple[Peer, ...]) -> tuple[Peer, ...]:
-        """Peers in the order of their cost from here: measured round trips first, then the others by id."""
+        """Sort peers by their cost from here: measured round trips first, then the others by id."""
         far = 1 << 62
         return tuple(sorted(peers, key=lambda peer: (self.overlay.rtt_ns(peer.node) or far, peer.node)))
 
     def node_named(self, text: str) -> Peer:
-        """The live node that a user means, by its name or its id. Raises CommandRefused."""
+        """Return the live node with this name or id. Raises CommandRefused."""
         peers = self.known()
-        shown = display_names(peers)
-        found = [peer for peer in peers if text in (peer.name, shown[peer.node], peer.node.hex)]
-        if len(found) == 1:
-            return found[0]
-        names = sorted(shown.values())
-        if found:
-            alike = ", ".join(sorted(shown[peer.node] for peer in found))
-            raise CommandRefused(f"{len(found)} nodes are called {text!r}: say which one, {alike}.", 2)
+        names_by_id = display_names(peers)
+        matches = [peer for peer in peers if text in (peer.name, names_by_id[peer.node], peer.node.hex)]
+        if len(matches) == 1:
+            return matches[0]
+        names = sorted(names_by_id.values())
+        if matches:
+            alike = ", ".join(sorted(names_by_id[peer.node] for peer in matches))
+            raise CommandRefused(f"{len(matches)} nodes have the name {text!r}. Use one of: {alike}.", 2)
         raise CommandRefused(
             f"No node {text!r} in the ring.{did_you_mean(text, names)} Nodes: {', '.join(names[:20])}", 2
         )
 
     def names(self) -> dict[NodeId, str]:
-        """Names for people of everybody known."""
+        """Return the names for people of all known nodes."""
         return display_names(self.known())
 
     def is_watched(self, peer: Peer) -> bool:
-        """Whether a peer's death would be told; always that of this node itself."""
+        """Return whether this node would learn of a peer's death; always true of itself."""
         return peer.node in self._watched or peer.node == self.me.node
 
     def violations(self) -> list[str]:
-        """Whom a part wants to be watched the overlay watches, as far as it has room."""
-        found = self.requests.violations()
+        """Return violated invariants: the overlay watches every peer that a part watches, as far as its limit permits."""
+        broken = self.requests.violations()
         watched = self.overlay.watched
         is_full = len(watched) >= self.config.overlay.max_watched
         for node, count in self._watched.items():
             if count < 1 or (node not in watched and not is_full):
-                found.append(f"watch: {node.short} is wanted {count} times, and not watched")
-        return found
+                broken.append(f"watch: {node.short} is wanted {count} times, and not watched")
+        return broken
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """` Did you mean pi2?` or nothing."""
+    """Return ` Did you mean pi2?`, or an empty text without a close match."""
     close = get_close_matches(word, known, n=1, cutoff=0.6)
     return f" Did you mean {close[0]}?" if close else ""

@@ -1,8 +1,8 @@
-"""The clocks of other nodes beside this one's, and whose is wrong: the one that differs from most.
+"""Clocks of other nodes compared with this node's, and the skewed ones: those that differ from most.
 
-Certificates, grants, orders and event times go by wall clocks. The nodes that this one hears of are compared with the median of all
-clocks, its own included: so a node whose own clock is wrong sees that it is, and does not blame the others. Of two clocks that
-differ nobody can say which one is right; then the own counts.
+Certificates, grants, signed commands and event times use wall clocks. This node compares the clocks of nodes that answer it with
+the median of all clocks, its own included. So a node with a wrong clock notices that, and does not blame the others. Of two clocks
+that differ neither can be called right; then this node trusts its own.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 
 MAX_CLOCKS: Final = 512
-"""Nodes whose clocks are remembered; the one measured longest ago goes first."""
+"""Nodes whose clocks are remembered; the oldest measurement is dropped first."""
 
 MAX_SKEW_MS: Final = SKEW_SECONDS * 1_000
-"""With a clock further off than this a node gets no work: others would take its grants for ones that begin only later."""
+"""Clock skew above which a node gets no work: other nodes would consider its grants not yet valid."""
 
 
 class PeerClocks:
-    """What is known of the clocks of a node and its peers; milliseconds.
+    """Measured clocks of a node and its peers; milliseconds.
 
     Args:
         me: this node.
@@ -32,7 +32,7 @@ class PeerClocks:
         self._measured: dict[NodeId, tuple[Peer, int]] = {}
 
     def measured(self, peer: Peer, asked_ms: int, theirs_ms: int, received_ms: int) -> None:
-        """An answer said what a peer's clock showed; arguments as of `difference_ms`."""
+        """Record a peer's clock from its answer; arguments as of `difference_ms`."""
         difference = difference_ms(asked_ms, theirs_ms, received_ms)
         if difference is None or peer.node == self._me.node:
             return
@@ -42,44 +42,44 @@ class PeerClocks:
         self._measured[peer.node] = (peer, difference)
 
     def forget(self, node: NodeId) -> None:
-        """A peer is gone."""
+        """Drop the measurement of a peer that is gone."""
         self._measured.pop(node, None)
 
     def forget_all(self) -> None:
-        """The own clock was set: nothing that was measured by it counts."""
+        """Drop all measurements, because this node's clock was set."""
         self._measured.clear()
 
     @property
     def _right(self) -> int:
-        """By how much the median of all clocks is ahead of this node's; of the two in the middle the one nearer to it."""
-        found = sorted([0, *(difference for _, difference in self._measured.values())])
-        middle = len(found) // 2
-        return found[middle] if len(found) % 2 else min(found[middle - 1 : middle + 1], key=abs)
+        """Lead of the median of all clocks over this node's; of the two in the middle the one nearer to it."""
+        differences = sorted([0, *(difference for _, difference in self._measured.values())])
+        middle = len(differences) // 2
+        return differences[middle] if len(differences) % 2 else min(differences[middle - 1 : middle + 1], key=abs)
 
     def skew_ms(self, node: NodeId) -> int | None:
-        """By how much the clock of a node, or this one's, is ahead of most; None when it was not measured."""
+        """Return the lead of a node's clock over most others; None when it was not measured."""
         if node == self._me.node:
             return -self._right
         known = self._measured.get(node)
         return None if known is None else known[1] - self._right
 
     def is_skewed(self, node: NodeId) -> bool:
-        """Is its clock so wrong that it should get no work?"""
+        """Return whether a node's clock is so wrong that the node should get no work."""
         return abs(self.skew_ms(node) or 0) > MAX_SKEW_MS
 
     def common_ms(self, wall_ms: int) -> int:
-        """What this node's clock should show when it shows this: corrected only when it is too far off for others to believe."""
+        """Return the majority's time when this node's clock is too far off for others to accept; otherwise its own time."""
         right = self._right
         return wall_ms + right if wall_ms and abs(right) > MAX_SKEW_MS else wall_ms
 
     def describe_difference(self, node: NodeId) -> str:
-        """That the clock of this node is wrong, for people; empty: it is right, or was not measured."""
+        """Return a text about this node's wrong clock, for people; empty: the clock is right, or was not measured."""
         off = self.skew_ms(node) or 0
         peer = self._me if node == self._me.node else self._measured[node][0] if off else self._me
         return f"clock of {peer.name or peer.node.short} is {describe_difference(off)}" if abs(off) > NAMED_MS else ""
 
     def wrong(self) -> Iterator[str]:
-        """`told` of all that are wrong, this node first."""
+        """Yield `describe_difference` of all skewed clocks, this node's first."""
         for node in (self._me.node, *sorted(self._measured)):
             if text := self.describe_difference(node):
                 yield text

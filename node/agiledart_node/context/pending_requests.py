@@ -1,8 +1,8 @@
-"""Conversations: flows of several rounds, written as coroutines and driven by hand from `step`.
+"""Pending requests: flows of several rounds, written as coroutines and driven by hand from `step`.
 
-There is no event loop here. A conversation runs until it waits for numbered answers; the node hands it what comes
-in, and it goes on in that same step. Every wait has a deadline, questions are sent again until answered, and a peer
-that is declared dead answers `None` at once. Same events, same order of resumption: deterministic.
+There is no event loop here. A flow runs until it waits for numbered answers. The node passes incoming answers to it, and the flow
+continues in that same step. Every wait has a deadline, questions are sent again until answered, and a peer that is declared dead
+answers `None` at once. The same events cause the same order of resumption: deterministic.
 """
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
@@ -17,13 +17,13 @@ from agiledart_kernel.randomness import RandomStream
 A = TypeVar("A", bound=Message)
 
 MAX_DEAD_PEERS = 1_024
-"""Dead peers remembered, so that they are not asked."""
+"""Dead peers remembered, so that requests to them fail at once."""
 
 
 class PeerRequest(NamedTuple):
     """A message to a peer that the peer answers with a message of this class and the same number.
 
-    `patience`: how many resend intervals to wait before it is sent again; more for large messages and slow answers.
+    `resend_intervals`: number of resend intervals before it is sent again; more for large messages and slow answers.
     """
 
     to: Peer
@@ -33,8 +33,7 @@ class PeerRequest(NamedTuple):
 
 
 class _Wait:
-    """What one conversation waits for. `questions` maps number → question, or None for what the driver or overlay
-    answers."""
+    """The answers that one flow waits for. `missing` maps number → question, or None for answers of the driver or overlay."""
 
     __slots__ = ("answers", "conversation", "deadline", "missing", "name", "rounds")
 
@@ -51,18 +50,18 @@ class _Wait:
 
 
 class PendingRequests:
-    """All conversations of one node.
+    """All pending requests of one node.
 
     Attributes:
-        now: instant of the step that is being taken; set by the node.
-        effects: where effects go; emptied by the node after each step.
+        now: instant of the current step; set by the node.
+        effects: emitted effects; emptied by the node after each step.
     """
 
     def __init__(self, random: RandomStream, resend: Duration, limit: int) -> None:
         self.now = Instant(0)
         self.effects: list[Effect] = []
         self._resend, self._limit = resend, limit
-        self._next_number = random.bits(40)  # numbers of an earlier life of this node are not met again
+        self._next_number = random.bits(40)  # so that numbers of an earlier incarnation are not used again
         self._waits: dict[int, _Wait] = {}
         self._by_name: dict[tuple[str, str, int], _Wait] = {}
         self._open = 0
@@ -70,59 +69,61 @@ class PendingRequests:
 
     @property
     def count(self) -> int:
-        """Conversations under way."""
+        """Number of flows in progress."""
         return self._open
 
     @property
     def is_full(self) -> bool:
-        """Whether no more may begin."""
+        """Return whether the limit of flows is reached."""
         return self._open >= self._limit
 
     def number(self) -> int:
-        """A request number that was never used before."""
+        """Return a request number that was never used before."""
         self._next_number += 1
         return self._next_number
 
     def begin(self, conversation: Coroutine[Any, None, None]) -> None:
-        """Run a conversation up to its first wait. The caller checks `is_full` when the asker is a stranger."""
+        """Run a flow up to its first wait. The caller checks `is_full` when the requester is another node."""
         self._open += 1
         self._resume(conversation)
 
     async def answers(self, questions: Mapping[int, PeerRequest | None], timeout: Duration) -> dict[int, Any]:
-        """Ask; wait until all are answered or the time is over. Numbers without an answer are missing or None
-        (peer gone)."""
+        """Ask questions, and wait until all are answered or the time is over.
+
+        Numbers without an answer are missing; None: the peer is gone.
+        """
         open_questions = dict(questions)
-        buried: dict[int, Any] = {}
+        unreachable: dict[int, Any] = {}
         for number, question in questions.items():
             if question is not None and self.is_gone(question.to):
                 del open_questions[number]
-                buried[number] = None
+                unreachable[number] = None
             elif question is not None:
                 self.effects.append(Send(question.to, question.message))
-        return buried | await _Wait(open_questions, Instant(self.now + timeout))
+        return unreachable | await _Wait(open_questions, Instant(self.now + timeout))
 
     async def ask(self, to: Peer, message: Message, number: int, expects: type[A], timeout: Duration) -> A | None:
-        """One question to one peer; None when it is gone or silent."""
-        found = await self.answers({number: PeerRequest(to, message, expects)}, timeout)
-        answer = found.get(number)
+        """Ask one peer one question; None when it is gone or silent."""
+        answers = await self.answers({number: PeerRequest(to, message, expects)}, timeout)
+        answer = answers.get(number)
         return answer if isinstance(answer, expects) else None
 
     async def ask_all(
         self, peers: Iterable[Peer], message: Callable[[int, Peer], Message], expects: type[A], timeout: Duration
     ) -> list[tuple[Peer, A | None]]:
-        """One question to each of several peers, all at once; each with its answer, None where it is gone or silent."""
+        """Ask each of several peers one question, all at once; return each with its answer, None where it is gone or silent."""
         asked = {self.number(): peer for peer in peers}
         questions = {number: PeerRequest(peer, message(number, peer), expects) for number, peer in asked.items()}
-        found = await self.answers(questions, timeout)
-        answers = ((peer, found.get(number)) for number, peer in asked.items())
+        received = await self.answers(questions, timeout)
+        answers = ((peer, received.get(number)) for number, peer in asked.items())
         return [(peer, answer if isinstance(answer, expects) else None) for peer, answer in answers]
 
     async def pause(self, duration: Duration) -> None:
-        """Wait for a while."""
+        """Wait for a duration."""
         await _Wait({self.number(): None}, Instant(self.now + duration))
 
     def answered(self, number: int, answer: object) -> bool:
-        """The driver or the overlay answered; False when nobody waits for it."""
+        """Pass an answer of the driver or the overlay to its flow; False when no flow waits for it."""
         wait = self._waits.get(number)
         if wait is None or wait.missing.get(number) is not None:
             return False
@@ -130,7 +131,7 @@ class PendingRequests:
         return True
 
     def heard(self, sender: Peer, number: int, answer: Message) -> bool:
-        """A peer answered; False when nobody asked it that, or the answer is of the wrong kind."""
+        """Pass a peer's answer to its flow; False when no flow waits for it, or the answer is of the wrong kind."""
         wait = self._waits.get(number)
         question = wait.missing.get(number) if wait is not None else None
         if wait is None or question is None:
@@ -141,7 +142,7 @@ class PendingRequests:
         return True
 
     def gone(self, peer: Peer) -> None:
-        """A peer was declared dead or left: whoever waits for this life of it, or is about to ask it, waits no longer."""
+        """Answer None to every flow that waits for this incarnation of a peer, which was declared dead or left."""
         if len(self._dead_peers) >= MAX_DEAD_PEERS:
             del self._dead_peers[next(iter(self._dead_peers))]
         self._dead_peers[peer.node] = peer.incarnation
@@ -157,16 +158,16 @@ class PendingRequests:
                 self._take(wait, number, None)
 
     def seen(self, peer: Peer) -> None:
-        """A peer spoke: it is not dead, or lives again."""
+        """Note a message of a peer, which proves that it lives."""
         if self._dead_peers and peer.node in self._dead_peers:
             del self._dead_peers[peer.node]
 
     def is_gone(self, peer: Peer) -> bool:
-        """Whether this life of a peer was declared dead, or has left, and was not heard since."""
+        """Return whether this incarnation of a peer was declared dead or left, and has sent nothing since."""
         return self._dead_peers.get(peer.node, -1) >= peer.incarnation
 
     def timer(self, name: tuple[str, str, int]) -> None:
-        """A wait's timer fired: ask again, or give up at the deadline."""
+        """Handle a wait's timer: send unanswered questions again, or give up at the deadline."""
         wait = self._by_name.get(name)
         if wait is None:
             return
@@ -217,8 +218,8 @@ class PendingRequests:
         self.effects.append(SetTimer(wait.name, at))
 
     def violations(self) -> list[str]:
-        """Every open conversation waits for something, and every number that is waited for leads to the one that waits."""
-        found = []
+        """Return violated invariants: every flow waits for a number, and every awaited number leads to its flow."""
+        broken = []
         awaited = 0
         for name, wait in self._by_name.items():
             awaited += len(wait.missing)
@@ -227,11 +228,11 @@ class PendingRequests:
                 or not wait.missing
                 or any(self._waits.get(number) is not wait for number in wait.missing)
             ):
-                found.append(f"talk: {name[2]} waits for {list(wait.missing)}, and nobody knows")
+                broken.append(f"talk: {name[2]} waits for {list(wait.missing)}, and no number leads to it")
         if awaited != len(self._waits) or self._open != len(self._by_name):
-            found.append(
+            broken.append(
                 f"talk: {self._open} are open, {len(self._by_name)} wait, for {awaited} of {len(self._waits)} numbers"
             )
         if len(self._dead_peers) > MAX_DEAD_PEERS:
-            found.append(f"bound: {len(self._dead_peers)} graves, at most {MAX_DEAD_PEERS}")
-        return found
+            broken.append(f"bound: {len(self._dead_peers)} dead peers, at most {MAX_DEAD_PEERS}")
+        return broken

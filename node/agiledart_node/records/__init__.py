@@ -1,1 +1,1 @@
-"""Records on the ring: an application's life and state, its summary, where the logs of its sinks lie."""
+"""Records on the ring: state and history of applications, their summaries, and the locations of sink logs."""

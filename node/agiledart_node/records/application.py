@@ -1,14 +1,14 @@
-"""The life of an application, as its record on the ring tells it.
+"""The states of an application, as its record on the ring shows them.
 
     deploying ──► running ──► finished
         │            │
         └────────────┴──────► failed, stopped
 
-The scheduler moves it to `running`, the coordinator to `finished` and `stopped`, any node of the deployment to
-`failed`. The last three are final: whoever comes later finds the record closed. Two awkward cases. Two nodes see a failure at
-once, both write, one compare-and-set wins and the other reads a closed record, which is what it wanted. And a node that hosts
-nothing of it no longer hears of its host, which may be dead, or on the other side of a cut: what it writes is marked
-(`is_unverified`), and those who run the application take it back or say how it ended.
+The scheduler moves it to `running`, the coordinator to `finished` and `stopped`, any node of the deployment to `failed`. The last
+three are final: a later writer finds the record closed. Two awkward cases. First, two nodes detect a failure at once and both
+write: one compare-and-set wins, and the other node reads a closed record, as it wanted. Second, a node that hosts nothing of the
+application receives nothing from a host, which may be dead or on the other side of a partition. Its write is marked
+(`is_unverified`), and the hosts either revoke it or confirm the end.
 """
 
 from collections.abc import Sequence
@@ -30,15 +30,15 @@ from agiledart_node.wire.change_responses import ChangeRow
 from agiledart_node.wire.commands import WAITING_FOR_CAPACITY
 
 SPECIFICATION_CODEC: Codec[Specification] = Codec(Specification, limit=MAX_RECORD_BYTES // 2)
-"""How a record holds the topology of its application."""
+"""Codec of an application's topology in its record."""
 
 DEPLOYING, RUNNING, FINISHED, FAILED, STOPPED = "deploying", "running", "finished", "failed", "stopped"
 
 RECOVERING = "recovering"
-"""Shown for `running` while what was lost is being brought back; never in a record."""
+"""State shown instead of `running` while lost state is restored; never in a record."""
 
 MINORITY = "minority"
-"""Shown likewise on a side of a cut that works on without the majority of the voters; a phase of recovery, too."""
+"""State shown on a side of a partition that works on without the majority of the voters; also a phase of recovery."""
 
 FINAL = (FINISHED, FAILED, STOPPED)
 
@@ -51,31 +51,31 @@ NEXT_STATES: dict[str, tuple[str, ...]] = {
 }
 
 MAX_CHANGES = 64
-"""Changes of its stages that a record keeps when the application has ended."""
+"""Changes of stages that the record of an ended application keeps."""
 
 MAX_CHANGES_BYTES = 16 << 10
-"""And no more than this, the newest of them: a record is copied to the whole leaf set."""
+"""Size limit of those changes, newest first: a record is copied to the whole leaf set."""
 
 MAX_CHANGE_TEXT = 120
-"""Letters of a reason that a record keeps of a change."""
+"""Characters of a reason that a record keeps of a change."""
 
 MAX_HISTORY = 32
-"""Entries of a record's history; the oldest but the first go."""
+"""Entries of a record's history; the oldest except the first are dropped."""
 
 MAX_SIGNED_ENTRIES = 48
-"""Signed orders that a record keeps beside the one with which it was submitted."""
+"""Signed commands that a record keeps besides the one with which it was submitted."""
 
 MAX_RIVALS = 8
-"""Other runs of its name that a record tells of."""
+"""Other runs of its name that a record lists."""
 
 KEPT_MS = 30 * 86_400_000
-"""Applications that ended longer ago are forgotten."""
+"""Age of ended applications after which they are forgotten."""
 
 MAX_REASON = 4_096
 """Characters of a reason that a record keeps."""
 
 CATALOGUE_PAGES = 16
-"""Records over which the catalogue of names is spread, so that many submissions at one time do not wait for one record."""
+"""Records over which the catalogue of names is spread, so that many simultaneous submissions do not wait for one record."""
 
 MAX_NAMES = 1_024
 """Names on one page of the catalogue; a submission beyond is refused."""
@@ -90,7 +90,7 @@ class StageEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A change of state: when (wall milliseconds of the writer, 0: unknown), to what, why."""
+    """A change of state: its time (wall milliseconds of the writer, 0: unknown), the new state, the reason."""
 
     at_ms: int
     state: str
@@ -98,11 +98,11 @@ class HistoryEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Rival(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Another run of the same name: submitted on the other side of a cut, or taken for dead by who submitted this one.
+    """Another run of the same name: submitted on the other side of a partition, or considered dead when this one was submitted.
 
     Args:
         number: the run's; see `application_number`.
-        at_ms: when it came into its state.
+        at_ms: time at which it entered its state.
     """
 
     number: int
@@ -115,7 +115,7 @@ class Rival(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Loss(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Rows of a source that only the log of a lost node had when the source went on elsewhere, in this life; at least so many."""
+    """Lost rows of a source: only the log of a lost node had them when the source moved, in this attempt. A lower limit."""
 
     attempt: int
     source: str
@@ -123,28 +123,29 @@ class Loss(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Everything about one submission that survives the agent that took it.
+    """Everything about one submission that survives the agent that accepted it.
 
     Args:
-        ticket: random number of the submission; tells two simultaneous submissions of a name apart.
+        ticket: random number of the submission; distinguishes two simultaneous submissions of a name.
         reason: why it is in its final state, or why it does not run yet; for people.
-        submitted_to: name of the agent that took the submission.
-        stopping: a user asked for a drain; it ends as `stopped` instead of `finished`.
-        guards: nodes that watch although they host nothing.
+        submitted_to: name of the agent that accepted the submission.
+        stopping: a user requested a drain; it ends as `stopped` instead of `finished`.
+        guards: nodes that watch it without hosting it.
         paths: recorded JOIN paths, source first, sink last.
         summary: totals at the end; plain data.
-        by_epoch: it is saved by epochs: its register, not the ring, says whether it lives. `repeats`: as `Delivery.repeats`.
-        losses: rows that are lost because a source went on without its log.
+        by_epoch: it is saved by epochs: its register, not the ring, decides whether it lives. `duplicates`: as
+            `Delivery.duplicates`.
+        losses: rows lost because a source moved without its log.
         away: of each stage, why its instances are not on the node of its path; for people. Empty before it runs.
-        is_forgotten: users see it no more; only its version counts.
-        owner_key: the key that submitted it; `shared_keys`: keys that its owner gave it to.
-        order: with which this version was submitted, signed by its user.
-        by_hearsay: it is `failed` by the word of nodes that host nothing of it: no host has said so.
-        revivals: how often such a word was taken back.
-        rivals: other runs of its name that live, or whose end nobody knew when this one was submitted.
-        changes: of its stages, the last of them, oldest first, as rows of `explain scaling`; noted when it ends.
-        deeds: signed orders on which its owner, its shares and its end rest; see `records.deeds`.
-        held: stages with limits that keep their number: all at first, and each again that a user gives one, until it is let.
+        is_forgotten: users do not see it any more; only its version is used.
+        owner_key: the key that submitted it; `shared_keys`: keys with which its owner shared it.
+        signed_command: the command that submitted this version, signed by its user.
+        is_unverified: nodes that host nothing of it report it as `failed`; no host has confirmed that.
+        revivals: number of such reports that were revoked.
+        rivals: other runs of its name that live, or whose end was unknown when this one was submitted.
+        changes: changes of its stages, the last of them, oldest first, as rows of `explain scaling`; recorded at its end.
+        signed_entries: signed commands that prove its owner, its shares and its end; see `records.signed_entries`.
+        held: stages with limits that keep their number: at first all, later each to which a user gave a fixed number.
     """
 
     name: str
@@ -194,7 +195,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def delivery(self) -> Delivery:
-        """What becomes of it, and of its rows, when a host dies."""
+        """Guarantee for it and its rows when a host dies."""
         return Delivery.of(is_saved=self.by_epoch, duplicates=self.duplicates)
 
     @property
@@ -204,35 +205,35 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def shared(self) -> list[str]:
-        """Keys that it is shared with, hex."""
+        """Keys with which it is shared, hex."""
         return [key.hex() for key in self.shared_keys]
 
     @property
     def is_final(self) -> bool:
-        """Whether it has ended, as far as this record knows (`is_unverified`)."""
+        """Return whether it has ended, as far as this record knows (`is_unverified`)."""
         return self.state in FINAL
 
     @property
     def is_stopping(self) -> bool:
-        """Whether a user asked for its end, which has not come yet."""
+        """Return whether a user requested its end and it has not ended yet."""
         return self.stopping and not self.is_final
 
     @property
     def running_ms(self) -> int:
-        """When it came to run, wall milliseconds; 0 when it never did."""
+        """Time at which it started to run, wall milliseconds; 0 when it never ran."""
         return next((entry.at_ms for entry in self.history if entry.state == RUNNING), 0)
 
     def names(self) -> dict[NodeId, str]:
-        """Names for people of all its nodes, also of those that only lie on its paths."""
+        """Return names for people of all its nodes, including those that are only on its paths."""
         return display_names((*self.nodes, *(peer for path in self.paths for peer in path)))
 
     def hosts(self) -> tuple[Peer, ...]:
-        """Nodes that run at least one instance."""
+        """Return the nodes that run at least one instance."""
         used = {place.node for place in self.assignment}
         return tuple(node for position, node in enumerate(self.nodes) if position in used)
 
     def instances_on(self, node: NodeId) -> tuple[tuple[int, int], ...]:
-        """(stage, index) of the instances on a node, sorted."""
+        """Return (stage, index) of the instances on a node, sorted."""
         return tuple(
             sorted((place.stage, place.index) for place in self.assignment if self.nodes[place.node].node == node)
         )
@@ -244,7 +245,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def data_paths(self) -> list[list[str]]:
-        """The ways that rows take; see `data_paths_of`."""
+        """The paths that rows take; see `data_paths_of`."""
         placement = self.placement
         hosts = [placement[stage.name] for stage in self.stages]
         return data_paths_of([stage.kind for stage in self.stages], self.edges, hosts) if self.assignment else []
@@ -252,14 +253,14 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     @property
     def placement(self) -> dict[str, list[str]]:
         """Stage → names of its nodes in the order of its instances; ids where names collide or are empty."""
-        shown = display_names(self.nodes)
+        names_by_id = display_names(self.nodes)
         table: dict[str, list[str]] = {stage.name: [] for stage in self.stages}
         for place in sorted(self.assignment, key=lambda place: (place.stage, place.index)):
-            table[self.stages[place.stage].name].append(shown[self.nodes[place.node].node])
+            table[self.stages[place.stage].name].append(names_by_id[self.nodes[place.node].node])
         return table
 
     def is_consistent(self) -> bool:
-        """Whether all positions in it point to something; a record from the ring is checked before use."""
+        """Return whether all positions in it are valid; a record from the ring is checked before use."""
         return (
             self.state in NEXT_STATES
             and (self.state == FAILED or not self.is_unverified)
@@ -278,35 +279,35 @@ CATALOGUE_KEYS = tuple(key_of_name("catalogue", f"applications\0{page}") for pag
 
 
 def catalogue_key(name: str) -> NodeId:
-    """Where the page of the catalogue lies that has this name."""
+    """Return the key of the catalogue page for this name."""
     return CATALOGUE_KEYS[application_key(name) % CATALOGUE_PAGES]
 
 
 def application_key(name: str) -> NodeId:
-    """Where the record of an application lies."""
+    """Return the key of an application's record."""
     return key_of_name("application", name)
 
 
 def node_name_key(name: str) -> NodeId:
-    """Where the ring notes which node has a name."""
+    """Return the key of the record that maps a node's name to the node."""
     return key_of_name("node", name)
 
 
 def advanced(
     record: ApplicationRecord, state: str, reason: str, wall_ms: int, *, is_unverified: bool = False
 ) -> ApplicationRecord | None:
-    """The record in its next state, or None when it is closed or the step is not allowed.
+    """Return the record in its next state, or None when it is closed or the transition is not permitted.
 
     Args:
-        by_hearsay: who says so hosts nothing of it, and does not know it from those who do. Their word may follow it.
+        is_unverified: the writer hosts nothing of it, and no host confirmed the state. A host's state may follow.
     """
-    is_heard = record.is_unverified and not is_unverified
-    if state not in ((RUNNING, *FINAL) if is_heard else NEXT_STATES[record.state]):
+    was_unverified = record.is_unverified and not is_unverified
+    if state not in ((RUNNING, *FINAL) if was_unverified else NEXT_STATES[record.state]):
         return None
     reason = reason[:MAX_REASON]
     entry = HistoryEntry(wall_ms, state, reason)
     history = kept_history(record.history, entry)
-    is_revived = is_heard and state == RUNNING
+    is_revived = was_unverified and state == RUNNING
     return msgspec.structs.replace(
         record,
         state=state,
@@ -319,7 +320,7 @@ def advanced(
 
 
 def forgotten(record: ApplicationRecord) -> ApplicationRecord:
-    """What stays of an application that has ended when users want to see it no more."""
+    """Return the remainder of an ended application after users removed it."""
     return ApplicationRecord(
         record.name,
         record.version,
@@ -329,18 +330,18 @@ def forgotten(record: ApplicationRecord) -> ApplicationRecord:
         record.scheduler,
         changed_ms=record.changed_ms,
         attempt=record.attempt,
-        signed_command=record.signed_command,  # it is carried out once, whatever becomes of what it began
+        signed_command=record.signed_command,  # so that the command cannot be replayed
         is_forgotten=True,
     )
 
 
 def is_old(record: ApplicationRecord, wall_ms: int) -> bool:
-    """Whether an application ended so long ago that it need not be told any more."""
+    """Return whether an application ended so long ago that it is no longer listed."""
     return record.is_final and 0 < record.changed_ms < wall_ms - KEPT_MS
 
 
 def waiting_for_capacity(record: ApplicationRecord, reason: str, wall_ms: int) -> ApplicationRecord | None:
-    """The record of an application that cannot be placed now; None when it is not being deployed."""
+    """Return the record of an application that cannot be placed now; None when it is not being deployed."""
     if record.state != DEPLOYING:
         return None
     text = f"{WAITING_FOR_CAPACITY}: {reason}"[:MAX_REASON]
@@ -350,31 +351,31 @@ def waiting_for_capacity(record: ApplicationRecord, reason: str, wall_ms: int) -
 
 
 def kept_history(history: tuple[HistoryEntry, ...], entry: HistoryEntry) -> tuple[HistoryEntry, ...]:
-    """A history with one more entry; when it is full the oldest but the first goes."""
-    kept = history if len(history) < MAX_HISTORY else history[:1] + history[2:]
-    return (*kept, entry)
+    """Return a history with one more entry; when it is full, the oldest except the first is dropped."""
+    shortened = history if len(history) < MAX_HISTORY else history[:1] + history[2:]
+    return (*shortened, entry)
 
 
 def kept_changes(rows: Sequence[ChangeRow]) -> tuple[dict[str, Any], ...]:
-    """What a record keeps of changes, oldest first: the newest that have room, with their texts cut."""
-    kept: list[dict[str, Any]] = []
-    room = MAX_CHANGES_BYTES
+    """Return the changes that a record keeps, oldest first: the newest that fit, with shortened texts."""
+    newest: list[dict[str, Any]] = []
+    bytes_left = MAX_CHANGES_BYTES
     for row in reversed(rows[-MAX_CHANGES:]):
         short = msgspec.structs.replace(row, reason=row.reason[:MAX_CHANGE_TEXT], why=row.why[:MAX_CHANGE_TEXT])
-        room -= len(msgspec.msgpack.encode(short))
-        if room < 0:
+        bytes_left -= len(msgspec.msgpack.encode(short))
+        if bytes_left < 0:
             break
-        kept.append(msgspec.to_builtins(short))
-    return tuple(reversed(kept))
+        newest.append(msgspec.to_builtins(short))
+    return tuple(reversed(newest))
 
 
 def listed(items: list[str]) -> str:
-    """`a, b and c`."""
+    """Return `a, b and c`."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else "nothing"
 
 
 def instances_text(record: ApplicationRecord, node: NodeId) -> str:
-    """What a node held: `busiest-routes, route_of 2 and 3`; a stage of one instance goes without a number."""
+    """Return the instances of a node as text: `busiest-routes, route_of 2 and 3`; a stage with one instance has no number."""
     by_stage: dict[int, list[str]] = {}
     for stage, index in record.instances_on(node):
         by_stage.setdefault(stage, []).append(str(index))

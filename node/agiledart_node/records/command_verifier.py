@@ -1,7 +1,7 @@
-"""Signed orders at a node: what each command's order must say, and the checks of whoever carries one out.
+"""Signed commands at a node: the terms of each command, and the checks by the node that carries it out.
 
-The agent that is asked, the scheduler and each host check for themselves (`CommandVerifier`); none believes who brought the order. A world
-without keys (simulations) has no judge, and then what is asked is believed.
+The asked agent, the scheduler and each host check for themselves (`CommandVerifier`); none trusts the sender of a command. A world
+without keys (simulations) has no verification, and every command is accepted.
 """
 
 from typing import Final
@@ -49,17 +49,17 @@ from agiledart_node.wire.commands import (
 from agiledart_recovery.wire.names import RunId
 
 CHECK: Final = "check"
-"""Verb of the order for a dry run: hosts load the code, and start nothing for it."""
+"""Verb of the command for a dry run: hosts load the code and start nothing for it."""
 
 MAX_ARGUMENT_LENGTH: Final = 128
-"""Characters of a word of an order."""
+"""Characters of one argument of a signed command."""
 
 MAX_EXECUTED: Final = 1_024
-"""Orders that a node remembers because their runs have ended here."""
+"""Commands that a node remembers because their runs have ended here."""
 
 
 def _delivery_word(word: str) -> str:
-    """What an order says of a delivery: nothing where the run is not saved, or where it is a word that is refused anyway."""
+    """Return the delivery as a command states it; empty where the run is not saved, or the word is invalid and refused later."""
     try:
         delivery = Delivery.named(word)
     except ValueError:
@@ -68,10 +68,10 @@ def _delivery_word(word: str) -> str:
 
 
 def command_terms(command: Command) -> CommandTerms | None:
-    """What the order for a command says; None for commands that only look.
+    """Return the signed terms of a command; None for commands that only read.
 
     Raises:
-        RemoteProtocolError: the command makes no sense.
+        RemoteProtocolError: the command is invalid.
     """
     match command:
         case Submit():
@@ -91,18 +91,18 @@ def command_terms(command: Command) -> CommandTerms | None:
                 verb, name, (content_hash(command.specification), content_hash(command.bundle)), arguments
             )
         case Stop():
-            said = (("checkpoint", command.checkpoint), ("now", "yes" if command.now else ""))
-            return CommandTerms("stop", command.name, (), sorted_arguments(said))
+            options = (("checkpoint", command.checkpoint), ("now", "yes" if command.now else ""))
+            return CommandTerms("stop", command.name, (), sorted_arguments(options))
         case ExportCheckpoint() | Forget():
             return CommandTerms(VERB_BY_COMMAND[type(command)], command.name)
         case RemoveCheckpoint():
             return CommandTerms("checkpoint", command.name, (), sorted_arguments((("remove", "yes"),)))
         case RecoverRun():
-            said = (
+            options = (
                 ("check", "yes" if command.check else ""),
                 ("without", _word(" ".join(sorted(command.lost_voters)))),
             )
-            return CommandTerms("recover", command.name, (), sorted_arguments(said))
+            return CommandTerms("recover", command.name, (), sorted_arguments(options))
         case ShareApplication():
             revoke = "yes" if command.revoke else ""
             return CommandTerms(
@@ -113,11 +113,11 @@ def command_terms(command: Command) -> CommandTerms | None:
             arguments = sorted_arguments((("node", command.node), ("secret", command.secret)))
             return CommandTerms("secret", command.name, contents, arguments)
         case CreateToken():
-            # Its fields before there were quotas: agents of both versions agree on an order without one.
+            # Hash the fields without the quota: agents of releases before quotas compute the same hash.
             fields: list[object] = msgspec.msgpack.decode(msgspec.msgpack.encode(command))[:-1]
-            wanted = content_hash(msgspec.msgpack.encode(fields)).hex()
+            fields_hash = content_hash(msgspec.msgpack.encode(fields)).hex()
             return CommandTerms(
-                "create token", "", (), sorted_arguments((("quota", command.quota.text), ("wanted", wanted)))
+                "create token", "", (), sorted_arguments((("quota", command.quota.text), ("wanted", fields_hash)))
             )
         case SetBan():
             return ban_terms(ban_target(command.target), command.until, command.reason)
@@ -134,20 +134,20 @@ def command_terms(command: Command) -> CommandTerms | None:
                 sorted_arguments((("node", _word(command.node)), ("stage", _word(command.stage)))),
             )
         case DrainNode():
-            said = (("node", _word(command.node)), ("stay", "yes" if command.stay else ""))
-            return CommandTerms("drain", "", (), sorted_arguments((*said, ("undo", "yes" if command.undo else ""))))
+            options = (("node", _word(command.node)), ("stay", "yes" if command.stay else ""))
+            return CommandTerms("drain", "", (), sorted_arguments((*options, ("undo", "yes" if command.undo else ""))))
         case ShutDownAgent():
             return CommandTerms("leave", "", (), sorted_arguments((("now", "yes" if command.now else ""),)))
     return None
 
 
 def _word(text: str) -> str:
-    """As it stands in an order: names of fused stages may be longer than its words."""
+    """Return a text as a signed command contains it: names of fused stages may be too long, and are hashed."""
     return text if len(text) <= MAX_ARGUMENT_LENGTH else content_hash(text.encode()).hex()
 
 
 def ban_target(text: str) -> bytes:
-    """Who is meant; raises `Refused` for what is neither a key nor the hash of a link."""
+    """Return the banned key or hash; raises `Refused` for any other text."""
     try:
         target = bytes.fromhex(text)
     except ValueError:
@@ -160,33 +160,33 @@ def ban_target(text: str) -> bytes:
 def check_signed_command(
     verify: VerifyCommand, raw: bytes, terms: CommandTerms, *, key: bytes = b"", wall_ms: int = 0, waited_ms: int = 0
 ) -> VerifiedCommand:
-    """A fresh order for exactly this.
+    """Verify a fresh signed command for exactly these terms.
 
     Args:
-        key: of who must have given it; empty: whoever it was.
-        wall_ms: the clock, `waited_ms`: for which the order is known to have been under way.
+        key: key that must have signed it; empty: any.
+        wall_ms: the clock; `waited_ms`: time for which the command is known to have waited.
 
     Raises:
-        Refused: it is not.
+        Refused: it is invalid.
     """
     verified = verify(raw)
     if key and verified.grant.key != key:
-        raise Refused("another key", "the order was signed by somebody else")
+        raise Refused("another key", "the command was signed with another key")
     if verified.signed_command.terms != terms:
-        raise Refused("terms", f"the order is for something else than this {terms.verb}")
+        raise Refused("terms", f"the signed command differs from this {terms.verb}")
     check_fresh(verified.signed_command, wall_ms, waited_ms)
     return verified
 
 
 class CommandVerifier:
-    """The orders that reach a node.
+    """Verification of the signed commands that reach a node.
 
     Args:
         verify: None: nothing is signed in this world.
-        signatures: what is known of kept orders.
+        signatures: known signatures of kept commands.
 
     Attributes:
-        banned: keys and hashes of links → seconds since 1970 until which their orders count no more.
+        banned: keys and hashes of links → seconds since 1970 until which their commands are invalid.
     """
 
     def __init__(self, context: NodeContext, verify: VerifyCommand | None, signatures: Signatures) -> None:
@@ -196,19 +196,19 @@ class CommandVerifier:
 
     @property
     def requires_signatures(self) -> bool:
-        """Whether orders mean anything here."""
+        """Return whether commands must be signed here."""
         return self._verify is not None
 
     def given(
         self, raw: bytes, command: Command, principal: Principal, submitter: str, waited_ms: int = 0
     ) -> tuple[Principal, str]:
-        """Who gave the order for a command: as its signature says, or as was told where nothing is signed.
+        """Return the requester of a command: the signer, or the given one where nothing is signed.
 
         Args:
-            asker, submitter: as whoever brings it says.
+            principal, submitter: requester according to the sender.
 
         Raises:
-            NotAllowed: the order is none, is altered, or old.
+            NotAllowed: the command is unsigned, altered or old.
         """
         if self._verify is None:
             return principal, submitter
@@ -235,31 +235,34 @@ class CommandVerifier:
         return any(self.banned.get(name, 0) > now for name in (*verified.grant.links, *verified.grant.keys))
 
     def verify_unless_banned(self, raw: bytes) -> VerifiedCommand | None:
-        """What an order that a record keeps says, however long ago it was given; None: it does not count.
+        """Return the content of a kept command, however old; None: it is invalid or its signer is banned.
 
-        Its signatures are looked at once, bans each time.
+        Signatures are checked once, bans each time.
         """
         verified = self._signatures.verified(raw)
         return None if verified is None or self._is_banned(verified) else verified
 
     def is_recovery(self, run: RunId, raw: bytes, last: bytes) -> bool:
-        """Whether an admin has ordered that a run go on without the majority of its voters, later than with the order `last`.
+        """Return whether an admin commanded a quorum recovery of this run, later than with the command `last`.
 
-        It may be long ago: voters that were away hear of it when they are back.
+        The command may be old: voters that were away learn of it when they return.
         """
         if self._verify is None:
             return True
-        one = self.verify_unless_banned(raw)
-        if one is None or (one.signed_command.terms.verb, one.signed_command.terms.application) != ("recover", run.app):
-            return False
-        if one.signed_command.terms.argument("check") or refusal(
-            principal_of(one), "recover", ApplicationOwnership(run.app)
+        verified = self.verify_unless_banned(raw)
+        if verified is None or (verified.signed_command.terms.verb, verified.signed_command.terms.application) != (
+            "recover",
+            run.app,
         ):
             return False
-        return not last or one.signed_command.wall_ms > _parsed_command(last).wall_ms
+        if verified.signed_command.terms.argument("check") or refusal(
+            principal_of(verified), "recover", ApplicationOwnership(run.app)
+        ):
+            return False
+        return not last or verified.signed_command.wall_ms > _parsed_command(last).wall_ms
 
     def without_unproven_rights(self, record: ApplicationRecord) -> ApplicationRecord:
-        """A record as it is acted on: without rights that nobody has signed. Where nothing is signed, as it is."""
+        """Return a record without rights that no user has signed. Where nothing is signed, return it unchanged."""
         return (
             record
             if self._verify is None
@@ -267,11 +270,11 @@ class CommandVerifier:
         )
 
     def without_forged_entries_of(self, record: ApplicationRecord) -> ApplicationRecord:
-        """A record as it is written on: without deeds that nobody has signed, so that those that are signed find their place."""
+        """Return a record without entries that no user has signed, before it is written again; they take space from signed ones."""
         return record if self._verify is None else without_forged_entries(record, self._signatures.verified)
 
     def objection(self, part: DeploymentPart) -> str:
-        """Why a part does not follow from the order with which its application was submitted; empty: it does."""
+        """Return why a part does not follow from the command that submitted its application; empty: it does."""
         if self._verify is None:
             return ""
         try:
@@ -282,15 +285,15 @@ class CommandVerifier:
             return error.text
         contents = (content_hash(part.specification), content_hash(part.bundle) if part.bundle else terms.contents[-1])
         if (terms.verb, terms.application) != ("submit", part.application) or terms.contents != contents:
-            return f"the order for {part.application} is for other code, settings or another name"
+            return f"the command for {part.application} is for other code, settings or another name"
         if self._executed.get(command_hash(part.signed_command)):
-            return f"the order to submit {part.application} was carried out before"
+            return f"the command to submit {part.application} was carried out before"
         if terms.argument("delivery") != _delivery_word(part.delivery):
-            return f"the order for {part.application} is for another delivery"
+            return f"the command for {part.application} is for another delivery"
         return self._objection_to_owner(part)
 
     def _objection_to_owner(self, part: DeploymentPart) -> str:
-        """Why a run is not of who is said to own it; empty: it is."""
+        """Return why a run does not belong to its alleged owner; empty: it does."""
         signer = self.verify_unless_banned(part.signed_command)
         if signer is None or part.owner in (b"", signer.grant.key):
             return ""
@@ -298,7 +301,7 @@ class CommandVerifier:
             part.application, part.owner, (part.signed_command, *part.signed_entries), self.verify_unless_banned
         )
         if not proven.owner:
-            return f"nobody has signed that {part.application} belongs to the key {part.owner.hex()[:16]}…"
+            return f"no signature shows that {part.application} belongs to the key {part.owner.hex()[:16]}…"
         principal, application = (
             principal_of(signer),
             ApplicationOwnership(part.application, proven.owner, shared=proven.shared),
@@ -307,13 +310,13 @@ class CommandVerifier:
         return why_not(principal, "submit", why, part.application, proven.owner) if why else ""
 
     def objection_to_check(self, raw: bytes, bundle: bytes) -> str:
-        """Why this code is not loaded for a dry run; empty: a user who may submit has asked for that just now."""
+        """Return why this code must not be loaded for a dry run; empty: a user with the permission has just requested that."""
         if self._verify is None:
             return ""
         try:
             signed_command = self._submitter(raw).signed_command
             if signed_command.terms.verb != CHECK or signed_command.terms.contents[-1:] != (content_hash(bundle),):
-                raise Refused("terms", "the order is for something else than this check")
+                raise Refused("terms", "the signed command differs from this check")
             check_fresh(signed_command, self._context.common_ms)
         except Refused as error:
             return why_refused(CHECK, error)
@@ -322,13 +325,16 @@ class CommandVerifier:
         return ""
 
     def _submitter(self, raw: bytes) -> VerifiedCommand:
-        """An order of somebody who may submit what it names; raises `Refused` and `NotAllowed`."""
+        """Verify a command of a user who may submit the named application; raises `Refused` and `NotAllowed`."""
         verified = self._verified(raw)
         check_unseen(principal_of(verified), "submit", verified.signed_command.terms.application)
         return verified
 
     def mark_executed(self, part: DeploymentPart, *, ran: bool) -> None:
-        """A run of this order has ended here. If rows flowed, the order begins no other; else it may be tried again."""
+        """Note the end of this command's run here.
+
+        After rows flowed, the command starts no other run; otherwise it may be retried.
+        """
         if self._verify is not None and part.signed_command:
             name = command_hash(part.signed_command)
             self._executed[name] = ran or self._executed.get(name, False)
@@ -336,7 +342,7 @@ class CommandVerifier:
                 del self._executed[next(iter(self._executed))]
 
     def may_be_replay(self, part: DeploymentPart) -> bool:
-        """Whether only the application's record can say that this order counts: it was tried here before, or given long ago."""
+        """Return whether only the application's record can tell if this command is valid: it was tried here before, or is old."""
         if self._verify is None or not part.signed_command:
             return False
         if command_hash(part.signed_command) in self._executed:
@@ -348,9 +354,9 @@ class CommandVerifier:
         return False
 
     def check_not_replayed(self, raw: bytes, last: ApplicationRecord | None) -> None:
-        """Raise NotAllowed when an order was carried out before, or is older than one that was.
+        """Raise NotAllowed when a command was carried out before, or is older than one that was.
 
-        An order whose application failed to come to run is tried again by the agent that was asked.
+        The asked agent retries a command whose application failed before it ran.
         """
         if (
             self._verify is None
@@ -360,30 +366,34 @@ class CommandVerifier:
         ):
             return
         if _parsed_command(raw).wall_ms <= self._begun_ms(last):
-            text = f"This order to submit {last.name} was carried out before, or a later one was. Submit again."
+            text = f"This command to submit {last.name} was carried out before, or a later one was. Submit again."
             raise NotAllowed("command", text)
 
     def check_stop(self, raw: bytes, principal: Principal, record: ApplicationRecord) -> None:
-        """Raise NotAllowed when who gave the order may not stop this, or meant a version before it."""
+        """Raise NotAllowed when the signer may not stop this application, or meant an earlier version."""
         if self._verify is None:
             return
         check(principal, "stop", record.name, record)
         if _parsed_command(raw).wall_ms < self._begun_ms(record):
-            raise NotAllowed("command", f"{record.name} was submitted again after this order to stop it.")
+            raise NotAllowed("command", f"{record.name} was submitted again after this command to stop it.")
 
     def _begun_ms(self, record: ApplicationRecord) -> int:
-        """When the order was given that began this version; -1: it holds none that its giver has signed."""
-        one = self._signatures.verified(record.signed_command)
-        return -1 if one is None or one.signed_command.terms.application != record.name else one.signed_command.wall_ms
+        """Return the time of the command that started this version; -1: the record has none with a valid signature."""
+        verified = self._signatures.verified(record.signed_command)
+        return (
+            -1
+            if verified is None or verified.signed_command.terms.application != record.name
+            else verified.signed_command.wall_ms
+        )
 
 
 def _parsed_command(raw: bytes) -> SignedCommand:
     try:
         return parse_signed_command(raw)
     except Refused as error:
-        raise CommandRefused(f"A record holds an order that cannot be read: {error}") from None
+        raise CommandRefused(f"A record contains a command that cannot be read: {error}") from None
 
 
 def why_refused(verb: str, error: RemoteProtocolError) -> str:
-    """The sentence for a refused order."""
-    return f"This order to {verb} is refused: {error}. Give it again with the same version of agiledart."
+    """Return the sentence for a refused command."""
+    return f"This command to {verb} is refused: {error}. Repeat it with the same version of agiledart."

@@ -1,4 +1,4 @@
-"""The ways that rows really take, and why a stage is not where one would look for it: for people."""
+"""The real paths of rows, and why a stage is not on its expected node: for people."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,20 +15,20 @@ MAX_DATA_PATHS = 16
 def data_paths_of(
     kinds: Sequence[str], edges: Sequence[tuple[int, int]], hosts: Sequence[Sequence[str]]
 ) -> list[list[str]]:
-    """One way for each source and each sink that its rows reach, along the longest chain of stages between them.
+    """Return one path for each source and each sink that its rows reach, along the longest chain of stages between them.
 
     Args:
         kinds: of each stage, in topological order: `source`, `sink` or `stage`.
         hosts: names of the nodes of each stage's instances.
 
     Returns:
-        Places that rows pass in turn; several nodes of one stage with commas between.
+        Places that rows pass in turn; several nodes of one stage are separated by commas.
     """
     places = [",".join(dict.fromkeys(names)) for names in hosts]
     down: dict[int, list[int]] = {}
     for upstream, downstream in edges:
         down.setdefault(upstream, []).append(downstream)
-    found = []
+    paths = []
     for source in (stage for stage, kind in enumerate(kinds) if kind == "source"):
         longest: dict[int, tuple[int, ...]] = {source: (source,)}
         for stage in range(source, len(kinds)):
@@ -38,21 +38,21 @@ def data_paths_of(
         for sink, chain in sorted(longest.items()):
             if kinds[sink] == "sink":
                 passed = [places[stage] for stage in chain]
-                found.append([at for at, before in zip(passed, ["", *passed], strict=False) if at != before])
-    return found[:MAX_DATA_PATHS]
+                paths.append([at for at, before in zip(passed, ["", *passed], strict=False) if at != before])
+    return paths[:MAX_DATA_PATHS]
 
 
 def reasons_of(placement: Placement, loads: Mapping[NodeId, tuple[Peer, NodeLoad]], stages: int) -> tuple[str, ...]:
-    """For each stage, why its instances are not on the node of its path; empty where they are."""
-    told: list[dict[str, bool]] = [{} for _ in range(stages)]
-    shown = display_names(tuple(peer for peer, _ in loads.values()))
+    """Return for each stage why its instances are not on the node of its path; empty where they are."""
+    reasons: list[dict[str, bool]] = [{} for _ in range(stages)]
+    names_by_id = display_names(tuple(peer for peer, _ in loads.values()))
     for (stage, _), (home, why) in placement.away.items():
-        held, room = (loads[home][1].operators, loads[home][1].capacity) if home in loads else (0, 0)
-        told[stage][_sentence(why, shown.get(home, home.short), held, room)] = True
-    return tuple("; ".join(each) for each in told)
+        held, capacity = (loads[home][1].operators, loads[home][1].capacity) if home in loads else (0, 0)
+        reasons[stage][_sentence(why, names_by_id.get(home, home.short), held, capacity)] = True
+    return tuple("; ".join(stage_reasons) for stage_reasons in reasons)
 
 
-def _sentence(why: Obstacle, home: str, held: int, room: int) -> str:
+def _sentence(why: Obstacle, home: str, held: int, capacity: int) -> str:
     match why:
         case Obstacle.UNKNOWN:
             return f"{home} does not answer"
@@ -63,12 +63,12 @@ def _sentence(why: Obstacle, home: str, held: int, room: int) -> str:
         case Obstacle.VERSION:
             return f"{home} runs another version of agiledart"
         case Obstacle.FULL:
-            return f"{home} has no room: {held} of {room} instances"
+            return f"{home} is full: {held} of {capacity} instances"
         case Obstacle.TAG:
-            return f"{home} lacks what it needs"
+            return f"{home} lacks a capability that it requires"
         case Obstacle.BALANCE:
-            return f"{home} has {held} instances already, and others have room"
+            return f"{home} was skipped to spread instances evenly (it has {held} already)"
         case Obstacle.SHARED:
             return f"{home} runs another step of this application"
         case Obstacle.COPIES:
-            return "each instance is on a node of its own"
+            return "each instance runs on a separate node"

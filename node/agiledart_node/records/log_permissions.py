@@ -1,7 +1,7 @@
-"""Whose the logs are that a submission wants to write, and what those are told who may not.
+"""Permission to write or read a sink log, and the texts of refusals.
 
-Asked where an application is submitted and again where it is claimed, of the logs' records on the ring; the host that has the files
-asks once more before users' code can reach them.
+The asked agent and the scheduler check it against the logs' records on the ring. The host with the files checks once more before
+users' code can reach them.
 """
 
 from agiledart_kernel.errors import RemoteProtocolError
@@ -16,12 +16,12 @@ from agiledart_node.records.summary import logs_of
 async def check_logs(
     records: Records, principal: Principal, name: str, last: ApplicationRecord | None, specification: bytes
 ) -> None:
-    """Raise NotAllowed when a sink of this application would write a log that belongs to somebody else.
+    """Raise NotAllowed when a sink of this application would write a log of another owner.
 
-    A ring that does not answer refuses nothing: the host looks, too.
+    Without an answer of the ring nothing is refused: the host checks as well.
 
     Args:
-        last: the record of the name; who owns that will own the next run.
+        last: the record of the name; its owner will own the next run.
     """
     owner = (last.owner_key if last is not None else b"") or principal.key
     for log_name in dict.fromkeys(logs_of(specification).values()):
@@ -29,29 +29,29 @@ async def check_logs(
         if not answer.ok:
             continue
         try:
-            found = SINK_CODEC.decode(answer.value)
+            record = SINK_CODEC.decode(answer.value)
         except RemoteProtocolError:
-            continue  # whoever reads it counts that
-        log = LogOwnership(found.name, found.application, found.owner)
+            continue  # the reader of the record counts that
+        log = LogOwnership(record.name, record.application, record.owner)
         if why := log_write_refusal(principal, name, owner, log):
             raise NotAllowed(why, not_to_be_written(log))
 
 
 def not_to_be_written(log: LogOwnership) -> str:
-    """The sentence for whoever may not write a log."""
+    """Return the refusal to write a log."""
     if not log.owner:
         return (
-            f"The log {log.name} is of {log.application or 'an application'} and older than owners are: it goes on for an admin, "
-            f"or who has the scope app:{log.application or 'NAME'}. Write to another name, or have an admin submit this."
+            f"The log {log.name} of {log.application or 'an application'} has no owner: only an admin, or a user with the scope "
+            f"app:{log.application or 'NAME'}, may continue it. Write to another name, or ask an admin to submit this."
         )
     return (
         f"The log {log.name} belongs to the key {log.owner.hex()[:16]}…, not to you: you may not write it. "
-        "Write to another name, or have an admin submit this."
+        "Write to another name, or ask an admin to submit this."
     )
 
 
 def not_to_be_read(principal: Principal, why: str, log: LogOwnership) -> str:
-    """The sentence for whoever may not read a log."""
+    """Return the refusal to read a log."""
     scoped = f"agiledart token create --role reader --scope sink:{log.name}"
     if why == "owner":
         return (
@@ -60,4 +60,4 @@ def not_to_be_read(principal: Principal, why: str, log: LogOwnership) -> str:
         )
     kind, _, application = principal.scope.partition(":")
     rest = f"and {application} has no log {log.name}" if kind == "app" else f"not the log {log.name}"
-    return f"This {principal.role} may use {principal.scope} only, {rest}. Make another token:  {scoped}"
+    return f"This {principal.role} may use {principal.scope} only, {rest}. Create another token:  {scoped}"

@@ -1,12 +1,12 @@
-"""What two records of an application say together.
+"""Merge of two records of an application.
 
-Of one run: its end by the word of those who ran it comes before what others heard of it, and a drain that was asked for stays. Of
-two runs: the later version has the record; of equal versions, submitted on both sides of a cut, the run with the smaller number.
-The other run is named in it (`Rival`), and its hosts end it.
+Records of one run: an end reported by its hosts comes before an unverified report, and a requested drain stays. Records of two
+runs: the later version gets the record; of equal versions, submitted on both sides of a partition, the run with the smaller number.
+The record lists the other run (`Rival`), and its hosts end it.
 
-The awkward case: `failed` as a bystander heard it, and `running`. Where nothing was cut the first follows the second; where the
-bystander was cut off it is wrong; the values do not show which. So hearsay stands above `running`, and the coordinator, who knows
-better, takes it back: that is a value above both (`revivals`).
+The awkward case is `failed`, reported by a bystander, against `running`. Without a partition the first follows the second; if the
+bystander was cut off, it is wrong; the values do not show which. So an unverified report ranks above `running`. The coordinator
+knows better and revokes it with a value above both (`revivals`).
 """
 
 import msgspec
@@ -33,18 +33,18 @@ from agiledart_node.records.signed_entries import VerifySignature, merged_signed
 _UNVERIFIED_RANK = {DEPLOYING: 0, RUNNING: 1, FAILED: 2}
 _CONFIRMED_RANK = {FAILED: 1, STOPPED: 2, FINISHED: 3}
 _PLACES = ("coordinator", "nodes", "guards", "assignment", "paths", "attempt", "seconds_to_running")
-"""What a record says only from `running` on: who heard of an end before that does not know where it runs."""
+"""Fields set from `running` on: a node that recorded an end before that does not know the placement."""
 
 
 def state_precedence(record: ApplicationRecord) -> tuple[int, ...]:
-    """How much a record's state weighs against another one of the same run; what lasts weighs most."""
+    """Return the weight of a record's state against another one of the same run; permanent states weigh most."""
     if record.is_final and not record.is_unverified:
         return 1, _CONFIRMED_RANK[record.state]
     return 0, record.revivals, record.attempt, _UNVERIFIED_RANK[record.state]
 
 
 def merged_applications(earlier: ApplicationRecord, later: ApplicationRecord) -> ApplicationRecord:
-    """What two records of a name say together; one of them where it says all."""
+    """Merge two records of a name; return one of them where it contains everything."""
     if earlier.number != later.number:
         return _merged_runs(earlier, later)
     if earlier.is_forgotten or later.is_forgotten:
@@ -66,7 +66,7 @@ def merged_applications(earlier: ApplicationRecord, later: ApplicationRecord) ->
 
 
 def _merged_runs(earlier: ApplicationRecord, later: ApplicationRecord) -> ApplicationRecord:
-    """Two runs of a name: one has the record, the other is named in it, unless it was over before the first began."""
+    """Merge two runs of a name: one gets the record, which lists the other, unless that was over before the first began."""
     chosen, other = sorted((earlier, later), key=lambda record: (-record.version, record.number))
     known = {rival.number: rival for rival in chosen.rivals}
     is_rival = chosen.version == other.version or other.number in known
@@ -75,14 +75,14 @@ def _merged_runs(earlier: ApplicationRecord, later: ApplicationRecord) -> Applic
 
 
 def _of_version(chosen: ApplicationRecord, other: ApplicationRecord) -> tuple[Rival, ...]:
-    """What the other record says of third runs; of the chosen one it says nothing that this one does not know."""
+    """Return the third runs that the other record lists; none about runs of another version."""
     if chosen.version != other.version:
         return ()
     return tuple(rival for rival in other.rivals if rival.number != chosen.number)
 
 
 def as_rival(record: ApplicationRecord) -> Rival:
-    """A run as the record of another run of the same name tells of it."""
+    """Return a run as the record of another run of the same name lists it."""
     return Rival(
         record.number,
         record.version,
@@ -97,14 +97,12 @@ def as_rival(record: ApplicationRecord) -> Rival:
 def with_rival_ended(
     record: ApplicationRecord, number: int, state: str, reason: str, wall_ms: int
 ) -> ApplicationRecord | None:
-    """The record with the end of another run that it names; None when it knows one already."""
+    """Return the record with the end of another run that it lists; None when that end is known."""
     known = next((rival for rival in record.rivals if rival.number == number), None)
     if known is None or _weight(known)[0]:
         return None
     ended = msgspec.structs.replace(known, state=state, reason=reason[:MAX_REASON], at_ms=wall_ms, is_unverified=False)
-    entry = HistoryEntry(
-        wall_ms, record.state, f"another run of it, submitted to {known.submitted_to}: {state}. {reason}"
-    )
+    entry = HistoryEntry(wall_ms, record.state, f"another run, submitted to {known.submitted_to}: {state}. {reason}")
     return msgspec.structs.replace(
         record,
         rivals=tuple(ended if rival.number == number else rival for rival in record.rivals),
@@ -113,26 +111,26 @@ def with_rival_ended(
 
 
 def merged_rivals(ours: tuple[Rival, ...], theirs: tuple[Rival, ...]) -> tuple[Rival, ...]:
-    """All that are named, each as it stands by its strongest word; those of the smallest numbers where there are too many."""
+    """Return all listed runs, each in its strongest state; those with the smallest numbers where there are too many."""
     if not theirs:
         return ours
-    found = {rival.number: rival for rival in ours}
+    strongest = {rival.number: rival for rival in ours}
     for rival in theirs:
-        known = found.get(rival.number)
+        known = strongest.get(rival.number)
         if known is None or _weight(rival) > _weight(known):
-            found[rival.number] = rival
-    return tuple(found[number] for number in sorted(found)[:MAX_RIVALS])
+            strongest[rival.number] = rival
+    return tuple(strongest[number] for number in sorted(strongest)[:MAX_RIVALS])
 
 
 def _weight(rival: Rival) -> tuple[int, int, int, str]:
-    said = _CONFIRMED_RANK[rival.state] if rival.state in _CONFIRMED_RANK and not rival.is_unverified else 0
-    return said, _UNVERIFIED_RANK.get(rival.state, 3), rival.at_ms, rival.reason
+    confirmed_rank = _CONFIRMED_RANK[rival.state] if rival.state in _CONFIRMED_RANK and not rival.is_unverified else 0
+    return confirmed_rank, _UNVERIFIED_RANK.get(rival.state, 3), rival.at_ms, rival.reason
 
 
 def merged_history(base: tuple[HistoryEntry, ...], other: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
-    """Both histories in the order of their times, with the last entry of the first at the end.
+    """Return both histories in the order of their times, with the last entry of the first at the end.
 
-    What `base` followed is in it already: then nothing changes, also where its oldest entries had to go.
+    Nothing changes when `base` contains the other already, even after its oldest entries were dropped.
     """
     is_full = len(base) == MAX_HISTORY and other[-1:] and other[-1] in base
     if is_full or all(entry in base for entry in other):
@@ -141,16 +139,16 @@ def merged_history(base: tuple[HistoryEntry, ...], other: tuple[HistoryEntry, ..
         return other
     known = {*base, *other} - {base[-1]}
     rest = sorted(known, key=lambda entry: (entry.at_ms, entry.state, entry.text))
-    kept = rest if len(rest) < MAX_HISTORY else [rest[0], *rest[len(rest) - MAX_HISTORY + 2 :]]
-    return (*kept, base[-1])
+    newest = rest if len(rest) < MAX_HISTORY else [rest[0], *rest[len(rest) - MAX_HISTORY + 2 :]]
+    return (*newest, base[-1])
 
 
 def applications(signed: VerifySignature | None = None) -> RecordKind:
-    """Records of applications on the ring.
+    """Return the kind of application records on the ring.
 
     Args:
-        signed: judges the deeds before they are merged, so that none takes the place of one that was signed; None: nothing is
-            signed in this world.
+        signed: verifies signed entries before a merge, so that no forged one replaces a signed one; None: nothing is signed in
+            this world.
     """
 
     def merge(earlier: ApplicationRecord, later: ApplicationRecord) -> ApplicationRecord:
@@ -164,4 +162,4 @@ def applications(signed: VerifySignature | None = None) -> RecordKind:
 
 
 APPLICATIONS = applications()
-"""In a world without keys."""
+"""Application records in a world without keys."""

@@ -1,4 +1,4 @@
-"""How many applications one owner may have at one time, as the agent that is asked and the scheduler see it."""
+"""Quota of applications per owner, as the asked agent and the scheduler check it."""
 
 from agiledart_kernel.permissions import Principal
 from agiledart_node.context.node_context import NotAllowed
@@ -6,23 +6,27 @@ from agiledart_node.records.records import Records
 
 
 async def check_applications(records: Records, principal: Principal, name: str, most: int) -> None:
-    """Raise NotAllowed when this owner has so many already beside this one. Admins are not bound.
+    """Raise NotAllowed when this owner has reached the quota without this application. Admins have no quota.
 
     Args:
-        most: that an agent lets everybody have, 0: any number. What the owner's token says bounds it, too.
+        most: quota of the agent for every user, 0: none. The owner's token may set a lower one.
     """
-    given = principal.quota.applications
-    is_of_token = bool(given) and (not most or given < most)
-    most = given if is_of_token else most
+    token_quota = principal.quota.applications
+    is_of_token = bool(token_quota) and (not most or token_quota < most)
+    most = token_quota if is_of_token else most
     if not most or principal.role != "submitter":
         return
-    found, _ = await records.applications(tuple(one for one in await records.names() if one != name))
-    theirs = [one.name for one in found if one.owner_key == principal.key and not one.is_final]
-    if len(theirs) >= most:
+    running, _ = await records.applications(
+        tuple(other_name for other_name in await records.names() if other_name != name)
+    )
+    owned = [
+        other_name.name for other_name in running if other_name.owner_key == principal.key and not other_name.is_final
+    ]
+    if len(owned) >= most:
         raise NotAllowed(
             "quota",
             f"The quota of {principal.role} {principal.key.hex()[:16]} is {most} applications "
             f"({'by its token' if is_of_token else 'quota.applications'}), and "
-            f"{', '.join(theirs[:5])}{' …' if len(theirs) > 5 else ''} {'runs' if len(theirs) == 1 else 'run'}. "
-            f"Stop one:  agiledart stop {theirs[0]}",
+            f"{', '.join(owned[:5])}{' …' if len(owned) > 5 else ''} {'runs' if len(owned) == 1 else 'run'}. "
+            f"Stop one:  agiledart stop {owned[0]}",
         )

@@ -1,15 +1,15 @@
-"""What two values of one record say together, after a partition in which each side had a root that took writes.
+"""Merge of two values of one record after a partition in which each side had a root that accepted writes.
 
-Each kind of record has an order of its own, by what its values say and never by how often they were written:
+Each kind of record has an order of its own, by the content of its values and never by the number of writes:
 
-| record | what counts |
+| record | result |
 |---|---|
 | an application | `merged_applications` |
 | names of applications | all of them |
-| a log of a sink | the one that was opened last (`sinks`) |
-| a node's name | the later life; of two nodes the one that was written later |
-| the uses of a token | all of them (`registering.uses`) |
-| an office of a scheduler | the later term (`scheduling.claims`) |
+| a sink's log | the one opened last (`sinks`) |
+| a node's name | the later incarnation; of two nodes the one written later |
+| the uses of a token | all of them (`registering.token_uses`) |
+| a scheduler slot | the later term (`scheduling.claims`) |
 
 Decision 0006, point 9.
 """
@@ -29,8 +29,8 @@ class RecordKind(NamedTuple):
     """One kind of record.
 
     Args:
-        is_at: whether a value of this kind may stand at a key.
-        merge: (a value, one of a later version) → what both say: one of the two where it says all.
+        is_at: whether a value of this kind may be stored at a key.
+        merge: (a value, one of a later version) → the merged value: one of the two where it contains the other.
     """
 
     codec: Codec[Any]
@@ -39,7 +39,7 @@ class RecordKind(NamedTuple):
 
 
 def merge_of(kinds: Sequence[RecordKind]) -> Merge:
-    """How the ring merges records of these kinds."""
+    """Return the ring's merge function for records of these kinds."""
 
     def merge(key: NodeId, earlier: bytes, later: bytes) -> bytes | None:
         for kind in kinds:
@@ -52,7 +52,7 @@ def merge_of(kinds: Sequence[RecordKind]) -> Merge:
 
 
 def _merged(kind: RecordKind, key: NodeId, earlier: bytes, later: bytes) -> bytes | None:
-    """None: neither is a value of this kind. A value that cannot be read gives way to one that can."""
+    """Merge two values of this kind; None: neither is of this kind. A readable value replaces an unreadable one."""
     first, second = _decoded(kind, key, earlier), _decoded(kind, key, later)
     if first is None or second is None:
         return earlier if first is not None else later if second is not None else None
@@ -69,13 +69,13 @@ def _decoded(kind: RecordKind, key: NodeId, value: bytes) -> Any:
 
 
 def merged_names(earlier: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]:
-    """All names. One that was taken out on one side comes back, and its record says that it is forgotten."""
+    """Return all names. A name removed on one side returns, and its record says that it is forgotten."""
     both = tuple(sorted({*earlier, *later})[:MAX_NAMES])
     return later if both == later else earlier if both == earlier else both
 
 
 def merged_peers(earlier: Peer, later: Peer) -> Peer:
-    """Of one node the later life; of two nodes of one name the one that was written later."""
+    """Return the later incarnation of one node, or of two nodes of one name the one written later."""
     return earlier if earlier.node == later.node and earlier.incarnation > later.incarnation else later
 
 

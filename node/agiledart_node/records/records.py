@@ -1,4 +1,4 @@
-"""Records on the ring: applications, the catalogue of their names, and which node has a name."""
+"""Records on the ring: applications, the catalogue of their names, and the names of nodes."""
 
 from collections.abc import Callable
 
@@ -29,19 +29,19 @@ from agiledart_overlay.wire.events import ReadRecord, StoreRecord
 
 _PAUSE = Duration(200_000_000)
 _OVERLAY_TIMEOUT = Duration(60_000_000_000)
-"""Longer than the overlay takes to answer `timeout` by itself."""
+"""Longer than the overlay's own timeout."""
 
 _AT_ONCE = 128
-"""Records read at one time; the overlay takes some more."""
+"""Records read at one time; the overlay permits somewhat more."""
 
 Change = Callable[[ApplicationRecord], ApplicationRecord | None]
 
 
 class Records:
-    """Reads and writes records; each method is part of a conversation.
+    """Reads and writes records; each method is part of a pending request.
 
-    What is read of applications is judged: rights that no user has signed are not in it. What is changed is what was written,
-    without deeds that nobody has signed.
+    Application records are verified when read: rights without a user's signature are removed. Writes start from the stored record,
+    without entries that no user has signed.
     """
 
     def __init__(self, context: NodeContext, verifier: CommandVerifier) -> None:
@@ -49,13 +49,13 @@ class Records:
         self._adding: dict[NodeId, dict[str, list[int]]] = {}
 
     async def read(self, key: NodeId) -> RecordAnswer:
-        """What lies at a key."""
+        """Read the value at a key."""
         number = self._context.requests.number()
         self._context.deliver_to_overlay(ReadRecord(number, key))
         return await self._answer(number)
 
     async def store(self, key: NodeId, expected: int, value: bytes) -> RecordAnswer:
-        """Write if the version at the key is still the expected one; a conflict with our own value counts as stored."""
+        """Write a value if the version at the key is still the expected one; a conflict with an equal value counts as stored."""
         number = self._context.requests.number()
         self._context.deliver_to_overlay(StoreRecord(number, key, expected, value))
         answer = await self._answer(number)
@@ -71,10 +71,10 @@ class Records:
         return RecordAnswer(number, ok=False, version=0, value=b"", reason="timeout")
 
     async def application(self, name: str, part: DeploymentPart | None = None) -> tuple[int, ApplicationRecord | None]:
-        """(version of the record, record) of an application; (0, None) when there is none.
+        """Return (version of the record, record) of an application; (0, None) when there is none.
 
         Args:
-            part: of the run of which who asks has one: then its order counts, not the one that the record of that run names.
+            part: the requester's part of this run: then the part's command is used instead of the record's.
 
         Raises:
             CommandRefused: the ring does not answer.
@@ -96,8 +96,8 @@ class Records:
         )
 
     async def applications(self, names: tuple[str, ...]) -> tuple[list[ApplicationRecord], int]:
-        """Records of many applications, in the order of their names, and how many could not be read."""
-        found, unreadable = [], 0
+        """Return records of many applications, in the order of their names, and the number of unreadable ones."""
+        readable, unreadable = [], 0
         for start in range(0, len(names), _AT_ONCE):
             numbers = {self._context.requests.number(): name for name in names[start : start + _AT_ONCE]}
             for number, name in numbers.items():
@@ -108,8 +108,8 @@ class Records:
                 if not isinstance(answer, RecordAnswer) or (not answer.ok and answer.reason != "missing"):
                     unreadable += 1
                 elif answer.ok and (record := self._decoded(name, answer.value)) is not None:
-                    found.append(self._verifier.without_unproven_rights(record))
-        return found, unreadable
+                    readable.append(self._verifier.without_unproven_rights(record))
+        return readable, unreadable
 
     def _decoded(self, name: str, value: bytes) -> ApplicationRecord | None:
         try:
@@ -123,7 +123,7 @@ class Records:
         return record
 
     async def create(self, revision: int, record: ApplicationRecord) -> bool:
-        """Put the record of a new submission in place of the last one; False when somebody else was faster.
+        """Replace the last record by that of a new submission; False when another node was faster.
 
         Raises:
             CommandRefused: the ring does not answer, or the record is too large.
@@ -136,22 +136,22 @@ class Records:
         answer = await self.store(application_key(record.name), revision, value)
         if not answer.ok and answer.reason != "conflict":
             raise CommandRefused(
-                f"{record.name} cannot be noted: the ring did not answer ({answer.reason}). Try again."
+                f"{record.name} cannot be recorded: the ring did not answer ({answer.reason}). Try again."
             )
         return answer.ok
 
     async def change(
         self, name: str, version: int, change: Change, number: int = 0, part: DeploymentPart | None = None
     ) -> ApplicationRecord | None:
-        """Change a record until it sticks, for `record_deadline_ns` at the longest.
+        """Change a record, and retry after conflicts for at most `record_deadline_ns`.
 
         Args:
-            change: gives the next record from the written one, or None to leave it as it is.
+            change: returns the next record from the stored one, or None to leave it unchanged.
             number: of the run that the record must be of; 0: of any run of this version.
-            part: see `application`; what is written then names the part's order.
+            part: see `application`; the stored record then contains the part's command.
 
         Returns:
-            The record as it is now, judged; None when this run has none any more or the ring does not answer.
+            The verified record as it is now; None when this run has none any more or the ring does not answer.
         """
         deadline = self._context.now + self._context.config.record_deadline_ns
         while True:
@@ -177,19 +177,19 @@ class Records:
                 await self._context.requests.pause(_PAUSE)
 
     async def names(self) -> tuple[str, ...]:
-        """Names of all applications that were ever submitted, sorted."""
+        """Return the names of all applications that were ever submitted, sorted."""
         numbers = {self._context.requests.number(): key for key in CATALOGUE_KEYS}
         for number, key in numbers.items():
             self._context.deliver_to_overlay(ReadRecord(number, key))
         answers = await self._context.requests.answers(dict.fromkeys(numbers, None), _OVERLAY_TIMEOUT)
-        found: list[str] = []
+        all_names: list[str] = []
         for number in numbers:
             answer = answers.get(number)
             if not isinstance(answer, RecordAnswer) or (not answer.ok and answer.reason != "missing"):
                 reason = answer.reason if isinstance(answer, RecordAnswer) else "timeout"
                 raise CommandRefused(f"The list of applications cannot be read: the ring did not answer ({reason}).")
-            found += self._names(answer.value) if answer.ok else ()
-        return tuple(sorted(found))
+            all_names += self._names(answer.value) if answer.ok else ()
+        return tuple(sorted(all_names))
 
     def _names(self, value: bytes) -> tuple[str, ...]:
         try:
@@ -199,7 +199,7 @@ class Records:
             return ()
 
     async def add_name(self, name: str) -> None:
-        """Put a name into the catalogue; names that come while a page is being written go with the next write of it.
+        """Add a name to the catalogue; names that arrive during a write of their page are added by the next write.
 
         Raises:
             CommandRefused: the page is full or cannot be written.
@@ -219,7 +219,7 @@ class Records:
             raise CommandRefused(str(refusal))
 
     async def _write_names(self, key: NodeId) -> None:
-        """Write a page until nothing is left to be added."""
+        """Write a page until no name is left to add."""
         while names := self._adding[key]:
             self._adding[key] = {}
             refusal = await self._write_page(key, tuple(names))
@@ -229,11 +229,11 @@ class Records:
         del self._adding[key]
 
     async def remove_name(self, name: str) -> None:
-        """Take a name out of the catalogue. When the ring does not answer it stays, and its record says that it is nobody's."""
+        """Remove a name from the catalogue. Without an answer of the ring it stays, and its record says that it is forgotten."""
         await self._write_page(catalogue_key(name), (), (name,))
 
     async def _write_page(self, key: NodeId, added: tuple[str, ...], removed: tuple[str, ...] = ()) -> str:
-        """Add names to a page, or remove some; returns why not, with `{name}` in it."""
+        """Add names to a page, or remove some; return the reason of a failure, with `{name}` in it."""
         deadline = self._context.now + self._context.config.record_deadline_ns
         while True:
             answer = await self.read(key)
@@ -242,9 +242,7 @@ class Records:
             if answer.ok and names == sorted(known):
                 return ""
             if len(names) > MAX_NAMES:
-                return (
-                    f"There are {len(known):,} applications on this page of the list already; no more names are kept."
-                )
+                return f"There are {len(known):,} applications on this page of the list, which is the limit."
             if (answer.ok or answer.reason == "missing") and (
                 await self.store(key, answer.version, NAMES_CODEC.encode(tuple(names)))
             ).ok:
@@ -254,7 +252,7 @@ class Records:
             await self._context.requests.pause(Duration(20_000_000))
 
     async def register(self, me: Peer) -> None:
-        """Note on the ring that this node has its name, so that agents that never met it find it."""
+        """Register this node's name on the ring, so that other agents find it by its name."""
         deadline = Instant(self._context.now + self._context.config.record_deadline_ns)
         while me.name and self._context.now < deadline:
             answer = await self.read(node_name_key(me.name))
@@ -267,7 +265,7 @@ class Records:
             await self._context.requests.pause(_PAUSE)
 
     async def node_named(self, name: str) -> Peer | None:
-        """The node that last registered this name; it may be gone."""
+        """Return the node that last registered this name; it may be gone."""
         answer = await self.read(node_name_key(name))
         peer = self._peer(answer.value) if answer.ok else None
         return peer if peer is not None and peer.name == name else None

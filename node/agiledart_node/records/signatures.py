@@ -1,4 +1,4 @@
-"""Which of the orders that records hold were signed by who they say, looked at once each."""
+"""Cache of verified signatures of the signed commands in records."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,14 +7,14 @@ from agiledart_kernel.errors import Refused
 from agiledart_kernel.signed_commands import VerifiedCommand, command_hash
 
 VerifyCommand = Callable[[bytes], VerifiedCommand]
-"""A signed order → what it says and who gave it; raises `Refused`."""
+"""Function from a signed command to its content and signer; raises `Refused`."""
 
 MAX_KNOWN: Final = 4_096
-"""Orders of which a node remembers whether their signatures are good."""
+"""Commands of which a node remembers whether their signatures are valid."""
 
 
 class Signatures:
-    """What this node has found out about signatures of kept orders; no clock and no ban changes it.
+    """Results of signature checks of kept commands; independent of clocks and bans.
 
     Args:
         verify: None: nothing is signed in this world.
@@ -30,7 +30,7 @@ class Signatures:
         return None if self._verify is None else self.verified
 
     def verified(self, raw: bytes) -> VerifiedCommand | None:
-        """What an order says, however long ago it was given; None: its giver did not sign it."""
+        """Return the content of a command, however old; None: its signature is invalid."""
         if self._verify is None or not raw:
             return None
         name = command_hash(raw)
@@ -38,9 +38,9 @@ class Signatures:
             try:
                 self._known[name] = self._verify(raw)
             except Refused as error:
-                if error.reason == "banned":  # bans end
+                if error.reason == "banned":  # not cached, because bans end
                     return None
                 self._known[name] = None
             if len(self._known) > MAX_KNOWN:
-                del self._known[next(iter(self._known))]  # the oldest, never this one
+                del self._known[next(iter(self._known))]  # the oldest entry, never the new one
         return self._known[name]

@@ -1,12 +1,12 @@
-"""Deeds: the signed orders that an application's record keeps, on which the rights that it tells of rest.
+"""Signed entries: the signed commands that an application's record keeps as proof of the rights that it shows.
 
-Any agent can write a record, so a record is believed for what its users have signed, not for who wrote it. Its owner signed an
-order to submit it, whom it is shared with says an order to share it, and that it was stopped one to stop it. Whoever reads a
-record asks here before it acts. What an agent has seen itself (a host is gone, all rows came through) nobody can sign for it.
+Any agent can write a record, so nodes trust the signatures of users, not the writer. The owner signed a command to submit it, each
+share rests on a signed command to share it, and a stop on a signed command to stop it. Every reader verifies a record here before
+it acts. Observations of an agent (a lost host, all rows processed) have no signature.
 
-Orders are told apart by verb, whom they are about and who gave them; of equal ones the latest counts. So who may not gives no
-order that takes the place of one of somebody who may. That holds for orders that were signed: whoever reads, writes or merges a
-record leaves out first what its giver did not sign, or what is about another application.
+Commands are identified by verb, subject and signer; of equal ones the latest is valid. So a user without a permission cannot
+replace the command of a user with it. That holds for verified signatures: readers, writers and merges first remove entries with an
+invalid signature or about another application.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,26 +29,26 @@ from agiledart_kernel.signed_commands import (
 from agiledart_node.records.application import MAX_SIGNED_ENTRIES, STOPPED, ApplicationRecord
 
 VerifyUnlessBanned = Callable[[bytes], VerifiedCommand | None]
-"""A kept order → what it says and who gave it; None: it counts no more, or never did."""
+"""Function from a kept command to its content and signer; None: it is invalid, or its signer is banned."""
 
 VerifySignature = Callable[[bytes], VerifiedCommand | None]
-"""The same, whatever bans say: None only where its giver did not sign it. All nodes say the same of an order, at any time."""
+"""The same without regard to bans: None only for an invalid signature. All nodes agree on the result, at any time."""
 
 _VERBS: Final = ("share", "stop", "submit")
-"""What deeds do."""
+"""Verbs of signed entries."""
 
 MAX_SIGNED_ENTRY_BYTES: Final = 128 << 10
-"""Of all deeds of a record."""
+"""Size limit of all signed entries of a record."""
 
 _SKEW_MS: Final = SKEW_SECONDS * 1_000
 
 
 class Rights(NamedTuple):
-    """What the orders in a record prove.
+    """Rights proven by the commands in a record.
 
     Args:
-        owner: empty: nobody has signed that it is his.
-        shared: keys with which it is shared, in the order in which that was said; `once`: also those from which it was taken back.
+        owner: empty: no signature proves the owner.
+        shared: keys with which it is shared, in the order of the shares; `formerly_shared`: including revoked ones.
     """
 
     owner: bytes = b""
@@ -57,7 +57,7 @@ class Rights(NamedTuple):
 
 
 def principal_of(verified: VerifiedCommand) -> Principal:
-    """Who gave an order. An agent's key signs for who opens its socket, and that is an admin."""
+    """Return the signer of a command. An agent's key signs for the users of its socket, and those are admins."""
     grant = verified.grant
     return Principal("admin", "", grant.key) if grant.role == "agent" else Principal.of(grant)
 
@@ -65,28 +65,34 @@ def principal_of(verified: VerifiedCommand) -> Principal:
 def rights(
     name: str, owner: bytes, signed_commands: Iterable[bytes], verify_unless_banned: VerifyUnlessBanned
 ) -> Rights:
-    """What these orders prove of an application that is said to be this owner's."""
-    known = [one for raw in signed_commands if raw and (one := verify_unless_banned(raw)) is not None]
-    known = [one for one in known if one.signed_command.terms.application == name]
-    titles = [one for one in known if one.signed_command.terms.verb == "submit" and one.grant.key == owner]
-    if not titles:
+    """Return the rights that these commands prove for an application with this alleged owner."""
+    verified = [command for raw in signed_commands if raw and (command := verify_unless_banned(raw)) is not None]
+    verified = [command for command in verified if command.signed_command.terms.application == name]
+    submissions = [
+        command for command in verified if command.signed_command.terms.verb == "submit" and command.grant.key == owner
+    ]
+    if not submissions:
         return Rights()
-    since_ms = min(one.signed_command.wall_ms for one in titles)
-    said = _shares(known, ApplicationOwnership(name, owner), since_ms)
-    return Rights(owner, tuple(key for key, is_given in said if is_given), tuple(key for key, _ in said))
+    since_ms = min(command.signed_command.wall_ms for command in submissions)
+    shares = _shares(verified, ApplicationOwnership(name, owner), since_ms)
+    return Rights(owner, tuple(key for key, is_given in shares if is_given), tuple(key for key, _ in shares))
 
 
 def _shares(known: list[VerifiedCommand], application: ApplicationOwnership, since_ms: int) -> list[tuple[bytes, bool]]:
-    """(key, whether it is shared with that), in the order in which it was said."""
+    """Return (key, whether it is shared with that key), in the order of the commands."""
     latest: dict[bytes, tuple[int, bool]] = {}
-    for one in known:
-        terms, wall_ms = one.signed_command.terms, one.signed_command.wall_ms
-        if terms.verb != "share" or wall_ms < since_ms - _SKEW_MS or refusal(principal_of(one), "share", application):
+    for verified in known:
+        terms, wall_ms = verified.signed_command.terms, verified.signed_command.wall_ms
+        if (
+            terms.verb != "share"
+            or wall_ms < since_ms - _SKEW_MS
+            or refusal(principal_of(verified), "share", application)
+        ):
             continue
         key = _key_in(terms)
         if wall_ms >= latest.get(key, (0, False))[0]:
             latest[key] = wall_ms, not terms.argument("revoke")
-    return [(key, is_given) for key, (_, is_given) in sorted(latest.items(), key=lambda each: (each[1][0], each[0]))]
+    return [(key, is_given) for key, (_, is_given) in sorted(latest.items(), key=lambda item: (item[1][0], item[0]))]
 
 
 def _key_in(terms: CommandTerms) -> bytes:
@@ -97,25 +103,25 @@ def _key_in(terms: CommandTerms) -> bytes:
 
 
 def rights_of(record: ApplicationRecord, verify_unless_banned: VerifyUnlessBanned) -> Rights:
-    """What the orders in a record prove."""
+    """Return the rights that the commands in a record prove."""
     return rights(record.name, record.owner_key, (record.signed_command, *record.signed_entries), verify_unless_banned)
 
 
 def is_stop_authorised(
     record: ApplicationRecord, begun: VerifiedCommand, verify_unless_banned: VerifyUnlessBanned
 ) -> bool:
-    """Whether a user who may, or might when he did, has ordered the end of the version that the order `begun` began."""
+    """Return whether a user with the permission, now or then, commanded the end of the version that `begun` submitted."""
     proven = rights_of(record, verify_unless_banned)
     for raw in record.signed_entries:
-        one = verify_unless_banned(raw)
-        if one is None or (one.signed_command.terms.verb, one.signed_command.terms.application) != (
+        verified = verify_unless_banned(raw)
+        if verified is None or (verified.signed_command.terms.verb, verified.signed_command.terms.application) != (
             "stop",
             record.name,
         ):
             continue
         application = ApplicationOwnership(record.name, proven.owner, shared=proven.formerly_shared)
-        if one.signed_command.wall_ms >= begun.signed_command.wall_ms and not refusal(
-            principal_of(one), "stop", application
+        if verified.signed_command.wall_ms >= begun.signed_command.wall_ms and not refusal(
+            principal_of(verified), "stop", application
         ):
             return True
     return False
@@ -124,9 +130,9 @@ def is_stop_authorised(
 def without_unproven_rights(
     record: ApplicationRecord, verify_unless_banned: VerifyUnlessBanned, signed: VerifySignature
 ) -> ApplicationRecord:
-    """A record as it is acted on: without the rights that nobody has signed, and without orders that prove nothing.
+    """Return a record as nodes act on it: without unsigned rights and without invalid commands.
 
-    `stopped` that no user has ordered is hearsay: those who run it take it back.
+    A `stopped` state without a user's command is unverified: the hosts revoke it.
     """
     if record.is_forgotten:
         return record
@@ -149,17 +155,20 @@ def without_unproven_rights(
 
 
 def _beginning(record: ApplicationRecord, signed: VerifySignature) -> VerifiedCommand | None:
-    """The order with which a record's version was submitted, if it is for this name and these settings."""
-    one = signed(record.signed_command)
-    if one is None or (one.signed_command.terms.verb, one.signed_command.terms.application) != ("submit", record.name):
+    """Return the command that submitted a record's version, if it is for this name and these settings."""
+    verified = signed(record.signed_command)
+    if verified is None or (verified.signed_command.terms.verb, verified.signed_command.terms.application) != (
+        "submit",
+        record.name,
+    ):
         return None
-    return one if one.signed_command.terms.contents[:1] == (content_hash(record.specification),) else None
+    return verified if verified.signed_command.terms.contents[:1] == (content_hash(record.specification),) else None
 
 
 def with_command_of_part(record: ApplicationRecord, part: DeploymentPart | None) -> ApplicationRecord:
-    """A run's record as a node reads it that has a part of that run: begun by the order that the part carries, whatever it says.
+    """Return a run's record as a host of that run reads it: with the command of the host's part, whatever the record contains.
 
-    Of two versions with the same settings a record alone does not tell which order began which.
+    The record alone does not distinguish two versions with the same settings.
     """
     if part is None or (record.version, record.number) != (part.version, part.number):
         return record
@@ -168,11 +177,11 @@ def with_command_of_part(record: ApplicationRecord, part: DeploymentPart | None)
     return msgspec.structs.replace(record, signed_command=part.signed_command)
 
 
-# ---- what a record keeps
+# ---- entries that a record keeps
 
 
 def without_forged_entries(record: ApplicationRecord, signed: VerifySignature) -> ApplicationRecord:
-    """The record without deeds that are none: that their givers did not sign, or that are about something else."""
+    """Return the record without forged entries: with an invalid signature, or about another application."""
     signed_entries = tuple(raw for raw in record.signed_entries if _is_genuine_entry(record.name, signed(raw)))
     return (
         record
@@ -181,17 +190,21 @@ def without_forged_entries(record: ApplicationRecord, signed: VerifySignature) -
     )
 
 
-def _is_genuine_entry(name: str, one: VerifiedCommand | None) -> bool:
-    return one is not None and one.signed_command.terms.application == name and one.signed_command.terms.verb in _VERBS
+def _is_genuine_entry(name: str, verified: VerifiedCommand | None) -> bool:
+    return (
+        verified is not None
+        and verified.signed_command.terms.application == name
+        and verified.signed_command.terms.verb in _VERBS
+    )
 
 
 def with_signed_entry(signed_entries: tuple[bytes, ...], raw: bytes) -> tuple[bytes, ...]:
-    """The deeds with one more."""
+    """Return the signed entries with one more."""
     return merged_signed_entries(signed_entries, (raw,) if raw else ())
 
 
 def with_stop(record: ApplicationRecord | None, raw: bytes) -> ApplicationRecord | None:
-    """A record that says `stopped`, with the order for that; None stays None."""
+    """Return a stopped record with its signed command; None stays None."""
     return (
         record
         if record is None
@@ -200,21 +213,21 @@ def with_stop(record: ApplicationRecord | None, raw: bytes) -> ApplicationRecord
 
 
 def with_stop_request(record: ApplicationRecord, raw: bytes) -> ApplicationRecord | None:
-    """The record of an application that is to end when its sources have, with the order for that; None: it says so."""
-    wished = msgspec.structs.replace(
+    """Return the record of an application that ends after its sources, with the command for that; None: unchanged."""
+    changed = msgspec.structs.replace(
         record, stopping=True, signed_entries=with_signed_entry(record.signed_entries, raw)
     )
-    return None if wished == record else wished
+    return None if changed == record else changed
 
 
 def merged_signed_entries(ours: tuple[bytes, ...], theirs: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """All deeds of both sides; of those of one kind the latest. What is too much goes: the oldest that took something back.
+    """Merge the entries of both sides; of one kind the latest is kept. Beyond the limit the oldest revocations are dropped.
 
-    They are taken at their word: who has a judge asks it before (`without_forged_entries`).
+    Signatures are not verified here: callers do that before (`without_forged_entries`).
     """
     if not theirs or ours == theirs:
         return ours
-    found: dict[tuple[str, str, bytes], tuple[tuple[bool, bool, int], bytes]] = {}
+    latest: dict[tuple[str, str, bytes], tuple[tuple[bool, bool, int], bytes]] = {}
     for raw in (*ours, *theirs):
         try:
             signed_command, (_, giver) = parse_signed_command(raw), signer_of(raw)
@@ -223,22 +236,22 @@ def merged_signed_entries(ours: tuple[bytes, ...], theirs: tuple[bytes, ...]) ->
         terms = signed_command.terms
         weight = terms.verb == "submit", not terms.argument("revoke"), signed_command.wall_ms
         name = terms.verb, terms.argument("key"), giver
-        known = found.get(name)
+        known = latest.get(name)
         if known is None or (weight[2], raw) > (known[0][2], known[1]):
-            found[name] = weight, raw
-    kept = sorted(found.values(), reverse=True)[:MAX_SIGNED_ENTRIES]
-    return tuple(sorted(raw for _, raw in kept))
+            latest[name] = weight, raw
+    heaviest = sorted(latest.values(), reverse=True)[:MAX_SIGNED_ENTRIES]
+    return tuple(sorted(raw for _, raw in heaviest))
 
 
 def inherited_entries(last: ApplicationRecord | None) -> tuple[bytes, ...]:
-    """What the next version keeps of the deeds of the last one, of which the owner is proven: his first order, and his shares."""
+    """Return the entries of a version that the next one keeps: the first command of the proven owner, and the shares."""
     if last is None or last.is_forgotten or not last.owner_key:
         return ()
     return tuple(sorted({*_ownership_proofs(last)[:1], *_of_verb("share", last.signed_entries)}))
 
 
 def signed_entries_for(record: ApplicationRecord, signer: bytes) -> tuple[bytes, ...]:
-    """What a host needs to see that a run of this signer is its owner's: nothing, where that is the signer."""
+    """Return the proof that a run of this signer is its owner's; empty where the signer is the owner."""
     if not record.owner_key or signer == record.owner_key:
         return ()
     shares = [
@@ -248,20 +261,20 @@ def signed_entries_for(record: ApplicationRecord, signer: bytes) -> tuple[bytes,
 
 
 def _ownership_proofs(record: ApplicationRecord) -> list[bytes]:
-    """The owner's orders to submit it, the first one first."""
+    """Return the owner's commands to submit it, the first one first."""
     every = _of_verb("submit", (*record.signed_entries, record.signed_command))
     return sorted((raw for raw in every if signer_of(raw)[1] == record.owner_key), key=_given_ms)
 
 
 def _of_verb(verb: str, signed_commands: Iterable[bytes]) -> list[bytes]:
-    found = []
+    matching = []
     for raw in signed_commands:
         try:
             if parse_signed_command(raw).terms.verb == verb and len(raw) <= MAX_SIGNED_COMMAND_BYTES:
-                found.append(raw)
+                matching.append(raw)
         except Refused:
             continue
-    return found
+    return matching
 
 
 def _given_ms(raw: bytes) -> int:

@@ -1,7 +1,7 @@
-"""Where sink logs are: one record on the ring for each, at the key of the sink's name, written by the node that has its files.
+"""Locations of sink logs: one record on the ring for each, at the key of the sink's name, written by the node with its files.
 
-The awkward case: two nodes have a log of one name, because a later run placed the sink elsewhere. The log that was opened last is
-the one that readers find; the other node leaves the record alone, also when it comes back.
+The awkward case: two nodes have a log of one name, because a later run placed the sink elsewhere. Readers find the log that was
+opened last; the other node does not overwrite the record, even after a restart.
 """
 
 from typing import Annotated
@@ -25,15 +25,15 @@ _PAUSE = Duration(200_000_000)
 
 
 class SinkRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Where the log of a sink is.
+    """Location of a sink's log.
 
     Args:
         application, version: the run that wrote it last.
-        node: who has the files.
+        node: the node with the files.
         opened_ms: wall time at which a writer opened it last; decides between two logs of one name.
         log_id, schema, partitions: as in `agiledart_sink_log.protocol.Located`.
-        owner: the key that it belongs to; empty: it is older than owners are.
-        title: the owner's signed order to submit the application that began it.
+        owner: the key that it belongs to; empty for logs of releases without owners.
+        ownership_proof: the owner's signed command to submit the application that began it.
     """
 
     name: str
@@ -52,23 +52,23 @@ SINK_CODEC: Codec[SinkRecord] = Codec(SinkRecord, MAX_RECORD_BYTES)
 
 
 class RegisterSink(Event, frozen=True, gc=False):
-    """This node has the files of a log: see to it that the ring knows. May come as often as one likes."""
+    """This node has the files of a log and registers it on the ring. The event may come any number of times."""
 
     record: SinkRecord
 
 
 class FindSink(Event, frozen=True, gc=False):
-    """Where is the log of this name? Answered by exactly one `SinkFound` with the same number (the driver's own)."""
+    """Request for the location of a log. Answered by exactly one `SinkFound` with the same number (the driver's own)."""
 
     request: int
     name: str
 
 
 class SinkFound(Effect, frozen=True, gc=False):
-    """The record of a log, its node as it is known now; None: there is none, or with a `reason`: the ring did not answer.
+    """The record of a log, its node as known now; None: there is none, or with a `reason`: the ring did not answer.
 
     Args:
-        is_signed: the owner that it names has signed that; else only where the log lies is known whose it is.
+        is_signed: a signature proves its owner; otherwise only the node with the log knows the owner.
     """
 
     request: int
@@ -78,7 +78,7 @@ class SinkFound(Effect, frozen=True, gc=False):
 
 
 class FindSharers(Event, frozen=True, gc=False):
-    """With whom has the owner of an application shared it? Answered by exactly one `SharersFound` with the same number."""
+    """Request for the keys with which an application's owner shares it. Answered by exactly one `SharersFound` with this number."""
 
     request: int
     application: str
@@ -98,19 +98,19 @@ class SharersFound(Effect, frozen=True, gc=False):
 
 
 def sink_key(name: str) -> NodeId:
-    """Where the record of a sink's log lies."""
+    """Return the key of the record of a sink's log."""
     return key_of_name("sink", name)
 
 
 class SinkDirectory:
-    """Notes the logs of this node and finds those of others."""
+    """Registers the logs of this node and finds those of others."""
 
     def __init__(self, context: NodeContext, records: Records, verifier: CommandVerifier) -> None:
         self._context, self._records, self._verifier = context, records, verifier
         self._registering: set[str] = set()
 
     def note(self, event: RegisterSink) -> None:
-        """Begin to tell the ring; nothing when that is under way."""
+        """Start to register a log on the ring, unless that is in progress."""
         name = event.record.name
         if name not in self._registering and not self._context.requests.is_full:
             self._registering.add(name)
@@ -169,11 +169,11 @@ class SinkDirectory:
         except CommandRefused:
             self._context.emit(SharersFound(event.request, is_known=False))
             return
-        is_its = record is not None and not record.is_forgotten and record.owner_key == event.owner
-        self._context.emit(SharersFound(event.request, record.shared_keys if record is not None and is_its else ()))
+        is_owned = record is not None and not record.is_forgotten and record.owner_key == event.owner
+        self._context.emit(SharersFound(event.request, record.shared_keys if record is not None and is_owned else ()))
 
     def _as_known(self, registered: Peer) -> Peer:
-        """The same node, in its latest life that is known here: it may have come back under another address."""
+        """Return the same node in its latest known incarnation: it may have restarted under another address."""
         for peer in self._context.known():
             if peer.node == registered.node and peer.incarnation > registered.incarnation:
                 return peer
@@ -192,7 +192,10 @@ class SinkDirectory:
 
 
 def _is_newer(there: SinkRecord, mine: SinkRecord) -> bool:
-    """Whether the noted record is to stay: it was opened later; on one node its lives count first, for its clock may go back."""
+    """Return whether the stored record stays because it was opened later.
+
+    On one node the incarnation decides first, because its clock may have gone back.
+    """
     if there.node.node == mine.node.node:
         return (there.node.incarnation, there.opened_ms) > (mine.node.incarnation, mine.opened_ms)
     return there.opened_ms > mine.opened_ms

@@ -1,1 +1,1 @@
-"""How often tokens were used: one record on the ring for each token. It imports records and the desk."""
+"""Counts of token uses: one record on the ring for each token. Imports `records` and `context`."""

@@ -1,10 +1,10 @@
-"""What the counting of uses reports to its observer."""
+"""Observations of token counting."""
 
 from agiledart_kernel.observation import Observation
 
 
 class TokenOverused(Observation, frozen=True, gc=False):
-    """More keys came by a token than it allows: two rings have counted apart. They stay members.
+    """More keys joined with a token than it permits: two rings counted separately. The keys stay members.
 
     Args:
         token: the hash of its link, hex.

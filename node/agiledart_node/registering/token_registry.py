@@ -1,8 +1,8 @@
-"""Counting keys that come by a token: each is noted once in the token's record on the ring, before anybody lets it in.
+"""Counts of keys that join with a token: each is recorded once in the token's record on the ring before any node admits it.
 
-The driver tells of a key that it does not know (`KeyPresented`) and is answered once (`KeyDecision`). Keys of one token that come while its
-record is being written go with the next write of it, so a crowd at one node costs as many writes as the ring takes turns. A write
-whose answer is lost is found done when the record is read again: nobody is counted twice. Source: the admission spec, section 4.
+The driver reports an unknown key (`KeyPresented`) and is answered once (`KeyDecision`). Keys of one token that arrive during a
+write of its record are added by the next write, so a crowd at one node needs few writes. A write whose answer is lost is found when
+the record is read again: no key is counted twice. Source: the admission spec, section 4.
 """
 
 import msgspec
@@ -32,14 +32,14 @@ from agiledart_node.wire.events import KeyPresented, TokenKnown
 from agiledart_overlay.wire.effects import RecordAnswer
 
 ANSWER_TIMEOUT = Duration(5 * SECOND)
-"""How long a key may wait for its answer; whoever brought it has hung up by then."""
+"""Time limit for the decision on a key; its connection is closed by then."""
 
 MAX_WAITING = 1_024
 """Keys of one token that wait at one node."""
 
 _PAUSE_NS = 100 * MILLISECOND
 _JITTER_NS = 10 * MILLISECOND
-"""Nodes that write to one record at one time do not go on in step."""
+"""Random delay, so that simultaneous writers of one record do not collide again."""
 
 
 class TokenRegistry:
@@ -52,7 +52,7 @@ class TokenRegistry:
         self._listing: dict[bytes, bool] = {}
 
     def met(self, event: KeyPresented) -> None:
-        """Somebody shows this key's grant here."""
+        """Decide on a key that presents its grant here."""
         waiting = self._waiting.get(event.token)
         if not self._context.overlay.joined:
             self._answer(event, TokenUseDecision("unregistered", "this node is not in the ring yet"))
@@ -65,7 +65,7 @@ class TokenRegistry:
             self._context.requests.begin(self._work(event.token))
 
     async def _work(self, token: bytes) -> None:
-        """Count until nobody waits."""
+        """Count keys until none waits."""
         answer = await self._records.read(uses_key(token))
         is_new = False
         while waiting := self._still_waiting(token):
@@ -94,9 +94,9 @@ class TokenRegistry:
         del self._waiting[token]
 
     def _still_waiting(self, token: bytes) -> list[tuple[Instant, KeyPresented]]:
-        """Those whose patience is not over; the others are told."""
+        """Return the keys whose timeout has not passed; refuse the others."""
         late = [event for deadline, event in self._waiting[token] if deadline <= self._context.now]
-        self._waiting[token] = [one for one in self._waiting[token] if one[0] > self._context.now]
+        self._waiting[token] = [entry for entry in self._waiting[token] if entry[0] > self._context.now]
         for event in late:
             self._answer(event, TokenUseDecision("unregistered", "the ring did not answer in time; try again"))
         return self._waiting[token][:]
@@ -125,10 +125,10 @@ class TokenRegistry:
             self._overused[uses.token] = uses.excess
             self._context.observe(TokenOverused(uses.token.hex(), uses.allowed, len(uses.members)))
 
-    # ---- the list
+    # ---- the list of tokens
 
     def list_token(self, event: TokenKnown) -> None:
-        """A token was made here, or used for the first time."""
+        """Add a token to the list after its creation or first use."""
         if event.token not in self._listing and not self._context.requests.is_full:
             self._listing[event.token] = True
             self._context.requests.begin(self._list(event))
@@ -138,7 +138,8 @@ class TokenRegistry:
         try:
             if event.allowed:
                 uses = TokenUses(event.token, event.allowed, event.join_before, event.role, event.scope)
-                await self._records.store(uses_key(event.token), 0, USES_CODEC.encode(uses))  # else its first use does
+                # If this write fails, the token's first use writes the record.
+                await self._records.store(uses_key(event.token), 0, USES_CODEC.encode(uses))
             while self._context.now < deadline:
                 answer = await self._records.read(LIST_KEY)
                 known = self._listed(answer)
@@ -163,7 +164,7 @@ class TokenRegistry:
             return ()
 
     async def tokens(self, request: int) -> None:
-        """All tokens and who came by them; raises CommandRefused."""
+        """Answer with all tokens and the keys that joined with them; raises CommandRefused."""
         answer = await self._records.read(LIST_KEY)
         if not answer.ok and answer.reason != "missing":
             raise CommandRefused(
@@ -171,12 +172,12 @@ class TokenRegistry:
             )
         rows = []
         for join_before, token in self._listed(answer):
-            found = await self._records.read(uses_key(token))
-            uses = decoded_uses(token, found.value) if found.ok else None
+            use_answer = await self._records.read(uses_key(token))
+            uses = decoded_uses(token, use_answer.value) if use_answer.ok else None
             if uses is not None:
                 self._report(uses)
                 rows.append(self._row(uses))
-            elif found.reason == "missing":
+            elif use_answer.reason == "missing":
                 rows.append(TokenRow(token.hex(), "", "", 0, 0, 0, join_before * 1_000, "open", []))
         self._context.reply(request, TokensResponse(rows))
 

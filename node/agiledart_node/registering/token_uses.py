@@ -1,7 +1,7 @@
-"""The uses of a token: which keys came by it, and who may still come. Pure; `registering` has the ring.
+"""Uses of a token: the keys that joined with it, and whether further ones may join. Pure; `token_registry` talks to the ring.
 
-A token's record stands at the key of its link's hash and changes by compare-and-set. Of two copies (a partition had two roots) all
-keys stay: they are members, and were told so. That may be more than the token allows, and is reported.
+A token's record is stored at the key of its link's hash and changes by compare-and-set. After a partition with two roots the merge
+keeps all keys of both copies: they are members and know it. They may exceed the token's limit, which is reported.
 """
 
 from datetime import UTC, datetime
@@ -18,14 +18,14 @@ from agiledart_node.records.record_kind import RecordKind
 from agiledart_node.wire.events import KeyPresented
 
 MAX_TOKENS = 1_000
-"""Tokens that the list knows; those that expired longest ago fall out of it, and are counted all the same."""
+"""Tokens on the list; those that expired longest ago are dropped from it, and are still counted."""
 
 _Key = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 _Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 
 class TokenUse(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A key that came, and when by the clock of who let it in."""
+    """A key that joined, and the time by the clock of the admitting node."""
 
     key: _Key
     wall_seconds: _Seconds
@@ -36,9 +36,9 @@ class TokenUses(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Args:
         token: the hash of its link.
-        allowed: how many keys may come; `join_before`: seconds since 1970 until which they may; `role`, `scope`: what they
-            become. For people: whoever counts reads them in what the token's maker has signed.
-        members: who came, in the order in which they came.
+        allowed: number of keys that may join; `join_before`: seconds since 1970 until which they may; `role`, `scope`: of the
+            keys. For people: the counting node reads them from the token's signature.
+        members: keys that joined, in that order.
     """
 
     token: _Key
@@ -50,12 +50,12 @@ class TokenUses(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def excess(self) -> int:
-        """Keys beyond what the token allows."""
+        """Keys beyond the token's limit."""
         return max(0, len(self.members) - self.allowed)
 
 
 class TokenUseDecision(NamedTuple):
-    """What becomes of a key. `reason`: one of `registrations.REFUSALS`; empty: it is in, as this use."""
+    """Decision on a key. `reason`: one of `registrations.REFUSALS`; empty: it is admitted, as this use."""
 
     reason: str = ""
     detail: str = ""
@@ -70,14 +70,14 @@ LIST_KEY = key_of_name("tokens", "all")
 
 
 def uses_key(token: bytes) -> NodeId:
-    """Where the record of a token lies."""
+    """Return the key of a token's record."""
     return key_of_name("token", token.hex())
 
 
 def register_use(
     uses: TokenUses | None, met: KeyPresented, wall_seconds: int, *, is_closed: bool
 ) -> tuple[TokenUses, TokenUseDecision]:
-    """Count a key, or refuse it; the record as it is then.
+    """Count a key, or refuse it; return the record after that.
 
     Args:
         uses: the record; None: the ring has none.
@@ -89,19 +89,21 @@ def register_use(
         uses = TokenUses(met.token, met.allowed, met.join_before, met.role, met.scope)
     known = [TokenUse(key, at) for key, at in met.known]
     uses = _with(uses, known)
-    found = _found(uses, met.key)
-    if found.number:
-        return uses, found
+    counted = _found(uses, met.key)
+    if counted.number:
+        return uses, counted
     if not met.allowed:
-        return uses, TokenUseDecision("unregistered", "it was never counted, and does not show what its token allows")
-    if met.counted_at:  # somebody we know has signed that it was counted: the ring has forgotten
+        return uses, TokenUseDecision(
+            "unregistered", "it is not registered, and its grant does not show the limits of its token"
+        )
+    if met.counted_at:  # a known node signed its registration, but the ring has lost it
         if is_new or len(uses.members) < met.allowed:
             uses = _with(uses, [TokenUse(met.key, met.counted_at)])
             return uses, _found(uses, met.key)
     elif is_closed:
         return uses, TokenUseDecision("revoked", "an admin has revoked this token")
     elif wall_seconds > met.join_before:
-        return uses, TokenUseDecision("token expired", f"it let in until {time_text(met.join_before)}")
+        return uses, TokenUseDecision("token expired", f"it admitted keys until {time_text(met.join_before)}")
     if len(uses.members) >= met.allowed:
         return uses, TokenUseDecision("used up", _used_by(uses, met.allowed))
     uses = _with(uses, [TokenUse(met.key, wall_seconds)])
@@ -125,12 +127,12 @@ def _found(uses: TokenUses, key: bytes) -> TokenUseDecision:
 
 def _used_by(uses: TokenUses, allowed: int) -> str:
     last = uses.members[-1]
-    who = f"node {node_id_of_key(last.key).short}, key {last.key.hex()[:16]}, at {time_text(last.wall_seconds)}"
-    return f"by {who}" if allowed == 1 else f"{len(uses.members):,} times, the last by {who}"
+    user = f"node {node_id_of_key(last.key).short}, key {last.key.hex()[:16]}, at {time_text(last.wall_seconds)}"
+    return f"by {user}" if allowed == 1 else f"{len(uses.members):,} times, the last by {user}"
 
 
 def time_text(wall_seconds: int) -> str:
-    """A wall time for people, wherever they are."""
+    """Return a wall time for people, in UTC."""
     return f"{datetime.fromtimestamp(wall_seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -139,7 +141,7 @@ def _rank(use: TokenUse) -> tuple[int, bytes]:
 
 
 def merged_uses(earlier: TokenUses, later: TokenUses) -> TokenUses:
-    """All that came on either side, in the order in which they came; of one that came on both, the first time."""
+    """Return the keys of both sides, in the order in which they joined; of a key on both sides, the first time."""
     first: dict[bytes, TokenUse] = {}
     for use in (*earlier.members, *later.members):
         if use.key not in first or _rank(use) < _rank(first[use.key]):
@@ -153,13 +155,13 @@ def merged_uses(earlier: TokenUses, later: TokenUses) -> TokenUses:
 def merged_list(
     earlier: tuple[tuple[int, bytes], ...], later: tuple[tuple[int, bytes], ...]
 ) -> tuple[tuple[int, bytes], ...]:
-    """All tokens, but for those that expired longest ago when they are too many."""
+    """Return all tokens; beyond the limit, without those that expired longest ago."""
     both = tuple(sorted(dict.fromkeys((*earlier, *later)))[-MAX_TOKENS:])
     return later if both == later else earlier if both == earlier else both
 
 
 def decoded_uses(token: bytes, value: bytes) -> TokenUses | None:
-    """The record of this token that a value is; None: it is none."""
+    """Return the record of this token in a value; None: the value is not one."""
     try:
         uses = USES_CODEC.decode(value)
     except RemoteProtocolError:

@@ -20,7 +20,7 @@ from tests.unit.recovery.bench import RUN, peer, value
 NOW = Ballot(4, NodeId(4), 1)
 OLD = value(2, CheckpointId(2, 7))  # votes: 1, 4, 5; hosts: 1, 2, 3
 COMMAND = RecoverRun("taxi", lost_voters=("node-4", "node-5"))
-WHY = "This order to recover is refused: its time is 400 seconds away."
+WHY = "This command to recover is refused: its time is 400 seconds away."
 
 
 class Desk:
