@@ -2,7 +2,7 @@
 
 A sink either takes rows back (`can_abort`), or it delivers: it says when what it was given has arrived, an epoch waits for that,
 and nothing is lost. What came after the epoch is written again; with an option such as `key=` of a table that changes nothing,
-elsewhere its user says `repeats=1`.
+elsewhere its user says `duplicates=1`.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from agiledart_dataflow.plan.connector_kinds import Guarantee
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import AgileDartError
 
-OPTION: Final = "repeats"
+OPTION: Final = "duplicates"
 IDEMPOTENT: Final = "same effect when repeated"
 AT_LEAST_ONCE: Final = "none lost with exactly-once, may repeat"
 
@@ -44,7 +44,7 @@ def duplicates_fault(connector: Connector, guarantee: Guarantee | None) -> str:
     """Why a sink may not write rows again, and what would help; empty when it may.
 
     Raises:
-        ConfigurationError: `repeats` is neither 0 nor 1.
+        ConfigurationError: `duplicates` is neither 0 nor 1.
     """
     if guarantee is None or not guarantee.delivers:
         return "write to a log (log:NAME) or to files (csv:, jsonl:, parquet:)"

@@ -49,7 +49,7 @@ def test_each_reason_is_said_once(ring: Mesh) -> None:
     asyncio.run(many())
     log = ring.agent("a2").log.read_text()
     for reason in ("tls", "expired", "signature", "role", "another key"):
-        assert log.count(f": {reason} (further ones are only counted)") == 1, reason
+        assert log.count(f": {reason} (further refusals are only counted)") == 1, reason
     assert "Traceback" not in log
 
 

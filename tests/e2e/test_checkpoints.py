@@ -126,4 +126,4 @@ def test_a_changed_topology_goes_on_where_the_run_was_stopped(ring: Mesh, tmp_pa
     assert copy.read_text() == expected, "the rows of both runs stand in one file"
     assert odd.read_text()
     assert not status["summary"].get("imbalances")
-    assert any("it goes on from checkpoint pause of first v1" in entry["text"] for entry in status["history"])
+    assert any("it starts from checkpoint pause of first v1" in entry["text"] for entry in status["history"])

@@ -157,7 +157,7 @@ def test_messages_of_a_broker(ring: Mesh, tmp_path: Path, count: int, kills: int
             broker.start()
 
         source = f"mqtt://127.0.0.1:{broker.port}/numbers/#?qos=1&session=numbers"
-        running = Running(ring, tmp_path, source, "sql:plant?table=numbers&create=1&repeats=1", [begin_again])
+        running = Running(ring, tmp_path, source, "sql:plant?table=numbers&create=1&duplicates=1", [begin_again])
         client: Any = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="publisher", clean_session=False)
         client.connect("127.0.0.1", broker.port)
         client.reconnect_delay_set(1, 1)
@@ -280,7 +280,7 @@ def test_a_row_that_a_webhook_gets_twice_has_one_name(ring: Mesh, tmp_path: Path
 
     hook = NamedRows([700, 1_900], kill)
     try:
-        sink = f"http://127.0.0.1:{hook.port}/in?batch=50&repeats=1"
+        sink = f"http://127.0.0.1:{hook.port}/in?batch=50&duplicates=1"
         running = Running(ring, tmp_path, f"jsonl:{tmp_path}/in.jsonl", sink, [])
         told = lambda: json.loads(cli("status", "numbers", "--agent", running.state_dir, "-o", "json").stdout)  # noqa: E731
         wait_for(lambda: told()["state"] == "finished", PATIENCE, "it has ended")

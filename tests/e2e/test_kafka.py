@@ -173,7 +173,7 @@ def test_messages_of_a_sink_are_all_there_and_one_that_is_there_twice_has_one_na
         topic(broker, "report")
         told = cli(
             "submit", "plant.py:numbers", "--set", f"readings=jsonl:{tmp_path}/in.jsonl@a2", "--set",
-            f"report=kafka://{broker.at}/report?key=number&repeats=1&batch=100@a3", "--agent", state_dir, cwd=tmp_path,
+            f"report=kafka://{broker.at}/report?key=number&duplicates=1&batch=100@a3", "--agent", state_dir, cwd=tmp_path,
         )  # fmt: skip
         assert told.returncode == 0, told.stderr
         for part in (0.1, 0.3, 0.6):

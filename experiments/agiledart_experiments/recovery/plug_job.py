@@ -29,9 +29,9 @@ class Total(NamedTuple):
 
 @dataclass
 class SumState:
-    """What is kept of a key; `notes` is there to be saved, moved and brought back."""
+    """What is kept of a key; `padding` gives it a size to be saved, moved and restored."""
 
-    padding_bytes: str
+    padding: str
     total: int = 0
 
 
@@ -56,7 +56,7 @@ def plug(
     padding_bytes: int = 432,
     delivery: Delivery = "exactly-once",
 ) -> Topology:
-    """Readings and their sums; `notes` bytes are kept with each key."""
+    """Readings and their sums; `padding_bytes` bytes are kept with each key."""
     topology = Topology(name, delivery=delivery)
     rows = topology.source("readings", readings, event_time=lambda reading: reading.at)
     rows.key_by(lambda reading: reading.key).stateful("sums", RunningSums(padding_bytes)).sink("report", report)

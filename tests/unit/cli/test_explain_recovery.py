@@ -67,7 +67,7 @@ def test_a_file_is_explained_without_an_agent(folder: Path, capsys: pytest.Captu
     [
         ("out=stdout:", "out", "cannot take rows back"),
         ("out=sql:plant?table=sums", "out", "key=… lets one that comes again change nothing"),
-        ("out=mqtt://broker/sums?repeats=1", "out", "nobody says whether they arrive: add qos=1"),
+        ("out=mqtt://broker/sums?duplicates=1", "out", "nobody says whether they arrive: add qos=1"),
         ("more=tcp:pi2:7000?overload=shed_oldest", "more", "rows that are shed are gone"),
         ("more=csv:a.csv?follow=1", "more", "a file that grows"),
     ],
@@ -86,7 +86,7 @@ def test_what_would_be_refused_is_said(
     ("sink", "text"),
     [
         ("sql:plant?table=sums&key=at", "same effect when repeated"),
-        ("mqtt://broker/sums?qos=1&repeats=1", "none lost with exactly-once, may repeat"),
+        ("mqtt://broker/sums?qos=1&duplicates=1", "none lost with exactly-once, may repeat"),
         ("csv:out.csv?roll_bytes=1000000", "files get their names when the epoch of their last row is committed"),
         ("parquet:out.parquet", "files get their names when the epoch of their last row is committed"),
     ],

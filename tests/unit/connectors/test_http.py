@@ -282,7 +282,7 @@ def test_a_refusal_ends_the_application_and_no_server_is_waited_for(
 def test_a_sink_says_when_rows_have_arrived_or_never_will(quick: None) -> None:
     told: queue.Queue[Any] = queue.Queue()
     with Hook(503, 503, 200, 422) as hook:
-        writer: Any = open_sink(parse_connector(f"http://127.0.0.1:{hook.port}/x?batch=2&repeats=1"), Row)
+        writer: Any = open_sink(parse_connector(f"http://127.0.0.1:{hook.port}/x?batch=2&duplicates=1"), Row)
         writer.when_delivered(told.put)
         assert told.get_nowait() is None, "it was given nothing"
         writer.write([Row("a", 1.0)])

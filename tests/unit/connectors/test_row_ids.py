@@ -49,7 +49,7 @@ def test_a_row_that_comes_again_has_its_name_and_no_other_row_has_it() -> None:
 
 
 def posted(port: int, rows: list[Row], begin: int, batch: int = 10) -> None:
-    writer: Any = open_sink(parse_connector(f"http://127.0.0.1:{port}/x?batch={batch}&repeats=1"), Row, origin=RUN)
+    writer: Any = open_sink(parse_connector(f"http://127.0.0.1:{port}/x?batch={batch}&duplicates=1"), Row, origin=RUN)
     writer.resume_at(begin)
     writer.write(rows)
     writer.close()
@@ -86,7 +86,7 @@ def test_a_message_has_its_row_as_user_property(tmp_path: Path, version: int) ->
         client.subscribe("n", 1)
         client.loop_start()
         subscribed.get(timeout=30)
-        url = f"mqtt://127.0.0.1:{broker.port}/n?qos=1&repeats=1&version={version}"
+        url = f"mqtt://127.0.0.1:{broker.port}/n?qos=1&duplicates=1&version={version}"
         for begin in (0, 20):
             writer: Any = open_sink(parse_connector(url), Row, origin=RUN)
             writer.resume_at(begin)

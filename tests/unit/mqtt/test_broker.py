@@ -138,7 +138,7 @@ def test_a_session_keeps_what_comes_while_nobody_reads(broker: Broker, version: 
 
 
 def test_a_sink_says_when_messages_have_arrived(broker: Broker) -> None:
-    there = Writer(f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text&repeats=1", str, "probe")
+    there = Writer(f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text&duplicates=1", str, "probe")
     told: queue.Queue[Any] = queue.Queue()
     there.writer.write([f"{number}" for number in range(500)])
     there.writer.when_delivered(told.put)
