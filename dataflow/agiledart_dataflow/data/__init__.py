@@ -1,1 +1,2 @@
-"""Records and what holds them: schemas, rows, columns, batches, positions, partitioning. It knows no operator and no graph."""
+"""Records and their containers: schemas, rows, columns, batches, positions, partitioning. The package knows no operator and no
+graph."""

@@ -1,11 +1,11 @@
-"""`Columns` ↔ bytes: a short head, then one Arrow IPC record batch; nothing that arrives is believed.
+"""Codec `Columns` ↔ bytes: a short head, then one Arrow IPC record batch. The decoder validates all input.
 
     body = length of the head (4 bytes, big-endian) · head · record batch message
     head = MessagePack [rows, kinds, objects]
 
-`kinds` has one letter a field: that of its column, or `o` for a list of objects, whose values stand in `objects` as
-MessagePack and are checked against the field's type. The batch has the other columns; both ends know its schema from the
-row type. Compressed batches and dictionaries are refused, because their size says nothing about what they unpack to.
+`kinds` has one letter a field: that of its column, or `o` for a list of objects, whose values are in `objects` as MessagePack
+and are validated by the field's type. The batch has the other columns; both ends know its schema from the row type.
+Compressed batches and dictionaries are refused, because their size tells nothing about their unpacked size.
 """
 
 import struct
@@ -30,7 +30,7 @@ else:
     pa = lazy_import("pyarrow")
 
 MAX_COLUMN_ROWS = 10_000
-"""Rows in one frame of columns; a receiver takes a few more, because cuts are made by halves."""
+"""Most rows in one frame of columns; a receiver accepts twice as many, because frames are cut by halves."""
 
 _LETTERS: dict[ColumnKind, str] = {
     "int": "i", "float": "f", "bool": "b", "text": "s", "bytes": "y", "time": "t", "span": "d", "object": "o",
@@ -44,7 +44,7 @@ _head = msgspec.msgpack.Decoder(tuple[int, str, msgspec.Raw])
 
 
 def encoded(columns: Columns) -> bytes:
-    """The bytes of a batch of columns."""
+    """Return the bytes of a batch of columns."""
     parts = [columns.column(number) for number in range(len(columns.schema.fields))]
     arrays, kinds, objects = [], [], []
     for part in parts:
@@ -64,7 +64,7 @@ def encoded(columns: Columns) -> bytes:
 
 
 def _arrow(column: Column) -> Any:
-    """The column as a pyarrow.Array; None when it has a text without UTF-8."""
+    """Return the column as a pyarrow.Array; None when it has a text without a UTF-8 form."""
     if column.kind in ("text", "bytes"):
         try:
             return column.arrow()
@@ -75,14 +75,14 @@ def _arrow(column: Column) -> Any:
 
 @lru_cache(maxsize=256)
 def _arrow_schema(letters: str) -> Any:
-    """Times and spans travel as plain integers; their meaning is in the row type."""
+    """Return the Arrow schema. Times and spans travel as plain integers; their meaning is in the row type."""
     types = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "s": pa.string(), "y": pa.binary()}
     types |= {"t": pa.int64(), "d": pa.int64()}
     return pa.schema([pa.field(str(number), types[letter]) for number, letter in enumerate(letters)])
 
 
 def decoded(body: bytes | bytearray | memoryview, row_type: Any) -> Columns:
-    """The columns that these bytes stand for; raises `RemoteProtocolError` (`oversize`, `form`) and nothing else."""
+    """Return the columns of these bytes; raises `RemoteProtocolError` (`oversize`, `form`) and no other error."""
     if len(body) > MAX_DATA_FRAME_BYTES:
         raise RemoteProtocolError("oversize", f"columns of {len(body)} bytes, at most {MAX_DATA_FRAME_BYTES}")
     view = memoryview(body)
@@ -122,7 +122,7 @@ def _listed(values: list[Any], rows: int) -> Column:
 
 
 def _arrays(view: memoryview, letters: str, rows: int) -> Any:
-    """The arrays of the record batch in this message, looked through."""
+    """Return the arrays of the record batch in this message, after validation."""
     if not letters:
         if len(view):
             raise ValueError("bytes after the last column")
@@ -139,10 +139,10 @@ def _arrays(view: memoryview, letters: str, rows: int) -> Any:
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Whether Arrow's metadata (a flatbuffer: Message, whose header is a RecordBatch) name a compression."""
+    """Return whether Arrow's metadata (a flatbuffer: Message, whose header is a RecordBatch) names a compression."""
 
     def field(table: int, number: int) -> int:
-        """Where a table's field lies; 0 when it is not there."""
+        """Return the place of a table's field; 0 when it is absent."""
         (back,) = struct.unpack_from("<i", metadata, table)
         (size,) = struct.unpack_from("<H", metadata, table - back)
         if 4 + 2 * number >= size:
@@ -159,7 +159,7 @@ def _is_compressed(metadata: bytes) -> bool:
 
 def _column(field: ColumnField, array: Any) -> Column:
     if array.null_count and not field.optional:
-        raise ValueError(f"the field {field.name} is never None")
+        raise ValueError(f"the field {field.name} must not be None")
     if field.kind not in NUMERIC:
         return Column(field.kind, array)
     valid = None

@@ -1,7 +1,7 @@
-"""`Batch`: some rows of one stream, what goes with each of them, and the mark up to which the stream is complete.
+"""`Batch`: some rows of one stream, their positions or times, and the watermark up to which the stream is complete.
 
-The rows are a list or `Columns`; each form is made from the other when it is first asked for, and kept. What goes with
-them (`order`) is what the edge carries: nothing, event times, or positions (`edge_contents.py`).
+The rows are a list or `Columns`; each form is made from the other at its first use, and kept. The data beside the rows (`order`) is
+the contents of the edge: nothing, event times, or positions (`edge_contents.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,17 +30,17 @@ positions in two (a row each)."""
 
 
 class Batch(msgspec.Struct, gc=False):
-    """Rows in the order in which they are to be taken. Without rows it is a pure punctuation, or a barrier.
+    """Rows in the order in which they must be taken. Without rows it is a pure punctuation, or a barrier.
 
     Args:
         held: the rows in one of the two forms.
-        order: parallel to the rows; positions are strictly ascending, above every earlier mark of the channel, at or
-            below `mark`.
-        mark: nothing at or below it will follow. `START` promises nothing.
-        barrier: number of a checkpoint that passes here; 0: none. A barrier has no rows.
-        converted: the rows in the other form, once somebody has asked for it.
-        change: of a barrier: the name of the plan that holds behind it, where it is another one.
-        ascends: an instance of this process has made it, out of what was in order: whoever merges it need not look once more.
+        order: parallel to the rows; positions are strictly ascending, above every earlier watermark of the channel, at or below
+            `watermark`.
+        watermark: no row at or below it will follow. `START` promises nothing.
+        barrier: number of a checkpoint whose barrier this is; 0: none. A barrier has no rows.
+        converted: the rows in the other form, once they were converted.
+        change: of a barrier: the name of the plan that is valid after it, where the plan changes.
+        ascends: an instance of this process made the batch from ordered input, so a merge need not check its order again.
     """
 
     held: Any
@@ -56,7 +56,7 @@ class Batch(msgspec.Struct, gc=False):
 
     def __repr__(self) -> str:
         barrier = f", barrier {self.barrier}" if self.barrier else ""
-        return f"Batch({len(self.held)} rows, mark {self.watermark}{barrier})"
+        return f"Batch({len(self.held)} rows, watermark {self.watermark}{barrier})"
 
     @property
     def rows(self) -> list[Any]:
@@ -70,7 +70,7 @@ class Batch(msgspec.Struct, gc=False):
         return rows
 
     def columns(self, row_type: Any) -> "Columns":
-        """The rows as columns. Raises what `Columns.from_rows` raises."""
+        """Return the rows as columns. Raises the errors of `Columns.from_rows`."""
         held = self.held
         if type(held) is list:
             if self.converted is None:
@@ -80,9 +80,9 @@ class Batch(msgspec.Struct, gc=False):
         return columns
 
     def pieces(self, limit: int = MAX_BATCH_ROWS) -> Iterator["Batch"]:
-        """The same records in batches of at most `limit` rows.
+        """Yield the same records in batches of at most `limit` rows.
 
-        The mark of each but the last covers its last row where positions are carried, and promises nothing elsewhere.
+        The watermark of each but the last covers its last row where positions are carried, and promises nothing elsewhere.
         """
         held, order = self.held, self.order
         total = len(held)
@@ -97,12 +97,12 @@ class Batch(msgspec.Struct, gc=False):
 
 
 def as_rows(held: Held) -> list[Any]:
-    """Either form as a list."""
+    """Return either form as a list."""
     return held if type(held) is list else held.rows()  # type: ignore[union-attr]  # `type() is` narrows one side only
 
 
 def as_columns(held: Held, row_type: Any) -> "Columns":
-    """Either form as columns."""
+    """Return either form as columns."""
     if not isinstance(held, list):
         return held
     from agiledart_dataflow.data.columns import Columns  # NumPy is loaded only where it is used
@@ -111,46 +111,46 @@ def as_columns(held: Held, row_type: Any) -> "Columns":
 
 
 def part_of(held: Held, start: int, stop: int) -> Held:
-    """Some consecutive rows, in the form in which they are."""
+    """Return some consecutive rows in their present form."""
     return held[start:stop] if type(held) is list else held.slice(start, stop)  # type: ignore[union-attr]  # as above
 
 
 def listed(order: Order) -> Any:
-    """What goes with rows, as a list (an array beside columns becomes one)."""
+    """Return the data beside rows as a list (an array beside columns becomes one)."""
     if order is None or type(order) is list:
         return order
     return order.tolist() if order.ndim == 1 else list(map(tuple, order.tolist()))
 
 
 def has_positions(order: Order) -> bool:
-    """Do positions go with rows (at least one), and not times or nothing?"""
+    """Return whether rows (at least one) have positions, and not times or nothing."""
     if order is None or not len(order):
         return False
     return type(order[0]) is tuple if type(order) is list else bool(order.ndim == 2)
 
 
 def place(order: Order, number: int) -> Position:
-    """The position of one row."""
+    """Return the position of one row."""
     if type(order) is list:
-        listed_one: Position = order[number]
-        return listed_one
+        position: Position = order[number]
+        return position
     return tuple(order[number].tolist())
 
 
 def joined_rows(parts: Sequence[Held]) -> Held:
-    """Rows of several batches as one: columns when all are, else a list."""
+    """Return the rows of several batches as one: columns when all are, else a list."""
     if len(parts) == 1:
         return parts[0]
     if any(type(part) is list for part in parts):
         return list(chain.from_iterable(as_rows(part) for part in parts))
-    from agiledart_dataflow.data.columns import Columns  # they are columns, so it is loaded already
+    from agiledart_dataflow.data.columns import Columns  # the parts are columns, so the module is loaded already
 
     columns: list[Any] = list(parts)
     return Columns.concatenate(columns)
 
 
 def joined_order(orders: Sequence[Order]) -> Order:
-    """What goes with the rows of several batches of one edge, as one."""
+    """Return the data beside the rows of several batches of one edge, as one."""
     if len(orders) == 1 or orders[0] is None:
         return orders[0]
     if not any(type(order) is list for order in orders) and len({order.shape[1:] for order in orders}) == 1:
@@ -159,7 +159,7 @@ def joined_order(orders: Sequence[Order]) -> Order:
 
 
 def concatenated(batches: Sequence[Batch]) -> Batch:
-    """Consecutive batches of one channel as one."""
+    """Return consecutive batches of one channel as one."""
     if len(batches) == 1:
         return batches[0]
     with_rows = [batch for batch in batches if len(batch)] or batches[-1:]

@@ -1,10 +1,10 @@
-"""The body of a data frame: rows as MessagePack, columns as Arrow IPC. Both are bounded and checked on arrival.
+"""Codec of a data frame's body: rows as MessagePack, columns as Arrow IPC. Both are bounded and validated on arrival.
 
     rows      MessagePack [rows, order, mark]
     columns   0xC1 · u32 length of the head · head: MessagePack [rows, order, mark] · Arrow IPC
 
-0xC1 is the one byte that no MessagePack value begins with. `order` is nil, a list of positions, a list of times, or
-(beside columns) the times as little-endian int64 or the positions as `position_arrays` packs them.
+0xC1 is the one byte that no MessagePack value begins with. `mark` is the watermark. `order` is nil, a list of positions, a list of
+times, or (beside columns) the times as little-endian int64 or the positions as `position_arrays` packs them.
 """
 
 import struct
@@ -32,7 +32,7 @@ _COLUMN_ORDER_TYPES: Final[dict[Carries, Any]] = {"rows": None, "times": bytes, 
 
 
 class _Barrier(msgspec.Struct, array_like=True):
-    """The body of a barrier's frame; the name of a plan is short."""
+    """Body of a barrier's frame; the name of a plan is short."""
 
     rows: list[msgspec.Raw]
     order: list[msgspec.Raw] | None
@@ -48,15 +48,15 @@ _BARRIER: Final = msgspec.msgpack.Decoder(_Barrier)
 
 
 class ColumnsNotReady(Exception):
-    """Columns came, and what they need is not imported yet."""
+    """Signal: columns came before the modules that they need were imported."""
 
 
 class BatchCodec:
-    """Batches of one edge ↔ bytes.
+    """Codec of the batches of one edge.
 
     Args:
         row_type: of the edge's rows.
-        carries: what goes with them.
+        carries: data beside the rows.
     """
 
     __slots__ = ("_carries", "_decoder", "_encoder", "_head_decoder", "_is_loose", "_row_type")
@@ -71,7 +71,7 @@ class BatchCodec:
         self._head_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(head)
 
     def encode(self, batch: Batch) -> bytes:
-        """The bytes of a batch. Raises TypeError, ValueError or OverflowError for rows that cannot travel."""
+        """Return the bytes of a batch. Raises TypeError, ValueError or OverflowError for rows that cannot travel."""
         held = batch.held
         if batch.change:
             return self._encoder.encode(([], self._nothing(), batch.watermark, batch.change))
@@ -93,33 +93,37 @@ class BatchCodec:
     def encode_within(
         self, batch: Batch, limit: int = 2 * MAX_BATCH_BYTES, body: bytes | None = None
     ) -> list[tuple[Batch, bytes]]:
-        """The batch in pieces whose bytes stay within `limit` (columns: within theirs), as far as whole rows allow.
-        Raises as `encode`.
+        """Return the batch in pieces of at most `limit` bytes (columns: at most their own limit), as far as whole rows allow.
+
+        Raises the errors of `encode`.
 
         Args:
+            batch: the rows.
+            limit: bytes of one piece.
             body: the bytes of the whole batch, where they are known.
         """
         if type(batch.held) is not list:
             limit = max(limit, MAX_COLUMN_BATCH_BYTES)
-        found: list[tuple[Batch, bytes]] = []
+        pieces: list[tuple[Batch, bytes]] = []
         waiting = [(batch, self.encode(batch) if body is None else body)]
         while waiting:
             piece, body = waiting.pop()
             if len(body) <= limit or len(piece) < 2:
-                found.append((piece, body))
+                pieces.append((piece, body))
             else:
                 halves = list(piece.pieces((len(piece) + 1) // 2))
                 waiting += [(half, self.encode(half)) for half in reversed(halves)]
-        return found
+        return pieces
 
     def decode(self, body: bytes | bytearray | memoryview, may_import: Callable[[], bool] = import_at_once) -> Batch:
-        """The batch that these bytes stand for.
+        """Return the batch of these bytes.
 
         Args:
-            may_import: asked when columns come: can NumPy and pyarrow be used now?
+            body: bytes from the network.
+            may_import: called when columns come; returns whether NumPy and pyarrow can be used now.
 
         Raises:
-            RemoteProtocolError: they stand for none (`oversize`, `form`).
+            RemoteProtocolError: the bytes are not a batch (`oversize`, `form`).
             ColumnsNotReady: columns came too early.
         """
         if len(body) > MAX_DATA_FRAME_BYTES:
@@ -133,18 +137,20 @@ class BatchCodec:
         except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, struct.error) as error:
             raise RemoteProtocolError("form", str(error)[:200]) from None
         if not watermark or (order is not None and len(rows) != len(order)):
-            raise RemoteProtocolError("form", f"{len(rows)} rows, order of {order and len(order)}, mark {watermark}")
+            raise RemoteProtocolError(
+                "form", f"{len(rows)} rows, order of {order and len(order)}, watermark {watermark}"
+            )
         return Batch(rows, order, watermark)
 
     @staticmethod
     def decode_barrier(body: bytes | memoryview) -> Batch:
-        """The mark of a barrier and the change that it carries. Raises RemoteProtocolError (`form`)."""
+        """Return the watermark of a barrier and the change that it carries. Raises RemoteProtocolError (`form`)."""
         try:
             rows, _, watermark, change = _BARRIER.decode(body).parts
         except (msgspec.MsgspecError, ValueError) as error:
             raise RemoteProtocolError("form", str(error)[:200]) from None
         if rows or not watermark:
-            raise RemoteProtocolError("form", f"a barrier with {len(rows)} rows, mark {watermark}")
+            raise RemoteProtocolError("form", f"a barrier with {len(rows)} rows, watermark {watermark}")
         return Batch([], None, watermark, 0, None, change)
 
     def _decode_columns(self, body: memoryview) -> Batch:
@@ -162,18 +168,20 @@ class BatchCodec:
         elif self._carries == "positions":
             order = unpacked(order, len(held))
         if not watermark or not count or len(held) != count or (order is not None and len(order) != count):
-            raise RemoteProtocolError("form", f"{len(held)} rows in columns, {count} said, mark {watermark}")
+            raise RemoteProtocolError(
+                "form", f"{len(held)} rows in columns, {count} in the head, watermark {watermark}"
+            )
         return Batch(held, order, watermark)
 
 
 def _times(packed: bytes) -> Any:
-    """An int64 array; ValueError for half a number."""
-    import numpy as np  # columns are here, so NumPy is
+    """Return packed times as an int64 array; raises ValueError for an incomplete number."""
+    import numpy as np  # columns have come, so NumPy is loaded
 
     return np.frombuffer(packed, "<i8")
 
 
 def first_rows(batch: Batch, count: int) -> Batch:
-    """A batch of at most so many of its rows, to try them on the wire."""
+    """Return a batch of at most `count` rows, to test whether they can travel."""
     order: list[Position] | None = None if batch.order is None else batch.order[:count]
     return batch if len(batch) <= count else Batch(part_of(batch.held, 0, count), order, batch.watermark)

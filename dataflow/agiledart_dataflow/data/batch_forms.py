@@ -1,7 +1,7 @@
-"""Columns in the forms in which functions and sources of batches take and give them: Arrow, dicts of arrays, data frames.
+"""Forms of columns that functions and sources of batches take and return: Arrow, dicts of arrays, data frames.
 
-Arrays that go out share the engine's memory, which other branches read, too: they cannot be written to. Of arrays that come in
-the maker may keep hold, to fill them again: what can still be written to is copied. Arrow's arrays never change by definition.
+Arrays that go out share the engine's memory, which other branches read, too, so they are read-only. The maker of arrays that come
+in may keep them and fill them again, so writable arrays are copied. Arrow's arrays never change by definition.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ Form = Literal["arrow", "arrays", "polars"]
 
 
 def in_form(columns: Columns, form: Form) -> Any:
-    """Columns as the form that a function takes; numbers are views where nothing is missing."""
+    """Return columns in the form that a function takes; numbers are views where no value is missing."""
     if form == "arrays":
         return {field.name: _array(columns.named(field.name)) for field in columns.schema.fields}
     batch = record_batch(columns)
@@ -42,19 +42,19 @@ def in_form(columns: Columns, form: Form) -> Any:
 
 
 def _array(column: Column) -> "Array":
-    """The values as an array that cannot be written to, whatever the column is kept as."""
+    """Return the values as a read-only array, whatever the column's own form is."""
     if column.kind not in NUMERIC or column.valid is not None:
         listed = column.to_list()
         array = np.empty(len(listed), dtype=object)
         array[:] = listed
         array.flags.writeable = False
         return array
-    lent: Array = np.asarray(memoryview(column.values).toreadonly())
-    return lent.view(_TIME_DTYPES[column.kind]) if column.kind in _TIME_DTYPES else lent
+    read_only: Array = np.asarray(memoryview(column.values).toreadonly())
+    return read_only.view(_TIME_DTYPES[column.kind]) if column.kind in _TIME_DTYPES else read_only
 
 
 def _kept(array: "Array", dtype: str) -> "Array":
-    """The values of the array, of this dtype, in memory to which nobody can write. What `_array` lent comes back without a copy."""
+    """Return the array's values in this dtype, in read-only memory. An array that `_array` returned comes back without a copy."""
     if array.dtype != dtype:
         return array.astype(dtype)
     owner: Any = array
@@ -70,7 +70,7 @@ _TIME_DTYPES: dict[str, str] = {"time": "datetime64[us]", "span": "timedelta64[u
 
 
 def record_batch(columns: Columns) -> Any:
-    """Columns as a pyarrow.RecordBatch."""
+    """Return columns as a pyarrow.RecordBatch."""
     arrays = []
     for field in columns.schema.fields:
         column = columns.named(field.name)
@@ -85,7 +85,7 @@ def record_batch(columns: Columns) -> Any:
 
 
 def _arrow_objects(field: ColumnField, values: list[Any]) -> Any:
-    """Values of any type as the pyarrow array that Arrow finds fit for them, or for what they consist of. Raises TypeError."""
+    """Return values of any type as a pyarrow array of a type that Arrow infers, if need be from their parts. Raises TypeError."""
     try:
         return pa.array(values)
     except (pa.ArrowException, OverflowError):
@@ -94,12 +94,12 @@ def _arrow_objects(field: ColumnField, values: list[Any]) -> Any:
         return pa.array(msgspec.to_builtins(values, builtin_types=_ARROW_OBJECTS))
     except (pa.ArrowException, OverflowError) as error:
         raise TypeError(
-            f"the field {field.name} is {field.type!r}, for which Arrow has no array ({error}); take a dict in place of a batch"
+            f"the field {field.name} is {field.type!r}, for which Arrow has no array ({error}); use a dict in place of a batch"
         ) from None
 
 
 _ARROW_OBJECTS = (bytes, datetime, date, time, timedelta, Decimal)
-"""Types of which Arrow has arrays itself."""
+"""Types for which Arrow has arrays itself."""
 _ARROW_TIMES: dict[str, Callable[[], Any]] = {"time": lambda: pa.timestamp("us"), "span": lambda: pa.duration("us")}
 _ARROW_TYPES: dict[str, Callable[[], Any]] = {
     "int": lambda: pa.int64(), "float": lambda: pa.float64(), "bool": lambda: pa.bool_(), "text": lambda: pa.string(),
@@ -108,7 +108,7 @@ _ARROW_TYPES: dict[str, Callable[[], Any]] = {
 
 
 def columns_of(made: Any, row_type: Any, *, zones: bool = False) -> Columns:
-    """What a function returned, as columns of a row type; `zones` as in `from_arrow`.
+    """Return a function's result as columns of a row type; `zones` as in `from_arrow`.
 
     Raises TypeError or ValueError, naming the field.
     """
@@ -116,7 +116,7 @@ def columns_of(made: Any, row_type: Any, *, zones: bool = False) -> Columns:
     if isinstance(made, Columns):
         return made
     if isinstance(made, Mapping):
-        names, length = list(made), max((len(one) for one in made.values()), default=0)
+        names, length = list(made), max((len(values) for values in made.values()), default=0)
         parts = [_from_array(field, _taken(made, field, names)) for field in schema.fields]
     else:
         if hasattr(made, "to_arrow"):
@@ -138,7 +138,7 @@ def _taken(made: Any, field: ColumnField, names: list[str]) -> Any:
 
 
 def _from_array(field: ColumnField, values: Any) -> Column:
-    """An array or a list as the column of a field. Raises TypeError, naming the field, for values of another type."""
+    """Return an array or a list as the column of a field. Raises TypeError, naming the field, for values of another type."""
     if field.kind not in NUMERIC:
         return column_of(field, _listed(values))
     array = np.asarray(values)
@@ -153,7 +153,7 @@ def _from_array(field: ColumnField, values: Any) -> Column:
 
 
 def _from_times(field: ColumnField, array: "Array") -> Column:
-    """An array of times or spans, of any unit, in microseconds."""
+    """Return an array of times or spans, of any unit, as microseconds."""
     dtype = _TIME_DTYPES.get(field.kind, "")
     if not dtype or np.dtype(dtype).kind != array.dtype.kind:
         raise TypeError(f"the field {field.name} is {field.type!r} and cannot be {array.dtype}")
@@ -161,7 +161,8 @@ def _from_times(field: ColumnField, array: "Array") -> Column:
     missing = np.isnat(micros)
     if array.dtype != dtype and not bool((missing | (micros.astype(array.dtype) == array)).all()):
         raise ValueError(
-            f"the field {field.name} is in microseconds, which do not hold these {array.dtype}; round them: .astype({dtype!r})"
+            f"the field {field.name} is in microseconds, which cannot hold these {array.dtype} values; "
+            f"round them: .astype({dtype!r})"
         )
     if missing.any():
         return column_of(field, micros.tolist())
@@ -174,9 +175,9 @@ def _listed(values: Any) -> list[Any]:
 
 
 def from_arrow(field: ColumnField, array: Any, *, zones: bool = False) -> Column:
-    """A pyarrow array as the column of a field; converted within its family of types, where nothing is lost.
+    """Return a pyarrow array as the column of a field; converted within its family of types, where no information is lost.
 
-    What a value of another family means (a number as a time, in which unit?) is for the user to say. Raises TypeError.
+    The meaning of a value of another family (a number as a time, in which unit?) is up to the user. Raises TypeError.
     Times with a zone are taken as UTC, without one, as columns have them; with `zones` they keep it, as objects.
     """
     if hasattr(array, "combine_chunks"):
@@ -187,7 +188,7 @@ def from_arrow(field: ColumnField, array: Any, *, zones: bool = False) -> Column
         return _objects(field, array)
     if not _is_of_family(array.type, field.kind):
         raise TypeError(
-            f"the field {field.name} is {field.type!r} and what came is {array.type}: cast it, or give the field another type"
+            f"the field {field.name} is {field.type!r} and the values are {array.type}: cast them, or change the field's type"
         )
     zone = array.type.tz if zones and field.kind == "time" and pa.types.is_timestamp(array.type) else None
     try:
@@ -211,7 +212,7 @@ def from_arrow(field: ColumnField, array: Any, *, zones: bool = False) -> Column
 
 
 def _objects(field: ColumnField, array: Any) -> Column:
-    """The values of a pyarrow array as the field's type has them: Arrow knows no enums, no sets and no rows in rows."""
+    """Return the values of a pyarrow array in the field's type: Arrow has no enums, no sets and no rows in rows."""
     try:
         return Column("object", msgspec.convert(array.to_pylist(), generic(list, field.type)))
     except msgspec.ValidationError as error:
@@ -227,10 +228,10 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "time": ("timestamp", "date"),
     "span": ("duration",),
 }
-"""Kind of a field → Arrow's types that mean the same in other widths and units, as `pyarrow.types.is_…` names them."""
+"""Kind of a field → Arrow's types of the same meaning in other widths and units, as `pyarrow.types.is_…` names them."""
 
 
 def _is_of_family(arrow_type: Any, kind: str) -> bool:
-    """Whether values of an Arrow type mean the same in a field of this kind; no values fit everywhere."""
+    """Return whether values of an Arrow type mean the same in a field of this kind; an array of nulls fits everywhere."""
     plain = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
     return pa.types.is_null(plain) or any(getattr(pa.types, f"is_{name}")(plain) for name in _FAMILIES[kind])

@@ -1,7 +1,7 @@
 """`Column`: the values of one field of many rows.
 
-Numbers, bools and times are NumPy arrays with a mask of what is there; texts are a list or an Arrow array, whichever they came as;
-everything else is a list of the values. Arrays are never written to: slices are views.
+Numbers, bools and times are NumPy arrays with a mask of the values that are present; texts are a list or an Arrow array, in the
+form in which they came; everything else is a list of the values. Arrays are never written to: slices are views.
 """
 
 from array import array
@@ -24,13 +24,13 @@ else:
     Array = Any
 
 Selection: TypeAlias = "slice | Array"
-"""Which rows: a range (a view), or an array of their numbers in ascending order (a copy)."""
+"""Selected rows: a range (a view), or an array of their numbers in ascending order (a copy)."""
 
 NUMERIC: tuple[ColumnKind, ...] = ("int", "float", "bool", "time", "span")
 _LONGEST_SPAN = timedelta(microseconds=2**63 - 1)
 EARLIEST_US = -62_135_596_800_000_000
 LATEST_US = 253_402_300_799_999_999
-"""The times that a datetime can hold, in microseconds since 1970."""
+"""Range of the times that a datetime can hold, in microseconds since 1970."""
 
 
 class Column:
@@ -39,7 +39,7 @@ class Column:
     Attributes:
         kind: of the values; `object` when they do not fit their field's.
         values: an array (numbers), a list or a pyarrow.Array (texts and bytes), a list (objects).
-        valid: of numbers: an array of bools, False where there is None; None when nothing is missing.
+        valid: of numbers: an array of bools, False where there is None; None when no value is missing.
     """
 
     __slots__ = ("kind", "valid", "values")
@@ -56,7 +56,7 @@ class Column:
         return f"Column({self.kind}, {len(self.values)} values)"
 
     def take(self, selection: Selection) -> "Column":
-        """Some of the values."""
+        """Return some of the values."""
         values = self.values
         valid = None if self.valid is None else self.valid[selection]
         if isinstance(values, list) and not isinstance(selection, slice):
@@ -66,7 +66,7 @@ class Column:
         return Column(self.kind, values[selection], valid)
 
     def to_list(self) -> list[Any]:
-        """The values as Python objects, None where there is nothing."""
+        """Return the values as Python objects, None where a value is missing."""
         values, kind = self.values, self.kind
         if isinstance(values, list):
             return values
@@ -84,13 +84,13 @@ class Column:
         return [value if there else None for value, there in zip(listed, self.valid.tolist(), strict=True)]
 
     def arrow(self) -> Any:
-        """Texts or bytes as a pyarrow.Array. Raises UnicodeEncodeError for a text that has no UTF-8."""
+        """Return texts or bytes as a pyarrow.Array. Raises UnicodeEncodeError for a text that has no UTF-8 form."""
         if isinstance(self.values, list):
             self.values = pa.array(self.values, pa.string() if self.kind == "text" else pa.binary())
         return self.values
 
     def nulls(self) -> "Array | None":
-        """True where there is None; None when there is a value everywhere."""
+        """Return an array that is True where there is None; None when no value is missing."""
         if self.kind in NUMERIC:
             return None if self.valid is None else ~self.valid
         if isinstance(self.values, list):
@@ -100,7 +100,7 @@ class Column:
         return numbers_of(self.values.is_null()) if self.values.null_count else None
 
     def has_nan(self) -> bool:
-        """Whether NaN is among the numbers."""
+        """Return whether NaN is among the numbers."""
         if isinstance(self.values, list):
             return any(value != value for value in self.values)
         numbers = self.values if self.valid is None else self.values[self.valid]
@@ -108,7 +108,7 @@ class Column:
 
 
 def column_of(field: ColumnField, values: list[Any]) -> Column:
-    """The column of a field's values; an `object` one when they do not fit the kind.
+    """Return the column of a field's values; an `object` one when they do not fit the kind.
 
     Raises:
         TypeError: a value is not of the field's type; names the field and the value.
@@ -147,7 +147,7 @@ _FILLERS: dict[ColumnKind, Any] = {
 
 
 def _array(kind: ColumnKind, values: list[Any]) -> "Array | None":
-    """An array of these values; None when they are right but do not fit. Raises TypeError for wrong ones."""
+    """Return an array of these values; None when they are right but do not fit. Raises TypeError for wrong ones."""
     if kind == "int":
         return np.frombuffer(array("q", values), dtype=np.int64) if values else np.empty(0, np.int64)
     if kind == "float":
@@ -172,7 +172,7 @@ def _checked(values: list[Any], kind: type) -> list[Any]:
 
 
 def _misfit(field: ColumnField, values: list[Any]) -> TypeError:
-    """Which value is not of the field's type."""
+    """Return the error that names the value that is not of the field's type."""
     for value in values:
         if value is None and field.optional:
             continue
@@ -190,7 +190,7 @@ def _misfit(field: ColumnField, values: list[Any]) -> TypeError:
 
 
 def concatenated_columns(columns: Sequence[Column]) -> Column:
-    """Columns of one field, one after the other."""
+    """Return columns of one field, one after the other."""
     if len(columns) == 1:
         return columns[0]
     kinds = {column.kind for column in columns}
@@ -210,9 +210,9 @@ def concatenated_columns(columns: Sequence[Column]) -> Column:
 
 
 def arrow_numbers(values: "Array", valid: "Array | None" = None) -> Any:
-    """A pyarrow array of numbers or bools, without a copy where there can be one.
+    """Return a pyarrow array of numbers or bools, without a copy where possible.
 
-    `pyarrow.array` would do; but it loads pandas where that is installed, at 25 MB.
+    `pyarrow.array` would do the same, but it loads pandas where that is installed, at 25 MB.
     """
     present = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     if values.dtype == np.bool_:
@@ -223,7 +223,7 @@ def arrow_numbers(values: "Array", valid: "Array | None" = None) -> Any:
 
 
 def numbers_of(array: Any) -> "Array":
-    """The numbers or bools of a pyarrow array, of which only those that are there mean something. Loads no pandas, too."""
+    """Return the numbers or bools of a pyarrow array; values at nulls are arbitrary. Loads no pandas, either."""
     start, stop = array.offset, array.offset + len(array)
     buffer = array.buffers()[1]
     if not len(array):

@@ -1,7 +1,7 @@
-"""Row type → columns: which kind of array each field has, how a field is read from a row, how a row is made again.
+"""Mapping of a row type to columns: the kind of each field's array, how to read a field from a row, how to make a row again.
 
-The kind is the one that a field has as a rule. A batch whose values do not fit it (an int beyond 64 bits, a time with a zone) keeps
-that column as `object`, a list of the values themselves; nothing is rounded, nothing is lost.
+The kind is the usual one of a field. A batch whose values do not fit it (an int beyond 64 bits, a time with a zone) keeps that
+column as `object`, a list of the values themselves; no value is rounded or lost.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from agiledart_dataflow.data.inference import optional_stripped
 from agiledart_dataflow.data.schema import fields_of, is_named_tuple
 
 ColumnKind = Literal["int", "float", "bool", "text", "bytes", "time", "span", "object"]
-"""What the array of a column holds; `time` and `span` are int64 microseconds (since 1970)."""
+"""Kind of the values in a column's array; `time` and `span` are int64 microseconds (since 1970)."""
 
 _KINDS: dict[Any, ColumnKind] = {
     int: "int",
@@ -29,7 +29,7 @@ _KINDS: dict[Any, ColumnKind] = {
 }
 
 SCALAR_FIELD = "value"
-"""The name of the only column of rows that have no fields (ints, texts, plain tuples)."""
+"""Name of the only column of rows that have no fields (ints, texts, plain tuples)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ColumnField:
 
     Attributes:
         name, type: of the row's field.
-        kind: how its values are kept as a rule.
+        kind: usual kind of its values.
         optional: True when None is among them.
     """
 
@@ -53,7 +53,7 @@ class ColumnSchema:
     """The columns of a row type.
 
     Attributes:
-        row_type: whose.
+        row_type: type of the rows.
         fields: in the order of the row's.
         getters: row → value, by column.
         make: an iterable of values → row.
@@ -73,7 +73,7 @@ class ColumnSchema:
 
 
 def column_field(name: str, kind: Any) -> ColumnField:
-    """The column of a field of this type."""
+    """Return the column of a field of this type."""
     inner = optional_stripped(kind)
     plain = inner
     while isinstance(plain, NewType):
@@ -87,12 +87,12 @@ def column_field(name: str, kind: Any) -> ColumnField:
 
 @lru_cache(maxsize=1_024)
 def schema_of(row_type: Any) -> ColumnSchema:
-    """The columns of a row type; a type without fields is one column, called `value`."""
+    """Return the columns of a row type; a type without fields is one column, called `value`."""
     fields = fields_of(row_type)
     origin = get_origin(row_type) or row_type
     if not fields:
-        one = column_field(SCALAR_FIELD, row_type)
-        return ColumnSchema(row_type, (one,), (_itself,), _first, {SCALAR_FIELD: 0})
+        scalar = column_field(SCALAR_FIELD, row_type)
+        return ColumnSchema(row_type, (scalar,), (_itself,), _first, {SCALAR_FIELD: 0})
     columns = tuple(column_field(field.name, field.type) for field in fields)
     index = {column.name: number for number, column in enumerate(columns)}
     getters: tuple[Callable[[Any], Any], ...]

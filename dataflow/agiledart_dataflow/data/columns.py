@@ -1,7 +1,7 @@
 """`Columns`: rows as arrays, one for each field.
 
-Arrays are made when they are asked for: a field that nobody looks at is never converted, filtered or copied. Rows that came as rows
-are remembered, so that no batch is converted twice in one direction. NumPy and pyarrow are imported when they are first used.
+Arrays are made on demand: a field that no code reads is never converted, filtered or copied. Rows that came as rows are kept, so
+that no batch is converted twice in one direction. NumPy and pyarrow are imported at their first use.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ Maker: TypeAlias = Callable[[], Column]
 
 
 class _Pending:
-    """A column that nobody asked for yet: some rows of another column, or of a list of rows."""
+    """Column that no code has read yet: some rows of another column, or of a list of rows."""
 
     __slots__ = ("selection", "source")
 
@@ -43,9 +43,9 @@ class Columns:
 
     Args:
         schema: of the row type.
-        parts: one for each field: the column, or a function that makes it when it is first asked for.
-        length: how many rows.
-        rows, picked: what the columns are made of when there are no parts: some of these rows.
+        parts: one for each field: the column, or a function that makes it on demand.
+        length: number of rows.
+        rows, picked: source of the columns when there are no parts: some of these rows.
     """
 
     __slots__ = ("_length", "_parts", "_picked", "_rows", "schema")
@@ -68,7 +68,7 @@ class Columns:
 
     @classmethod
     def from_rows(cls, rows: list[Any], row_type: Any) -> "Columns":
-        """The columns of these rows; each is made when it is first asked for."""
+        """Return the columns of these rows; each is made on demand."""
         return cls(schema_of(row_type), (), len(rows), rows)
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class Columns:
         return self.schema.row_type
 
     def column(self, number: int) -> Column:
-        """One column, by number. Raises TypeError when a row that it was made of is not what its type says."""
+        """Return one column, by number. Raises TypeError when a row that it is made of is not of its declared type."""
         if not self._parts:
             self._parts = [_Pending(self._maker(i), _ALL) for i in range(len(self.schema.fields))]
         part = self._parts[number]
@@ -97,7 +97,7 @@ class Columns:
         return part
 
     def named(self, name: str) -> Column:
-        """One column, by the field's name. Raises KeyError."""
+        """Return one column, by the field's name. Raises KeyError."""
         return self.column(self.schema.index[name])
 
     def _maker(self, number: int) -> Maker:
@@ -112,7 +112,7 @@ class Columns:
         return self._rows
 
     def rows(self) -> list[Any]:
-        """The rows; the same list each time, not to be changed."""
+        """Return the rows; the same list each time, not to be changed."""
         if self._rows is None:
             lists = [self.column(number).to_list() for number in range(len(self.schema.fields))]
             if self.schema.is_scalar:
@@ -123,22 +123,23 @@ class Columns:
         return self._picked_rows()
 
     def slice(self, start: int, stop: int) -> "Columns":
-        """Rows start … stop-1, as views."""
+        """Return rows start … stop-1, as views."""
         start, stop, _ = slice(start, stop).indices(self._length)
         if start == 0 and stop == self._length:
             return self
         return self._select(slice(start, stop), max(0, stop - start))
 
     def filter(self, mask: "Array") -> "Columns":
-        """The rows for which an array of bools says True."""
+        """Return the rows for which an array of bools is True."""
         numbers = np.flatnonzero(mask)
         return self if len(numbers) == self._length else self._select(numbers, len(numbers))
 
     def take(self, numbers: "Array") -> "Columns":
-        """The rows with these numbers, in this order."""
+        """Return the rows with these numbers, in this order."""
         return self._select(numbers, len(numbers))
 
     def _select(self, selection: Selection, length: int) -> "Columns":
+        # Columns that share a selection share the composed one, too: it is computed once.
         composed: dict[int, Selection] = {id(_ALL): selection}
 
         def onto(before: Selection) -> Selection:
@@ -158,7 +159,7 @@ class Columns:
         return chosen
 
     def replaced(self, row_type: Any, columns: Mapping[str, Column | str]) -> "Columns":
-        """As many rows of another type; each field from a new column, or from the one here that has the given name."""
+        """Return as many rows of another type; each field is a new column, or the present one with the given name."""
         schema = schema_of(row_type)
         made = Columns(schema, (), self._length)
         if not self._parts:
@@ -175,7 +176,7 @@ class Columns:
 
     @staticmethod
     def concatenate(pieces: Sequence["Columns"]) -> "Columns":
-        """Pieces of one type, one after the other; at least one."""
+        """Return pieces of one type, one after the other; at least one."""
         if len(pieces) == 1:
             return pieces[0]
         schema = pieces[0].schema
@@ -190,7 +191,7 @@ class Columns:
 
 
 class _Asked:
-    """Makes a column by asking other columns for it, so that both have the same one."""
+    """Maker of a column that takes it from other columns, so that both share it."""
 
     __slots__ = ("_columns", "_number")
 
@@ -202,7 +203,7 @@ class _Asked:
 
 
 def _composed(before: Selection, then: Selection) -> Selection:
-    """The selection that does what the two do one after the other."""
+    """Return the selection that is equal to the two in order."""
     if isinstance(before, slice):
         if isinstance(then, slice):
             return slice(before.start + then.start, before.start + then.stop)

@@ -1,4 +1,4 @@
-"""Equal keys get equal numbers, in the order in which they first come: what grouping and routing columns need."""
+"""Numbering of keys: equal keys get equal numbers, in the order of first appearance; for grouping and routing of columns."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,11 @@ else:
     Array = Any
 
 _DENSE = 4
-"""Ints whose range is at most so many times their number are counted in an array as long as the range."""
+"""Factor: ints whose range is at most this times their number are counted in an array as long as the range."""
 
 
 def grouped(keys: Sequence[Column], length: int) -> tuple["Array", "Array"]:
-    """(number of each row's key, rows in which the keys come first): numbers count up in the order of those rows."""
+    """Return (number of each row's key, rows in which the keys come first): numbers count up in the order of those rows."""
     numbers, firsts = _numbered(keys[0])
     for key in keys[1:]:
         more, more_firsts = _numbered(key)
@@ -53,21 +53,21 @@ def _numbered_ints(values: "Array") -> tuple["Array", "Array"]:
     places = values - least
     rows = np.arange(length)
     first = np.empty(span, np.int64)
-    first[places[::-1]] = rows[::-1]  # of rows with one key the first is written last, and stays
+    first[places[::-1]] = rows[::-1]  # written in reverse, so the first row of each key overwrites the others
     firsts = np.flatnonzero(first[places] == rows)
     first[places[firsts]] = rows[: len(firsts)]
     return first[places], firsts
 
 
 def _encoded(array: Any) -> tuple["Array", "Array"]:
-    """By pyarrow's hash table, whose dictionary is in the order of first appearance."""
+    """Number values by pyarrow's hash table, whose dictionary is in the order of first appearance."""
     indices = array.dictionary_encode().indices
     numbers = np.frombuffer(indices.buffers()[1], np.int32)[: len(indices)].astype(np.int64)
     return numbers, _firsts(numbers)
 
 
 def _firsts(numbers: "Array") -> "Array":
-    """Where numbers that count up in the order of first appearance come first: where a new greatest one comes."""
+    """Return the places where numbers that count up in the order of first appearance come first: where a new greatest one comes."""
     if not len(numbers):
         return np.empty(0, np.int64)
     greatest = np.maximum.accumulate(numbers)
@@ -75,13 +75,13 @@ def _firsts(numbers: "Array") -> "Array":
 
 
 def _numbered_values(values: list[Any]) -> tuple["Array", "Array"]:
-    """By a dictionary: what equals what is Python's to say."""
+    """Number values by a dictionary: Python decides which are equal."""
     known: dict[Any, int] = {}
     numbers = np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int64)
     return numbers, _firsts(numbers)
 
 
 def key_values(keys: Sequence[Column], firsts: "Selection") -> list[Any]:
-    """The keys of these rows as Python values; tuples when a key has several parts."""
+    """Return the keys of these rows as Python values; tuples when a key has several parts."""
     lists = [key.take(firsts).to_list() for key in keys]
     return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))

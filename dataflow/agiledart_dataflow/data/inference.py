@@ -1,4 +1,5 @@
-"""Which rows a user's function returns: from its annotations, or from what a lambda's instructions say. No user code is called."""
+"""Inference of the row type that a user's function returns: from annotations, or a lambda's instructions. No user code is
+called."""
 
 import collections.abc
 import types
@@ -28,16 +29,16 @@ _MANY = (
 
 
 def is_lambda(function: Callable[..., Any]) -> bool:
-    """True for a function without a name of its own."""
+    """Return whether a function has no name of its own."""
     return getattr(function, "__name__", "<lambda>") == "<lambda>"
 
 
 def return_annotation(function: Callable[..., Any]) -> Any:
-    """The annotated return type of a function, method or callable object. Raises `UnknownTypeError`."""
+    """Return the annotated return type of a function, method or callable object. Raises `UnknownTypeError`."""
     target: Any = function
     if not hasattr(function, "__code__") and not hasattr(function, "__func__"):
         if isinstance(function, type):
-            return function  # calling a class makes one of its instances
+            return function  # calling a class returns an instance of it
         target = type(function).__call__
     try:
         hints = get_type_hints(target)
@@ -49,7 +50,7 @@ def return_annotation(function: Callable[..., Any]) -> Any:
 
 
 def element_type(annotation: Any) -> tuple[Any, bool]:
-    """(X, True when there may be several) of what a `flat_map` returns:
+    """Return (X, True when there may be several) for the return type of a `flat_map`:
 
     X | None, Iterable[X], list[X], tuple[X, ...] …
     """
@@ -69,7 +70,7 @@ def element_type(annotation: Any) -> tuple[Any, bool]:
 
 
 def optional_stripped(annotation: Any) -> Any:
-    """X of `X | None`, other types as they are."""
+    """Return X of `X | None`, other types as they are."""
     arguments = get_args(annotation)
     if get_origin(annotation) in (Union, types.UnionType) and type(None) in arguments:
         left = [part for part in arguments if part is not type(None)]
@@ -78,9 +79,9 @@ def optional_stripped(annotation: Any) -> Any:
 
 
 def traced_type(function: Callable[[Any], Any], row_type: Any) -> Any:
-    """The type that a function returns for rows of a type. Raises `UnknownTypeError`.
+    """Return the type that a function returns for rows of a type. Raises `UnknownTypeError`.
 
-    An annotation wins; the instructions of a lambda are read (`lambda_types`). Nothing is called.
+    An annotation wins; the instructions of a lambda are read (`lambda_types`). No code is called.
     """
     if not is_lambda(function) or not isinstance(function, types.FunctionType):
         return return_annotation(function)

@@ -1,4 +1,4 @@
-"""`Keying`: how rows find the instance that owns their key. And what keeps NaN from being one."""
+"""`Keying`: how rows find the instance that owns their key. And the guard against NaN in keys."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from agiledart_dataflow.data.schema import fields_of, is_named_tuple
 
 @dataclass(frozen=True)
 class Keying:
-    """How rows reach a keyed step: row → key, and the key's type."""
+    """Rule by which rows reach a keyed step: row → key, and the key's type."""
 
     function: Callable[[Any], Any]
     key_type: Any
 
 
 def without_nan(key_of: Callable[[Any], Any], key_type: Any) -> Callable[[Any], Any]:
-    """The function of a key, made to raise TypeError for a key in which NaN is, as routing by that key does.
+    """Return the key function, made to raise TypeError for a key that contains NaN, as routing by that key does.
 
-    An operator looks keys up in a dictionary, where NaN would be a new key each time, and one that no snapshot can place. Keys that
-    no float can be in cost nothing; a `KeyExpression` sees to it by itself.
+    An operator looks keys up in a dictionary, where NaN would be a new key each time, and one that no snapshot can place. Key types
+    that contain no float cost nothing; a `KeyExpression` checks by itself.
     """
     if hasattr(key_of, "python") or not _may_hold_nan(key_type):
         return key_of
@@ -55,7 +55,7 @@ def _check_of(kind: Any) -> Callable[[Any], Any]:
 
 
 def _checked(key: Any) -> Any:
-    canonical(key)  # some ten times the price, for keys within keys
+    canonical(key)  # about ten times as slow; only for keys within keys
     return key
 
 

@@ -1,7 +1,7 @@
-"""What a lambda returns, from its bytecode: it is read, never called. A user's code must not run while a graph is built.
+"""Return type of a lambda, from its bytecode: it is read, never called. A user's code must not run while a graph is built.
 
-Understood are the lambdas that pick and put together: fields, tuples of them, texts, calls of classes and of functions that say
-what they return. At anything else, above all where something is decided or computed, the user is asked.
+The tracer understands lambdas that only select and combine: fields, tuples of them, texts, calls of classes and of functions with
+a return annotation. For all others, above all where the lambda decides or computes, the user must give the type.
 """
 
 import dis
@@ -13,11 +13,11 @@ from agiledart_dataflow.data.schema import SchemaError, fields_of, is_dict, is_n
 
 
 class UnknownTypeError(Exception):
-    """The type does not follow from the function; the user has to write `returns=`."""
+    """Error: the type does not follow from the function; the user has to write `returns=`."""
 
 
 Annotation = Callable[[Callable[..., Any]], Any]
-"""Function → what it says that it returns; raises `UnknownTypeError`."""
+"""Function → its annotated return type; raises `UnknownTypeError`."""
 
 _NOTHING: Final = frozenset(
     {"RESUME", "CACHE", "NOP", "PRECALL", "COPY_FREE_VARS", "MAKE_CELL", "EXTENDED_ARG", "NOT_TAKEN"}
@@ -34,7 +34,7 @@ _WHY: Final = (
 
 
 class _Value:
-    """Something on the stack: a value of a type (`kind`), or a thing that is known (`known`)."""
+    """Item on the stack: a value of a type (`kind`), or a known object (`known`)."""
 
     __slots__ = ("kind", "known")
 
@@ -50,12 +50,12 @@ class _Method:
 
 
 def type_of_lambda(function: FunctionType, row_type: Any, annotation: Annotation) -> Any:
-    """The type that a lambda returns for rows of a type. Raises `UnknownTypeError`."""
+    """Return the type that a lambda returns for rows of a type. Raises `UnknownTypeError`."""
     return _BytecodeTracer(function, row_type, annotation).result()
 
 
 def attribute_read(function: FunctionType) -> str | None:
-    """The attribute of its one parameter that a lambda gives back as it is (`lambda trip: trip.ts`); None for all others."""
+    """Return the attribute of its one parameter that a lambda returns unchanged (`lambda trip: trip.ts`); None for all others."""
     steps = [step for step in dis.get_instructions(function) if step.opname not in _NOTHING]
     names = [step.opname.removesuffix("_BORROW") for step in steps]
     if names != ["LOAD_FAST", "LOAD_ATTR", "RETURN_VALUE"] or steps[0].argval != function.__code__.co_varnames[0]:
@@ -78,7 +78,7 @@ class _BytecodeTracer:
         self._words: tuple[str, ...] = ()
 
     def result(self) -> Any:
-        """The type of what is returned."""
+        """Return the type of the returned value."""
         for step in dis.get_instructions(self._function):
             if step.opname in _NOTHING:
                 continue
@@ -103,9 +103,9 @@ class _BytecodeTracer:
     def _kind(self, value: Any) -> Any:
         if isinstance(value, _Value) and value.kind is not None:
             return value.kind
-        raise UnknownTypeError("it returns what is no plain value")
+        raise UnknownTypeError("it returns something other than a plain value")
 
-    # ---- where values come from
+    # ---- origin of values
 
     def _load_fast(self, step: dis.Instruction) -> None:
         if step.argval not in self._here:
@@ -143,7 +143,7 @@ class _BytecodeTracer:
             raise UnknownTypeError(f"it uses {step.argval}")
         try:
             known = (self._function.__closure__ or ())[free.index(step.argval)].cell_contents
-        except ValueError:  # it will be there when the lambda runs
+        except ValueError:  # the variable will be set when the lambda runs
             raise UnknownTypeError(f"it uses {step.argval}") from None
         self._stack.append(_Value(type(known), known))
 
@@ -153,14 +153,14 @@ class _BytecodeTracer:
     # ---- parts of values
 
     def _load_attr(self, step: dis.Instruction) -> None:
-        of = self._pop()
-        if isinstance(of, _Value) and isinstance(of.known, type):
+        owner = self._pop()
+        if isinstance(owner, _Value) and isinstance(owner.known, type):
             raise UnknownTypeError(f"it uses .{step.argval} of a class")
         is_method = "NULL|self" in (step.argrepr or "")
-        kind = self._kind(of)
-        found = _field(kind, step.argval, self._annotation)
-        if found is not None:
-            self._stack += [_NULL, _Value(found)] if is_method else [_Value(found)]
+        kind = self._kind(owner)
+        field_type = _field(kind, step.argval, self._annotation)
+        if field_type is not None:
+            self._stack += [_NULL, _Value(field_type)] if is_method else [_Value(field_type)]
         elif is_method:
             self._stack += [_Method(kind, step.argval), _NULL]
         else:
@@ -173,7 +173,7 @@ class _BytecodeTracer:
         index, of = self._pop(), self._pop()
         self._stack.append(_Value(_item(self._kind(of), getattr(index, "known", None))))
 
-    # ---- putting together
+    # ---- combination of values
 
     def _build_tuple(self, step: dis.Instruction) -> None:
         parts = [self._kind(part) for part in self._pop_many(step.arg or 0)]
@@ -198,7 +198,7 @@ class _BytecodeTracer:
         self._stack.append(_Value(str))
 
     def _kw_names(self, step: dis.Instruction) -> None:
-        """The names of the last arguments of the call that follows; which ones does not matter for its type."""
+        """Skip the names of the last arguments of the next call; they do not matter for its type."""
 
     def _call(self, step: dis.Instruction) -> None:
         self._pop_many(step.arg or 0)
@@ -211,13 +211,13 @@ class _BytecodeTracer:
         self._pop()
         self._call(step)
 
-    def _called(self, what: Any) -> Any:
-        if isinstance(what, _Method):
-            method = getattr(what.of if isinstance(what.of, type) else get_origin(what.of), what.name, None)
+    def _called(self, target: Any) -> Any:
+        if isinstance(target, _Method):
+            method = getattr(target.of if isinstance(target.of, type) else get_origin(target.of), target.name, None)
             if isinstance(method, FunctionType):
                 return self._annotation(method)
-            raise UnknownTypeError(f"it calls .{what.name}()")
-        known = what.known
+            raise UnknownTypeError(f"it calls .{target.name}()")
+        known = target.known
         if known is repr or known is len:
             return _BUILTINS[known.__name__]
         if known is _NULL or not callable(known):
@@ -228,11 +228,11 @@ class _BytecodeTracer:
 
 
 def _why(operation: str) -> str:
-    return next((why for starts, why in _WHY if operation.startswith(starts)), "it does more than to pick fields")
+    return next((why for starts, why in _WHY if operation.startswith(starts)), "it does more than select fields")
 
 
 def _field(kind: Any, name: str, annotation: Annotation) -> Any:
-    """The type of a field, or of a property that says its type; None: there is none of this name."""
+    """Return the type of a field, or of a property with a return annotation; None: there is none of this name."""
     try:
         fields = fields_of(kind)
     except SchemaError as error:

@@ -1,4 +1,4 @@
-"""Modules that are imported when they are first used: NumPy, pyarrow and Polars cost 20 to 60 MB, and many nodes never need them.
+"""Modules that are imported at their first use: NumPy, pyarrow and Polars cost 20 to 60 MB, and many nodes never need them.
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +15,7 @@ _PACKAGES = {"numpy": "NumPy", "pyarrow": "pyarrow", "polars": "Polars"}
 
 
 class LazyModule:
-    """Stands for a module; the first use of one of its names imports it.
+    """Placeholder of a module; the first use of one of its names imports it.
 
     Raises:
         ConfigurationError: the package is not installed; says what to install.
@@ -40,10 +40,10 @@ class LazyModule:
 
 
 def lazy_import(name: str) -> Any:
-    """The module of this name, imported when it is first used."""
+    """Return the module of this name, imported at its first use."""
     return LazyModule(name)
 
 
 def import_at_once() -> bool:
-    """`may_import` of a caller that would rather wait for NumPy and pyarrow than come again."""
+    """Return True; a `may_import` for a caller that waits for NumPy and pyarrow."""
     return True

@@ -1,4 +1,4 @@
-"""Key → key group → instance. The same on every node and in every run: never by `hash()`.
+"""Mapping key → key group → instance. The same on every node and in every run: never by `hash()`.
 
 Source: design of the data path (128 key groups, so that rescaling moves whole groups).
 """
@@ -26,19 +26,19 @@ Owners = bytes
 """The instance of each key group, by the group's number (`state.owner_table`)."""
 
 _REMEMBERED = 1 << 17
-"""Keys whose group is remembered; then the memory starts afresh. Remembering costs 0.03 µs a row, computing 1 µs."""
+"""Keys whose group is remembered; beyond it the memory is cleared. Remembering costs 0.03 µs a row, computing 1 µs."""
 
 _NAN = "NaN equals nothing, not even itself, and cannot be a key"
 
 
 def canonical(key: Any) -> str:
-    """A text that is equal exactly for equal keys.
+    """Return a text that is equal exactly for equal keys.
 
-    Raises TypeError for what cannot be a key (a list, NaN, an object).
+    Raises TypeError for a value that cannot be a key (a list, NaN, an object).
     """
     if isinstance(key, str):  # a StrEnum, too, which equals its text
         return f"s{len(key)}:{str.__str__(key)}"
-    if isinstance(key, int):  # bool too: True == 1, so both must lie in one group
+    if isinstance(key, int):  # bool too: True == 1, so both must be in one group
         return f"i{int(key)}"
     if isinstance(key, tuple):
         return f"({','.join([canonical(part) for part in key])})"
@@ -48,7 +48,7 @@ def canonical(key: Any) -> str:
         return "n"
     if isinstance(key, bytes):
         return f"b{key.hex()}"
-    if isinstance(key, datetime) and key.utcoffset() is not None:  # equal where the instant is, in whatever zone
+    if isinstance(key, datetime) and key.utcoffset() is not None:  # equal instants are equal keys, in whatever zone
         return f"z{key.astimezone(UTC).isoformat()}"
     if isinstance(key, date):
         return f"d{key.isoformat()}"
@@ -65,7 +65,7 @@ def canonical(key: Any) -> str:
 
 
 def _canonical_decimal(key: Decimal) -> str:
-    """As an int or float that equals it has."""
+    """Return the text that an equal int or float has."""
     if key.is_nan():
         raise TypeError(_NAN)
     if not key.is_finite() or float(key) == key:
@@ -75,19 +75,19 @@ def _canonical_decimal(key: Decimal) -> str:
 
 
 def not_nan(key: float) -> float:
-    """The key. Raises TypeError for NaN."""
+    """Return the key. Raises TypeError for NaN."""
     if key != key:
         raise TypeError(_NAN)
     return key
 
 
 def key_group(key: Any) -> int:
-    """The key's group, 0 … KEY_GROUPS-1."""
+    """Return the key's group, 0 … KEY_GROUPS-1."""
     return crc32(canonical(key).encode("utf-8", "surrogatepass")) % KEY_GROUPS
 
 
 class KeyRouter(dict[Any, int]):
-    """Key → instance, remembered. Raises TypeError for what cannot be a key.
+    """Table key → instance, remembered. Raises TypeError for a value that cannot be a key.
 
     >>> KeyRouter(owners_by_key(4))["Manhattan"] in range(4)
     True
@@ -113,7 +113,7 @@ KeyFunction = Callable[[Any], Any]
 def split_by_key(
     held: Held, order: Order, key_of: KeyFunction, router: KeyRouter, count: int
 ) -> list[tuple[Held, Order]]:
-    """Rows by the instance that owns their key: (rows, what goes with them) for each of `count` instances."""
+    """Split rows by the instance that owns their key: (rows, their order) for each of `count` instances."""
     if type(held) is not list and hasattr(key_of, "columns"):
         return _split_columns(held, order, key_of, router, count)
     rows = as_rows(held)
@@ -133,14 +133,14 @@ def split_by_key(
 
 
 def _split_columns(held: Any, order: Order, key_of: Any, router: Any, count: int) -> list[tuple[Held, Order]]:
-    """(columns, what goes with them) for each of `count` instances, in the order in which they were.
+    """Return (columns, their order) for each of `count` instances, in the original order.
 
     Args:
         held: the columns.
-        order: what goes with the rows.
+        order: data beside the rows.
         key_of: the key as expressions.
         router: key → instance.
-        count: how many instances.
+        count: number of instances.
     """
     keys = key_of.columns(held)
     numbers, firsts = grouped(keys, len(held))
@@ -157,8 +157,8 @@ def _split_columns(held: Any, order: Order, key_of: Any, router: Any, count: int
 
 
 ROUND_ROBIN_BITS = 6
-"""2^6 consecutive records of a source go to one instance, the next to the next: few enough to spread the load, and batches of few
-rows mostly stay whole. The turn's last bits are its group."""
+"""2^6 consecutive records of a source go to one instance, the next ones to the next instance: few enough to spread the load, and
+small batches mostly stay whole. The last bits of the block's number are its group."""
 
 _LAST_GROUP = KEY_GROUPS - 1
 
@@ -166,10 +166,10 @@ _LAST_GROUP = KEY_GROUPS - 1
 def split_round_robin(
     rows: list[Any], positions: list[Position], owners: Owners, count: int
 ) -> list[tuple[list[Any], list[Position]]]:
-    """Rows by the instance that owns the group of their turn: (rows, positions) for each of `count` instances.
+    """Split rows by the instance that owns the group of their block: (rows, positions) for each of `count` instances.
 
-    By their position and not by batch: what comes again after a restore, in other batches, must take the way that it took before,
-    or a merge would drop it as known where it never was.
+    The split goes by position and not by batch: rows that come again after a restore, in other batches, must reach the same
+    instance as before, or a merge would drop them as known where they never came.
     """
     parts: list[tuple[list[Any], list[Position]]] = [([], []) for _ in range(count)]
     first, last = positions[0], positions[-1]
@@ -180,11 +180,11 @@ def split_round_robin(
     ):
         parts[owners[first[3] >> ROUND_ROBIN_BITS & _LAST_GROUP]] = (rows, positions)
         return parts
-    turn = None
+    block = None
     for row, position in zip(rows, positions, strict=True):
-        if position[3] >> ROUND_ROBIN_BITS != turn:
-            turn = position[3] >> ROUND_ROBIN_BITS
-            part = parts[owners[turn & _LAST_GROUP]]
+        if position[3] >> ROUND_ROBIN_BITS != block:
+            block = position[3] >> ROUND_ROBIN_BITS
+            part = parts[owners[block & _LAST_GROUP]]
             add_row, add_position = part[0].append, part[1].append
         add_row(row)
         add_position(position)
@@ -192,5 +192,5 @@ def split_round_robin(
 
 
 def _is_one_round_robin_group(positions: list[Position]) -> bool:
-    turn = positions[0][3] >> ROUND_ROBIN_BITS
-    return all(position[3] >> ROUND_ROBIN_BITS == turn for position in positions)
+    block = positions[0][3] >> ROUND_ROBIN_BITS
+    return all(position[3] >> ROUND_ROBIN_BITS == block for position in positions)

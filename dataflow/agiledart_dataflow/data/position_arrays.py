@@ -1,7 +1,8 @@
-"""Positions of many rows as one int64 array, a row each: what goes with columns, so that no tuple is made for a row on its way.
+"""Positions of many rows as one int64 array, a row each: used beside columns, so that no tuple is made for a row in transit.
 
-On the wire each element of the positions is the little-endian int64 of all rows; of the first four, which name the record, it is
-a number when it is the same for all rows, as kind and source mostly are. So what is unpacked is not much larger than the frame.
+On the wire each component of the positions is the little-endian int64 of all rows. One of the first four, which name the record, is
+a single number when it is the same for all rows, as kind and source mostly are. So the unpacked array is not much larger than the
+frame.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ Packed = list[int | bytes]
 
 
 def record_positions(times: Any, source: int, first: int, count: int) -> "Array":
-    """Of the records of a source with these event times (ms) and the sequence numbers from `first` on."""
+    """Return the positions of a source's records with these event times (ms) and the sequence numbers from `first` on."""
     positions = np.empty((count, 4), np.int64)
     positions[:, 0] = times
     positions[:, 1] = RECORD
@@ -32,30 +33,32 @@ def record_positions(times: Any, source: int, first: int, count: int) -> "Array"
 
 
 def is_strictly_ascending(positions: "Array") -> bool:
-    """Is each position above the one before it?"""
+    """Return whether each position is above the one before it."""
     above: Any = np.zeros(max(0, len(positions) - 1), bool)
-    for element in positions.T[::-1]:
-        before, after = element[:-1], element[1:]
+    for component in positions.T[::-1]:
+        before, after = component[:-1], component[1:]
         above = (after > before) | ((after == before) & above)
     return bool(above.all())
 
 
 def packed(positions: "Array | Sequence[Position]") -> Packed:
-    """As they travel; at least one."""
+    """Return the wire form of positions, at least one."""
     array = np.asarray(positions, np.int64)
     return [
-        int(element[0]) if number < CAUSE_LENGTH and (element == element[0]).all() else element.astype("<i8").tobytes()
-        for number, element in enumerate(array.T)
+        int(component[0])
+        if number < CAUSE_LENGTH and (component == component[0]).all()
+        else component.astype("<i8").tobytes()
+        for number, component in enumerate(array.T)
     ]
 
 
-def unpacked(elements: Packed, count: int) -> "Array":
-    """The positions of rows that `packed` wrote. Raises ValueError or OverflowError for everything else."""
-    if len(elements) < CAUSE_LENGTH or any(type(element) is int for element in elements[CAUSE_LENGTH:]):
-        raise ValueError("positions that name no record, or with a path that is said once for all")
-    if any(isinstance(element, bytes) and len(element) != 8 * count for element in elements):
-        raise ValueError(f"elements of more or fewer than {count} positions")
-    positions = np.empty((count, len(elements)), np.int64)
-    for number, element in enumerate(elements):
-        positions[:, number] = np.frombuffer(element, "<i8") if isinstance(element, bytes) else element
+def unpacked(components: Packed, count: int) -> "Array":
+    """Return the positions of `count` rows that `packed` wrote. Raises ValueError or OverflowError for everything else."""
+    if len(components) < CAUSE_LENGTH or any(type(component) is int for component in components[CAUSE_LENGTH:]):
+        raise ValueError("positions that name no record, or with one path for all rows")
+    if any(isinstance(component, bytes) and len(component) != 8 * count for component in components):
+        raise ValueError(f"components of more or fewer than {count} positions")
+    positions = np.empty((count, len(components)), np.int64)
+    for number, component in enumerate(components):
+        positions[:, number] = np.frombuffer(component, "<i8") if isinstance(component, bytes) else component
     return positions

@@ -9,12 +9,12 @@ R = TypeVar("R")
 
 
 class Change(NamedTuple, Generic[K, V, R]):
-    """The value of a key is another one now.
+    """Change of the value of a key.
 
     Attributes:
-        key: whose value.
+        key: the key.
         value: the new value; None when the key is gone (its window is empty).
-        cause: the row that made the change, None when time did (a row left the window).
+        cause: the row that made the change; None when time did (a row left the window).
     """
 
     key: K
@@ -33,7 +33,7 @@ class Ranking(NamedTuple, Generic[R, K, V]):
     """The best keys, best first.
 
     Attributes:
-        cause: the row at which the ranking was found changed.
+        cause: the row that changed the ranking.
         entries: at most n.
     """
 
@@ -45,9 +45,9 @@ class Pane(NamedTuple, Generic[K, V]):
     """The result of one closed window of one key.
 
     Attributes:
-        key: whose rows.
+        key: key of the rows.
         start_ms, end_ms: the window [start, end) in event time.
-        value: what the aggregate made of them.
+        value: the result of the aggregate.
     """
 
     key: K
@@ -61,7 +61,7 @@ class Joined(NamedTuple, Generic[K, L, R]):
 
     Attributes:
         key: of both.
-        left, right: the rows; None where a join lets a row pass that found no partner.
+        left, right: the rows; None where a join passes a row without a partner.
     """
 
     key: K
@@ -88,12 +88,12 @@ class Match(NamedTuple, Generic[K, R]):
 
 
 class DeadLetter(NamedTuple, Generic[R]):
-    """A row that a step could not treat and whose error policy is `dead_letter`, or a record that a source could not read.
+    """A row for which a step with the error policy `dead_letter` raised, or a record that a source could not read.
 
     Attributes:
         record: the row; at a join of rows of two types `Either(left, right)`.
-        step: that raised, or the source.
-        error: type and text of the exception; of a malformed record its place and what is wrong with it.
+        step: the step that raised, or the source.
+        error: type and text of the exception; of a malformed record its place and the error in it.
         traceback: the lines of user code that led to it.
     """
 

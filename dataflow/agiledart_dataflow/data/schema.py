@@ -1,4 +1,4 @@
-"""Row types: which fields they have, and a text of their structure that is equal on every node.
+"""Row types: their fields, and a text of their structure that is equal on every node.
 
 Rows are NamedTuples, dataclasses, or plain scalars and tuples. Types are needed because rows cross processes, where
 MessagePack alone would bring back lists.
@@ -23,15 +23,15 @@ Topic = NewType("Topic", str)
 """The topic of the message that a row came in: sources with topics fill it."""
 
 Retained = NewType("Retained", bool)
-"""Whether a broker had kept the message that a row came in from before: sources with topics fill it."""
+"""Flag of a row whose message a broker had retained: sources with topics fill it."""
 
 _SCALARS = (str, int, float, bool, bytes, datetime, date, time, timedelta, Decimal, type(None))
 
 
 class SchemaError(Exception):
-    """A type cannot be a row's;
+    """Error: a type cannot be that of a row.
 
-    The text says which and why. The builder turns it into a `TopologyError` with file and line.
+    The text names the type and the reason. The builder turns it into a `TopologyError` with file and line.
     """
 
 
@@ -49,12 +49,12 @@ class Field:
 
 
 def is_named_tuple(kind: Any) -> bool:
-    """True for a NamedTuple class."""
+    """Return whether this is a NamedTuple class."""
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def fields_of(row_type: Any) -> tuple[Field, ...]:
-    """The fields of a NamedTuple or dataclass, type variables filled in; () for other types."""
+    """Return the fields of a NamedTuple or dataclass, type variables filled in; () for other types."""
     origin = get_origin(row_type) or row_type
     if is_named_tuple(origin):
         names = list(origin._fields)
@@ -73,7 +73,7 @@ def fields_of(row_type: Any) -> tuple[Field, ...]:
 
 
 def is_dict(row_type: Any) -> bool:
-    """Whether rows are plain dicts: what JSON has, whatever it is."""
+    """Return whether rows are plain dicts: any JSON object."""
     return row_type is dict or get_origin(row_type) is dict
 
 
@@ -88,26 +88,23 @@ class Alias:
 
 
 def aliases_of(row_type: Any) -> dict[str, tuple[str, ...]]:
-    """Field → other names under which it may come, for fields that have any."""
+    """Return field → other names under which it may come, for fields that have any."""
     origin = get_origin(row_type) or row_type
     try:
         hints = get_type_hints(origin, include_extras=True) if fields_of(row_type) else {}
     except NameError:
         return {}
-    found = {
+    aliases = {
         name: tuple(
-            one
-            for watermark in getattr(hint, "__metadata__", ())
-            if isinstance(watermark, Alias)
-            for one in watermark.names
+            alias for marker in getattr(hint, "__metadata__", ()) if isinstance(marker, Alias) for alias in marker.names
         )
         for name, hint in hints.items()
     }
-    return {name: names for name, names in found.items() if names}
+    return {name: names for name, names in aliases.items() if names}
 
 
 def substituted(kind: Any, filled: dict[Any, Any]) -> Any:
-    """A type with its type variables replaced."""
+    """Return a type with its type variables replaced."""
     if isinstance(kind, TypeVar):
         return filled.get(kind, kind)
     parameters = getattr(kind, "__parameters__", ())
@@ -117,7 +114,7 @@ def substituted(kind: Any, filled: dict[Any, Any]) -> Any:
 
 
 def type_text(kind: Any) -> str:
-    """The structure of a type as text, without the names of modules.
+    """Return the structure of a type as text, without the names of modules.
 
     Raises `SchemaError` for a type that cannot travel.
     """
@@ -130,7 +127,7 @@ def _text(kind: Any, within: tuple[Any, ...]) -> str:
     if isinstance(kind, NewType):
         return _text(kind.__supertype__, within)
     if kind is Any or kind is object or isinstance(kind, TypeVar):
-        raise SchemaError(f"the type {kind} says nothing; write what the rows are")
+        raise SchemaError(f"the type {kind} is unspecific; annotate the type of the rows")
     if kind in _SCALARS:
         return "None" if kind in (None, type(None)) else str(kind.__name__)
     origin, arguments = get_origin(kind), get_args(kind)
@@ -151,7 +148,7 @@ def _text(kind: Any, within: tuple[Any, ...]) -> str:
     if origin is typing.Literal:
         return f"Literal[{', '.join(map(repr, arguments))}]"
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return f"{kind.__name__}({', '.join(f'{one.name}={one.value!r}' for one in kind)})"
+        return f"{kind.__name__}({', '.join(f'{member.name}={member.value!r}' for member in kind)})"
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         parts = [f"{field.name}: {_text(field.type, (*within, kind))}" for field in msgspec.structs.fields(kind)]
         return f"{kind.__name__}({', '.join(parts)})"
@@ -161,7 +158,7 @@ def _text(kind: Any, within: tuple[Any, ...]) -> str:
 
 
 def check_travels(kind: Any) -> str:
-    """`type_text` of a type whose rows MessagePack can restore. Raises `SchemaError`."""
+    """Return `type_text` of a type whose rows MessagePack can restore. Raises `SchemaError`."""
     text = type_text(kind)
     try:
         msgspec.msgpack.Decoder(list[kind])
@@ -189,7 +186,7 @@ def check_key(kind: Any) -> None:
 
 
 def read_time_index(row_type: Any) -> int | None:
-    """Which field of a row is its `ReadTime`, or None."""
+    """Return the index of a row's `ReadTime` field, or None."""
     for index, field in enumerate(fields_of(row_type)):
         if field.is_read_time:
             return index
@@ -197,5 +194,5 @@ def read_time_index(row_type: Any) -> int | None:
 
 
 def generic(origin: Any, *arguments: Any) -> Any:
-    """`origin[arguments]` for types that are known only at run time."""
+    """Return `origin[arguments]` for types that are known only at run time."""
     return origin[arguments]

@@ -10,12 +10,12 @@ AggregateName = Literal["count", "sum", "mean", "min", "max"]
 
 @dataclass(frozen=True)
 class Aggregate:
-    """What a window makes of a value of its rows. Made by `count()` and by methods of expressions."""
+    """Aggregate of one value over a window's rows. Made by `count()` and by methods of expressions."""
 
     name: AggregateName
     node: Node | None = None
 
 
 def count() -> Aggregate:
-    """How many rows a window held."""
+    """Return the aggregate that counts the rows of a window."""
     return Aggregate("count")

@@ -1,4 +1,4 @@
-"""Checks an expression against a row type: every field is there, every function takes what it is given."""
+"""Type check of an expression against a row type: every field exists, every function takes its arguments."""
 
 from difflib import get_close_matches
 from typing import Any
@@ -23,14 +23,14 @@ from agiledart_dataflow.expressions.nodes import (
 from agiledart_dataflow.user_code.callsite import CallSite
 
 _NOTHING = ValueType("object", True, type(None))
-"""The type of None before it stands beside something."""
+"""Type of None before another value determines it."""
 
 _ALIGNED = ("minimum", "maximum", "fill_null")
 """Functions whose ints become floats beside floats, so that the result has one type."""
 
 
 def bound(node: Node, row_type: Any, where: CallSite) -> Typed:
-    """The expression with types. Raises `TopologyError` with the user's line."""
+    """Return the expression with types. Raises `TopologyError` with the user's line."""
     try:
         return _Binder(schema_of(row_type)).bind(node)
     except (MismatchError, SchemaError) as error:
@@ -54,7 +54,7 @@ class _Binder:
         number = self._schema.index.get(name)
         if number is None and is_dict(self._schema.row_type):
             raise MismatchError(
-                f"the rows are dicts, whose fields have no types: take a function, such as lambda row: row[{name!r}], or make"
+                f"the rows are dicts, whose fields have no types: use a function, such as lambda row: row[{name!r}], or make"
                 " the rows a NamedTuple"
             )
         if number is None:
@@ -67,18 +67,18 @@ class _Binder:
 
     def _call(self, node: CallNode) -> Typed:
         arguments = tuple(map(self.bind, node.arguments))
-        types = [one.type for one in arguments if one.type is not _NOTHING]
+        types = [argument.type for argument in arguments if argument.type is not _NOTHING]
         if len(types) < len(arguments):
             if node.name in ("==", "!="):
                 raise MismatchError("nothing equals None here: write .is_null() or .is_not_null()")
             if not types:
                 raise MismatchError(f"{node.name} of None is always None")
-            arguments = tuple(_with_inferred_type(one, types[0]) for one in arguments)
+            arguments = tuple(_with_inferred_type(argument, types[0]) for argument in arguments)
         if node.name in _ALIGNED:
             arguments = _aligned(arguments)
-        types = [one.type for one in arguments]
+        types = [argument.type for argument in arguments]
         kind = FUNCTIONS[node.name].rule(node.name, tuple(types), node.options)
-        optional = any(one.optional for one in types)
+        optional = any(argument.optional for argument in types)
         if node.name == "is_null":
             optional = False
         elif node.name == "fill_null":
@@ -87,7 +87,7 @@ class _Binder:
         if node.name == "cast":
             (of,) = node.options
         if node.name in (*_ALIGNED, "and", "or") and kind == types[0].kind:
-            of = types[0].type if all(one.type == types[0].type for one in types) else of
+            of = types[0].type if all(argument.type == types[0].type for argument in types) else of
         return TypedCall(node.name, arguments, node.options, ValueType(kind, optional, of))
 
     def _when(self, node: When) -> Typed:
@@ -102,8 +102,8 @@ class _Binder:
         values = list(_aligned(tuple(_with_inferred_type(value, known[0]) for value in values)))
         first = values[0].type
         if any(value.type.kind != first.kind or value.type.type != first.type for value in values):
-            said = ", ".join(str(value.type) for value in values)
-            raise MismatchError(f"the branches of when(…) have values of one type, not {said}")
+            types_text = ", ".join(str(value.type) for value in values)
+            raise MismatchError(f"the branches of when(…) have values of one type, not {types_text}")
         of = ValueType(first.kind, any(value.type.optional for value in values), first.type)
         return TypedWhen(tuple(zip(conditions, values[:-1], strict=True)), values[-1], of)
 
@@ -117,28 +117,28 @@ def _literal(value: Any) -> Typed:
     return TypedLiteral(value, ValueType(field.kind, False, type(value)))
 
 
-def _with_inferred_type(one: Typed, beside: ValueType) -> Typed:
-    """None gets the type of what it stands beside."""
-    if one.type is _NOTHING:
+def _with_inferred_type(typed: Typed, beside: ValueType) -> Typed:
+    """Return the expression; None gets the type of the value beside it."""
+    if typed.type is _NOTHING:
         return TypedLiteral(None, ValueType(beside.kind, True, beside.type))
-    return one
+    return typed
 
 
 def _aligned(arguments: tuple[Typed, ...]) -> tuple[Typed, ...]:
-    """Ints as floats when there is a float among them."""
-    kinds = [one.type.kind for one in arguments]
+    """Return ints as floats when there is a float among them."""
+    kinds = [argument.type.kind for argument in arguments]
     if "float" not in kinds or "int" not in kinds:
         return arguments
     return tuple(
-        TypedCall("cast", (one,), (float,), ValueType("float", one.type.optional, float))
-        if one.type.kind == "int"
-        else one
-        for one in arguments
+        TypedCall("cast", (argument,), (float,), ValueType("float", argument.type.optional, float))
+        if argument.type.kind == "int"
+        else argument
+        for argument in arguments
     )
 
 
 def fields_used(node: Node) -> frozenset[str]:
-    """Names of the fields that an expression reads."""
+    """Return the names of the fields that an expression reads."""
     if isinstance(node, FieldNode):
         return frozenset((node.name,))
     if isinstance(node, Literal):

@@ -1,4 +1,4 @@
-"""`col`, `lit`, `when` and what can be done with them. Building an expression checks little; a step checks it against its rows."""
+"""`col`, `lit`, `when` and the methods of expressions. Building an expression checks little; a step checks it against its rows."""
 
 from collections.abc import Iterable
 from datetime import date, datetime, timedelta
@@ -14,7 +14,7 @@ _VALUES = (str, int, float, bool, bytes, datetime, date, timedelta, type(None))
 
 
 class NoSuchMethod(TopologyError, AttributeError):
-    """No expression has this method. Also an AttributeError, so that `hasattr` works as ever."""
+    """Error: expressions have no such method. Also an AttributeError, so that `hasattr` works."""
 
 
 class Expression:
@@ -41,10 +41,10 @@ class Expression:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What no expression has is told at its line; names that begin with `_` are Python's own."""
+            """Raise an error with the user's line for an unknown method; names that begin with `_` are Python's own."""
             if name.startswith("_"):
                 raise AttributeError(f"'Expression' object has no attribute {name!r}", name=name, obj=self)
-            known = [one for one in dir(Expression) if not one.startswith("_") and one != "node"]
+            known = [method for method in dir(Expression) if not method.startswith("_") and method != "node"]
             close = get_close_matches(name, known, 1)
             meant = f"did you mean .{close[0]}(…)?" if close else f"it has {', '.join(known)}"
             raise NoSuchMethod(f"{call_site()}  an expression has no method {name!r}: {meant}")
@@ -94,31 +94,31 @@ class Expression:
         return _call("abs", self)
 
     def abs(self) -> "Expression":
-        """The number without its sign."""
+        """Return the number without its sign."""
         return _call("abs", self)
 
     def round(self, digits: int | None = None) -> "Expression":
-        """As Python's `round`: to an int, or to so many digits after the point; a half goes to the even neighbour."""
+        """Return Python's `round`: to an int, or to so many digits after the point; a half goes to the even neighbour."""
         return _call("round", self, options=(digits,))
 
     def floor(self) -> "Expression":
-        """The greatest int that is not above."""
+        """Return the greatest int that is not above."""
         return _call("floor", self)
 
     def ceil(self) -> "Expression":
-        """The least int that is not below."""
+        """Return the least int that is not below."""
         return _call("ceil", self)
 
     def sqrt(self) -> "Expression":
-        """The square root; of a number below zero an error of the row."""
+        """Return the square root; a number below zero is an error of the row."""
         return _call("sqrt", self)
 
     def cast(self, kind: type) -> "Expression":
-        """What Python's `int`, `float`, `str` or `bool` make of the value; `ReadTime`: an int is the wall time (ns) of reading."""
+        """Return the value converted by Python's `int`, `float`, `str` or `bool`; `ReadTime`: an int is the wall time (ns) of
+        reading."""
         return _call("cast", self, options=(kind,))
 
-    # truth
-
+    # comparison and logic
     def __eq__(self, other: object) -> "Expression":  # type: ignore[override]  # an expression, not a truth value
         return _call("==", self, other)
 
@@ -153,63 +153,63 @@ class Expression:
         return _call("not", self)
 
     def is_in(self, values: Iterable[Any]) -> "Expression":
-        """Whether the value is one of these."""
+        """Return whether the value is one of these."""
         return _call("is_in", self, options=(tuple(values),))
 
-    # what may be missing
+    # missing values
 
     def is_null(self) -> "Expression":
-        """Whether the value is None."""
+        """Return whether the value is None."""
         return _call("is_null", self)
 
     def is_not_null(self) -> "Expression":
-        """Whether there is a value."""
+        """Return whether there is a value."""
         return _call("not", _call("is_null", self))
 
     def fill_null(self, other: object) -> "Expression":
-        """The value, or this one where it is None."""
+        """Return the value, or `other` where it is None."""
         return _call("fill_null", self, other)
 
     # texts
 
     def lower(self) -> "Expression":
-        """The text in lower case."""
+        """Return the text in lower case."""
         return _call("lower", self)
 
     def upper(self) -> "Expression":
-        """The text in upper case."""
+        """Return the text in upper case."""
         return _call("upper", self)
 
     def strip(self) -> "Expression":
-        """The text without white space at its ends."""
+        """Return the text without white space at its ends."""
         return _call("strip", self)
 
     def contains(self, part: object) -> "Expression":
-        """Whether a text stands in it."""
+        """Return whether the text contains another."""
         return _call("contains", self, part)
 
     def starts_with(self, part: object) -> "Expression":
-        """Whether it begins with a text."""
+        """Return whether it begins with a text."""
         return _call("starts_with", self, part)
 
     def ends_with(self, part: object) -> "Expression":
-        """Whether it ends with a text."""
+        """Return whether it ends with a text."""
         return _call("ends_with", self, part)
 
     def length(self) -> "Expression":
-        """How many characters."""
+        """Return the number of characters."""
         return _call("length", self)
 
     def replace(self, old: object, new: object) -> "Expression":
-        """The text with each `old` replaced by `new`."""
+        """Return the text with each `old` replaced by `new`."""
         return _call("replace", self, old, new)
 
     def slice(self, start: int, stop: int | None = None) -> "Expression":
-        """The characters [start:stop], numbers below zero counted from the end."""
+        """Return the characters [start:stop], numbers below zero counted from the end."""
         return _call("slice", self, options=(start, stop))
 
     def concat(self, *others: object) -> "Expression":
-        """The texts one after the other."""
+        """Return the texts one after the other."""
         joined = self
         for other in others:
             joined = _call("+", joined, other)
@@ -218,61 +218,61 @@ class Expression:
     # times
 
     def year(self) -> "Expression":
-        """The year of a datetime."""
+        """Return the year of a datetime."""
         return _call("year", self)
 
     def month(self) -> "Expression":
-        """The month, 1 to 12."""
+        """Return the month, 1 to 12."""
         return _call("month", self)
 
     def day(self) -> "Expression":
-        """The day of the month."""
+        """Return the day of the month."""
         return _call("day", self)
 
     def weekday(self) -> "Expression":
-        """The day of the week, Monday is 0."""
+        """Return the day of the week, Monday is 0."""
         return _call("weekday", self)
 
     def hour(self) -> "Expression":
-        """The hour, 0 to 23."""
+        """Return the hour, 0 to 23."""
         return _call("hour", self)
 
     def minute(self) -> "Expression":
-        """The minute, 0 to 59."""
+        """Return the minute, 0 to 59."""
         return _call("minute", self)
 
     def second(self) -> "Expression":
-        """The second, 0 to 59."""
+        """Return the second, 0 to 59."""
         return _call("second", self)
 
     def millisecond(self) -> "Expression":
-        """The milliseconds of the second, 0 to 999."""
+        """Return the milliseconds of the second, 0 to 999."""
         return _call("millisecond", self)
 
     def truncate(self, to: timedelta) -> "Expression":
-        """The last instant not after it that lies a multiple of `to` from 1970-01-01 00:00."""
+        """Return the last instant not after it that lies a multiple of `to` from 1970-01-01 00:00."""
         return _call("truncate", self, options=(to,))
 
     def total_seconds(self) -> "Expression":
-        """A timedelta (the difference of two datetimes) in seconds."""
+        """Return a timedelta (the difference of two datetimes) in seconds."""
         return _call("total_seconds", self)
 
     # aggregates of windows
 
     def sum(self) -> Aggregate:
-        """The sum over the rows of a window, for `.window(…).aggregate("name", total=col("fare").sum())`."""
+        """Return the sum over the rows of a window, for `.window(…).aggregate("name", total=col("fare").sum())`."""
         return Aggregate("sum", self.node)
 
     def mean(self) -> Aggregate:
-        """The sum divided by the number of rows."""
+        """Return the sum divided by the number of rows."""
         return Aggregate("mean", self.node)
 
     def min(self) -> Aggregate:
-        """The least value."""
+        """Return the least value."""
         return Aggregate("min", self.node)
 
     def max(self) -> Aggregate:
-        """The greatest value."""
+        """Return the greatest value."""
         return Aggregate("max", self.node)
 
 
@@ -285,11 +285,11 @@ class WhenChain:
         self._branches = branches
 
     def when(self, condition: object) -> "Branch":
-        """One more condition, tried when those before are not True."""
+        """Add a condition, tried when no earlier one is True."""
         return Branch(self._branches, node_of(condition))
 
     def otherwise(self, value: object) -> Expression:
-        """The value when no condition is True."""
+        """Set the value when no condition is True."""
         return Expression(When(self._branches, node_of(value)))
 
 
@@ -302,39 +302,39 @@ class Branch:
         self._branches, self._condition = branches, condition
 
     def then(self, value: object) -> WhenChain:
-        """The value when the condition is True."""
+        """Set the value when the condition is True."""
         return WhenChain((*self._branches, (self._condition, node_of(value))))
 
 
 def col(name: str) -> Expression:
-    """The value of a field: `col("fare")`."""
+    """Return the value of a field: `col("fare")`."""
     if not isinstance(name, str):
         raise call_site().error(f'col() takes the name of a field, col("fare"), not {name!r}')
     return Expression(FieldNode(name))
 
 
 def lit(value: Any) -> Expression:
-    """A value that is the same for each row."""
+    """Return a value that is the same for each row."""
     return Expression(node_of(value))
 
 
 def when(condition: object) -> Branch:
-    """`when(col("fare") > 0).then(col("tip") / col("fare")).otherwise(0.0)`."""
+    """Begin a conditional value: `when(col("fare") > 0).then(col("tip") / col("fare")).otherwise(0.0)`."""
     return Branch((), node_of(condition))
 
 
 def minimum(first: object, *others: object) -> Expression:
-    """The least of several values of a row, as Python's `min`."""
+    """Return the least of several values of a row, as Python's `min`."""
     return _call("minimum", first, *others)
 
 
 def maximum(first: object, *others: object) -> Expression:
-    """The greatest of several values of a row, as Python's `max`."""
+    """Return the greatest of several values of a row, as Python's `max`."""
     return _call("maximum", first, *others)
 
 
 def node_of(value: object) -> Node:
-    """The node of an expression or of a plain value. Raises `TopologyError` for what is neither."""
+    """Return the node of an expression or of a plain value. Raises `TopologyError` for anything else."""
     if isinstance(value, Expression):
         return value.node
     if isinstance(value, _VALUES):
@@ -348,8 +348,8 @@ def node_of(value: object) -> Node:
         hint = ": an aggregate belongs to a window, .window(…).aggregate(…)"
     elif callable(value):
         hint = ": a function works on rows; use .map or .filter"
-    raise call_site().error(f"{type(value).__name__} is no value of an expression{hint}")
+    raise call_site().error(f"{type(value).__name__} cannot be a value of an expression{hint}")
 
 
 def _call(name: str, *arguments: object, options: tuple[Any, ...] = ()) -> Expression:
-    return Expression(CallNode(name, tuple(node_of(one) for one in arguments), options))
+    return Expression(CallNode(name, tuple(node_of(argument) for argument in arguments), options))

@@ -1,7 +1,7 @@
-"""The functions of expressions: which types they take, which they give, and what they are in Python.
+"""Functions of expressions: the types that they take, the types that they return, and their text in Python.
 
-A template is Python text with `{0}`, `{1}` … for the arguments, each used once; `helpers` are names that it uses. The text is the
-meaning: whatever else computes a function has to give what the text gives.
+A template is Python text with `{0}`, `{1}` … for the arguments, each used once; `helpers` are names that it uses. The text defines
+the function: every other implementation must give the same result.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _ORDERED = ("int", "float", "bool", "text", "bytes", "time", "span")
 
 
 class MismatchError(Exception):
-    """These types do not go together; the text says what would."""
+    """Error: these types do not go together; the text names types that do."""
 
 
 Rule = Callable[[str, tuple[ValueType, ...], tuple[Any, ...]], ColumnKind]
@@ -32,7 +32,7 @@ class Function:
     Attributes:
         rule: types of the arguments and options → kind of the result. Raises `MismatchError`.
         text: its template.
-        helpers: what the template uses.
+        helpers: names that the template uses.
     """
 
     rule: Rule
@@ -45,7 +45,7 @@ def _types_text(types: tuple[ValueType, ...]) -> str:
 
 
 def _arithmetic(name: str, types: tuple[ValueType, ...], options: tuple[Any, ...]) -> ColumnKind:
-    left, right = (one.kind for one in types)
+    left, right = (operand.kind for operand in types)
     if left in _NUMBERS and right in _NUMBERS:
         return "float" if name == "/" or "float" in (left, right) else "int"
     if name in "+-" and (left, right) == ("time", "span"):
@@ -70,12 +70,12 @@ def _comparison(name: str, types: tuple[ValueType, ...], options: tuple[Any, ...
 
 
 def _takes(*kinds: str, gives: ColumnKind | None = None) -> Rule:
-    """The rule of a function whose arguments are all of one of these kinds."""
+    """Return the rule of a function whose arguments are all of one of these kinds."""
 
     def rule(name: str, types: tuple[ValueType, ...], options: tuple[Any, ...]) -> ColumnKind:
-        for one in types:
-            if one.kind not in kinds:
-                raise MismatchError(f"{name} works on {_words(kinds)}, not on {one}")
+        for argument in types:
+            if argument.kind not in kinds:
+                raise MismatchError(f"{name} works on {_words(kinds)}, not on {argument}")
         return gives or types[0].kind
 
     return rule
@@ -91,8 +91,8 @@ def _words(kinds: tuple[str, ...]) -> str:
 
 
 def _same(name: str, types: tuple[ValueType, ...], options: tuple[Any, ...]) -> ColumnKind:
-    """Arguments of one kind (ints beside floats were made floats before)."""
-    if any(one.kind != types[0].kind for one in types):
+    """Return the kind of arguments of one kind (ints beside floats were made floats before)."""
+    if any(argument.kind != types[0].kind for argument in types):
         raise MismatchError(f"{name} takes values of one type, not {_types_text(types)}")
     if name in ("minimum", "maximum") and types[0].kind not in _ORDERED:
         raise MismatchError(f"{types[0]} has no order for {name}")
@@ -141,8 +141,8 @@ def _is_in(name: str, types: tuple[ValueType, ...], options: tuple[Any, ...]) ->
 
 
 def _slice(name: str, types: tuple[ValueType, ...], options: tuple[Any, ...]) -> ColumnKind:
-    if not all(one is None or type(one) is int for one in options):
-        raise MismatchError(f"slice takes whole numbers, not {options}")
+    if not all(option is None or type(option) is int for option in options):
+        raise MismatchError(f"slice takes integers, not {options}")
     return _takes("text", "bytes")(name, types, options)
 
 
@@ -196,7 +196,7 @@ FUNCTIONS: dict[str, Function] = {
     "truncate": Function(_truncate, "truncated({0}, {bound[0]})", {"truncated": _truncated}),
     "total_seconds": Function(_takes("span", gives="float"), "{0}.total_seconds()"),
 }
-"""By the names that `expression.py` uses; `and`, `or`, `is_null` and `fill_null` treat None in their own way."""
+"""Functions by the names that `expression.py` uses; `and`, `or`, `is_null` and `fill_null` treat None in their own way."""
 
 PYTHON_TYPES: dict[ColumnKind, Any] = {
     "int": int, "float": float, "bool": bool, "text": str, "bytes": bytes, "time": datetime, "span": timedelta,

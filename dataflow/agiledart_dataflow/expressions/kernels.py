@@ -1,7 +1,7 @@
-"""What NumPy does for each function of expressions, where that is exactly what Python would do.
+"""NumPy kernels of the functions of expressions, for the batches in which they give exactly Python's result.
 
-A kernel takes (kinds, options, *arguments): arrays without None, or a plain number for a constant. It raises `UnsupportedBatch` where Python's
-result could be another one.
+A kernel takes (kinds, options, *arguments): arrays without None, or a plain number for a constant. It raises `UnsupportedBatch`
+where Python's result could be another one.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ else:
     Array = Any
 
 _EXACT = 2**53
-"""Ints up to here are doubles, too."""
+"""Ints up to this size have an exact double."""
 
 _LEAST = -(2**63)
 _SECOND_US = 1_000_000
 
 
 def _bounds(value: Any) -> tuple[int, int]:
-    """Least and greatest of an array of ints, or of one."""
+    """Return the least and greatest of an array of ints, or of one int."""
     if isinstance(value, int):
         return value, value
     return (int(value.min()), int(value.max())) if len(value) else (0, 0)
@@ -40,7 +40,7 @@ def _largest(value: Any) -> int:
 
 
 def _as_float(value: Any, kind: str) -> Any:
-    """Ints beside floats, as Python converts them."""
+    """Return ints beside floats as floats, as Python converts them."""
     if kind == "float":
         return value
     return float(value) if isinstance(value, int) else value.astype(np.float64)
@@ -65,7 +65,7 @@ def _subtract(kinds: Any, options: Any, a: Any, b: Any) -> Any:
 
 
 def _in_range(result: "Array", kinds: Any) -> "Array":
-    """A time must stay within the years 1 to 9999."""
+    """Return the result; a time must stay within the years 1 to 9999."""
     gives_time = len(result) and kinds in (("time", "span"), ("span", "time"))
     if gives_time and (int(result.min()) < EARLIEST_US or int(result.max()) > LATEST_US):
         raise UnsupportedBatch
@@ -140,7 +140,7 @@ def _absolute(kinds: Any, options: Any, a: Any) -> Any:
 
 
 def _whole(a: "Array") -> "Array":
-    """Floats without a fraction as ints."""
+    """Return floats without a fraction as ints."""
     if len(a) and not float(np.max(np.abs(a))) < 2.0**63:  # NaN, too
         raise UnsupportedBatch
     return a.astype(np.int64)
@@ -206,7 +206,7 @@ def _typed(value: Any, kind: str) -> "Array":
 def _is_in(kinds: Any, options: Any, a: Any) -> Any:
     (values,) = options
     if kinds[0] not in ("int", "float") or any(
-        type(one) is not (int if kinds[0] == "int" else float) for one in values
+        type(value) is not (int if kinds[0] == "int" else float) for value in values
     ):
         raise UnsupportedBatch
     return np.isin(a, np.array(values, np.int64 if kinds[0] == "int" else np.float64))
@@ -277,9 +277,9 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "truncate": _truncate,
     "total_seconds": _total_seconds,
 }
-"""By name; functions of texts are found there by `kernel_of`."""
+"""Kernels by name; `kernel_of` finds the kernels of texts in `TEXT_KERNELS`."""
 
 
 def kernel_of(name: str, kind: str) -> Callable[..., Any] | None:
-    """The kernel of a function whose first argument is of a kind; None when it runs value by value."""
+    """Return the kernel of a function whose first argument is of a kind; None when it runs value by value."""
     return TEXT_KERNELS.get(name) if kind in ("text", "bytes") else KERNELS.get(name)

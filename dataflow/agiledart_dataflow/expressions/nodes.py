@@ -1,4 +1,4 @@
-"""What an expression is made of, before and after its types are known."""
+"""Nodes of an expression, before and after its types are known."""
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,14 +15,14 @@ class FieldNode:
 
 @dataclass(frozen=True)
 class Literal:
-    """A value that stands in the user's code."""
+    """A value from the user's code."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class CallNode:
-    """A function of values; `options` are plain values that stand in the user's code."""
+    """A function of values; `options` are plain values from the user's code."""
 
     name: str
     arguments: "tuple[Node, ...]"
@@ -56,7 +56,7 @@ class ValueType:
 
     @property
     def annotation(self) -> Any:
-        """The type as a field of a row has it."""
+        """The type as the annotation of a row's field."""
         return self.type | None if self.optional else self.type
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class TypedField:
 
 @dataclass(frozen=True, eq=False)
 class TypedLiteral:
-    """A value of a known type; None has the type of what it stands beside."""
+    """A value of a known type; None has the type of the value beside it."""
 
     value: Any
     type: ValueType
@@ -82,7 +82,7 @@ class TypedLiteral:
 
 @dataclass(frozen=True, eq=False)
 class TypedCall:
-    """A function with arguments that it takes."""
+    """A function with arguments of types that it takes."""
 
     name: str
     arguments: "tuple[Typed, ...]"

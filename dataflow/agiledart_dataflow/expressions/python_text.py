@@ -1,4 +1,4 @@
-"""An expression as a piece of Python text: for the generated loop of a stage, and as a function of its own."""
+"""Expression as a piece of Python text: for the generated loop of a stage, and as a function of its own."""
 
 from collections.abc import Callable
 from itertools import count
@@ -12,10 +12,10 @@ from agiledart_dataflow.user_code.user_errors import EXPRESSION_FILE
 
 
 class NameBinder(Protocol):
-    """Where a loop keeps the values that its text cannot spell."""
+    """Registry of a loop for values that its text cannot spell."""
 
     def bind(self, value: Any) -> str:
-        """A name by which the text can use the value; the same one for the same object is allowed."""
+        """Return a name by which the text can use the value; the same one for the same object is allowed."""
         ...
 
 
@@ -35,17 +35,17 @@ class Scope:
         return name
 
     def function(self, text: str) -> Callable[..., Any]:
-        """What a lambda is in which these names stand; the text is our own, no part of it comes from the user."""
+        """Return the lambda in `text`, with these names in scope; the engine wrote the text, no part of it comes from the user."""
         made: Callable[..., Any] = eval(compile(text, EXPRESSION_FILE, "eval"), self.values)
         return made
 
 
 class PythonText:
-    """Writes expressions.
+    """Writer of expressions as Python text.
 
     Args:
         access: field → text of its value.
-        names: where constants go.
+        names: registry of constants.
     """
 
     def __init__(self, access: Callable[[str], str], names: NameBinder) -> None:
@@ -54,7 +54,7 @@ class PythonText:
         self._numbers = count()
 
     def of(self, node: Typed) -> str:
-        """The text of an expression; None goes through it as the types allow."""
+        """Return the text of an expression; None propagates as the types allow."""
         if isinstance(node, TypedField):
             return self._access(node.name)
         if isinstance(node, TypedLiteral):
@@ -65,7 +65,7 @@ class PythonText:
         return self._call(node)
 
     def literal(self, value: Any) -> str:
-        """The text of a constant."""
+        """Return the text of a constant."""
         if value is None or isinstance(value, bool | str | bytes):
             return repr(value)
         if type(value) is int or (type(value) is float and isfinite(value)):
@@ -80,9 +80,9 @@ class PythonText:
         if node.name == "fill_null":
             if not node.arguments[0].type.optional:
                 return self.of(node.arguments[0])
-            kept = self._temporary()
+            temporary = self._temporary()
             value, other = map(self.of, node.arguments)
-            return f"({kept} if ({kept} := {value}) is not None else {other})"
+            return f"({temporary} if ({temporary} := {value}) is not None else {other})"
         if node.name in ("and", "or"):
             return self._logic(node)
         texts = []
@@ -90,15 +90,15 @@ class PythonText:
         for argument in node.arguments:
             text = self.of(argument)
             if argument.type.optional:
-                kept = self._temporary()
-                missing.append(f"({kept} := {text}) is None")
-                text = kept
+                temporary = self._temporary()
+                missing.append(f"({temporary} := {text}) is None")
+                text = temporary
             texts.append(text)
         text = self.applied(node, texts)
         return f"(None if {' or '.join(missing)} else {text})" if missing else text
 
     def applied(self, node: TypedCall, texts: list[str]) -> str:
-        """The text of a function of these arguments, none of which is None."""
+        """Return the text of a function of these arguments, none of which is None."""
         function = FUNCTIONS[node.name]
         template = function.text
         if node.name == "round" and node.options == (None,):
@@ -106,7 +106,7 @@ class PythonText:
         if node.name == "cast" and node.options == (ReadTime,):  # the same int by another name
             template = "{0}"
         if node.name == "slice":
-            start, stop = ("" if one is None else str(one) for one in node.options)
+            start, stop = ("" if limit is None else str(limit) for limit in node.options)
             template = f"{{0}}[{start}:{stop}]"
         bound = []
         if "{bound" in template:
@@ -117,15 +117,15 @@ class PythonText:
         return template.format(*texts, all=", ".join(texts), options=node.options, bound=bound)
 
     def _logic(self, node: TypedCall) -> str:
-        """`and` and `or` of three values: None is what is not known."""
+        """Return the text of `and` and `or` in three-valued logic: None means unknown."""
         left, right = node.arguments
         if not node.type.optional:
             return f"({self.of(left)} {node.name} {self.of(right)})"
-        one, other = self._temporary(), self._temporary()
-        decided, usual = ("False", "True") if node.name == "and" else ("True", "False")
+        left_name, right_name = self._temporary(), self._temporary()
+        deciding, neutral = ("False", "True") if node.name == "and" else ("True", "False")
         return (
-            f"({decided} if ({one} := {self.of(left)}) is {decided} or ({other} := {self.of(right)}) is {decided}"
-            f" else None if {one} is None or {other} is None else {usual})"
+            f"({deciding} if ({left_name} := {self.of(left)}) is {deciding} or ({right_name} := {self.of(right)}) is {deciding}"
+            f" else None if {left_name} is None or {right_name} is None else {neutral})"
         )
 
     def _temporary(self) -> str:
@@ -133,7 +133,7 @@ class PythonText:
 
 
 def function_of_call(node: TypedCall) -> Callable[..., Any]:
-    """The function of a call as a Python function of its arguments, none of which is None."""
+    """Return a call as a Python function of its arguments, none of which is None."""
     names = Scope()
     parameters = [f"a{number}" for number in range(len(node.arguments))]
     text = PythonText(str, names).applied(node, parameters)

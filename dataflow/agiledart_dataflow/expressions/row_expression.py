@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _function(python: Callable[[str, NameBinder], str]) -> Callable[[Any], Any]:
-    """A function of a row that does what a text says."""
+    """Return a function of a row that runs a Python text."""
     names = Scope()
     return names.function(f"lambda row: {python('row', names)}")
 
@@ -39,7 +39,7 @@ class RowExpression:
         fields: names of the fields that it reads.
 
     Raises:
-        TopologyError: it does not go with the rows.
+        TopologyError: it does not match the rows.
     """
 
     __slots__ = ("__name__", "_function", "_is_scalar", "_straight", "fields", "node", "type", "typed")
@@ -58,7 +58,7 @@ class RowExpression:
         return self._function(row)
 
     def python(self, row: str, names: NameBinder) -> str:
-        """The value as text over the variable `row`."""
+        """Return the value as text over the variable `row`."""
         return PythonText(lambda name: row if self._is_scalar and name == SCALAR_FIELD else f"{row}.{name}", names).of(
             self.typed
         )
@@ -70,21 +70,21 @@ class RowExpression:
 
     @property
     def field(self) -> str | None:
-        """The field of which it is the value unchanged, if it is one."""
+        """Name of the field whose value it is unchanged; None if there is none."""
         return self.typed.name if isinstance(self.typed, TypedField) else None
 
     def column(self, columns: Columns) -> Column:
-        """The values for these rows. Raises what Python raises for one of them."""
+        """Return the values for these rows. Raises the errors of Python for one of them."""
         if isinstance(self.typed, TypedField):
             return columns.named(self.typed.name)
-        usual = self._row_by_row().column(columns)
-        if usual is None:
+        values = self._row_by_row().column(columns)
+        if values is None:
             from agiledart_dataflow.expressions.vectors import (
                 column_of_expression,
             )  # NumPy is loaded only where it is used
 
-            usual = column_of_expression(self.typed, columns)
-        return usual
+            values = column_of_expression(self.typed, columns)
+        return values
 
     def _row_by_row(self) -> "Straight":
         if self._straight is None:
@@ -94,18 +94,18 @@ class RowExpression:
         return self._straight
 
     def mask(self, columns: Columns) -> "Array":
-        """Where a condition is True."""
-        usual = self._row_by_row().column(columns)
-        if usual is None:
+        """Return an array that is True where the condition is True."""
+        values = self._row_by_row().column(columns)
+        if values is None:
             from agiledart_dataflow.expressions.vectors import mask_of_expression  # as above
 
             return mask_of_expression(self.typed, columns)
-        mask: Array = usual.values
+        mask: Array = values.values
         return mask
 
 
 class RowBuilder:
-    """A new row of each row; may be called with a row.
+    """Maker of a new row from each row; may be called with a row.
 
     Args:
         row_type: of the new rows, a NamedTuple.
@@ -119,24 +119,27 @@ class RowBuilder:
         self.row_type = row_type
         self.values = dict(values)
         self.__name__ = row_type.__name__
-        kept = [value.field for value in values.values()]
-        old = [field.name for field in schema_of(old_type).fields]
-        takes_all = is_named_tuple(old_type) and kept[: len(old)] == old == list(values)[: len(old)]
-        self._whole = len(old) if takes_all else 0
+        unchanged_fields = [value.field for value in values.values()]
+        old_fields = [field.name for field in schema_of(old_type).fields]
+        takes_all = (
+            is_named_tuple(old_type)
+            and unchanged_fields[: len(old_fields)] == old_fields == list(values)[: len(old_fields)]
+        )
+        self._whole = len(old_fields) if takes_all else 0
         self._function = _function(self.python)
 
     def __call__(self, row: Any) -> Any:
         return self._function(row)
 
     def python(self, row: str, names: NameBinder) -> str:
-        """The new row as text over the variable `row`."""
+        """Return the new row as text over the variable `row`."""
         parts = [value.python(row, names) for value in list(self.values.values())[self._whole :]]
         if self._whole:
             parts.insert(0, f"*{row}")
         return f"{names.bind(tuple.__new__)}({names.bind(self.row_type)}, ({', '.join(parts)},))"
 
     def columns(self, columns: Columns) -> Columns:
-        """The new rows in columns; fields that stay as they are cost nothing."""
+        """Return the new rows in columns; fields that stay as they are cost nothing."""
         return columns.replaced(
             self.row_type, {name: value.field or value.column(columns) for name, value in self.values.items()}
         )
@@ -161,7 +164,7 @@ class KeyExpression:
         return self._function(row)
 
     def python(self, row: str, names: NameBinder) -> str:
-        """The key as text over the variable `row`."""
+        """Return the key as text over the variable `row`."""
         texts = [
             f"{names.bind(not_nan)}({part.python(row, names)})" if is_float else part.python(row, names)
             for part, is_float in zip(self.parts, self._floats, strict=True)
@@ -175,7 +178,7 @@ class KeyExpression:
         return types[0] if len(types) == 1 else tuple[tuple(types)]  # type: ignore[misc]  # built at run time
 
     def columns(self, columns: Columns) -> list[Column]:
-        """The parts of the key for these rows."""
+        """Return the parts of the key for these rows."""
         made = [part.column(columns) for part in self.parts]
         for column, is_float in zip(made, self._floats, strict=True):
             if is_float and column.has_nan():
@@ -184,12 +187,12 @@ class KeyExpression:
 
 
 def made_row_type(step: str, fields: Mapping[str, Any], where: CallSite) -> Any:
-    """A NamedTuple with these fields (name → type). Raises `TopologyError` for a name that a field cannot have."""
+    """Return a NamedTuple with these fields (name → type). Raises `TopologyError` for a name that a field cannot have."""
     for name in fields:
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise where.error(f"{name!r} cannot name a field: letters, digits and '_', beginning with a letter")
     words = [word for word in "".join(c if c.isalnum() else " " for c in step).split() if word]
-    title = "".join(word[:1].upper() + word[1:] for word in words)
-    kind: Any = NamedTuple(title if title[:1].isalpha() else f"Row{title}", list(fields.items()))  # type: ignore[misc]
+    class_name = "".join(word[:1].upper() + word[1:] for word in words)
+    kind: Any = NamedTuple(class_name if class_name[:1].isalpha() else f"Row{class_name}", list(fields.items()))  # type: ignore[misc]
     kind.__doc__ = f"A row that leaves the step {step}."
     return kind

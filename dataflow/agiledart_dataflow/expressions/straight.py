@@ -1,8 +1,8 @@
-"""An expression of numbers as one straight function of NumPy arrays, for the usual batch: every value there and of its kind.
+"""Compiler of an expression of numbers into one straight NumPy function, for batches without None and with the usual kinds.
 
 Walking the tree costs some microseconds a node and batch, which shows at a thousand rows. The function is made once; it calls
-the same kernels where they have to look at the values, and leaves the rest as plain arithmetic. What it cannot do,
-`vectors.py` does.
+the same kernels where they have to look at the values, and writes the rest as plain arithmetic. `vectors.py` handles all other
+expressions and batches.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _EXACT = 2**53
 
 
 class _Unable(Exception):
-    """This expression has no straight function."""
+    """Signal: this expression has no straight function."""
 
 
 class Straight:
@@ -40,7 +40,8 @@ class Straight:
 
     Args:
         fields: (name, kind) of the arrays that it takes.
-        function: arrays → array. May raise `UnsupportedBatch` or OverflowError, and then has done nothing.
+        function: arrays → array. May raise `UnsupportedBatch` or OverflowError, and then has no effect.
+        kind: of the result.
     """
 
     __slots__ = ("_fields", "_function", "_kind")
@@ -51,7 +52,7 @@ class Straight:
         self._kind = kind
 
     def column(self, columns: Columns) -> Column | None:
-        """The values; None when these rows are not for it."""
+        """Return the values; None when the function cannot handle these rows."""
         arrays = []
         for name, kind in self._fields:
             column = columns.named(name)
@@ -65,7 +66,7 @@ class Straight:
 
 
 def straight(node: Typed) -> Straight:
-    """The function of an expression; one that never gives anything for an expression that can have none."""
+    """Return the function of an expression; where there can be none, a function that handles no rows."""
     writer = _StraightWriter()
     try:
         if not isinstance(node, TypedCall):
@@ -75,7 +76,7 @@ def straight(node: Typed) -> Straight:
         return Straight([], _odd, node.type.kind)
     parameters = list(writer.fields.values())
     lines = [f"def run({', '.join(parameters)}):", *(f" {line}" for line in writer.lines), f" return {result}"]
-    exec("\n".join(lines), writer.scope.values)  # our own text: field names do not appear in it
+    exec("\n".join(lines), writer.scope.values)  # the engine's own text: field names do not appear in it
     return Straight(list(writer.fields), writer.scope.values["run"], node.type.kind)
 
 
@@ -84,7 +85,7 @@ def _odd() -> Any:
 
 
 class _StraightWriter:
-    """Writes one line a function; arrays and numbers have names."""
+    """Writer of one line per function; arrays and numbers have names."""
 
     def __init__(self) -> None:
         self.scope = Scope()
@@ -92,7 +93,7 @@ class _StraightWriter:
         self.fields: dict[tuple[str, str], str] = {}
 
     def of(self, node: Typed) -> str:
-        """The name or text of a value."""
+        """Return the name or text of a value."""
         kind = node.type.kind
         if node.type.optional or kind not in _PLAIN:
             raise _Unable
@@ -135,7 +136,7 @@ class _StraightWriter:
         return node.name in _NEVER_ODD and "float" in kinds and "int" in kinds
 
     def _as_float(self, node: Typed) -> str:
-        """An int beside a float, as Python converts it."""
+        """Return the text of an int beside a float, converted as in Python."""
         if node.type.kind == "float":
             return self.of(node)
         if isinstance(node, TypedLiteral):
@@ -143,10 +144,10 @@ class _StraightWriter:
         return f"{self.of(node)}.astype({self.scope.bind(np.float64)})"
 
     def _compares_small_literal(self, node: TypedCall) -> bool:
-        """An int in the user's code beside a float: the same number as a float."""
+        """Return whether an int literal stands beside a float, and is exact as a float."""
         return any(
-            isinstance(one, TypedLiteral) and one.type.kind == "int" and abs(one.value) <= _EXACT
-            for one in node.arguments
+            isinstance(argument, TypedLiteral) and argument.type.kind == "int" and abs(argument.value) <= _EXACT
+            for argument in node.arguments
         )
 
 

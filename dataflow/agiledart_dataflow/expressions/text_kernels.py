@@ -1,7 +1,7 @@
-"""What pyarrow does for functions of texts, where that is exactly what Python would do.
+"""Arrow kernels of the functions of texts, for the batches in which they give exactly Python's result.
 
-Arguments are pyarrow arrays without None, or a Python text for a constant. Letters beyond ASCII change case in other ways
-in Python, white space means more there: such batches run value by value.
+Arguments are pyarrow arrays without None, or a Python text for a constant. In Python, letters beyond ASCII change case in other
+ways, and more characters are white space: such batches run value by value.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ else:
 
 
 class UnsupportedBatch(Exception):
-    """This batch is not for this kernel."""
+    """Signal: this kernel cannot handle this batch."""
 
 
 def _bools(array: Any) -> Any:
@@ -116,4 +116,4 @@ TEXT_KERNELS: dict[str, Callable[..., Any]] = {
     "slice": _slice,
     "is_in": _is_in,
 }
-"""By name of the function."""
+"""Kernels by name of the function."""

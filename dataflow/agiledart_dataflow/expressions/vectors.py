@@ -1,8 +1,8 @@
-"""An expression over `Columns` with NumPy: one call a function and a batch.
+"""Evaluation of an expression over `Columns` with NumPy: one call per function and batch.
 
-The text of `functions.py` is the meaning. A kernel computes the usual case; where it could differ (an int beyond 64 bits, a
-divisor of zero, a cast of NaN, text that is no ASCII) it raises `UnsupportedBatch`, and that function runs value by value. What raises
-there raises here, too; whoever runs the step goes back to rows, where the record can be named.
+The text in `functions.py` defines the result. A kernel computes the usual case; where it could differ (an int beyond 64 bits, a
+divisor of zero, a cast of NaN, text beyond ASCII) it raises `UnsupportedBatch`, and that function runs value by value. Errors of
+the text are raised here, too; the step's runner then falls back to rows, where it can name the record.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ Value = Column | Constant
 
 
 def column_of_expression(node: Typed, columns: Columns) -> Column:
-    """The values of an expression for these rows. Raises what Python raises for one of them."""
+    """Return the values of an expression for these rows. Raises the errors of Python for one of them."""
     if not len(columns):
         return column_of(_field(node.type), [])
     with np.errstate(all="ignore"):
@@ -52,7 +52,7 @@ def column_of_expression(node: Typed, columns: Columns) -> Column:
 
 
 def mask_of_expression(node: Typed, columns: Columns) -> "Array":
-    """Where a condition is True."""
+    """Return an array that is True where the condition is True."""
     column = column_of_expression(node, columns)
     if column.kind != "bool":
         return np.array([value is True for value in column.to_list()], dtype=bool)
@@ -61,7 +61,7 @@ def mask_of_expression(node: Typed, columns: Columns) -> "Array":
 
 
 def constant_column(value: Any, kind: ValueType, length: int) -> Column:
-    """A constant as a column."""
+    """Return a constant as a column."""
     return column_of(_field(kind), [value] * length)
 
 
@@ -84,31 +84,31 @@ def _evaluate(node: Typed, columns: Columns) -> Value:
 
 
 def _strict(node: TypedCall, arguments: Sequence[Value], length: int) -> Value:
-    """A function that gives None when an argument is None."""
-    if all(isinstance(one, Constant) for one in arguments):
-        values = [one.value for one in arguments if isinstance(one, Constant)]
+    """Evaluate a function that gives None when an argument is None."""
+    if all(isinstance(argument, Constant) for argument in arguments):
+        values = [argument.value for argument in arguments if isinstance(argument, Constant)]
         return Constant(None if None in values else function_of_call(node)(*values))
     missing: Array | None = None
-    for one in arguments:
-        if isinstance(one, Constant):
-            if one.value is None:
+    for argument in arguments:
+        if isinstance(argument, Constant):
+            if argument.value is None:
                 return constant_column(None, node.type, length)
             continue
-        nulls = one.nulls()
+        nulls = argument.nulls()
         if nulls is not None:
             missing = nulls if missing is None else missing | nulls
     if missing is None:
         return _applied(node, arguments, length)
-    there = np.flatnonzero(~missing)
-    taken = [one.take(there) if isinstance(one, Column) else one for one in arguments]
-    for one in taken:
-        if isinstance(one, Column):
-            one.valid = None
-    return scattered(_applied(node, taken, len(there)), there, length, node.type)
+    present = np.flatnonzero(~missing)
+    taken = [argument.take(present) if isinstance(argument, Column) else argument for argument in arguments]
+    for argument in taken:
+        if isinstance(argument, Column):
+            argument.valid = None
+    return scattered(_applied(node, taken, len(present)), present, length, node.type)
 
 
 def scattered(part: Column, numbers: "Array", length: int, kind: ValueType) -> Column:
-    """A column of `length` values: these at these places, None at the others."""
+    """Return a column of `length` values: these at these places, None at the others."""
     if part.kind in NUMERIC:
         values = np.zeros(length, part.values.dtype)
         values[numbers] = part.values
@@ -122,22 +122,23 @@ def scattered(part: Column, numbers: "Array", length: int, kind: ValueType) -> C
 
 
 def _applied(node: TypedCall, arguments: Sequence[Value], length: int) -> Column:
-    """A function of arguments none of which is None: by its kernel, or value by value."""
+    """Evaluate a function of arguments none of which is None: by its kernel, or value by value."""
     kernel = kernel_of(node.name, node.arguments[0].type.kind)
     if kernel is not None:
         try:
-            raw = [_raw(one, argument.type.kind) for one, argument in zip(arguments, node.arguments, strict=True)]
+            raw = [_raw(value, argument.type.kind) for value, argument in zip(arguments, node.arguments, strict=True)]
             kinds: tuple[ColumnKind, ...] = tuple(argument.type.kind for argument in node.arguments)
             return Column(node.type.kind, kernel(kinds, node.options, *raw))
         except (UnsupportedBatch, OverflowError):
             pass
-    lists = [one.to_list() if isinstance(one, Column) else [one.value] * length for one in arguments]
+    lists = [value.to_list() if isinstance(value, Column) else [value.value] * length for value in arguments]
     field = ColumnField("", node.type.annotation, node.type.kind, optional=False)
     return column_of(field, list(map(function_of_call(node), *lists)))
 
 
 def _raw(value: Value, kind: ColumnKind) -> Any:
-    """What a kernel takes: an array, or a number or text. Raises `UnsupportedBatch` for values that arrays of the kind cannot hold."""
+    """Return a kernel's argument: an array, a number or a text. Raises `UnsupportedBatch` for values that the kind's arrays
+    cannot hold."""
     if isinstance(value, Column):
         if value.kind != kind or kind == "object":
             raise UnsupportedBatch
@@ -156,7 +157,7 @@ def _raw(value: Value, kind: ColumnKind) -> Any:
 
 
 def _when(node: TypedWhen, columns: Columns) -> Value:
-    """Each branch is computed for the rows that take it, and for no others."""
+    """Evaluate each branch for the rows that take it, and for no others."""
     length = len(columns)
     left = np.arange(length)
     parts: list[tuple[Array, Typed]] = []
@@ -173,12 +174,12 @@ def _when(node: TypedWhen, columns: Columns) -> Value:
         return _evaluate(parts[0][1] if parts else node.otherwise, columns)
     made = [
         (numbers, column_of_expression(value, columns.take(numbers))) for numbers, value in parts
-    ]  # a constant is made here, so that it has its kind
+    ]  # constants become columns here, so that they have the kind of their branch
     if any(column.kind != node.type.kind for _, column in made) or node.type.kind not in NUMERIC:
         listed: list[Any] = [None] * length
         for numbers, column in made:
-            for number, one in zip(numbers.tolist(), column.to_list(), strict=True):
-                listed[number] = one
+            for number, item in zip(numbers.tolist(), column.to_list(), strict=True):
+                listed[number] = item
         return Column("object" if any(c.kind == "object" for _, c in made) else node.type.kind, listed)
     values = np.empty(length, made[0][1].values.dtype)
     valid = None if all(column.valid is None for _, column in made) else np.ones(length, bool)
@@ -190,38 +191,38 @@ def _when(node: TypedWhen, columns: Columns) -> Value:
 
 
 def _is_null(node: TypedCall, arguments: Sequence[Value], length: int) -> Value:
-    (one,) = arguments
-    if isinstance(one, Constant):
-        return Constant(one.value is None)
-    if one.kind == "object":
-        return Column("bool", np.array([value is None for value in one.values], dtype=bool))
-    nulls = one.nulls()
+    (argument,) = arguments
+    if isinstance(argument, Constant):
+        return Constant(argument.value is None)
+    if argument.kind == "object":
+        return Column("bool", np.array([value is None for value in argument.values], dtype=bool))
+    nulls = argument.nulls()
     return Column("bool", np.zeros(length, bool) if nulls is None else nulls)
 
 
 def _fill_null(node: TypedCall, arguments: Sequence[Value], length: int) -> Value:
-    one, other = arguments
-    if isinstance(one, Constant):
-        return one if one.value is not None else other
-    nulls = one.nulls()
+    value, other = arguments
+    if isinstance(value, Constant):
+        return value if value.value is not None else other
+    nulls = value.nulls()
     if nulls is None:
-        return one
+        return value
     if not isinstance(other, Column):
         other = constant_column(other.value, node.arguments[1].type, length)
-    if one.kind in NUMERIC and other.kind == one.kind:
+    if value.kind in NUMERIC and other.kind == value.kind:
         valid = None if other.valid is None else other.valid | ~nulls
-        return Column(one.kind, np.where(nulls, other.values, one.values), valid)
-    listed = [b if a is None else a for a, b in zip(one.to_list(), other.to_list(), strict=True)]
-    kind = "object" if "object" in (one.kind, other.kind) else one.kind
+        return Column(value.kind, np.where(nulls, other.values, value.values), valid)
+    listed = [b if a is None else a for a, b in zip(value.to_list(), other.to_list(), strict=True)]
+    kind = "object" if "object" in (value.kind, other.kind) else value.kind
     return Column(kind, listed)
 
 
 def _logic(node: TypedCall, arguments: Sequence[Value], length: int) -> Value:
-    """`and` and `or` of True, False and None."""
+    """Evaluate `and` and `or` of True, False and None."""
     is_and = node.name == "and"
     sides = []
-    for one, argument in zip(arguments, node.arguments, strict=True):
-        column = one if isinstance(one, Column) else constant_column(one.value, argument.type, length)
+    for operand, argument in zip(arguments, node.arguments, strict=True):
+        column = operand if isinstance(operand, Column) else constant_column(operand.value, argument.type, length)
         yes = column.values if column.valid is None else column.values & column.valid
         no = ~column.values if column.valid is None else ~column.values & column.valid
         sides.append((yes, no, column.valid is None))

@@ -177,7 +177,7 @@ def test_arrow_values_that_are_none_of_the_fields_are_refused(kind: Any) -> None
 
 def test_what_arrow_has_no_array_for_is_told_with_the_field() -> None:
     columns = Columns.from_rows([(1, "a")], tuple[int, str])
-    with pytest.raises(TypeError, match=r"the field value is .*; take a dict"):
+    with pytest.raises(TypeError, match=r"the field value is .*; use a dict"):
         in_form(columns, "arrow")
 
 
