@@ -239,7 +239,7 @@ def test_refusals_are_in_the_users_words() -> None:
         "trips: no node, zone or host is called 'a22'. Did you mean a2? Nodes: a1, a2, a3, a4, a5"
     )
     assert "No application 'ghost'." in mesh.refusal(mesh.ask("a1", Status("ghost")))
-    assert "makes no sense" in mesh.refusal(mesh.ask("a1", Submit("x", pipeline_bytes_out_of_order(), b"code")))
+    assert "is invalid" in mesh.refusal(mesh.ask("a1", Submit("x", pipeline_bytes_out_of_order(), b"code")))
     assert "cannot be read" in mesh.refusal(mesh.ask("a1", Submit("x", b"\xc1", b"code")))
     assert "cannot be the name" in mesh.refusal(mesh.ask("a1", submission(pipeline("-rf"))))
     wrong = submission(pipeline("step"), parallelism={"cuont": 2})

@@ -1,1 +1,1 @@
-"""How an application comes to be: JOIN, survey of the path, plan, deployment in waves, from the submission to `running`."""
+"""Deployment of an application: JOIN, survey of the path, plan, deployment in waves, from the submission to `running`."""

@@ -1,4 +1,4 @@
-"""What a submission asks for, checked: from wire forms to stages, edges and pins. User code is never run here."""
+"""A verified submission: from wire forms to stages, edges and pins. User code never runs here."""
 
 import re
 from dataclasses import dataclass
@@ -20,22 +20,22 @@ from agiledart_node.records.application import SPECIFICATION_CODEC, StageEntry
 from agiledart_node.wire.commands import Submit
 
 MAX_INSTANCES = 4_096
-"""Instances of one application: the record must hold where each of them runs."""
+"""Instances of one application: the record must contain the node of each of them."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """A submission that makes sense.
+    """A valid submission.
 
     Args:
         name: of the application.
         specification, plan: in their wire forms.
-        stages, edges: the graph of stages; edges without repetition.
-        pins: for each stage the word that says where it runs; `""`: the agent that took the submission; None: free.
+        stages, edges: the graph of stages; each edge once.
+        pins: for each stage the word that selects its node; `""`: the asked agent; None: free.
         digest: of the specification, hex.
-        led_by: (step, node) where rows of a step may go by way of that node alone.
+        relayed_by: (step, node) where rows of a step may be relayed by that node alone.
     """
 
     name: str
@@ -49,18 +49,18 @@ class Blueprint:
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """Stages that nothing feeds."""
+        """Stages without an upstream stage."""
         fed = {below for _, below in self.edges}
         return tuple(stage for stage in range(len(self.stages)) if stage not in fed)
 
     @property
     def sinks(self) -> tuple[int, ...]:
-        """Stages that feed nothing."""
+        """Stages without a downstream stage."""
         feeding = {above for above, _ in self.edges}
         return tuple(stage for stage in range(len(self.stages)) if stage not in feeding)
 
     def reached_from(self, stage: int) -> tuple[int, ...]:
-        """Stages downstream of a stage, itself included, sorted."""
+        """Return the stages downstream of a stage, itself included, sorted."""
         seen = {stage: True}
         queue = [stage]
         while queue:
@@ -73,20 +73,18 @@ class Blueprint:
 
 
 def blueprint_of(command: Submit, here: NodeContext) -> Blueprint:
-    """Check a submission and cut it into stages.
+    """Validate a submission and split it into stages.
 
     Raises:
         CommandRefused: with the message for the user.
     """
     if len(command.bundle) > MAX_BUNDLE_BYTES:
-        raise CommandRefused(
-            f"The bundle has {len(command.bundle):,} bytes, at most {MAX_BUNDLE_BYTES:,} are taken.", 2
-        )
+        raise CommandRefused(f"The bundle has {len(command.bundle):,} bytes; the limit is {MAX_BUNDLE_BYTES:,}.", 2)
     specification = _decoded(command.specification, here)
     name = command.name or specification.name
     if not _NAME.fullmatch(name) or len(name) > MAX_APPLICATION_NAME:
         raise CommandRefused(
-            f"{name!r} cannot be the name of an application: 1 to {MAX_APPLICATION_NAME} letters, digits, dots, "
+            f"{name!r} is not a valid name of an application: use 1 to {MAX_APPLICATION_NAME} letters, digits, dots, "
             "dashes and underscores, beginning with a letter or digit.",
             2,
         )
@@ -95,10 +93,10 @@ def blueprint_of(command: Submit, here: NodeContext) -> Blueprint:
     except TopologyError as error:
         raise CommandRefused(str(error), 2) from None
     except (ValueError, LookupError, TypeError) as error:
-        raise CommandRefused(f"The specification of {name} makes no sense: {error}", 2) from None
+        raise CommandRefused(f"The specification of {name} is invalid: {error}", 2) from None
     count = sum(stage.parallelism for stage in plan.stages)
     if count > MAX_INSTANCES:
-        raise CommandRefused(f"{name} would have {count:,} instances, at most {MAX_INSTANCES:,} are possible.", 2)
+        raise CommandRefused(f"{name} would have {count:,} instances; the limit is {MAX_INSTANCES:,}.", 2)
     blueprint = Blueprint(
         name,
         command.specification,
@@ -111,7 +109,7 @@ def blueprint_of(command: Submit, here: NodeContext) -> Blueprint:
     )
     for stage in (*blueprint.sources, *blueprint.sinks):
         if blueprint.stages[stage].kind not in ("source", "sink"):
-            raise CommandRefused(f"{blueprint.stages[stage].name} has no source before it or no sink behind it.", 2)
+            raise CommandRefused(f"{blueprint.stages[stage].name} has no source upstream or no sink downstream.", 2)
     return blueprint
 
 
@@ -138,7 +136,7 @@ def _decoded(raw: bytes, here: NodeContext) -> Specification:
     )
     if not sound:
         raise CommandRefused(
-            "The specification makes no sense: steps out of order, without a name or with the same.", 2
+            "The specification is invalid: steps are out of order, without a name or with the same name.", 2
         )
     return specification
 
@@ -153,5 +151,5 @@ def _pins(specification: Specification, plan: StagePlan) -> tuple[str | None, ..
 
 
 def with_limits(plan: bytes) -> tuple[str, ...]:
-    """Stages that could scale. They keep their number until a user lets them: rows since the last epoch may come again for it."""
+    """Return the stages that could scale. They keep their number until a user permits scaling, because it may duplicate rows."""
     return tuple(stage.name for stage in msgspec.msgpack.decode(plan, type=StagePlan).stages if stage.scales)

@@ -1,4 +1,4 @@
-"""The plan sent back along the paths: waves of parts, from the sinks to the sources.
+"""Deployment of a plan along the paths: waves of parts, from the sinks to the sources.
 
 Source: [AgileDART] §IV-A; spec of the dataflow graph, section 3 step 5.
 """
@@ -17,11 +17,11 @@ from agiledart_node.forming.formation import waves
 from agiledart_node.wire.formation_messages import Acknowledged, Deploy, Deployed, StartFlow
 
 DEPLOY_RESEND_INTERVALS = 5
-"""Resend intervals before a part is sent again: it may hold megabytes of code, and executors take their time."""
+"""Resend intervals before a part is sent again: it may contain megabytes of code, and executors start slowly."""
 
 
 class NodeFull(Exception):
-    """Nodes have no room any more for what the plan wanted of them; `reason` is that of one of them."""
+    """Nodes have too little capacity for the plan; `reason` is that of one of them."""
 
     def __init__(self, nodes: list[NodeId], reason: str) -> None:
         super().__init__(reason)
@@ -36,10 +36,10 @@ class Deployment:
         nodes: hosts sorted by id, then guards.
         placement: (stage, index) → node.
         executors: executor processes per node.
-        limits: operator instances that a node may hold with its part; missing: no more than its capacity.
+        limits: operator instances that a node may have including its part; missing: its capacity.
         away: of each stage, why its instances are not on the node of its path.
-        touched: nodes that were sent a part, in order; they must be halted when it fails.
-        goes_on: it begins with the state of another run.
+        touched: nodes that were sent a part, in order; they must be halted when the deployment fails.
+        goes_on: it starts with the state of another run.
     """
 
     blueprint: Blueprint
@@ -69,24 +69,24 @@ class Deployment:
         return (*self.nodes, *self.guards)
 
     def assignment(self) -> tuple[InstancePlace, ...]:
-        """Every instance with the position of its node."""
+        """Return every instance with the position of its node."""
         position = {peer.node: index for index, peer in enumerate(self.nodes)}
         return tuple(
             InstancePlace(stage, index, position[node]) for (stage, index), node in sorted(self.placement.items())
         )
 
     def slots(self) -> dict[tuple[int, int], int]:
-        """(stage, index) → executor slot: instances of a node take its executors in turn."""
-        held: dict[NodeId, int] = {}
+        """Return (stage, index) → executor slot: a node's instances use its executors round-robin."""
+        counts: dict[NodeId, int] = {}
         slots = {}
         for copy, node in sorted(self.placement.items()):
-            turn = held.get(node, 0)
-            held[node] = turn + 1
-            slots[copy] = turn % self.executors[node]
+            position = counts.get(node, 0)
+            counts[node] = position + 1
+            slots[copy] = position % self.executors[node]
         return slots
 
     def downstream(self, stages: list[int]) -> frozenset[int]:
-        """Stages that these ones send to."""
+        """Return the stages that these stages send to."""
         return frozenset(below for above, below in self.blueprint.edges if above in stages)
 
 
@@ -101,10 +101,10 @@ class Deployer:
         self._context = context
 
     async def deploy(self, work: Deployment) -> None:
-        """Start all instances, wave after wave. With the first wave all other hosts get the code, to load it meanwhile.
+        """Start all instances, wave after wave. All other hosts get the code with the first wave, to load it meanwhile.
 
         Raises:
-            NodeFull: a node refused for want of room; everything touched must be halted.
+            NodeFull: a node refused for lack of capacity; all touched nodes must be halted.
             CommandRefused: a node could not start its part, or is gone.
         """
         addresses: dict[tuple[int, int], str] = {}
@@ -187,7 +187,7 @@ class Deployer:
         )
 
     def whole_part(self, work: Deployment) -> DeploymentPart:
-        """What everybody's parts have in common."""
+        """Return the common content of all parts."""
         return self._part(work, work.assignment(), work.slots(), {}, self._context.me, [])
 
     def _check(
@@ -203,7 +203,7 @@ class Deployer:
                 addresses[given.stage, given.index] = given.address
 
     async def start_flow(self, work: Deployment) -> list[Peer]:
-        """Tell everybody that it runs; returns hosting nodes that did not acknowledge."""
+        """Start the flow on all nodes; return hosts that did not acknowledge."""
         timeout = Duration(self._context.config.ask_timeout_ns)
         answers = await self._context.requests.ask_all(
             work.everyone, lambda number, _: StartFlow(number, work.application, work.version), Acknowledged, timeout

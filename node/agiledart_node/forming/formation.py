@@ -1,8 +1,8 @@
-"""Forming the dynamic dataflow graph: JOIN paths, their tree, and the order in which parts are deployed.
+"""The dynamic dataflow graph: JOIN paths, their tree, and the order in which parts are deployed.
 
-Source: [AgileDART] §IV-A; spec of the dataflow graph, section 3 (algorithm BUILD). The soft state of a node on a
-path is (application, previous hop, next hop); a node that already holds it for this sink is a *junction*: the JOIN still
-goes on because it carries the path, but no second set of state is made (the Scribe rule).
+Source: [AgileDART] §IV-A; spec of the dataflow graph, section 3 (algorithm BUILD). The soft state of a node on a path is
+(application, previous hop, next hop). A node that already has it for this sink is a *junction*: the JOIN continues because it
+records the path, but no second set of state is created (the Scribe rule).
 """
 
 from collections.abc import MutableMapping
@@ -16,12 +16,12 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 
 MAX_SOFT_STATES = 10_000
-"""Forwarder states and recorded paths of one node; the oldest go first."""
+"""Forwarder states and recorded paths of one node; the oldest are dropped first."""
 
 
 @dataclass(slots=True)
 class Forwarder:
-    """Soft state of one node on the way of JOINs of one application to one sink."""
+    """Soft state of one node on the path of JOINs of one application to one sink."""
 
     next: NodeId | None
     since: Instant
@@ -29,12 +29,12 @@ class Forwarder:
 
     @property
     def is_junction(self) -> bool:
-        """Whether paths meet here."""
+        """Return whether paths meet here."""
         return len(self.previous) > 1
 
 
 class JoinSoftState:
-    """What a node remembers of JOINs that it passed on or received."""
+    """Soft state of a node about JOINs that it forwarded or received."""
 
     def __init__(self, lifetime: Duration) -> None:
         self._lifetime = lifetime
@@ -44,7 +44,7 @@ class JoinSoftState:
     def passed(
         self, number: int, sink: NodeId, previous: NodeId | None, onward: NodeId | None, now: Instant
     ) -> Forwarder:
-        """A JOIN came from `previous` (None: it starts here) and goes on (None: it ends here)."""
+        """Note a JOIN from `previous` (None: it starts here) to `onward` (None: it ends here)."""
         state = self.forwarders.get((number, sink))
         if state is None:
             _evict_oldest(self.forwarders)
@@ -55,18 +55,18 @@ class JoinSoftState:
         return state
 
     def arrived(self, number: int, source: NodeId, path: tuple[Peer, ...], now: Instant) -> None:
-        """A JOIN has reached its sink, this node."""
+        """Note a JOIN that reached its sink, this node."""
         if (number, source) not in self._paths:
             _evict_oldest(self._paths)
         self._paths[number, source] = (now, path)
 
     def path_from(self, number: int, source: NodeId) -> tuple[Peer, ...] | None:
-        """The recorded path of a source's JOIN to this node."""
-        found = self._paths.get((number, source))
-        return found[1] if found else None
+        """Return the recorded path of a source's JOIN to this node."""
+        entry = self._paths.get((number, source))
+        return entry[1] if entry else None
 
     def forget_old(self, now: Instant) -> None:
-        """Drop what was not refreshed for the life of soft state."""
+        """Drop entries that were not refreshed for the lifetime of soft state."""
         for number_sink in [k for k, state in self.forwarders.items() if now - state.since > self._lifetime]:
             del self.forwarders[number_sink]
         for number_source in [k for k, (since, _) in self._paths.items() if now - since > self._lifetime]:
@@ -79,16 +79,15 @@ def _evict_oldest(table: MutableMapping[tuple[int, NodeId], Any]) -> None:
 
 
 def is_path(path: tuple[Peer, ...], source: NodeId, sink: NodeId) -> bool:
-    """Whether a reported path is one: from source to sink, no node twice, not too long."""
+    """Return whether a reported path is valid: from source to sink, each node once, not too long."""
     ids = [peer.node for peer in path]
     return 1 <= len(ids) <= MAX_PATH and ids[0] == source and ids[-1] == sink and len(frozenset(ids)) == len(ids)
 
 
 def merged_tree(paths: tuple[tuple[Peer, ...], ...]) -> tuple[tuple[Peer, ...], ...]:
-    """The paths with every later one following the earlier ones from the node where they meet: a tree for each sink.
+    """Merge paths into a tree for each sink: a later path follows an earlier one from the node where they meet.
 
-    Tables that are not quite right can make two routes meet, part and meet again; the forwarder state of the first
-    one counts.
+    Slightly wrong tables can make two routes meet, separate and meet again; the forwarder state of the first one is used.
     """
     onward: dict[tuple[NodeId, NodeId], tuple[Peer, ...]] = {}
     merged = []
@@ -106,7 +105,7 @@ def merged_tree(paths: tuple[tuple[Peer, ...], ...]) -> tuple[tuple[Peer, ...], 
 
 
 def junctions(paths: tuple[tuple[Peer, ...], ...]) -> tuple[NodeId, ...]:
-    """Nodes at which two paths to the same sink meet, sorted; sinks included when paths meet only there."""
+    """Return the nodes at which two paths to the same sink meet, sorted; sinks included when paths meet only there."""
     previous: dict[tuple[NodeId, NodeId], list[NodeId]] = {}
     for path in paths:
         for before, after in pairwise(path):
@@ -117,7 +116,7 @@ def junctions(paths: tuple[tuple[Peer, ...], ...]) -> tuple[NodeId, ...]:
 
 
 def waves(stages: int, edges: tuple[tuple[int, int], ...]) -> list[list[int]]:
-    """Stage numbers in the order of deployment: sinks first; a stage comes after everything downstream of it.
+    """Return stage numbers in the order of deployment: sinks first; a stage comes after all its downstream stages.
 
     Raises:
         ValueError: the graph has a cycle.

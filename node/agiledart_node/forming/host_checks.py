@@ -1,4 +1,4 @@
-"""What a dry run asks of hosts: does the code load there, and would its sources and sinks open? Nothing is started for good."""
+"""Checks of hosts for a dry run: whether the code loads, and whether sources and sinks would open. Nothing keeps running."""
 
 from agiledart_kernel.instants import SECOND, Duration
 from agiledart_kernel.machine import Completed
@@ -13,7 +13,7 @@ from agiledart_node.wire.responses import CheckRow
 from agiledart_placement.request import Placement
 
 CHECK = Duration(10 * SECOND)
-"""For all hosts together; a host's own process has a little less."""
+"""Time limit for all hosts together; a host's own process has a little less."""
 
 MAX_CHECKS = 4
 """Checks at one time on one node; each is a process."""
@@ -35,7 +35,7 @@ class HostChecks:
         peers: dict[NodeId, Peer],
         names: dict[NodeId, str],
     ) -> list[CheckRow]:
-        """One row for each source and sink, and one for each host on which the code does not load."""
+        """Return one row for each source and sink, and one for each host on which the code does not load."""
         stages: dict[NodeId, dict[int, bool]] = {}
         for (stage, _), node in placement.nodes.items():
             stages.setdefault(node, {})[stage] = True
@@ -54,19 +54,28 @@ class HostChecks:
                 rows.append(CheckRow("", host, "", False, answer.refusal))
             else:
                 rows += [
-                    CheckRow(blueprint.stages[one.stage].name, host, one.url, one.is_good, one.text, one.guarantee)
-                    for one in answer.connectors
-                    if one.stage in stages[peer.node]
+                    CheckRow(
+                        blueprint.stages[connector.stage].name,
+                        host,
+                        connector.url,
+                        connector.is_good,
+                        connector.text,
+                        connector.guarantee,
+                    )
+                    for connector in answer.connectors
+                    if connector.stage in stages[peer.node]
                 ]
         places = {stage.name: number for number, stage in enumerate(blueprint.stages)}
         return sorted(rows, key=lambda row: (places.get(row.stage, -1), row.node))
 
     def asked(self, sender: Peer, message: CheckHost) -> None:
-        """Another agent plans to run this here; a question that is repeated meanwhile is answered once."""
+        """Check code for another agent that plans to run it here; a request repeated meanwhile is answered once."""
         if (sender.node, message.request) in self._asked:
             return
         if len(self._asked) >= MAX_CHECKS or self._context.requests.is_full:
-            self._context.send(sender, HostChecked(message.request, f"{self._context.me.name} checks others just now"))
+            self._context.send(
+                sender, HostChecked(message.request, f"{self._context.me.name} is busy with other checks; try again")
+            )
             return
         if why := self._verifier.objection_to_check(message.signed_command, message.bundle):
             self._context.drop("command: refused")
@@ -83,7 +92,7 @@ class HostChecks:
         finally:
             del self._asked[sender.node, message.request]
         if isinstance(answer, Completed) and isinstance(answer.result, HostChecked):
-            told = answer.result
+            checked = answer.result
         else:
-            told = HostChecked(0, getattr(answer, "reason", "") or "it could not be checked")
-        self._context.send(sender, HostChecked(message.request, told.refusal, told.connectors))
+            checked = HostChecked(0, getattr(answer, "reason", "") or "it could not be checked")
+        self._context.send(sender, HostChecked(message.request, checked.refusal, checked.connectors))

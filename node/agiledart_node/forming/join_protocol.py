@@ -1,4 +1,4 @@
-"""JOIN paths: routed from the source nodes to the sink nodes, recorded on the way, merged to a tree at the sinks.
+"""JOIN paths: routed from the source nodes to the sink nodes, recorded on the way, merged into a tree at the sinks.
 
 Source: [AgileDART] §IV-A; spec of the dataflow graph, section 3 steps 2 to 4.
 """
@@ -28,7 +28,7 @@ Paths = tuple[tuple[Peer, ...], ...]
 
 
 class JoinProtocol:
-    """This node's part in JOINs: as source, on the way, as sink, and as scheduler."""
+    """This node's part in JOINs: as source, as forwarder, as sink, and as scheduler."""
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
@@ -37,25 +37,25 @@ class JoinProtocol:
         self._waiting: dict[tuple[int, NodeId], list[int]] = {}
 
     def key_of(self, sink: NodeId) -> NodeId:
-        """Where JOINs to a sink node are routed."""
+        """Return the key to which JOINs to a sink node are routed."""
         if self._context.config.join_key == "node_id":
             return sink
         return NodeId.from_bytes16(sha256(sink.to_bytes16()).digest()[:16])
 
     def send_joins(self, sender: Peer, message: SendJoins) -> None:
-        """As source node: route a JOIN to each of the sinks."""
+        """Route a JOIN to each of the sinks, as source node."""
         for sink in message.sinks[:MAX_STAGES]:
             join = Join(message.number, sink, self._context.me)
             self._context.deliver_to_overlay(RouteMessage(self.key_of(sink.node), ROUTED_CODEC.encode(join)))
         self._context.send(sender, Acknowledged(message.request))
 
     def forwarding(self, effect: Forwarding, join: Join) -> None:
-        """On the way: remember who came from where and goes on to whom."""
+        """Note the previous and the next hop of a JOIN, as forwarder."""
         previous = effect.previous.node if effect.previous is not None else None
         self.soft_state.passed(join.number, join.sink.node, previous, effect.next.node, self._context.now)
 
     def delivered(self, effect: Delivered, join: Join) -> None:
-        """At the end of the route: this is the sink, or the rendezvous from which one link more leads there."""
+        """Handle a JOIN at the end of its route: this node is the sink, or the rendezvous with one more link to it."""
         if join.source.node != effect.source.node:
             self._context.drop("join source")
         elif join.sink.node == self._context.me.node:
@@ -66,7 +66,7 @@ class JoinProtocol:
             self._context.drop("join delivered elsewhere")
 
     def arrived(self, sender: Peer, message: JoinArrived) -> None:
-        """As sink: the rendezvous hands on a JOIN."""
+        """Accept a JOIN from the rendezvous, as sink."""
         if message.path and message.path[-1].node == sender.node:
             path = message.path if sender.node == self._context.me.node else (*message.path, self._context.me)
             self._arrived(message.number, path)
@@ -83,7 +83,7 @@ class JoinProtocol:
             self._context.requests.answered(waiting, path)
 
     def collect(self, sender: Peer, message: CollectJoins) -> None:
-        """As sink: gather the JOINs of these sources for the scheduler."""
+        """Collect the JOINs of these sources for the scheduler, as sink."""
         key = (sender.node, message.request)
         if key in self._collecting:
             answer = self._collecting[key]
@@ -107,25 +107,25 @@ class JoinProtocol:
                 self._waiting.setdefault((message.number, source), []).append(number)
         if numbers:
             await self._context.requests.answers(numbers, Duration(self._context.config.join_timeout_ns))
-        found, missing = [], []
+        paths, missing = [], []
         for source in message.sources:
             self._waiting.pop((message.number, source), None)
             path = self.soft_state.path_from(message.number, source)
             if path is None:
                 missing.append(source)
             else:
-                found.append(path)
-        tree = JoinTree(message.request, merged_tree(tuple(found)), tuple(missing))
+                paths.append(path)
+        tree = JoinTree(message.request, merged_tree(tuple(paths)), tuple(missing))
         if (sender.node, message.request) in self._collecting:
             self._collecting[sender.node, message.request] = tree
         self._context.send(sender, tree)
 
     async def form(self, number: int, wanted: dict[NodeId, tuple[Peer, tuple[Peer, ...]]]) -> Paths:
-        """As scheduler: the tree of each sink node.
+        """Return the tree of each sink node, as scheduler.
 
         Args:
             number: of the application.
-            wanted: sink node → (its peer, source nodes that feed it).
+            wanted: sink node → (its peer, its source nodes).
 
         Raises:
             CommandRefused: sources or sinks cannot be reached, after `join_attempts`.
@@ -143,14 +143,14 @@ class JoinProtocol:
                 for sink, names in sorted(missing.items())
             ]
             raise CommandRefused(
-                f"The nodes of the sinks cannot be reached: {'; '.join(lines)}. Look at: agiledart nodes"
+                f"The nodes of the sinks cannot be reached: {'; '.join(lines)}. Check: agiledart nodes"
             )
         return tuple(path for sink in sorted(paths) for path in paths[sink])
 
     async def _attempt(
         self, number: int, wanted: dict[NodeId, tuple[Peer, tuple[Peer, ...]]], paths: dict[NodeId, Paths]
     ) -> dict[NodeId, list[str]]:
-        """One JOIN from each source to each sink that is still open; returns who was not reached from where."""
+        """Send one JOIN from each source to each remaining sink; return the unreached sources by sink."""
         requests = self._context.requests
         by_source: dict[NodeId, tuple[Peer, list[Peer]]] = {}
         questions: dict[int, PeerRequest | None] = {}
@@ -170,7 +170,7 @@ class JoinProtocol:
         for number_asked, question in questions.items():
             if question is not None and number_asked in answers and answers[number_asked] is None:
                 name = question.to.name or question.to.node.short
-                raise CommandRefused(f"{name} is gone; a source or sink is pinned to it. Look at: agiledart nodes")
+                raise CommandRefused(f"{name} is gone; a source or sink is pinned to it. Check: agiledart nodes")
         missing: dict[NodeId, list[str]] = {}
         for sink, (_, sources) in wanted.items():
             tree = answers.get(asked[sink])
@@ -184,7 +184,7 @@ class JoinProtocol:
 
 
 def _is_tree(paths: Paths, sources: list[NodeId], sink: NodeId) -> bool:
-    """Whether a sink's answer has one path from each source to it."""
+    """Return whether a sink's answer has one path from each source to it."""
     return [path[0].node for path in paths if path] == sources and all(
         is_path(path, path[0].node, sink) for path in paths
     )

@@ -1,4 +1,4 @@
-"""Where the pinned stages run: what a user wrote behind `@`, looked up."""
+"""Nodes of pinned stages: lookup of the words after `@`."""
 
 from agiledart_dataflow.plan.paths import MODES
 from agiledart_kernel.node_id import NodeId
@@ -12,10 +12,10 @@ MAX_LISTED = 20
 
 
 async def pinned_nodes(context: NodeContext, records: Records, blueprint: Blueprint) -> dict[int, Peer]:
-    """Stage → the node that must run it.
+    """Return stage → the node that must run it.
 
     Raises:
-        CommandRefused: no node has this name, or one that `paths` names; lists those known.
+        CommandRefused: no node has this name, or one in `paths`; the text lists the known names.
     """
     pinned: dict[int, Peer] = {}
     for stage, word in enumerate(blueprint.pins):
@@ -27,26 +27,29 @@ async def pinned_nodes(context: NodeContext, records: Records, blueprint: Bluepr
 
 
 def _check_relay(context: NodeContext, step: str, name: str) -> None:
-    """Raise CommandRefused unless a node has the name that stands in `paths`."""
+    """Raise CommandRefused unless a node has this name from `paths`."""
     names = sorted({peer.name for peer in (context.me, *context.known()) if peer.name})
     if name not in names:
         more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
         raise CommandRefused(
-            f"{step}: paths names {name!r}, and no node is called that.{did_you_mean(name, [*MODES, *names])} "
+            f"{step}: no node has the name {name!r} that paths contains.{did_you_mean(name, [*MODES, *names])} "
             f"Nodes: {', '.join(names[:MAX_LISTED])}{more}",
             2,
         )
 
 
 async def node_at(context: NodeContext, records: Records, word: str, step: str) -> Peer:
-    """The node that a word means: this one when empty, else a node's name, address or id, else some node of the zone or host."""
+    """Return the node that a word selects.
+
+    An empty word: this node; else a node's name, address or id, else any node of the zone or host.
+    """
     if not word:
         return context.me
     known = context.known()
     named = [peer for peer in known if peer.name == word]
     if len(named) > 1:
         ids = ", ".join(peer.node.hex[:12] for peer in named)
-        raise CommandRefused(f"{step}: {len(named)} nodes are called {word}. Use the beginning of an id: {ids}", 2)
+        raise CommandRefused(f"{step}: {len(named)} nodes have the name {word}. Use the beginning of an id: {ids}", 2)
     if named:
         return named[0]
     registered = await records.node_named(word)
@@ -71,7 +74,7 @@ async def node_at(context: NodeContext, records: Records, word: str, step: str) 
 
 
 def fed_sinks(blueprint: Blueprint, pinned: dict[int, Peer]) -> dict[NodeId, tuple[Peer, tuple[Peer, ...]]]:
-    """Sink node → (its peer, the source nodes whose records reach a sink on it, sorted by id)."""
+    """Return sink node → (its peer, the source nodes whose records reach a sink on it, sorted by id)."""
     wanted: dict[NodeId, tuple[Peer, dict[NodeId, Peer]]] = {}
     for source in blueprint.sources:
         below = blueprint.reached_from(source)

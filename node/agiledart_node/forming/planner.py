@@ -1,4 +1,4 @@
-"""From a submission and the loads of nodes to a plan: who runs what, who watches, what the plan relies on.
+"""Plans: from a submission and the loads of nodes to the placement, the guards and the assumptions of the plan.
 
 Source: the project's dataflow specification §4.
 """
@@ -31,19 +31,19 @@ MAX_EXECUTORS = 64
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A submission as a scheduler takes it.
+    """A submission as a scheduler receives it.
 
     Args:
-        executors: wanted executor processes a node; 0: the node's own number.
+        executors: requested executor processes per node; 0: the node's own number.
         submitted_to: the agent that the user asked.
         pinned: stage → the node that must run it.
         domain: zone or region whose schedulers serve it.
         ticket: number of the submission, also in its record.
-        began: when the user asked, by this node's clock.
-        asker: the user's grant: its key owns what it submits.
-        delivery: what becomes of it when a host dies.
-        signed: the order as the user has signed it.
-        origin: the checkpoint that it begins with, which lies on the agent that the user asked.
+        began: time of the user's request, by this node's clock.
+        principal: the user's grant: its key owns the application.
+        delivery: guarantee when a host dies.
+        signed: the command as the user has signed it.
+        origin: the checkpoint from which it starts, stored on the asked agent.
     """
 
     blueprint: Blueprint
@@ -69,7 +69,7 @@ class Planner:
         self._strategy = strategy_named(context.config.placement)
 
     async def survey(self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths) -> Loads:
-        """Loads of the nodes on the paths and around them. Raises CommandRefused when a pinned node is missing."""
+        """Return loads of the nodes on the paths and around them. Raises CommandRefused when a pinned node is missing."""
         nodes: dict[NodeId, Peer] = {}
         for path in paths:
             for peer in path:
@@ -91,13 +91,13 @@ class Planner:
             if self._unfit(peer, load) is Obstacle.CLOCK:
                 clock = self._context.clocks.describe_difference(peer.node)
                 raise CommandRefused(
-                    f"{blueprint.stages[stage].name}: {clock}; beyond {SKEW_SECONDS} s others take what it signs for not valid. "
-                    "Set it there (sudo timedatectl set-ntp true), then submit again."
+                    f"{blueprint.stages[stage].name}: {clock}; other nodes reject its signatures when its clock is off by more "
+                    f"than {SKEW_SECONDS} s. Set it there (sudo timedatectl set-ntp true), then submit again."
                 )
         return loads
 
     def _unfit(self, peer: Peer, load: NodeLoad) -> Obstacle | None:
-        """Why a node can take nothing of anything, however much room it has."""
+        """Return why a node can take no instance at all, regardless of its capacity."""
         if load.specification != FORMAT:
             return Obstacle.VERSION
         return Obstacle.CLOCK if self._context.clocks.is_skewed(peer.node) else None
@@ -105,7 +105,7 @@ class Planner:
     def place(
         self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths, loads: Loads, full: dict[NodeId, bool]
     ) -> Placement:
-        """A place for every instance; `full` are nodes that take nothing more. Raises NoRoom."""
+        """Place every instance; `full` are nodes that take nothing more. Raises NoCapacity."""
         hosts = {
             node: HostState(
                 node,
@@ -136,7 +136,7 @@ class Planner:
         attempt: int,
         limits: dict[NodeId, int],
     ) -> Deployment:
-        """The plan in the form in which it is sent."""
+        """Return the plan in the form in which it is sent."""
         blueprint, pinned = submission.blueprint, submission.pinned
         peers = {node: peer for node, (peer, _) in loads.items()}
         used = sorted(dict.fromkeys(placement.nodes.values(), True))
@@ -172,9 +172,9 @@ class Planner:
         )
 
     def limits(self, submission: Submission, placement: Placement, loads: Loads) -> dict[NodeId, int]:
-        """How much each host may hold for this placement to be what it was meant to be: the balance rule, unless it was given up.
+        """Return the instances that each host may have for this placement to keep the balance rule, unless the rule was dropped.
 
-        Nodes of pinned stages have no other choice and no limit.
+        Nodes of pinned stages have no alternative and no limit.
         """
         balance = self._context.config.max_ops_balanced
         if "balance" in placement.relaxed or not self._strategy.keeps_balance:
@@ -188,7 +188,7 @@ class Planner:
 
 
 def could_fit(plan: Deployment, loads: Loads) -> bool:
-    """Whether every host could take its part of a plan if it ran nothing else."""
+    """Return whether every host could take its part of a plan if it ran nothing else."""
     planned: dict[NodeId, int] = {}
     for node in plan.placement.values():
         planned[node] = planned.get(node, 0) + 1

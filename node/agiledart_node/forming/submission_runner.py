@@ -1,7 +1,7 @@
-"""The scheduler of one submission: from an order to a running application.
+"""The scheduler of one submission: from a command to a running application.
 
-Rounds: claim the record → JOIN paths → survey → place → deploy in waves → record says `running` → sources start. Whatever goes
-wrong after the claim halts what was touched and closes the record with the reason.
+Rounds: claim the record → JOIN paths → survey → place → deploy in waves → record says `running` → sources start. A failure after
+the claim halts all touched nodes and closes the record with the reason.
 """
 
 from collections.abc import Awaitable, Callable
@@ -50,10 +50,10 @@ PLANS = 4
 """Plans tried for one application when nodes became full meanwhile."""
 
 Progress = Callable[[str], None]
-"""Takes lines that the waiting user may want to read."""
+"""Function for lines that the waiting user may want to read."""
 
 Wait = Callable[[ApplicationRecord, str, Progress], Awaitable[None]]
-"""Waits until it is worth to look for room again; told why there is none. Raises CommandRefused."""
+"""Function that waits until capacity may be free; receives the reason of the lack. Raises CommandRefused."""
 
 
 class SubmissionRunner:
@@ -86,11 +86,11 @@ class SubmissionRunner:
     async def deploy(
         self, submission: Submission, progress: Progress, claimed: Callable[[ApplicationRecord], None], wait: Wait
     ) -> tuple[ApplicationRecord, SubmitResponse]:
-        """Bring an application to run; returns its record and the answer for the user.
+        """Start an application; return its record and the answer for the user.
 
         Args:
-            claimed: told of the record as soon as there is one.
-            wait: called when no node has room.
+            claimed: called with the record as soon as it exists.
+            wait: called when no node has free capacity.
 
         Raises:
             CommandRefused: it does not run; everything is undone.
@@ -115,26 +115,26 @@ class SubmissionRunner:
     async def dry_run(
         self, blueprint: Blueprint, bundle: bytes, signed: bytes, pinned: dict[int, Peer]
     ) -> DryRunResponse:
-        """What would run where, and whether it could."""
+        """Return the placement that a submission would get, and whether it could run."""
         number = self._random.bits(63)
         paths = await self._joining.form(number, fed_sinks(blueprint, pinned))
         loads = await self._planning.survey(blueprint, pinned, paths)
         placement = self._planning.place(blueprint, pinned, paths, loads, {})
-        shown = display_names(tuple(peer for peer, _ in loads.values()))
-        hosts = [[shown[node] for node in placement.hosts_of(stage)] for stage in range(len(blueprint.stages))]
+        names_by_id = display_names(tuple(peer for peer, _ in loads.values()))
+        hosts = [[names_by_id[node] for node in placement.hosts_of(stage)] for stage in range(len(blueprint.stages))]
         reasons = reasons_of(placement, loads, len(blueprint.stages))
         return DryRunResponse(
             name=blueprint.name,
             dry_run=True,
             digest=blueprint.digest,
             placement={stage.name: nodes for stage, nodes in zip(blueprint.stages, hosts, strict=True)},
-            paths=[[shown.get(peer.node, peer.name) for peer in path] for path in paths],
+            paths=[[names_by_id.get(peer.node, peer.name) for peer in path] for path in paths],
             relaxed=list(placement.relaxed),
             strategy=self._context.config.placement,
             reasons={stage.name: why for stage, why in zip(blueprint.stages, reasons, strict=True) if why},
             data_paths=data_paths_of([stage.kind for stage in blueprint.stages], blueprint.edges, hosts),
             checks=await self.checking.checked(
-                blueprint, bundle, signed, placement, {node: peer for node, (peer, _) in loads.items()}, shown
+                blueprint, bundle, signed, placement, {node: peer for node, (peer, _) in loads.items()}, names_by_id
             ),
         )
 
@@ -151,9 +151,8 @@ class SubmissionRunner:
                 if not last.is_final:
                     raise CommandRefused(_already(last))
                 continue
-            check(
-                submission.principal, "submit", name, last
-            )  # the asking agent looked, too, but that was before others may have come
+            # The asked agent has checked this too, but another submission may have come since.
+            check(submission.principal, "submit", name, last)
             self._verifier.check_not_replayed(submission.signed, last)
             await check_logs(self._records, submission.principal, name, last, blueprint.specification)
             await check_applications(
@@ -191,7 +190,7 @@ class SubmissionRunner:
     async def _placed(
         self, record: ApplicationRecord, submission: Submission, progress: Progress, work: list[Deployment], wait: Wait
     ) -> tuple[ApplicationRecord, SubmitResponse]:
-        """Forms it, as soon as there is room."""
+        """Deploy the application as soon as there is capacity."""
         tried = 0
         while True:
             try:
@@ -200,20 +199,20 @@ class SubmissionRunner:
                 if not lack.could_fit:
                     raise
                 reason = str(lack)
-            work.clear()  # what was touched has been halted
+            work.clear()  # all touched nodes have been halted
             tried += PLANS
             await wait(record, reason, progress)
 
     async def _form(
         self, record: ApplicationRecord, submission: Submission, progress: Progress, work: list[Deployment], tried: int
     ) -> tuple[ApplicationRecord, SubmitResponse]:
-        """Paths, places, parts; plans anew when nodes became full meanwhile, at last without regard for balance.
+        """Find paths and places, and deploy; plan again when nodes became full meanwhile, at last without the balance rule.
 
         Args:
-            tried: plans before; later ones have higher numbers.
+            tried: number of earlier plans; later ones have higher numbers.
 
         Raises:
-            NoRoom: nothing of it is left on any node.
+            NoCapacity: nothing of it is left on any node.
         """
         blueprint = submission.blueprint
         paths = await self._joining.form(record.number, fed_sinks(blueprint, submission.pinned))
@@ -242,7 +241,7 @@ class SubmissionRunner:
                     tuple(plan.touched), (record.name, record.version), refusal.reason, record.number
                 )
                 if number == PLANS:
-                    text = f"{refusal.reason}; {PLANS} plans found no room. Start more agents, or stop something."
+                    text = f"{refusal.reason}; {PLANS} plans found too little capacity. Start more agents, or stop an application."
                     raise NoCapacity(text, could_fit=could_fit(plan, loads)) from None
                 full.update(dict.fromkeys(refusal.nodes, True))
             finally:
@@ -253,8 +252,8 @@ class SubmissionRunner:
     async def _run(
         self, record: ApplicationRecord, paths: Paths, work: Deployment, submission: Submission
     ) -> ApplicationRecord:
-        """All parts listen: the record says so, and the sources start."""
-        took = round((self._context.now - submission.began) / SECOND, 6)
+        """Record `running` once all instances listen, and start the sources."""
+        seconds = round((self._context.now - submission.began) / SECOND, 6)
 
         def close(current: ApplicationRecord) -> ApplicationRecord | None:
             running = advanced(current, RUNNING, "", self._context.wall_ms)
@@ -267,16 +266,18 @@ class SubmissionRunner:
                 guards=work.guards,
                 assignment=work.assignment(),
                 paths=paths,
-                attempt=1 if work.delivery.is_saved else work.attempt,  # the register counts from its founding on
+                attempt=1
+                if work.delivery.is_saved
+                else work.attempt,  # the register counts attempts from its bootstrap on
                 away=work.away,
-                seconds_to_running=took,
+                seconds_to_running=seconds,
             )
 
         running = await self._records.change(record.name, record.version, close, record.number)
         if running is None:
             raise CommandRefused(
                 f"{record.name} was deployed, but its record cannot be written: the ring did not answer, or another run of "
-                "this name was submitted elsewhere while the network was cut."
+                "this name was submitted elsewhere while the network was partitioned."
             )
         if running.state != RUNNING:
             raise CommandRefused(running.reason or f"{record.name} was {running.state} while it was being deployed.")
@@ -287,13 +288,13 @@ class SubmissionRunner:
         silent = await self._deploying.start_flow(work)
         if silent:
             names = ", ".join(peer.name or peer.node.short for peer in silent)
-            raise CommandRefused(f"{names} went away while {record.name} was being started.")
+            raise CommandRefused(f"{names} left while {record.name} was starting.")
         return running
 
     async def _abandoned(
         self, record: ApplicationRecord, work: list[Deployment], failure: OperationFailed
     ) -> CommandRefused:
-        """Undo: halt everything touched, close the record; returns what the user is told."""
+        """Undo a failed deployment: halt all touched nodes, close the record; return the error for the user."""
         reason = str(failure)
         closed = await self._records.change(
             record.name,
@@ -307,14 +308,14 @@ class SubmissionRunner:
         for plan in work:
             for peer in plan.touched:
                 touched.setdefault(peer.node, peer)
-        told = closed.reason if closed is not None and closed.is_final else reason
-        await self._watching.halt(tuple(touched.values()), (record.name, record.version), told, record.number)
+        text = closed.reason if closed is not None and closed.is_final else reason
+        await self._watching.halt(tuple(touched.values()), (record.name, record.version), text, record.number)
         code = failure.exit_code if isinstance(failure, CommandRefused) else 1
-        return CommandRefused(told or reason, code)
+        return CommandRefused(text or reason, code)
 
 
 def _from(submission: Submission) -> str:
-    return f"; it goes on from {submission.origin.about}" if submission.origin is not None else ""
+    return f"; it starts from {submission.origin.about}" if submission.origin is not None else ""
 
 
 def _brought(submission: Submission) -> InitialCheckpoint | None:
@@ -331,10 +332,10 @@ def _already(record: ApplicationRecord) -> str:
 
 
 def _where(name: str, blueprint: Blueprint, placement: Placement, nodes: tuple[Peer, ...]) -> str:
-    shown = display_names(nodes)
+    names_by_id = display_names(nodes)
     parts = []
     for number, stage in enumerate(blueprint.stages):
-        names = list(dict.fromkeys(shown[node] for node in placement.hosts_of(number)))
+        names = list(dict.fromkeys(names_by_id[node] for node in placement.hosts_of(number)))
         parts.append(f"{stage.name}@{','.join(names)}")
     return f"{name} → {'  '.join(parts)}"
 
@@ -345,16 +346,16 @@ def _unprotected(peers: list[Peer]) -> str:
 
 
 def running_response(record: ApplicationRecord, relaxed: tuple[str, ...], strategy: str) -> SubmitResponse:
-    """The answer to a submission that runs; `relaxed`: placement rules given up."""
-    shown = record.names()
+    """Return the answer to a submission that runs; `relaxed`: dropped placement rules."""
+    names_by_id = record.names()
     return SubmitResponse(
         name=record.name,
         version=record.version,
         state=record.state,
         placement=record.placement,
-        nodes=[shown[peer.node] for peer in record.hosts()],
-        coordinator=shown[record.coordinator.node] if record.coordinator is not None else "",
-        paths=[[shown[peer.node] for peer in path] for path in record.paths],
+        nodes=[names_by_id[peer.node] for peer in record.hosts()],
+        coordinator=names_by_id[record.coordinator.node] if record.coordinator is not None else "",
+        paths=[[names_by_id[peer.node] for peer in path] for path in record.paths],
         relaxed=list(relaxed),
         strategy=strategy,
         reasons=record.reasons,

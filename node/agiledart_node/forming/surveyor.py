@@ -1,4 +1,4 @@
-"""Who could host: loads of the nodes on the JOIN paths and of those around them."""
+"""Survey of possible hosts: loads of the nodes on the JOIN paths and around them."""
 
 from collections.abc import Callable
 
@@ -11,26 +11,26 @@ from agiledart_node.hosting.application_host import ApplicationHost
 from agiledart_node.wire.formation_messages import NodeLoad, Survey
 
 Loads = dict[NodeId, tuple[Peer, NodeLoad]]
-"""What nodes said of themselves."""
+"""Loads by node."""
 
 MAX_NEIGHBOURS = 16
-"""Members of its neighbourhood set that a node names beside its leaf set."""
+"""Members of its neighbourhood set that a node reports besides its leaf set."""
 
 SPARE = 8
-"""Nodes surveyed beyond two for each instance, so that a full one can be passed over."""
+"""Nodes surveyed beyond two per instance, so that full ones can be skipped."""
 
 MAX_OTHERS = 512
 """Nodes of other versions that are remembered."""
 
 CLOCKS_AT_ONCE = 4
-"""Leaves whose clocks are compared with this node's in one round."""
+"""Leaf-set members whose clocks are compared with this node's in one round."""
 
 
 class Surveyor:
     """Asks for loads, and answers.
 
     Attributes:
-        served: tells how many applications this node serves as scheduler; None: it is none.
+        served: returns the number of applications that this node serves as scheduler; None: it is no scheduler.
     """
 
     def __init__(self, context: NodeContext, hosting: ApplicationHost) -> None:
@@ -39,7 +39,7 @@ class Surveyor:
         self._compared = 0
 
     def load(self, message: Survey) -> NodeLoad:
-        """What this node says of itself."""
+        """Return this node's load."""
         config, overlay = self._context.config, self._context.overlay
         leaves: tuple[Peer, ...] = ()
         neighbours: tuple[Peer, ...] = ()
@@ -67,7 +67,7 @@ class Surveyor:
         )
 
     def load_received(self, sender: Peer, load: NodeLoad) -> None:
-        """A load came in: it says what its sender's clock shows, and which specifications it knows."""
+        """Note the sender's clock and its form of specifications from a load."""
         self._context.clocks.measured(sender, load.asked_ms, load.wall_ms, self._context.wall_ms)
         if load.specification == FORMAT:
             self._context.others.pop(sender.node, None)
@@ -75,14 +75,14 @@ class Surveyor:
             self._context.others[sender.node] = True
 
     async def compare_clocks(self) -> None:
-        """Ask some leaves, in turn, what their clocks show."""
+        """Ask some leaf-set members, in turn, for their clocks."""
         leaves = self._context.overlay.leaf_set.members
         self._compared += CLOCKS_AT_ONCE
         some = [leaves[(self._compared + number) % len(leaves)] for number in range(min(CLOCKS_AT_ONCE, len(leaves)))]
         await self.loads(some, self._context.config.report_timeout_ns)
 
     async def loads(self, peers: list[Peer], timeout: int, *, wants_candidates: bool = False) -> Loads:
-        """Answers of these nodes; the silent ones are missing."""
+        """Return the loads of these nodes; silent ones are missing."""
         asked_ms = self._context.wall_ms
         answers = await self._context.requests.ask_all(
             peers, lambda number, _: Survey(number, wants_candidates, asked_ms), NodeLoad, Duration(timeout)
@@ -90,22 +90,22 @@ class Surveyor:
         return {peer.node: (peer, load) for peer, load in answers if load is not None}
 
     async def with_candidates(self, nodes: list[Peer], instances: int) -> Loads:
-        """Loads of these nodes, then of as many of their candidates as this many instances may need."""
+        """Return loads of these nodes, then of as many of their candidates as this number of instances may need."""
         config = self._context.config
-        found = await self.loads(nodes[: config.max_survey], config.ask_timeout_ns, wants_candidates=True)
-        return await self._widened(found, 2 * instances + SPARE + len(found))
+        first = await self.loads(nodes[: config.max_survey], config.ask_timeout_ns, wants_candidates=True)
+        return await self._widened(first, 2 * instances + SPARE + len(first))
 
-    async def wider(self, found: Loads) -> Loads:
-        """The same with all candidates, up to `max_survey`, because those asked so far are full."""
-        return await self._widened(found, self._context.config.max_survey)
+    async def wider(self, known: Loads) -> Loads:
+        """Return the same with all candidates, up to `max_survey`, because the nodes asked so far are full."""
+        return await self._widened(known, self._context.config.max_survey)
 
-    async def _widened(self, found: Loads, limit: int) -> Loads:
+    async def _widened(self, known: Loads, limit: int) -> Loads:
         config = self._context.config
         limit = min(config.max_survey, limit)
         more: dict[NodeId, Peer] = {}
-        for pools in ([load.candidates for _, load in found.values()], [load.neighbours for _, load in found.values()]):
+        for pools in ([load.candidates for _, load in known.values()], [load.neighbours for _, load in known.values()]):
             for rank in range(max(map(len, pools), default=0)):
                 for pool in pools:
-                    if rank < len(pool) and pool[rank].node not in found and len(found) + len(more) < limit:
+                    if rank < len(pool) and pool[rank].node not in known and len(known) + len(more) < limit:
                         more.setdefault(pool[rank].node, pool[rank])
-        return found | await self.loads(list(more.values()), config.report_timeout_ns)
+        return known | await self.loads(list(more.values()), config.report_timeout_ns)

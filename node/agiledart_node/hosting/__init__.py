@@ -1,1 +1,1 @@
-"""What a node does for applications of others: it starts and watches their instances and says what became of them."""
+"""Hosting of applications: a node starts and watches their instances, and reports their end."""

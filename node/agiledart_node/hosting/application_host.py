@@ -1,4 +1,4 @@
-"""The hosting side: takes parts of applications, starts and stops their instances, tells how they end."""
+"""The hosting side: accepts parts of applications, starts and stops their instances, reports their end."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,18 +41,18 @@ from agiledart_node.wire.formation_messages import (
 )
 
 MAX_LAST = 32
-"""Runs that are over here of which the last figures are kept, for who notes in the record how they ended."""
+"""Ended runs whose last reports are kept for the node that records their end."""
 
 MAX_CLOSED = 1_024
 """Closed runs that a node remembers, so that a late message does not start them again."""
 
 
 def _nothing(hosted: HostedApplication) -> None:
-    """Nobody wants to know."""
+    """Ignore the application; default of the hooks."""
 
 
 def _no_change() -> None:
-    """Nobody wants to know either."""
+    """Ignore the change; default of the hook."""
 
 
 class ApplicationHost:
@@ -60,11 +60,11 @@ class ApplicationHost:
 
     Attributes:
         table: by (application, version), oldest first.
-        on_flow, on_close: told of an application that runs, and of one that is over here.
-        on_part: told of a part that was taken.
-        on_room: told when places were taken or given back.
-        on_report: told of figures of a local instance that were accepted.
-        on_stranger: told that somebody who takes no part in a run says that it is over.
+        on_flow, on_close: called with an application that runs, and with one that has ended here.
+        on_part: called with an accepted part.
+        on_capacity_changed: called when capacity was reserved or released.
+        on_report: called with an accepted report of a local instance.
+        on_outsider_halt: called when a node that takes no part in a run reports its end.
     """
 
     def __init__(self, context: NodeContext, verifier: CommandVerifier, records: Records) -> None:
@@ -82,7 +82,7 @@ class ApplicationHost:
 
     @property
     def operators(self) -> int:
-        """Instances that run here or are to run by a plan that this node has accepted."""
+        """Instances that run here, or that an accepted plan assigns to this node."""
         return sum(hosted.reserved for hosted in self.table.values())
 
     @property
@@ -91,7 +91,7 @@ class ApplicationHost:
         return tuple(sorted({hosted.part.application for hosted in self.table.values() if hosted.reserved}))
 
     def deploy(self, sender: Peer, message: Deploy) -> None:
-        """A scheduler gives this node a part."""
+        """Accept or refuse a part from a scheduler."""
         part = message.part
         if sender.node != part.scheduler.node or not is_sound(part):
             self._context.drop("deploy form")
@@ -110,7 +110,7 @@ class ApplicationHost:
         self._take(sender, message, hosted)
 
     async def _look_up(self, sender: Peer, message: Deploy) -> None:
-        """An old order: only the application's record can say whether it still counts."""
+        """Check an old command against the application's record, which alone shows whether it is still valid."""
         part, record = message.part, None
         try:
             _, record = await self._records.application(part.application)
@@ -123,12 +123,13 @@ class ApplicationHost:
             or (record.version, record.signed_command) != (part.version, part.signed_command)
         ):
             self._context.drop("command: spent")
-            text = f"the order to submit {part.application} was carried out before, or is too old"
+            text = f"the command to submit {part.application} was carried out before, or is too old"
             self._context.send(sender, Deployed(message.request, (), text))
         else:
             self._take(sender, message, self.table.get((part.application, part.version)))
 
     def _take(self, sender: Peer, message: Deploy, hosted: HostedApplication | None) -> None:
+        """Accept a part: reserve capacity, and start its instances if it has any."""
         part = message.part
         reason, is_full = self._objection(part, hosted)
         if reason:
@@ -153,11 +154,11 @@ class ApplicationHost:
         self._context.requests.begin(self._start(hosted, sender, message.request, part))
 
     def _objection(self, part: DeploymentPart, hosted: HostedApplication | None) -> tuple[str, bool]:
-        """(why this part is not taken, whether for want of room)."""
+        """Return (why this part is refused, whether for lack of capacity)."""
         key, me = (part.application, part.version), self._context.me.name
         known = hosted.part if hosted is not None else None
-        said = part.signed_command, part.specification, part.owner
-        is_known = known is not None and (known.signed_command, known.specification, known.owner) == said
+        content = part.signed_command, part.specification, part.owner
+        is_known = known is not None and (known.signed_command, known.specification, known.owner) == content
         if (part.bundle or not is_known) and (why := self._verifier.objection(part)):
             self._context.drop("command: refused")
             return why, False
@@ -168,33 +169,33 @@ class ApplicationHost:
         if hosted is not None and hosted.part.number != part.number:
             return f"{me} takes part in another run of {part.application}, which was submitted elsewhere", False
         if hosted is not None and hosted.is_closing:
-            return f"{part.application} is being ended on {me}", False
+            return f"{part.application} is being stopped on {me}", False
         if part.instances and not part.bundle and (hosted is None or not hosted.bundle):
-            return f"the code of {part.application} did not come with its first part", False
+            return f"the first part of {part.application} arrived without its code", False
         if self._context.no_work_reason:
             return f"{me} {self._context.no_work_reason}", True
         if self._context.requests.is_full or (hosted is None and len(self.table) >= self._context.config.max_hosted):
-            return f"{me} takes part in {len(self.table)} applications and takes no more", True
+            return f"{me} takes part in {len(self.table)} applications, which is its limit", True
         held = self.operators - (hosted.reserved if hosted is not None else 0)
         most = self._context.config.capacity
         if hosted is None and part.most:
             most = min(most, part.most)
         if held + planned_for(part, self._context.me.node) > most:
-            return f"{me} has room for {most} instances and runs {held}", True
+            return f"{me} has capacity for {most} instances and runs {held}", True
         return "", False
 
     def objection_to_part(self, part: DeploymentPart) -> str:
-        """Why a part does not follow from the order with which its application was submitted; empty: it does."""
+        """Return why a part does not follow from the command that submitted its application; empty: it does."""
         return self._verifier.objection(part)
 
     def adopt(self, part: DeploymentPart) -> HostedApplication:
-        """Take up a part that this node hosted before it was restarted."""
+        """Resume a part that this node hosted before its restart."""
         known = self.table.get((part.application, part.version))
-        self._closed.pop(part.number, None)  # of before it went elsewhere
+        self._closed.pop(part.number, None)  # the entry dates from before the run moved away
         return known if known is not None else self._admit(part)
 
     def adopt_ended(self, part: DeploymentPart) -> HostedApplication | None:
-        """Take up the end of a run that this node hosted before it was restarted, to note it. None: a newer version runs here."""
+        """Resume the end of a run that this node hosted before its restart, to record it. None: a newer version runs here."""
         if any(name == part.application and version > part.version for name, version in self.table):
             return None
         hosted = self.adopt(msgspec.structs.replace(part, coordinator=self._context.me))
@@ -203,7 +204,7 @@ class ApplicationHost:
         return hosted
 
     def moved(self, hosted: HostedApplication, part: DeploymentPart) -> None:
-        """Instances run elsewhere than before: watch who hosts them now."""
+        """Watch the new hosts after instances have moved."""
         before = self._watched_by(hosted)
         hosted.part = part
         if self.table.get(hosted.key) is hosted:
@@ -225,7 +226,7 @@ class ApplicationHost:
         return hosted
 
     def _watched_by(self, hosted: HostedApplication) -> tuple[Peer, ...]:
-        """Nodes whose death matters: hosts, and the scheduler while it deploys."""
+        """Return the nodes whose death matters: hosts, and the scheduler while it deploys."""
         scheduler = hosted.part.scheduler
         others = [peer for peer in hosted.hosts if peer.node != scheduler.node]
         return (scheduler, *others)
@@ -240,7 +241,7 @@ class ApplicationHost:
         if isinstance(answer, Completed):
             addresses = _addresses(part, answer.result)
             if not addresses:
-                reason = f"{self._context.me.name} did not say where the instances of {part.application} listen"
+                reason = f"{self._context.me.name} did not report the addresses of the instances of {part.application}"
         elif isinstance(answer, Failed):
             reason = answer.reason
         else:
@@ -257,7 +258,7 @@ class ApplicationHost:
         self._context.send(sender, acknowledged)
 
     def start_flow(self, sender: Peer, message: StartFlow) -> None:
-        """The application runs: sources may read."""
+        """Start the sources of an application that runs now."""
         hosted = self.table.get((message.application, message.version))
         if hosted is None or not hosted.concerns(sender.node):
             key = (message.application, message.version)
@@ -271,12 +272,12 @@ class ApplicationHost:
         """Let local sources read."""
         if not hosted.is_flowing and not hosted.is_closing:
             hosted.is_flowing = True
-            hosted.bundle = b""  # all parts are here: up to 8 MiB that nobody needs any more
+            hosted.bundle = b""  # all parts have arrived: release up to 8 MiB
             self._context.emit(StartLocalSources(*hosted.key))
             self.on_flow(hosted)
 
     def halt(self, sender: Peer, message: Halt) -> None:
-        """Somebody who takes part says that it is over. Acknowledged in any case: there is nothing here any more."""
+        """Close a run that a participant reports as ended. Acknowledged in any case: nothing of it remains here."""
         key = (message.application, message.version)
         hosted = self.table.get(key)
         is_ours = hosted is not None and message.number in (0, hosted.part.number)
@@ -289,25 +290,25 @@ class ApplicationHost:
         self._context.send(sender, Acknowledged(message.request))
 
     def drain(self, sender: Peer, message: Drain) -> None:
-        """The coordinator wants the sources to end."""
+        """End the local sources on request of the coordinator."""
         hosted = self.table.get((message.application, message.version))
         if hosted is not None and hosted.concerns(sender.node):
             self.drain_here(hosted)
         self._context.send(sender, Acknowledged(message.request))
 
     def drain_here(self, hosted: HostedApplication) -> None:
-        """Have the local sources end."""
+        """End the local sources."""
         hosted.is_draining = True
         self._context.emit(DrainLocalSources(*hosted.key))
 
     def stop_local(self, hosted: HostedApplication) -> None:
-        """End the executors; what is known of it is kept until `close`."""
+        """End the executors; the application's state is kept until `close`."""
         if not hosted.is_closing:
             hosted.is_closing = True
             self._context.emit(StopInstances(*hosted.key))
 
     def close(self, hosted: HostedApplication, reason: str) -> None:
-        """It is over here: executors end, nothing is watched for it any more."""
+        """Close an application here: end its executors, and watch no node for it any more."""
         if self.table.get(hosted.key) is not hosted:
             return
         self.stop_local(hosted)
@@ -320,7 +321,7 @@ class ApplicationHost:
             self._context.unwatch(peer)
         if len(self._closed) >= MAX_CLOSED:
             del self._closed[next(iter(self._closed))]
-        if not hosted.has_moved:  # else it may come back here
+        if not hosted.has_moved:  # otherwise the run may move back here
             self._verifier.mark_executed(hosted.part, ran=hosted.is_flowing)
         why = reason or f"{hosted.part.application} was ended"
         self._closed[hosted.part.number] = (hosted.part.attempt, hosted.key, why)
@@ -328,17 +329,17 @@ class ApplicationHost:
         self.on_capacity_changed()
 
     def why_closed(self, hosted: HostedApplication) -> str:
-        """Why it ended here, as long as that is remembered; empty: it has finished."""
+        """Return why it ended here, as long as that is remembered; empty: it has finished."""
         _, _, why = self._closed.get(hosted.part.number, (0, hosted.key, ""))
         return "" if why == FINISHED else why
 
     def figures(self, key: Key) -> dict[tuple[int, int], dict[str, Any]]:
-        """Last figures of the instances of a run, as far as this node knows them; also for a while after it was over here."""
+        """Return the last reports of a run's instances that this node knows, and keeps for a while after the run's end here."""
         hosted = self.table.get(key)
         return figures_of(hosted) if hosted is not None else self._last.get(key, {})
 
     def reported(self, event: InstanceReported | InstanceFinished) -> HostedApplication | None:
-        """A local instance gave figures; None when it is not of here."""
+        """Store a local instance's report; None when the instance is not hosted here."""
         hosted = self.table.get((event.application, event.version))
         if hosted is None or hosted.is_closing or (event.stage, event.index) not in hosted.instances:
             self._context.drop("stale report")
@@ -349,7 +350,7 @@ class ApplicationHost:
         return hosted
 
     def finished(self, event: InstanceFinished) -> None:
-        """A local instance came to its end: the coordinator is told until it acknowledges."""
+        """Note the end of a local instance, and report it to the coordinator until that acknowledges."""
         hosted = self.reported(event)
         if hosted is None:
             return
@@ -359,9 +360,8 @@ class ApplicationHost:
             self._context.requests.begin(self._report_finished(hosted))
 
     async def _report_finished(self, hosted: HostedApplication) -> None:
-        attempt = (
-            hosted.attempt
-        )  # what ended in it is nobody's business in the next one, which has an end of its own to tell
+        # Ends are reported within their attempt only: the instances of the next attempt end again.
+        attempt = hosted.attempt
         while not hosted.is_closing and hosted.attempt == attempt:
             copies = [copy for copy in hosted.finished if copy not in hosted.acknowledged]
             if not copies:
@@ -373,51 +373,53 @@ class ApplicationHost:
             answer = await self._context.requests.ask(hosted.part.coordinator, message, number, Acknowledged, timeout)
             if answer is not None and hosted.attempt == attempt:
                 hosted.acknowledged.update(dict.fromkeys(copies, True))
-            elif answer is None and not hosted.is_closing:  # declared dead: whoever watches it ends the application
+            elif answer is None and not hosted.is_closing:  # declared dead: its watchers end the application
                 await self._context.requests.pause(Duration(self._context.config.resend_ns))
         if hosted.attempt == attempt:
             hosted.is_reporting = False
 
     def violations(self) -> list[str]:
-        """One version of an application; its hosts are watched; only what was reported is finished; everything is bounded."""
-        context, config, found = self._context, self._context.config, []
+        """Return violated invariants: one version per application, watched hosts, ends only after reports, and all limits."""
+        context, config, broken = self._context, self._context.config, []
         for key, hosted in self.table.items():
             name, part = f"hosted: {key[0]} version {key[1]}", hosted.part
             unwatched = [peer.node.short for peer in self._watched_by(hosted) if not context.is_watched(peer)]
             if hosted.key != key or any(other[0] == key[0] and other[1] != key[1] for other in self.table):
-                found.append(f"{name} is kept as {hosted.key}, or beside another version")
+                broken.append(f"{name} is kept as {hosted.key}, or beside another version")
             if unwatched:
-                found.append(f"{name}: nobody would hear of the death of {', '.join(unwatched)}")
+                broken.append(f"{name}: this node does not watch {', '.join(unwatched)}")
             if (
                 not hosted.acknowledged.keys()
                 <= hosted.finished.keys()
                 <= hosted.reports.keys()
                 <= hosted.instances.keys()
             ):
-                found.append(f"{name}: what was told, has finished, has reported and runs do not contain each other")
+                broken.append(
+                    f"{name}: acknowledged, finished, reported and running instances are not subsets of each other"
+                )
             if hosted.collected and part.coordinator.node != context.me.node:
-                found.append(f"{name}: its results are collected here, and its coordinator is another node")
+                broken.append(f"{name}: its results are collected here, and its coordinator is another node")
             if self._closed.get(part.number, (0, key, ""))[0] >= part.attempt:
-                found.append(f"{name}, life {part.attempt}, was closed here already")
-        for what, count, most in (
+                broken.append(f"{name}, attempt {part.attempt}, was closed here already")
+        for things, count, most in (
             ("applications", len(self.table), config.max_hosted),
             ("instances", self.operators, config.capacity),
             ("closed runs", len(self._closed), MAX_CLOSED),
             ("runs' last figures", len(self._last), MAX_LAST),
         ):
             if count > most:
-                found.append(f"bound: {count} {what}, at most {most}")
-        return found
+                broken.append(f"bound: {count} {things}, at most {most}")
+        return broken
 
 
 def _addresses(part: DeploymentPart, result: object) -> tuple[InstanceAddress, ...]:
-    """The driver's answer for every instance of the part, or nothing when one is missing."""
+    """Return the driver's answer for every instance of the part, or nothing when one is missing."""
     if not isinstance(result, dict):
         return ()
-    found = []
+    addresses = []
     for placed in part.instances:
         address = result.get(placed.copy)
         if not isinstance(address, str):
             return ()
-        found.append(InstanceAddress(placed.stage, placed.index, address))
-    return tuple(found)
+        addresses.append(InstanceAddress(placed.stage, placed.index, address))
+    return tuple(addresses)

@@ -1,8 +1,8 @@
-"""What ends an application: a dead host, a failed instance, the end of its input, a user's wish, a leaving node.
+"""Ends of an application: a dead host, a failed instance, the end of its input, a user's command, a leaving node.
 
-The first cause that reaches the record is the cause (see the decision on the record of an application). Whoever
-writes it halts all others; who is halted has nothing more to say. Who hosts nothing and no longer hears of a host may itself be cut
-off: what it writes is marked as hearsay and halts nobody, and the coordinator takes it back while the run lives.
+The first cause that reaches the record is the cause (see the decision on the record of an application). Its writer halts all other
+nodes; halted nodes report nothing more. A node that hosts nothing of it and loses contact with a host may itself be cut off: its
+write is marked as unverified and halts no node, and the coordinator revokes it while the run lives.
 """
 
 from collections.abc import Callable
@@ -49,19 +49,19 @@ from agiledart_node.wire.formation_messages import (
 )
 
 AGAIN = "Start it again: agiledart submit …"
-BY_ITSELF = f" (submitted with {SAVING} it would have gone on by itself)"
+BY_ITSELF = f" (submitted with {SAVING}, it would have recovered automatically)"
 
 NOT_COORDINATOR = "not here"
-"""Why a node that does not coordinate an application does not stop it."""
+"""Reason for which a node that does not coordinate an application does not stop it."""
 
 _SURE = ("left", "restarted")
-"""How a peer goes when there is no doubt that its instances are gone."""
+"""Ways of leaving after which a peer's instances are certainly gone."""
 
 MAX_UNVERIFIED_CHECKS = 60
-"""Patrols in a row that find a run failed by hearsay before a guard of it believes that."""
+"""Consecutive patrols with an unverified failure before a guard accepts it."""
 
 MAX_MISSING_CHECKS = 3
-"""Patrols in a row that find no record before a part counts as forgotten."""
+"""Consecutive patrols without a record before a part counts as forgotten."""
 
 
 class ApplicationWatcher:
@@ -72,9 +72,8 @@ class ApplicationWatcher:
     ) -> None:
         self._context, self._records, self._hosting, self._verifier = context, records, hosting, verifier
         self._figures = LastFigures(context, records)
-        self._stopping: dict[
-            tuple[Key, bool], bool
-        ] = {}  # (run, whether it is cut) → whether it is known that this will be done
+        # (run, whether it is cut) → whether the stop is certain
+        self._stopping: dict[tuple[Key, bool], bool] = {}
         self._looking: dict[Key, None] = {}
         hosting.on_outsider_halt = self._verify_halt
         self.on_record: Callable[[HostedApplication, ApplicationRecord], None] = lambda hosted, record: None
@@ -82,11 +81,11 @@ class ApplicationWatcher:
         self.changes_of: Callable[[Key], list[ChangeRow]] = lambda key: []
 
     def peer_gone(self, peer: Peer, how: str) -> None:
-        """A peer was declared dead (`how`: silent, link, rumour, restarted) or said good-bye (`left`)."""
+        """Handle a peer that was declared dead (`how`: silent, link, rumour, restarted) or left (`left`)."""
         for hosted in list(self._hosting.table.values()):
             host = hosted.host(peer.node)
             if hosted.has_register or (hosted.part.by_epoch and not hosted.planned and host is not None):
-                continue  # its register's coordinator brings it back; a guard has nothing to say about that
+                continue  # its register's coordinator restarts it; guards do nothing
             if host is not None and host.incarnation <= peer.incarnation:
                 text = self._loss_text(hosted, host, how)
                 if how in _SURE or hosted.host(self._context.me.node) is not None:
@@ -97,7 +96,7 @@ class ApplicationWatcher:
                 self._context.requests.begin(self._orphaned(hosted))
 
     def check_incarnations(self) -> None:
-        """Compare hosting nodes with what the overlay knows now: a host in a later life has lost its instances."""
+        """Compare hosting nodes with the overlay's view: a host in a later incarnation has lost its instances."""
         known = {peer.node: peer for peer in self._context.overlay.known_peers()}
         for hosted in list(self._hosting.table.values()):
             for host in () if hosted.has_register or (hosted.part.by_epoch and not hosted.planned) else hosted.hosts:
@@ -106,27 +105,27 @@ class ApplicationWatcher:
                     self._fail(hosted, self._loss_text(hosted, host, "restarted"), rank=self._rank(hosted))
 
     def _rank(self, hosted: HostedApplication) -> int:
-        """How many others see the same: each waits a little longer before it writes, so that few write at once."""
+        """Return the number of nodes that detect the same before this one: a later rank waits longer, so that few write at once."""
         nodes = [peer.node for peer in hosted.part.nodes]
         return nodes.index(self._context.me.node) if self._context.me.node in nodes else len(nodes)
 
     def _loss_text(self, hosted: HostedApplication, lost: Peer, how: str) -> Callable[[ApplicationRecord], str]:
         when, me, name = self._context.wall_text, self._context.me.name, lost.name or lost.node.short
         since = f"since {when}, " if when else ""
-        is_heard = how not in _SURE and hosted.host(self._context.me.node) is None
-        me = f"{me}, which hosts nothing of it" if is_heard else me
-        what = {"left": "left", "restarted": "was restarted"}.get(how, "is gone")
+        is_unverified = how not in _SURE and hosted.host(self._context.me.node) is None
+        me = f"{me}, which hosts nothing of it" if is_unverified else me
+        event = {"left": "left", "restarted": "was restarted"}.get(how, "is gone")
 
         def text(record: ApplicationRecord) -> str:
             verb = "held" if record.assignment else "was to hold"
             planned = msgspec.structs.replace(record, nodes=hosted.part.nodes, assignment=hosted.part.assignment)
             held = instances_text(planned, lost.node) if planned.is_consistent() else "a part of it"
-            return f"{name} {what} ({since}seen by {me}) and {verb} {held}. {_again(record)}"
+            return f"{name} {event} ({since}seen by {me}) and {verb} {held}. {_again(record)}"
 
         return text
 
     def instance_failed(self, event: InstanceFailed) -> None:
-        """A local instance can't go on."""
+        """Handle a local instance that cannot continue."""
         hosted = self._hosting.table.get((event.application, event.version))
         if hosted is None or (event.stage, event.index) not in hosted.instances:
             return
@@ -159,8 +158,8 @@ class ApplicationWatcher:
         await self._end(hosted, FAILED, reason)
 
     async def _report_unverified(self, hosted: HostedApplication, reason: Callable[[ApplicationRecord], str]) -> None:
-        """A host is not heard of any more, by a guard: the record says so, and the guard goes on looking at it."""
-        await self._context.requests.pause(Duration(40 * MILLISECOND))  # another host may know it better
+        """Record as a guard that a host is unreachable, unverified; the guard keeps checking the record."""
+        await self._context.requests.pause(Duration(40 * MILLISECOND))  # a host of the run may write the cause first
         await self._records.change(
             *hosted.key,
             lambda record: advanced(record, FAILED, reason(record), self._context.wall_ms, is_unverified=True),
@@ -170,7 +169,10 @@ class ApplicationWatcher:
     async def _end(
         self, hosted: HostedApplication, state: str, reason: Callable[[ApplicationRecord], str], signed: bytes = b""
     ) -> None:
-        """Close the record, halt all others, close here. The others' cause counts when they were first. `signed`: order to stop."""
+        """Close the record, halt all others, close here. An earlier cause of another node is kept.
+
+        `signed`: the signed command to stop, if a user stops it.
+        """
         if self._hosting.table.get(hosted.key) is not hosted:
             return
 
@@ -179,30 +181,29 @@ class ApplicationWatcher:
             return with_stop(self._with_changes(hosted, closed), signed)
 
         record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
-        told = record.reason if record is not None else f"{hosted.part.application} failed"
-        self._hosting.close(hosted, told)
+        final_reason = record.reason if record is not None else f"{hosted.part.application} failed"
+        self._hosting.close(hosted, final_reason)
         if record is None:
-            await self._note_rival(hosted, state, told)
+            await self._note_rival(hosted, state, final_reason)
         elif not record.summary:
-            self._context.requests.begin(
-                self._figures.note(hosted)
-            )  # beside the halt: nobody runs on for the sake of figures
-        await self.halt(hosted.part.nodes, hosted.key, told, hosted.part.number)
+            # In parallel with the halt: no instance keeps running for the sake of its totals.
+            self._context.requests.begin(self._figures.note(hosted))
+        await self.halt(hosted.part.nodes, hosted.key, final_reason, hosted.part.number)
 
     def _with_changes(self, hosted: HostedApplication, record: ApplicationRecord | None) -> ApplicationRecord | None:
-        """A record that closes also says what has changed while it ran: its register goes soon."""
+        """Return a closing record with the changes of its stages: its register is deleted soon."""
         changes = kept_changes(self.changes_of(hosted.key)) if record is not None and hosted.part.by_epoch else ()
         return msgspec.structs.replace(record, changes=changes) if record is not None and changes else record
 
     async def halt(self, nodes: tuple[Peer, ...], key: tuple[str, int], reason: str, run: int) -> None:
-        """Tell all nodes of a run that it is over; the silent ones find out on their patrol. `run`: its number."""
+        """Report a run's end to all its nodes; silent ones detect it on their patrol. `run`: its number."""
         timeout = Duration(self._context.config.ask_timeout_ns)
         await self._context.requests.ask_all(
             nodes, lambda number, _: Halt(number, *key, reason, run), Acknowledged, timeout
         )
 
     async def _note_rival(self, hosted: HostedApplication, state: str, reason: str) -> None:
-        """A run has ended, and the record of its name is another run's: note it there, if that one names it."""
+        """Record the end of a run in the record of another run with its name, if that lists it."""
         name, number = hosted.part.application, hosted.part.number
         try:
             _, record = await self._records.application(name)
@@ -216,20 +217,20 @@ class ApplicationWatcher:
             )
 
     async def _end_superseded(self, hosted: HostedApplication, record: ApplicationRecord) -> None:
-        """The record of this run's name is another run's: this one ends, and the record says so."""
+        """End this run and record that, because its name's record belongs to another run."""
         if record.version > hosted.part.version:
             why = f"version {record.version} was submitted"
         else:
             why = (
-                f"another run of {record.name}, submitted to {record.submitted_to} while the network was cut, has the "
-                "name: this one was stopped"
+                f"another run of {record.name}, submitted to {record.submitted_to} while the network was partitioned, has "
+                "the name: this run was stopped"
             )
         self._hosting.close(hosted, why)
         if hosted.part.coordinator.node == self._context.me.node:
             await self._note_rival(hosted, STOPPED, why)
 
     async def _orphaned(self, hosted: HostedApplication) -> None:
-        """The scheduler died: before the application ran it takes it along, afterwards nothing is lost."""
+        """Handle the death of the scheduler: an application that does not run yet fails with it; a running one is not affected."""
         scheduler = hosted.part.scheduler
 
         def close(record: ApplicationRecord) -> ApplicationRecord | None:
@@ -245,19 +246,23 @@ class ApplicationWatcher:
             self._hosting.close(hosted, record.reason if record is not None else "its scheduler is gone")
 
     def ended(self, sender: Peer, message: InstancesEnded) -> None:
-        """Host → coordinator: instances came to their end."""
+        """Collect the ends of instances that a host reports to its coordinator."""
         hosted = self._hosting.table.get((message.application, message.version))
         if hosted is None:
-            self._context.send(sender, Acknowledged(message.request))  # it is over here: the host will be halted too
+            self._context.send(
+                sender, Acknowledged(message.request)
+            )  # the run has ended here: the host will be halted too
             return
         if hosted.part.coordinator.node != self._context.me.node:
             self._context.drop("not the coordinator")
             return
         if message.attempt > hosted.attempt:
-            self._context.drop("end of a life to come")  # it is said again
+            self._context.drop("end of a future attempt")  # the host repeats it
             return
         if 0 < message.attempt < hosted.attempt:
-            self._context.send(sender, Acknowledged(message.request))  # it ended then, and now runs again
+            self._context.send(
+                sender, Acknowledged(message.request)
+            )  # it ended in an earlier attempt, and runs again now
             return
         places = hosted.part.places()
         for key, report in message.reports.items():
@@ -270,23 +275,23 @@ class ApplicationWatcher:
     def _finish_when_through(self, hosted: HostedApplication) -> None:
         is_through = len(hosted.collected) == len(hosted.part.places())
         if is_through and not hosted.is_closing and (hosted.is_committed or not hosted.part.by_epoch):
-            self._hosting.stop_local(hosted)  # all are through: nothing is left that could fail
+            self._hosting.stop_local(hosted)  # all instances have ended: nothing can fail any more
             self._context.requests.begin(self._finish(hosted))
 
     def closed(self, hosted: HostedApplication, state: str, reason: str) -> None:
-        """The register of a run says that it is over, and all its hosts know."""
+        """Finish a run that its register ended, once all its hosts know."""
         if state == FAILED:
             self._fail(hosted, lambda _: reason, rank=0)
             return
         if hosted.is_committed:
-            return  # it is said until it is noted
+            return  # the register repeats it until the end is recorded
         hosted.is_committed, hosted.ended_by = True, reason
         self._finish_when_through(hosted)
         if not hosted.is_closing:
             self._context.requests.begin(self._finish_without(hosted))
 
     async def _finish_without(self, hosted: HostedApplication) -> None:
-        """All have ended, as the register says; the figures of a host that was restarted then do not come any more."""
+        """Finish a run without missing reports: a restarted host does not send them any more."""
         await self._context.requests.pause(Duration(self._context.config.ask_timeout_ns))
         if hosted.is_closing:
             return
@@ -298,8 +303,8 @@ class ApplicationWatcher:
 
     async def _finish(self, hosted: HostedApplication) -> None:
         def close(record: ApplicationRecord) -> ApplicationRecord | None:
-            is_wished = self._verifier.without_unproven_rights(record).stopping
-            drained = "stopped by a user; its input was drained" if is_wished else ""
+            is_requested = self._verifier.without_unproven_rights(record).stopping
+            drained = "stopped by a user; its input was drained" if is_requested else ""
             reason = hosted.ended_by or drained
             closed = advanced(record, STOPPED if reason else FINISHED, reason, self._context.wall_ms)
             closed = self._with_changes(hosted, closed)
@@ -311,13 +316,12 @@ class ApplicationWatcher:
 
         record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
         while record is None and hosted.part.by_epoch and not await self._is_anothers(hosted):
-            # Nobody else can say that it has ended: the ring is asked until it answers.
+            # No other node can record the end, so this one asks the ring until it answers.
             await self._context.requests.pause(Duration(self._context.config.ask_timeout_ns))
             record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
         while record is not None and record.state == DEPLOYING and hosted.key in self._hosting.table:
-            await self._context.requests.pause(
-                Duration(self._context.config.resend_ns)
-            )  # ended before its scheduler was done
+            # The run ended before its scheduler had recorded `running`.
+            await self._context.requests.pause(Duration(self._context.config.resend_ns))
             record = await self._records.change(*hosted.key, close, hosted.part.number, hosted.part)
         state = record.state if record is not None else FINISHED
         self._hosting.close(hosted, state)
@@ -326,9 +330,9 @@ class ApplicationWatcher:
         await self.halt(hosted.part.nodes, hosted.key, state, hosted.part.number)
 
     async def _is_anothers(self, hosted: HostedApplication) -> bool:
-        """Has the name of a run no record any more, or another run's? False also when the ring does not say."""
+        """Return whether the name's record is gone or belongs to another run. False also when the ring does not answer."""
         if self._hosting.table.get(hosted.key) is not hosted:
-            return True  # it is over here
+            return True  # the run has ended here
         try:
             _, record = await self._records.application(hosted.part.application, hosted.part)
         except CommandRefused:
@@ -336,7 +340,7 @@ class ApplicationWatcher:
         return record is None or (record.version, record.number) != (hosted.part.version, hosted.part.number)
 
     def ask_stop(self, sender: Peer, message: RequestStop) -> None:
-        """A user wants an application of which this node is the coordinator to end."""
+        """Stop an application that this node coordinates, at a user's command."""
         hosted = self._hosting.table.get((message.application, message.version))
         if hosted is None or hosted.part.coordinator.node != self._context.me.node:
             self._context.send(sender, Acknowledged(message.request, NOT_COORDINATOR))
@@ -378,14 +382,14 @@ class ApplicationWatcher:
             del self._stopping[hosted.key, message.now]
 
     async def drain(self, key: tuple[str, int], record: ApplicationRecord) -> None:
-        """Have the sources of a run end; who does not hear it finds it in the record."""
+        """End the sources of a run; hosts that miss the message find it in the record."""
         sources = {place.node for place in record.assignment if record.stages[place.stage].kind == "source"}
         peers = [record.nodes[position] for position in sorted(sources)]
         timeout = Duration(self._context.config.ask_timeout_ns)
         await self._context.requests.ask_all(peers, lambda number, _: Drain(number, *key), Acknowledged, timeout)
 
     async def _objection(self, message: RequestStop, principal: Principal, part: DeploymentPart) -> str:
-        """Why who gave the order may not, by the record: the agent that brings it is not believed."""
+        """Return why the signer must not stop the run, by the record: the sending agent is not trusted."""
         try:
             _, record = await self._records.application(message.application, part)
             if record is not None:
@@ -396,7 +400,7 @@ class ApplicationWatcher:
         return "" if record is not None else f"No application {message.application!r}."
 
     async def all_refreshed(self, records: list[ApplicationRecord]) -> list[ApplicationRecord]:
-        """The records, closed where the responsible node is gone. Raises CommandRefused: the ring does not answer."""
+        """Return the records, closed where the responsible node is gone. Raises CommandRefused: the ring does not answer."""
         questions: dict[int, PeerRequest | None] = {}
         asked: dict[int, int] = {}
         for position, record in enumerate(records):
@@ -415,20 +419,19 @@ class ApplicationWatcher:
         return fresh
 
     async def refreshed(self, record: ApplicationRecord) -> ApplicationRecord:
-        """One record; see `all_refreshed`."""
+        """Return one record; see `all_refreshed`."""
         return (await self.all_refreshed([record]))[0]
 
     async def _doubted(self, record: ApplicationRecord, *, has_answered: bool) -> ApplicationRecord:
-        """The net below the watchers: close the record when the node that is responsible for it is gone."""
+        """Close the record when the responsible node is gone: a safety net below the watchers."""
         if record.by_epoch and record.state == RUNNING:
-            return record  # its register's coordinator brings it back, or says that it has failed
+            return record  # its register's coordinator restarts it, or records its failure
         responsible, requests, key = _responsible(record), self._context.requests, (record.name, record.version)
         if not has_answered and not requests.is_gone(responsible):
             if self._context.overlay.is_alive(responsible.node):
                 return record  # slow, not dead: the overlay probes it
-            self._context.watch(
-                responsible
-            )  # nobody here knows it: have it probed until it answers or is declared dead
+            # The overlay does not know it: probe it until it answers or is declared dead.
+            self._context.watch(responsible)
             number = requests.number()
             question = QueryActive(number, *key, record.number)
             timeout = Duration(self._context.config.consequence_ns)
@@ -437,19 +440,19 @@ class ApplicationWatcher:
             if not (requests.is_gone(responsible) or (answer is not None and answer.reason)):
                 return record
             has_answered = answer is not None
-        # Who is asked here may be on the other side of a cut; only who runs a part of it knows better.
+        # This node may be on the other side of a partition; only a host of the run can be sure.
         hosted = self._hosting.table.get(key)
-        is_heard = not has_answered and (hosted is None or hosted.host(self._context.me.node) is None)
+        is_unverified = not has_answered and (hosted is None or hosted.host(self._context.me.node) is None)
         name = responsible.name or responsible.node.short
-        what = "knows nothing of it any more" if has_answered else "is gone"
+        event = "no longer knows the run" if has_answered else "is gone"
 
         def close(current: ApplicationRecord) -> ApplicationRecord | None:
             if current.state != record.state:
                 return None
             held = instances_text(current, responsible.node)
-            seen = f" (seen by {self._context.me.name}, which hosts nothing of it)" if is_heard else ""
-            text = f"{name} {what}{seen}{f' and held {held}' if held else ' and was still deploying it'}. {_again(current)}"
-            return advanced(current, FAILED, text, self._context.wall_ms, is_unverified=is_heard)
+            seen = f" (seen by {self._context.me.name}, which hosts nothing of it)" if is_unverified else ""
+            text = f"{name} {event}{seen}{f' and held {held}' if held else ' and was still deploying it'}. {_again(current)}"
+            return advanced(current, FAILED, text, self._context.wall_ms, is_unverified=is_unverified)
 
         closed = await self._records.change(*key, close, record.number)
         if closed is None:
@@ -459,7 +462,7 @@ class ApplicationWatcher:
         return closed
 
     async def is_alive(self, record: ApplicationRecord) -> bool:
-        """Whether the node that is responsible for a run says that it is at work on it."""
+        """Return whether the node responsible for a run answers that it works on it."""
         requests, number = self._context.requests, self._context.requests.number()
         question = QueryActive(number, record.name, record.version, record.number)
         timeout = Duration(self._context.config.report_timeout_ns)
@@ -467,13 +470,13 @@ class ApplicationWatcher:
         return answer is not None and not answer.reason
 
     def answer_active_query(self, sender: Peer, message: QueryActive, *, is_scheduling: bool) -> None:
-        """Is this node still at work on an application, as scheduler or host?"""
+        """Answer whether this node still works on an application, as scheduler or host."""
         hosted = self._hosting.table.get((message.application, message.version))
         active = is_scheduling or (hosted is not None and message.number in (0, hosted.part.number))
         self._context.send(sender, Acknowledged(message.request, "" if active else "no"))
 
     def _verify_halt(self, hosted: HostedApplication, sender: Peer, message: Halt) -> None:
-        """Who takes no part says that it is over: an agent whose user cut it. The record is asked at once, and alone believed."""
+        """Check the record after a halt from a non-participant, an agent whose user cut the run. Only the record is trusted."""
         if not (hosted.is_closing or hosted.key in self._looking or self._context.requests.is_full):
             self._looking[hosted.key] = None
             self._context.requests.begin(self._look_for(hosted, sender, message))
@@ -484,7 +487,7 @@ class ApplicationWatcher:
             self._context.send(sender, Acknowledged(message.request))
 
     def patrol(self) -> None:
-        """Look at the records of everything hosted here: what is over elsewhere ends here too."""
+        """Check the records of everything hosted here: runs that ended elsewhere end here too."""
         self.check_incarnations()
         for hosted in list(self._hosting.table.values()):
             is_stopping = any((hosted.key, now) in self._stopping for now in (False, True))
@@ -506,7 +509,7 @@ class ApplicationWatcher:
             hosted.unverified_checks += 1 if record.is_unverified else -hosted.unverified_checks
         if record is None:
             if hosted.has_register:
-                return  # its register knows; the record is written again with the next life
+                return  # its register has the state; the next attempt writes the record again
             if hosted.missing_checks >= MAX_MISSING_CHECKS:
                 self._hosting.close(hosted, "its record is gone")
         elif record.version > hosted.part.version or (
@@ -519,7 +522,7 @@ class ApplicationWatcher:
             else:
                 self._hosting.close(hosted, record.reason or record.state)
         elif record.state == RUNNING and not hosted.is_flowing:
-            if not (hosted.has_register or hosted.part.by_epoch):  # else sources begin with their life, and not before
+            if not (hosted.has_register or hosted.part.by_epoch):  # otherwise sources start with their attempt
                 self._hosting.flow(hosted)  # StartFlow was lost with its sender
         elif record.state == DEPLOYING and self._context.requests.is_gone(record.scheduler):
             await self._orphaned(hosted)
@@ -528,7 +531,7 @@ class ApplicationWatcher:
 
     async def _goes_on(self, hosted: HostedApplication, record: ApplicationRecord) -> None:
         if record.is_stopping and not hosted.is_draining:
-            self._hosting.drain_here(hosted)  # who should have said so was lost, or the life in which it was said
+            self._hosting.drain_here(hosted)  # the drain request was lost with its sender, or with its attempt
         if hosted.part.coordinator.node == self._context.me.node:
             hosted.seen = await self._figures.elsewhere(hosted)
             if (
@@ -538,7 +541,7 @@ class ApplicationWatcher:
                 await self._records.change(*hosted.key, lambda current: with_losses(current, losses), part=hosted.part)
 
     async def _contradict(self, hosted: HostedApplication, record: ApplicationRecord) -> None:
-        """The record says that this run has ended, by the word of nodes that host nothing of it, or of no user."""
+        """Handle a record that shows an unverified end of this run: reported by non-hosts, or a stop without a user's command."""
         me = self._context.me
         is_mine = hosted.is_flowing and hosted.part.coordinator.node == me.node
         if hosted.host(me.node) is None or (record.state == STOPPED and not is_mine):
@@ -548,39 +551,41 @@ class ApplicationWatcher:
             if self._context.requests.is_gone(record.scheduler):
                 await self._orphaned(hosted)
         elif is_mine and not hosted.is_closing:
-            text = f"it runs: {me.name or me.node.short} coordinates it, and all its hosts are heard of"
+            text = f"it runs: {me.name or me.node.short} coordinates it, and all its hosts answer"
 
             def revive(current: ApplicationRecord) -> ApplicationRecord | None:
-                heard = self._verifier.without_unproven_rights(current).is_unverified
-                current = msgspec.structs.replace(current, is_unverified=heard, stopping=current.stopping and not heard)
-                return advanced(current, RUNNING, text, self._context.wall_ms) if heard else None
+                is_unproven = self._verifier.without_unproven_rights(current).is_unverified
+                current = msgspec.structs.replace(
+                    current, is_unverified=is_unproven, stopping=current.stopping and not is_unproven
+                )
+                return advanced(current, RUNNING, text, self._context.wall_ms) if is_unproven else None
 
             await self._records.change(*hosted.key, revive, hosted.part.number, hosted.part)
 
     async def leave(self) -> None:
-        """End what runs here before this node goes, so that others read why; not longer than `leave_timeout_ns`."""
+        """End the runs here before this node leaves, so that the records show why; for at most `leave_timeout_ns`."""
         deadline = self._context.now + self._context.config.leave_timeout_ns
         me = self._context.me
         ended: list[HostedApplication] = []
         for hosted in list(self._hosting.table.values()):
             is_host = hosted.host(me.node) is not None
             if hosted.has_register or (hosted.part.by_epoch and not is_host):
-                self._hosting.stop_local(hosted)  # it goes on without this node, whose vote in it stays on the disk
+                self._hosting.stop_local(hosted)  # it continues without this node, whose vote stays on the disk
                 continue
             ended.append(hosted)
             if is_host:
                 self._fail(hosted, self._loss_text(hosted, me, "left"), rank=0)
             else:
                 self._hosting.close(hosted, f"{me.name} left")
-        while any(self._hosting.table.get(one.key) is one for one in ended) and self._context.now < deadline:
+        while any(self._hosting.table.get(ending.key) is ending for ending in ended) and self._context.now < deadline:
             await self._context.requests.pause(Duration(20 * MILLISECOND))
 
 
 def _responsible(record: ApplicationRecord) -> Peer:
-    """The node that must be alive while a record is unfinished: its scheduler, then its coordinator."""
+    """Return the node that must be alive while a record is unfinished: its scheduler, then its coordinator."""
     return record.scheduler if record.state == DEPLOYING or record.coordinator is None else record.coordinator
 
 
 def _again(record: ApplicationRecord) -> str:
-    """What to do after a loss; what would have helped is said only to who has not chosen it."""
+    """Return the advice after a loss; it mentions saving only to users without it."""
     return AGAIN if record.by_epoch else AGAIN + BY_ITSELF

@@ -1,4 +1,4 @@
-"""What a node holds of one application: instances that it runs, or only the duty to watch."""
+"""State of one application on a node: the instances that it runs, or only the duty to watch."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,29 +16,29 @@ Key = tuple[str, int]
 
 @dataclass(slots=True)
 class HostedApplication:
-    """One application, as far as this node has to do with it.
+    """One application, as far as this node takes part in it.
 
     Attributes:
-        part: the last part that came; its assignment and nodes hold for all parts.
+        part: the last part received; its assignment and nodes are valid for all parts.
         bundle: user code, from the first part.
-        instances: (stage, index) of what runs here or is being started, to its executor slot.
+        instances: (stage, index) of instances that run here or are being started → executor slot.
         answers: answers to deployments by (scheduler, request); None while instances start.
-        planned: instances that the plan gives this node; room is kept for them from the first part on.
+        planned: instances that the plan gives this node; capacity is reserved for them from the first part on.
         is_flowing: sources may read.
-        is_draining: its sources here were told to end, in this life.
+        is_draining: its sources here were told to end, in this attempt.
         is_closing: it has failed, finished or was stopped; nothing more is reported.
-        reports: last figures of local instances, and in `reported_at` when they came.
-        finished: those that came to the end of their input.
-        seen: figures of instances elsewhere, from time to time; only at the coordinator. A dead host tells none any more.
-        told: finished instances that the coordinator has acknowledged.
+        reports: last reports of local instances; `reported_at`: time of each.
+        finished: instances that reached the end of their input.
+        seen: reports of instances elsewhere, updated from time to time; only at the coordinator. A dead host sends none any more.
+        acknowledged: finished instances that the coordinator has acknowledged.
         collected: last reports of finished instances of all nodes; only at the coordinator.
-        lines_before: how far sources were in the lives before, as far as that was heard here.
-        has_register: its register has begun the first life; who dies from now on is brought back.
-        has_moved: all that it ran is on other nodes now; the application goes on.
-        is_committed: the run's register says that it is over, and all hosts know: it may be closed once all figures are here.
-        ended_by: why the register says that it is over, where its input had not ended.
-        life: of the run, as it stands in frames, to which all that was counted and has ended belongs.
-        missing_looks: how often the patrol found no record; `unverified_checks`: how often a guard found it failed by hearsay.
+        lines_before: positions of the sources in earlier attempts, as far as reported here.
+        has_register: its register has begun the first attempt; from now on lost instances are restarted.
+        has_moved: all its instances run on other nodes now; the application continues.
+        is_committed: the run's register ended it, and all hosts know: it may be closed once all reports are here.
+        ended_by: why the register ended it, if not by the end of its input.
+        attempt: of the run, as in frames; counts and ends here belong to it.
+        missing_checks: times that the patrol found no record; `unverified_checks`: times that a guard found an unverified failure.
     """
 
     part: DeploymentPart
@@ -69,7 +69,7 @@ class HostedApplication:
         self.attempt = self.part.attempt
 
     def begin_again(self, instances: dict[tuple[int, int], int], attempt: int) -> None:
-        """Another life of the run: what was counted and had ended belongs to the one before."""
+        """Reset the state for another attempt: counts and ends belong to the previous one."""
         self.lines_before |= lines_read(figures_of(self))
         self.instances, self.attempt = instances, attempt
         self.is_flowing = self.is_reporting = self.is_draining = False
@@ -77,7 +77,7 @@ class HostedApplication:
         self.reported_at = {}
 
     def aged_reports(self, now: Instant) -> dict[str, Any]:
-        """The last figures by `stage.index`, each with its age; those of who has finished have none."""
+        """Return the last reports by `stage.index`, each with its age; those of finished instances have none."""
         aged: dict[str, Any] = {}
         for copy, report in sorted(self.reports.items()):
             at = self.reported_at.get(copy)
@@ -89,7 +89,7 @@ class HostedApplication:
 
     @property
     def reserved(self) -> int:
-        """Instances that run here or will, by the plan."""
+        """Number of instances that run here or will, by the plan."""
         return max(len(self.instances), self.planned)
 
     @property
@@ -104,27 +104,27 @@ class HostedApplication:
         return tuple(node for position, node in enumerate(self.part.nodes) if position in used)
 
     def concerns(self, node: NodeId) -> bool:
-        """Whether a message of this node about the application is to be heard."""
+        """Return whether a node's messages about the application are accepted."""
         return node == self.part.scheduler.node or any(peer.node == node for peer in self.part.nodes)
 
     def host(self, node: NodeId) -> Peer | None:
-        """The hosting node with this id, in the life in which it was given its part."""
+        """Return the hosting node with this id, in the incarnation that received its part."""
         return next((peer for peer in self.hosts if peer.node == node), None)
 
 
 def figures_of(hosted: HostedApplication) -> dict[tuple[int, int], dict[str, Any]]:
-    """Last figures of instances: of its own, and of others as they were seen from time to time."""
+    """Return the last reports of instances: of local ones, and of others as seen from time to time."""
     return {**hosted.seen, **hosted.reports}
 
 
 def planned_for(part: DeploymentPart, node: NodeId) -> int:
-    """How many instances of the plan a node runs."""
+    """Return the number of instances that the plan gives a node."""
     mine = [position for position, peer in enumerate(part.nodes) if peer.node == node]
     return sum(place.node in mine for place in part.assignment)
 
 
 def is_sound(part: DeploymentPart) -> bool:
-    """Whether all positions in a part from the network point to something."""
+    """Return whether all positions in a part from the network are valid."""
     places = {(place.stage, place.index): True for place in part.assignment}
     return (
         bool(part.application)
@@ -136,12 +136,12 @@ def is_sound(part: DeploymentPart) -> bool:
 
 
 def report_key(copy: tuple[int, int]) -> str:
-    """`stage.index`, the key of a report on the wire."""
+    """Return `stage.index`, the key of a report on the wire."""
     return f"{copy[0]}.{copy[1]}"
 
 
 def report_copy(key: str) -> tuple[int, int] | None:
-    """(stage, index) of a report's key; None when it is none."""
+    """Return (stage, index) of a report's key; None when it is malformed."""
     stage, dot, index = key.partition(".")
     if dot and stage.isdecimal() and index.isdecimal() and len(key) < 16:
         return int(stage), int(index)

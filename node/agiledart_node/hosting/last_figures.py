@@ -1,5 +1,6 @@
-"""The last figures of a run that failed or was cut, for its record: of its own instances, of other hosts, and of dead hosts
-as the run's coordinator saw them last.
+"""The last reports of a run that failed or was cut, for its record.
+
+They come from local instances, from other hosts, and for dead hosts from what the run's coordinator saw last.
 """
 
 from typing import Any
@@ -18,17 +19,17 @@ Figures = dict[tuple[int, int], dict[str, Any]]
 
 
 class LastFigures:
-    """Gathers them; each method is part of a conversation."""
+    """Collects last reports; each method is part of a pending request."""
 
     def __init__(self, context: NodeContext, records: Records) -> None:
         self._context, self._records = context, records
 
     async def note(self, hosted: HostedApplication) -> None:
-        """The record of a run that failed or was cut tells the last figures of its instances, as far as somebody knows them."""
+        """Write the totals of the last known reports into the record of a run that failed or was cut."""
         figures = {**await self.elsewhere(hosted), **hosted.reports}
         summary = summary_of(hosted.part.specification, figures) if figures else {}
         if summary:
-            summary["imbalances"] = []  # rows were under way when it ended: nothing adds up, and nothing has to
+            summary["imbalances"] = []  # rows were in flight when it ended, so the ledger need not balance
             await self._records.change(
                 *hosted.key,
                 lambda record: None if record.summary else msgspec.structs.replace(record, summary=summary),
@@ -36,7 +37,7 @@ class LastFigures:
             )
 
     async def elsewhere(self, hosted: HostedApplication) -> Figures:
-        """What other hosts tell of their instances; of dead hosts, what the coordinator saw last."""
+        """Return the reports of instances on other hosts; of dead hosts, the last that the coordinator saw."""
         others = [peer for peer in hosted.hosts if peer.node != self._context.me.node]
         timeout = Duration(self._context.config.report_timeout_ns)
         answers = await self._context.requests.ask_all(
@@ -44,10 +45,10 @@ class LastFigures:
         )
         places = hosted.part.places()
         seen: Figures = dict(hosted.seen)
-        told: Figures = {}
+        received: Figures = {}
         for peer, answer in answers:
             for key, report in answer.reports.items() if answer is not None else ():
                 copy = report_copy(key)
                 if copy in places and isinstance(report, dict):
-                    (told if places[copy].node == peer.node else seen)[copy] = report
-        return {**seen, **told}
+                    (received if places[copy].node == peer.node else seen)[copy] = report
+        return {**seen, **received}

@@ -1,7 +1,7 @@
-"""How busy this node is, told to the overlay: others prefer forwarders with room (overlay specification §3, w_p · load/cap).
+"""Load of this node, reported to the overlay: others prefer idle forwarders (overlay specification §3, w_p · load/cap).
 
-The load is the larger one of two shares: operator instances held of those that the node takes, and processor time of its
-instances, by their reports, of what its cores give. It is told when it has moved by a twentieth, or back to nothing.
+The load is the larger of two shares: operator instances of the node's capacity, and processor time of its instances, by their
+reports, of its cores. It is reported when it has changed by a twentieth, or back to zero.
 """
 
 from agiledart_kernel.instants import Instant
@@ -13,7 +13,7 @@ from agiledart_overlay.wire.events import SetLoad
 PERMILLE = 1_000
 
 STEP = 50
-"""Permille by which the load must move to be told."""
+"""Change of the load that is reported, permille."""
 
 BUSY = "busy_ns"
 """Key of a report: processor time that the instance has used so far."""
@@ -23,7 +23,7 @@ Name = tuple[str, int, int, int]
 
 
 class LoadReporter:
-    """Watches what is hosted and what it reports."""
+    """Computes the load from hosted instances and their reports."""
 
     def __init__(self, context: NodeContext, hosting: ApplicationHost) -> None:
         self._context, self._hosting = context, hosting
@@ -46,7 +46,7 @@ class LoadReporter:
             self._context.deliver_to_overlay(SetLoad(load))
 
     def _reported(self, event: InstanceReported | InstanceFinished) -> None:
-        """A local instance gave figures."""
+        """Update the processor share of a local instance from its report."""
         used, now = event.report.get(BUSY), self._context.now
         name = (event.application, event.version, event.stage, event.index)
         if isinstance(used, int):
@@ -60,13 +60,15 @@ class LoadReporter:
         self._report_load()
 
     def _moved(self) -> None:
-        """Places were taken or given back; what is over here uses no processor any more."""
+        """Recompute the load after capacity was reserved or released; ended instances use no processor time."""
         for name in [name for name in self._last if name[:2] not in self._hosting.table]:
             del self._last[name]
             self._busy.pop(name, None)
         self._report_load()
 
     def violations(self) -> list[str]:
-        """Only what is hosted uses the processor."""
+        """Return violated invariants: only hosted instances count as load."""
         known = (*self._last, *self._busy)
-        return [f"load: {name[0]} is over here and counts" for name in known if name[:2] not in self._hosting.table]
+        return [
+            f"load: {name[0]} has ended here and still counts" for name in known if name[:2] not in self._hosting.table
+        ]

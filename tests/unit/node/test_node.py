@@ -198,7 +198,7 @@ def test_a_driver_that_forgets_an_instance_is_a_failure() -> None:
     bench.hear(SCHEDULER, Deploy(1, part()))
     (start,) = bench.of(StartInstances)
     bench.feed(Completed(start.request, {}))
-    assert "did not say where" in bench.told(SCHEDULER)[-1].reason  # type: ignore[attr-defined]
+    assert "did not report the addresses" in bench.told(SCHEDULER)[-1].reason  # type: ignore[attr-defined]
 
 
 def test_a_halt_while_instances_start_ends_them_as_soon_as_they_are_there() -> None:

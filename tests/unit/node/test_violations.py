@@ -51,7 +51,7 @@ def go(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("mistake", "sentence"),
     [
-        (nobody_is_watched, "nobody would hear of the death of"),
+        (nobody_is_watched, "this node does not watch"),
         (watched_by_the_desk_only, "is wanted 1 times, and not watched"),
         (answered_and_still_awaited, "talk: "),
         (no_end_of_room, "bound: 4 instances, at most 2"),
