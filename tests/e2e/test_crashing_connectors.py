@@ -165,7 +165,7 @@ def test_messages_of_a_broker(ring: Mesh, tmp_path: Path, count: int, kills: int
         taken: set[int] = set()
         client.on_publish = lambda _client, _data, mid, *_: taken.add(mid)
         status = lambda: json.loads(cli("status", "numbers", "--agent", running.state_dir, "-o", "json").stdout)  # noqa: E731
-        wait_for(lambda: "standing" not in status()["stages"][0]["instances"][0], 30, "the source is connected")
+        wait_for(lambda: "connection_status" not in status()["stages"][0]["instances"][0], 30, "the source is connected")
         given: set[int] = set()
         for number in running.at_random_moments(count, kills, seed=18):
             payload = json.dumps({"number": number, "celsius": number / 2})

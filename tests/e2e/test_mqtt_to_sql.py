@@ -68,7 +68,7 @@ def test_nothing_is_lost_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         client.connect("127.0.0.1", broker.port)
         client.loop_start()
         status = lambda: json.loads(cli("status", "rooms", "--agent", state_dir, "-o", "json").stdout)  # noqa: E731
-        wait_for(lambda: "standing" not in status()["stages"][0]["instances"][0], 30, "the source is connected")
+        wait_for(lambda: "connection_status" not in status()["stages"][0]["instances"][0], 30, "the source is connected")
 
         def publish(numbers: range) -> None:
             for number in numbers:

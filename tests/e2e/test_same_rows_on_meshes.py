@@ -155,7 +155,7 @@ def check(made: Mesh, world: World, form: str, entry: str, instances: int, broke
         import paho.mqtt.client as paho
 
         def is_connected() -> bool:
-            return "standing" not in made.agents[0].ask(Status(name))["stages"][0]["instances"][0]
+            return "connection_status" not in made.agents[0].ask(Status(name))["stages"][0]["instances"][0]
 
         wait_for(is_connected, 30, "the source is connected")
         client: Any = paho.Client(paho.CallbackAPIVersion.VERSION2)  # type: ignore[attr-defined]

@@ -246,8 +246,8 @@ def _print_problems(response: Mapping[str, Any]) -> None:
                 click.echo(f" {where} reaches {told}")
             if told := one.get("unsaved"):
                 click.echo(paint(f" {where} cannot be saved: {told}", WATCH))
-            if one.get("standing"):
-                click.echo(paint(f" {stage['name']}: {one['standing']}", WATCH))
+            if one.get("connection_status"):
+                click.echo(paint(f" {stage['name']}: {one['connection_status']}", WATCH))
 
 
 def _print_ages(response: Mapping[str, Any]) -> None:

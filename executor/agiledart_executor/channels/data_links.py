@@ -284,7 +284,9 @@ class DataPort:
         if header.application != self._number:
             raise RemoteProtocolError("channel", "a frame of another application")
         if header.attempt != self._attempt:
-            raise RemoteProtocolError("life", f"a frame of attempt {header.attempt} where attempt {self._attempt} runs")
+            raise RemoteProtocolError(
+                "attempt", f"a frame of attempt {header.attempt} where attempt {self._attempt} runs"
+            )
         place = (
             header.edge,
             member(header.source_generation, header.source),
@@ -307,7 +309,7 @@ class DataPort:
             member(header.target_generation, header.target),
         )
         if self._node_of(header.edge, source) != link.peer.agent_id:
-            reason = "channel" if header.source_generation == self._ends(header.edge)[1] else "term"
+            reason = "channel" if header.source_generation == self._ends(header.edge)[1] else "generation"
             raise RemoteProtocolError(
                 reason, f"instance {header.source} of generation {header.source_generation} does not run there"
             )
@@ -318,7 +320,7 @@ class DataPort:
             reason = (
                 "channel"
                 if (header.source_generation, header.target_generation) == (source_generation, target_generation)
-                else "term"
+                else "generation"
             )
             raise RemoteProtocolError(
                 reason,
@@ -375,7 +377,9 @@ def take_acknowledgement(
         raise RemoteProtocolError("kind", "only acknowledgements come back on this link")
     ack = Acknowledgement.unpack(body)
     if ack.application != number or ack.attempt != attempt:
-        raise RemoteProtocolError("life", f"an acknowledgement of attempt {ack.attempt} where attempt {attempt} runs")
+        raise RemoteProtocolError(
+            "attempt", f"an acknowledgement of attempt {ack.attempt} where attempt {attempt} runs"
+        )
     stage, source_generation, _, target_generation = ends(ack.edge)
     source, target = member(ack.source_generation, ack.source), member(ack.target_generation, ack.target)
     running: RunningInstance | None = host.running.get((stage, source))
@@ -386,7 +390,7 @@ def take_acknowledgement(
             return  # a duplicate, of a channel whose generation has ended
         if (ack.source_generation, ack.target_generation) != (source_generation, target_generation):
             raise RemoteProtocolError(
-                "term", f"an acknowledgement from generation {ack.target_generation} to {ack.source_generation}"
+                "generation", f"an acknowledgement from generation {ack.target_generation} to {ack.source_generation}"
             )
         raise RemoteProtocolError("channel", f"instance {ack.source} does not run here")
     host.acknowledged(running, ack.edge, target, ack.frames, ack.watermarks, ack.frame_rows)

@@ -286,6 +286,7 @@ class InstanceCheckpointer:
 
         def work() -> None:
             try:
+                # The snapshot names a position in the log, so the log must be on the disk first.
                 if log is not None:
                     log.sync()
                 digest, size = write_snapshot(self._folder, header, blocks)
@@ -324,6 +325,7 @@ class InstanceCheckpointer:
         caught_up, changeover_pauses = instance.is_caught_up, running.changeover_pauses.report(has_ended=has_ended)
 
         def written(digest: bytes, size: int, waited_ns: int, longest_ns: int) -> None:
+            # Rows waited during the slices, and before them at the barrier.
             longest_ns, waited_ns = max(longest_ns, pause_ns), waited_ns + pause_ns
             report = AcknowledgeCheckpoint(
                 epoch,
@@ -597,6 +599,7 @@ class InstanceCheckpointer:
         try:
             if header is None and self._begins_empty(running, at):
                 return
+            # Without a snapshot of its own generation, the generation began with this epoch: the previous one holds the state.
             if header is None or header.generation != name.generation:
                 take_over(self.read, running, at)
             elif running.source is not None:
@@ -635,6 +638,7 @@ class InstanceCheckpointer:
         name = running.instance_name
         chains = [chain for chain in at.snapshots if chain.stage == name.stage]
         try:
+            # A checkpoint of the same plan fits instance by instance; otherwise the keys go to their new owners.
             if running.source is not None:
                 for chain in chains:
                     self._continue_source(

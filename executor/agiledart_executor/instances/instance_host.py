@@ -193,6 +193,7 @@ class InstanceHost:
             end.rows_or_watermark.append(count > 0 or barrier)
             end.waiting.append(batch)
             return
+        # The usual case under low load: no other work waits, so the instance takes the frame without a queue.
         if is_last and not (self._ready or self._run_scheduled):
             cork = self.cork
             cork.held, self._run_until_ns = True, time.monotonic_ns() + WORK_SLICE_NS
@@ -397,6 +398,7 @@ class InstanceHost:
         """
         instance = running.instance
         count = len(batch.held)
+        # Any check that fails leaves the batch to `receive`, which keeps the order of rows and the bounds of a round.
         if instance is None or not count or running.queued or running.broken or count > running.budget:
             return False
         if running.has_old:
@@ -425,6 +427,7 @@ class InstanceHost:
         except BaseException as error:  # noqa: BLE001  as in `_run`
             self._fail_with(running, error)
         finally:
+            # The caller's own busy time must not include this call.
             now = time.monotonic_ns()
             own_ns = now - began - self._nested_ns
             self.current, self._nested_ns, self._nested = caller, outer_nested_ns + now - began, self._nested - 1

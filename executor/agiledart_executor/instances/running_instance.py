@@ -314,7 +314,7 @@ class RunningInstance:
             **self.owned,
             **({} if measures is None else {MEASURES: msgspec.to_builtins(measures)}),
             **({} if self.latencies is None else {"latency_samples": self.latencies.figures()}),
-            **({"standing": connection_status} if (connection_status := self._connection_status()) else {}),
+            **({"connection_status": connection_status} if (connection_status := self._connection_status()) else {}),
             **({"unsaved": self.unsaved[:MAX_STATUS_CHARS]} if self.unsaved else {}),
         }
 

@@ -254,6 +254,7 @@ class _LocalExecution:
             if not ready and not sources:
                 break
             crowded = any(len(wires[channel]) > 64 for channel in ready)
+            # A bound on the wires keeps the memory small while the order stays arbitrary.
             if sources and not crowded and (not ready or random.uniform() < 0.3):
                 source = random.choice(sources)
                 if source.reads_on and random.index(2):  # as if its outputs were blocked

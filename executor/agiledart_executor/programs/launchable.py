@@ -157,6 +157,7 @@ class Launchable:
             if kind == "source":
                 running.source = self._source(stage, index, by_epoch=by_epoch, restores=restores)
             elif kind == "sink":
+                # Only a sink with two-phase commit or harmless duplicates may be part of an exactly-once run.
                 endpoint = self.program.endpoint(stage)
                 owner = dict(self.log_owners).get(endpoint.connector.path, self.owner)
                 origin_fields = (

@@ -366,6 +366,7 @@ class Worker:
         self.send(RequestCompleted(launch.request, f"{host}:{port}/{configuration.node_id.hex}"))
 
     async def _make_ready(self, part: DeploymentPart, launch: Launch) -> None:
+        # The first launch loads the code; later ones add instances to it, or instances of the next generation.
         if self._code is None:
             self._code = self._loaded(part)
             self._plan, self._plan_name = self._code.plan, launch.plan_name
@@ -416,6 +417,7 @@ class Worker:
                     self._checkpointer.restore(running, since)
             for channel in self._code.plan.inputs(stage, index):
                 running.inputs[channel] = InputEnd()
+            # Targets of a restored instance are restored elsewhere at the same time, so their addresses follow in `LinkOutputs`.
             if since is None:
                 await self._join(part, running, addresses)
             else:

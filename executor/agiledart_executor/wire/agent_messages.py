@@ -37,7 +37,7 @@ class Configure(Message, frozen=True, gc=False, tag=100):
         home: the agent's own node, whose sinks run in this process.
         closed: files and folders that user code must not touch, the state directory among them; empty: no confinement.
         path_timeout: seconds without a working path to another executor after which the run fails.
-        secrets: of connectors, provisioned to the node by the user who submitted this run.
+        secrets: of connectors, provisioned to the node by this run's user.
     """
 
     application: str
@@ -385,8 +385,8 @@ class ConnectorCheck(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         stage: of the plan.
-        url: what it would read or write, without secrets.
-        text: what the probe saw, or what is wrong.
+        url: of the connector, without secrets.
+        text: observation of the probe, or the fault.
         guarantee: delivery guarantee for its rows when a process ends in the middle.
     """
 

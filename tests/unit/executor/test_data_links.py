@@ -141,10 +141,10 @@ def test_frames_of_no_channel_are_refused_behind_good_ones_too(changes: dict[str
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"attempt": 0}, "life"),
-        ({"attempt": 2}, "life"),
-        ({"source_generation": 2}, "term"),
-        ({"target_generation": 0}, "term"),
+        ({"attempt": 0}, "attempt"),
+        ({"attempt": 2}, "attempt"),
+        ({"source_generation": 2}, "generation"),
+        ({"target_generation": 0}, "generation"),
     ],
 )
 def test_frames_of_another_life_or_term_are_refused_behind_good_ones_too(changes: dict[str, int], reason: str) -> None:
@@ -161,10 +161,10 @@ def test_frames_of_another_life_or_term_are_refused_behind_good_ones_too(changes
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"application": 2}, "life"),
-        ({"attempt": 2}, "life"),
-        ({"source_generation": 2}, "term"),
-        ({"target_generation": 2}, "term"),
+        ({"application": 2}, "attempt"),
+        ({"attempt": 2}, "attempt"),
+        ({"source_generation": 2}, "generation"),
+        ({"target_generation": 2}, "generation"),
         ({"edge": 7}, "channel"),
         ({"source": 3}, "channel"),
     ],
