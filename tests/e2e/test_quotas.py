@@ -52,7 +52,7 @@ def test_which_quota_is_reached_and_whose(tmp_path: Path) -> None:
         code, text, took = submit("two", first, *at_first)
         print(f"refused after {took:.1f} s")
         assert code == 1
-        assert "a1 gives submitter " in text
+        assert "a1 allows submitter " in text
         assert "at most 1 executors (quota.executors), and with two it would be 2." in text
         code, text, took = submit("three", second, *at_second)
         print(f"refused after {took:.1f} s")

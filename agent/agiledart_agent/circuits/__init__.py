@@ -1,1 +1,1 @@
-"""Circuits: leading others to members, and finding ways by others for oneself."""
+"""Circuits: relaying links of other nodes to members, and finding relays for this node's own links."""

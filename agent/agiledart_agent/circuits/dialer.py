@@ -1,4 +1,6 @@
-"""`Dialer`: how this agent connects to others, and what it shows of itself: its HELLO, and a TLS leaf that does not run out."""
+"""`Dialer`: how this agent connects to other nodes. It presents the agent's HELLO and a TLS leaf that never expires in
+use.
+"""
 
 import ssl
 import time
@@ -16,21 +18,21 @@ from agiledart_transport.peer_verifier import PeerVerifier
 from agiledart_transport.tls_contexts import client_context, load_credentials, server_context
 
 SEED_SECONDS = 3.0
-"""For a link to be made."""
+"""Time to establish a link."""
 
 LEAF_MARGIN_SECONDS = 3 * 86_400
-"""Before the leaf that is shown ends, another one is."""
+"""Time before the expiry of the current TLS leaf at which a new one replaces it."""
 
 
 class Dialer:
-    """Links from this agent to others.
+    """Links from this agent to other nodes.
 
     Attributes:
-        server_tls: for the port where others dial.
+        server_tls: for the port that others dial.
 
     Args:
-        judge: of who answers.
-        address: where this agent is reached.
+        verifier: of the peer that answers.
+        address: returns the address at which this agent is reached.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class Dialer:
         self.server_tls: ssl.SSLContext = server_context(self._credentials)
 
     def hello(self, welcome: bytes = b"") -> Hello:
-        """What this agent says of itself. `welcome`: the receipt of who hears this."""
+        """Return the HELLO of this agent. `welcome`: the receipt for its receiver."""
         identity, settings = self._identity, self._settings
         return Hello(
             service="overlay",
@@ -70,7 +72,7 @@ class Dialer:
         on_echo: Callable[[Link, bytes], None] | None = None,
         via: Via | None = None,
     ) -> Link:
-        """A link to a service at an address; raises as `connect` of the transport does."""
+        """Return a link to a service at an address. Raises as `connect` of the transport does."""
         return await connect(
             address,
             service=service,
@@ -86,7 +88,7 @@ class Dialer:
         )
 
     def renew_leaf(self) -> None:
-        """Show a fresh TLS leaf before the old one ends; links that exist are not touched."""
+        """Present a fresh TLS leaf before the old one expires. Existing links are not touched."""
         if self._credentials.expires - time.time() < LEAF_MARGIN_SECONDS:
             self._credentials = self._identity.credentials()
             for context in (self._client_tls, self.server_tls):

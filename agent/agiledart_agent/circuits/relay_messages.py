@@ -1,4 +1,4 @@
-"""What is said at the service `relay`: who wants a circuit to whom, where the target takes it, and the ticket."""
+"""Messages of the service `relay`: a request for a circuit, the address at which the target takes it, and the ticket."""
 
 from typing import Annotated
 
@@ -18,12 +18,12 @@ _Ticket = Annotated[bytes, msgspec.Meta(min_length=TICKET_BYTES, max_length=TICK
 
 
 class RequestCircuit(Message, frozen=True, gc=False, tag=1):
-    """To a relay: lead me to this agent, or to one of its executors.
+    """Request to a relay: lead a circuit to this agent, or to one of its executors.
 
     Args:
         target: the agent.
-        application, executor: of which application, and the executor's own id; empty and 0 for the agent itself.
-        visited: the asker and relays that have been asked before; none may come twice.
+        application, executor: application and own id of the executor; empty and 0 for the agent itself.
+        visited: the requester and relays that were asked before; none may come twice.
     """
 
     request: Count
@@ -34,10 +34,10 @@ class RequestCircuit(Message, frozen=True, gc=False, tag=1):
 
 
 class CircuitBooked(Message, frozen=True, gc=False, tag=2):
-    """The relay's answer: connect to my port with this.
+    """Answer of a relay: connect to its port with this ticket.
 
     Args:
-        cost: of the way from there to the target, in slots of 5 ms, as the relay says.
+        cost: of the path from the relay to the target, in slots of 5 ms, as the relay claims.
     """
 
     request: Count
@@ -46,14 +46,14 @@ class CircuitBooked(Message, frozen=True, gc=False, tag=2):
 
 
 class CircuitRefused(Message, frozen=True, gc=False, tag=3):
-    """Or why not, in one of `REFUSALS`."""
+    """Refusal of a relay, with one of `REFUSALS`."""
 
     request: Count
     reason: _Word
 
 
 class RequestAddress(Message, frozen=True, gc=False, tag=4):
-    """From a relay to the target's agent: somebody wants to reach you, or an executor of yours. Where?"""
+    """Request of a relay to the target's agent: the address for a circuit to it, or to an executor of it."""
 
     request: Count
     application: _Name = ""
@@ -61,7 +61,7 @@ class RequestAddress(Message, frozen=True, gc=False, tag=4):
 
 
 class AddressAnswer(Message, frozen=True, gc=False, tag=5):
-    """Its answer: HOST:PORT; empty: nowhere, or not for this application."""
+    """Answer of the target's agent: HOST:PORT; empty: no such executor, or not of this application."""
 
     request: Count
     address: _Address

@@ -1,7 +1,8 @@
-"""Relaying: this agent leads circuits for others, says where it can be reached through one, and gets circuits for itself.
+"""Relay service: this agent relays circuits for others, answers where circuits reach it, and finds relays for itself.
 
-A relay leads only to members that it has a link to, and only where the target's agent says: it is no open proxy. It holds no key of
-a circuit and reads nothing of it. Who asks is bounded by `CircuitTickets`, and by how many questions it may have open.
+A relay leads only to members to which it has a link, and only to the address that the target's agent gives: it is no
+open proxy. It holds no key of a circuit and reads nothing of it. `CircuitTickets` and a number of open requests bound
+each requester.
 """
 
 import asyncio
@@ -40,32 +41,35 @@ from agiledart_transport.splice import splice
 REFUSALS: Final = (
     "off", "scope", "self", "no member", "visited", "quota", "unreachable", "no such place", "ticket",
 )  # fmt: skip
-"""Every reason for which a circuit is refused. `off`: this agent does not relay; `self`: the target is the relay or the asker;
-`visited`: too many relays, or one twice; `no such place`: the target has no such executor; `ticket`: none that is good."""
+"""Every reason for which a circuit is refused.
+
+`off`: this agent does not relay; `self`: the target is the relay or the requester; `visited`: too many relays, or one
+twice; `no such place`: the target has no such executor; `ticket`: no valid one.
+"""
 
 ASK_SECONDS: Final = 1.0
-"""For one answer of a relay or a target."""
+"""Time for one answer of a relay or a target."""
 
 RELAYS_ASKED: Final = 3
 """Relays that are asked for one circuit."""
 
 RELAYS_TRIED: Final = 2
-"""That a relay asks one after the other for somebody else."""
+"""Relays that a relay asks one after the other for another node."""
 
 LATER_SECONDS: Final = 0.05
-"""For other relays to answer after the first has."""
+"""Time for other relays to answer after the first has."""
 
 AGENT_ITSELF: Final = NodeId(0)
 _CODEC: Codec[RelayMessage] = Codec(RelayMessage)
 
 
 class CircuitRequirements(NamedTuple):
-    """What an executor wants of ways by others.
+    """Requirements of an executor for relayed paths.
 
     Args:
-        most: how many; avoid: names of relays that it has already.
-        by: names of those that alone may lead; empty: any.
-        doubted: names of relays whose ways took more than twice what they had claimed.
+        most: number of paths; avoid: names of relays that it has already.
+        by: names of the only relays that may lead; empty: any.
+        doubted: names of relays whose paths took more than twice their claimed cost.
     """
 
     most: int = RELAYS_ASKED
@@ -75,8 +79,8 @@ class CircuitRequirements(NamedTuple):
 
 
 def _booked(asking: "list[asyncio.Task[Via]]") -> list[Via]:
-    """In the order of the ranking."""
-    return [one.result() for one in asking if one.done() and not one.cancelled() and one.exception() is None]
+    """Return the finished bookings, in the order of the ranking."""
+    return [task.result() for task in asking if task.done() and not task.cancelled() and task.exception() is None]
 
 
 class RelayService:
@@ -84,14 +88,14 @@ class RelayService:
 
     Args:
         me: its id.
-        is_on: does it lead circuits for others?
-        bytes_per_second: of each direction of each circuit; 0: as fast as they go.
+        is_on: does it relay circuits for others?
+        bytes_per_second: of each direction of each circuit; 0: unlimited.
         connect: opens a link to the service `relay` of a peer.
-        members: nodes that have a link with this one now, those first that are nearest.
-        is_member: is this a node of the ring that lives, as far as is known here?
-        known: all nodes of the ring that are known here.
-        rtt_ns: of the way to a peer, as measured; None: it was not.
-        place_of: HOST:PORT of an executor here by application and id, or of this agent for "" and 0; empty: there is none.
+        members: returns the nodes that have a link with this one now, the nearest first.
+        is_member: is this a running node of the ring, as far as this node knows?
+        known: returns all nodes of the ring that this node knows.
+        rtt_ns: measured round trip to a peer; None: not measured.
+        address_of: HOST:PORT of an executor here by application and id, or of this agent for "" and 0; empty: none.
     """
 
     def __init__(
@@ -122,7 +126,7 @@ class RelayService:
 
     @property
     def circuits(self) -> int:
-        """Circuits that pass here now."""
+        """Number of circuits that pass here now."""
         return self._tickets.open
 
     async def close(self) -> None:
@@ -132,16 +136,16 @@ class RelayService:
             task.cancel()
         await asyncio.gather(*tasks, *self._links.values(), return_exceptions=True)
 
-    # ---- asking others
+    # ---- requesting circuits
 
     async def circuit(
         self, target: NodeId, application: str = "", executor: NodeId = AGENT_ITSELF, visited: tuple[NodeId, ...] = ()
     ) -> Via:
-        """A way to an agent, or to an executor of it, through others. Raises OSError: nobody leads there.
+        """Return a relayed path to an agent, or to an executor of it. Raises OSError: no relay leads there.
 
         Args:
-            visited: who has been asked before, where this agent is a relay that needs another; it asks one after the other, and
-                turns back from who leads nowhere.
+            visited: nodes that were asked before, when this agent is a relay that needs another. It then asks one relay
+                after the other, and goes on when a relay leads nowhere.
         """
         relays = self._candidates(target, visited)
         question = RequestCircuit(0, target, application, executor, (*visited, self._me))
@@ -156,7 +160,9 @@ class RelayService:
     async def find_relays(
         self, target: NodeId, application: str, executor: NodeId, wish: CircuitRequirements
     ) -> tuple[Via, ...]:
-        """Ways to an executor through others, no two of them by the same. Raises OSError: nobody leads there."""
+        """Return paths to an executor through relays, no two through the same one. Raises OSError: no relay leads
+        there.
+        """
         self._proposals.doubt(wish.doubted, time.monotonic_ns())
         relays = self._candidates(target, (), wish.by)
         if wish.by and not relays:
@@ -166,29 +172,34 @@ class RelayService:
         return await self._book(relays, most, RequestCircuit(0, target, application, executor, (self._me,)))
 
     def _candidates(self, target: NodeId, visited: tuple[NodeId, ...], by: tuple[str, ...] = ()) -> list[Peer]:
-        """Who may be asked, the most promising first; of those that were named also who has no link with this agent yet."""
+        """Return the relays to ask, the most promising first. Named relays need no link with this agent yet."""
         known = [peer for peer in self._known() if peer.name in by] if by else self._members()
         return self._proposals.ranked(known, target, time.monotonic_ns(), (*visited, self._me, target))
 
     async def _book(self, relays: list[Peer], most: int, question: RequestCircuit) -> tuple[Via, ...]:
-        """All are asked at one time, since a relay may be dead; who answers much later than the first is not waited for."""
+        """Book circuits at all relays at one time, since a relay may have failed.
+
+        Relays that answer much later than the first are not waited for.
+        """
         asking = [asyncio.ensure_future(self._book_one(relay, question)) for relay in relays]
         try:
             waiting: set[asyncio.Task[Via]] = set(asking)
-            patience: float | None = None
+            timeout_seconds: float | None = None
             while waiting and len(_booked(asking)) < most:
-                done, waiting = await asyncio.wait(waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED
+                )
                 if not done:
                     break
                 if _booked(asking):
-                    patience = LATER_SECONDS
-            if find_relays := _booked(asking):
-                return tuple(find_relays[:most])
-            said = [str(one.exception()) for one in asking if one.done()]
-            raise ConnectionError(f"no relay leads there ({said[-1] if said else 'no other member is known'})")
+                    timeout_seconds = LATER_SECONDS
+            if offers := _booked(asking):
+                return tuple(offers[:most])
+            refusals = [str(task.exception()) for task in asking if task.done()]
+            raise ConnectionError(f"no relay leads there ({refusals[-1] if refusals else 'no other member is known'})")
         finally:
-            for one in asking:
-                one.cancel()
+            for task in asking:
+                task.cancel()
             await asyncio.gather(*asking, return_exceptions=True)
 
     async def _book_one(self, relay: Peer, question: RequestCircuit) -> Via:
@@ -223,7 +234,7 @@ class RelayService:
         return await asyncio.shield(known)
 
     def frame(self, link: Link, kind: int, body: bytes) -> None:
-        """A frame on a link of this service, whoever dialled it; raises RemoteProtocolError."""
+        """Handle a frame on a link of this service, whichever side dialled it. Raises RemoteProtocolError."""
         if kind != FrameKind.CONTROL:
             raise RemoteProtocolError("kind", "only CONTROL frames are taken here")
         message = _CODEC.decode(body)
@@ -240,20 +251,20 @@ class RelayService:
                     answer.set_result(message)
 
     def closed(self, link: Link) -> None:
-        """A link that this agent dialled is gone; it is dialled afresh when it is needed."""
+        """Forget a link of this agent that is gone; the next request dials it afresh."""
         for node, task in list(self._links.items()):
             if task.done() and not task.cancelled() and not task.exception() and task.result() is link:
                 del self._links[node]
 
     def accept(self, _link: Link) -> LinkHandler:
-        """Somebody has a question."""
+        """Accept a link of a requester."""
         return LinkHandler(self.frame, lambda link, reason: None)
 
     @staticmethod
     def _send(link: Link, message: RelayMessage) -> None:
         link.send(FrameKind.CONTROL, _CODEC.encode(message))
 
-    # ---- leading others
+    # ---- relaying for others
 
     def _handle_request(self, link: Link, asked: RequestCircuit) -> None:
         key = link.peer.grant.key
@@ -280,7 +291,7 @@ class RelayService:
         self._send(link, CircuitRefused(request, reason))
 
     def _authorise(self, link: Link, asked: RequestCircuit) -> None:
-        """Raise `Refused` with one of `REFUSALS` unless this may be asked."""
+        """Raise `Refused` with one of `REFUSALS` unless this request is permitted."""
         grant = link.peer.grant
         if not self._is_on:
             raise Refused("off")
@@ -293,7 +304,7 @@ class RelayService:
         if not may_relay(self._me, asked.visited):
             raise Refused("visited")
         if not self._is_member(asked.target):
-            raise Refused("no member", "nobody here knows it")
+            raise Refused("no member", "this relay does not know the target")
         self._tickets.check_quota(grant.key, time.monotonic_ns())
 
     async def _prepare(self, link: Link, asked: RequestCircuit) -> None:
@@ -311,7 +322,7 @@ class RelayService:
             self._send(link, CircuitBooked(asked.request, ticket, self._proposals.cost_to(asked.target)))
 
     async def _onward(self, asked: RequestCircuit) -> tuple[str, int, bytes]:
-        """Where the circuit leads from here, and what is said there first: straight to the target, or through another relay.
+        """Return the next address of the circuit and the bytes to send there first: of the target, or of another relay.
 
         Raises:
             Refused: `no such place`.
@@ -327,7 +338,7 @@ class RelayService:
         return *parse_address(answer.address), b""
 
     def begin(self, connection: socket.socket, ticket: bytes) -> None:
-        """A caller at the door has a ticket; its connection is this relay's from now on. Raises `Refused`."""
+        """Take over the connection of a caller with a ticket. Raises `Refused`."""
         try:
             from_host = str(connection.getpeername()[0])
             booking = self._tickets.redeem(ticket, from_host, time.monotonic_ns())

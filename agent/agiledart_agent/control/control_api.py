@@ -1,9 +1,9 @@
-"""Where the command line talks to its agent: a Unix socket in the state directory, or a TLS link with the service
-`control`.
+"""Control API of an agent: a Unix socket in the state directory, or a TLS link with the service `control`.
 
-Who may open the socket file (mode 0600), has the agent's user id or is root, and begins with what `control.cookie` beside it
-holds, is an admin: users' code runs under the same user id and can open the socket, but it cannot read the file. Over TLS the
-grant's role decides. Both ways carry the same CONTROL frames (`agiledart_node.wire.commands`).
+A client of the socket is an admin when it can open the file (mode 0600), has the agent's user id or is root, and begins
+with the content of `control.cookie` beside it. Users' code runs under the same user id and can open the socket, but it
+cannot read the cookie. Over TLS the grant's role decides. Both carry the same CONTROL frames
+(`agiledart_node.wire.commands`).
 """
 
 import asyncio
@@ -48,7 +48,7 @@ MAX_SOCKET_PATH_BYTES = 107
 
 COOKIE = "control.cookie"
 COOKIE_BYTES = 32
-"""Beside the socket: what who opens it says first."""
+"""Size of the file beside the socket that a client must present first."""
 
 _ENVELOPE_BYTES = 64
 """Bytes of an answer around its document."""
@@ -57,7 +57,7 @@ _PEER_CREDENTIALS = struct.Struct("3i")
 
 
 class ControlPeer:
-    """One connected asker; `write` takes a whole frame, `whence` says where it is."""
+    """One connected client. `write` takes a whole frame; `origin` is the client's address or process."""
 
     def __init__(
         self,
@@ -79,20 +79,20 @@ class ControlPeer:
         self.gone = False
 
     def send(self, message: ControlMessage) -> None:
-        """Answer, if somebody still listens."""
+        """Send an answer, if the client still listens."""
         if not self.gone:
             self._write(FrameKind.CONTROL, CONTROL.encode(message))
 
 
 class ControlApi:
-    """Numbers the requests of all clients, checks roles, and brings answers back to who asked.
+    """Numbers the requests of all clients, checks roles, and returns answers to the clients.
 
     Args:
-        ask: called with (request number, request, client) for each request that may be allowed: whose application it is about,
-            and whether its order is good, is looked up there.
-        local: who asks at the Unix socket.
-        count_refused: called with a reason for each request or connection turned away.
-        refused: called with (request, client, reason, sentence) for each request of somebody who may not even ask.
+        ask: called with (request number, request, client) for each request that may be permitted. It looks up which
+            application the request concerns, and verifies its signature.
+        local: the requester at the Unix socket.
+        count_refused: called with a reason for each request or connection that is refused.
+        refused: called with (request, client, reason, sentence) for each request of a client without any right to ask.
     """
 
     def __init__(
@@ -110,10 +110,10 @@ class ControlApi:
         self._path: Path | None = None
         self._cookie = b""
 
-    # ---- requests, whichever way they came
+    # ---- requests, over the socket or TLS
 
     def receive(self, client: ControlPeer, body: bytes) -> None:
-        """Take one CONTROL frame of a client; raises RemoteProtocolError when it is none."""
+        """Take one CONTROL frame of a client. Raises RemoteProtocolError when it holds no request."""
         message = CONTROL.decode(body)
         if not isinstance(message, ControlRequest):
             raise RemoteProtocolError("form", "only requests are taken here")
@@ -130,41 +130,42 @@ class ControlApi:
     def _may_ask(self, client: ControlPeer, message: ControlRequest) -> bool:
         verb = VERB_BY_COMMAND.get(type(message.command), "")
         principal, name = client.principal, getattr(message.command, "name", "")
-        if isinstance(message.command, Submit) and not name:  # it stands in the specification, which the node reads
+        # the name stands in the specification, which the node reads
+        if isinstance(message.command, Submit) and not name:
             principal = Principal(principal.role)
-        why = refusal_before_lookup(principal, verb, name)
-        if why:
-            self._count_refused(why, client.requester)
-            text = why_not(client.principal, verb, why, name)
-            self._refused(message, client, why, text)
-            client.send(ControlRefusal(message.request, text, reason=why))
-        return not why
+        reason = refusal_before_lookup(principal, verb, name)
+        if reason:
+            self._count_refused(reason, client.requester)
+            text = why_not(client.principal, verb, reason, name)
+            self._refused(message, client, reason, text)
+            client.send(ControlRefusal(message.request, text, reason=reason))
+        return not reason
 
     def progress(self, request: int, text: str) -> None:
-        """Tell the asker how it goes."""
-        if found := self._asked.get(request):
-            found[0].send(ControlProgress(found[1], text))
+        """Send the progress of a request to its client."""
+        if pending := self._asked.get(request):
+            pending[0].send(ControlProgress(pending[1], text))
 
     def answer(self, request: int, body: Any) -> None:
         """End a request with its result."""
-        if found := self._asked.pop(request, None):
-            found[0].open.discard(found[1])
+        if pending := self._asked.pop(request, None):
+            pending[0].open.discard(pending[1])
             document = msgspec.json.encode(body, enc_hook=str)
             if len(document) > MAX_FRAME_BYTES - _ENVELOPE_BYTES:
-                found[0].send(
-                    ControlRefusal(found[1], f"The answer has {len(document):,} bytes, more than a frame may have.")
+                pending[0].send(
+                    ControlRefusal(pending[1], f"The answer has {len(document):,} bytes, more than fit into a frame.")
                 )
             else:
-                found[0].send(ControlAnswer(found[1], document))
+                pending[0].send(ControlAnswer(pending[1], document))
 
     def refuse(self, request: int, text: str, exit_code: int = 1, reason: str = "") -> None:
-        """End a request without a result; `reason` where the asker may not."""
-        if found := self._asked.pop(request, None):
-            found[0].open.discard(found[1])
-            found[0].send(ControlRefusal(found[1], text, exit_code, reason))
+        """End a request without a result. `reason`: why the client may not do it."""
+        if pending := self._asked.pop(request, None):
+            pending[0].open.discard(pending[1])
+            pending[0].send(ControlRefusal(pending[1], text, exit_code, reason))
 
     def forget(self, client: ControlPeer) -> None:
-        """The client has gone; its answers have no reader."""
+        """Forget a client that has gone; its answers have no reader."""
         client.gone = True
         for number in [n for n, (principal, _) in self._asked.items() if principal is client]:
             del self._asked[number]
@@ -172,7 +173,7 @@ class ControlApi:
     # ---- the Unix socket
 
     async def listen(self, path: Path) -> None:
-        """Take clients at a socket file; an old file of a dead agent is replaced (the state lock is ours).
+        """Listen at a socket file. An old file of a dead agent is replaced (this agent holds the state lock).
 
         Raises:
             OperationFailed: the path is longer than the system allows for a socket.
@@ -230,13 +231,15 @@ class ControlApi:
             writer.close()
 
     def _is_proof(self, kind: int, body: bytes) -> bool:
-        """Has who opened the socket read the cookie? Raises RemoteProtocolError."""
+        """Return whether the client has read the cookie. Raises RemoteProtocolError."""
         if kind != FrameKind.HELLO or not secrets.compare_digest(body, self._cookie):
-            raise RemoteProtocolError("cookie", "the first frame holds what control.cookie does")
+            raise RemoteProtocolError("cookie", "the first frame must hold the content of control.cookie")
         return True
 
     def _admit(self, writer: asyncio.StreamWriter) -> ControlPeer | None:
-        """The file's mode keeps others out already; the kernel's word on who is there is asked as well."""
+        """Return the client of a connection. The file's mode keeps other users out already; the kernel's credentials
+        are checked as well.
+        """
         sock = writer.get_extra_info("socket")
         raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
         pid, uid, _ = _PEER_CREDENTIALS.unpack(raw)

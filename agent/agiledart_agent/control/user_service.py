@@ -1,4 +1,6 @@
-"""What an agent tells its users: answers of the node over the control API, tokens, and what only this process knows of itself."""
+"""User service of an agent: answers of the node over the control API, tokens, and what only this process knows of
+itself.
+"""
 
 import asyncio
 import os
@@ -57,7 +59,7 @@ from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
 
 
 class AgentParts(Protocol):
-    """The agent's parts that are told of; it may have begun only some of them."""
+    """Parts of the agent that its users see. The agent may have started only some of them."""
 
     me: Peer
     relay_service: RelayService
@@ -89,11 +91,11 @@ class AgentParts(Protocol):
 
 
 class UserService:
-    """The users of one agent.
+    """Service for the users of one agent.
 
     Args:
         feed: takes events for the node.
-        verify: judges signed orders.
+        verify: verifies signed commands.
     """
 
     def __init__(
@@ -114,14 +116,14 @@ class UserService:
         self._extended: dict[int, type] = {}  # requests to whose answers the agent adds what only it knows
         self._open: dict[
             int, tuple[AuditLine, bool]
-        ] = {}  # requests: what the audit says, and whether also when allowed
+        ] = {}  # requests: the audit line, and whether it is written also when permitted
         self._works: set[asyncio.Future[None]] = set()
         self._renewals: set[asyncio.Future[str]] = set()
         self._audit = AuditTrail(settings.state_dir, log, feed)
         self.leave_asked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     async def open(self, driver: Driver) -> None:
-        """Take questions, and answer them as the node does."""
+        """Accept requests, and send the node's answers."""
         driver.on(Replied, self._reply)
         driver.on(Progressed, lambda e: self._control.progress(e.request, e.text))
         driver.on(RefusedRequest, lambda e: self._refuse(e.request, e.text, e.exit_code, e.reason))
@@ -131,7 +133,7 @@ class UserService:
         await self._control.listen(self._settings.state_dir / "control.sock")
 
     async def close(self) -> None:
-        """Take no more questions on this machine."""
+        """Accept no more requests on this machine."""
         for renewal in self._renewals:
             renewal.cancel()
         for work in self._works:
@@ -140,16 +142,16 @@ class UserService:
         await self._audit.close()
 
     def links(self) -> tuple[Link, ...]:
-        """Of users on other machines."""
+        """Return the links of users on other machines."""
         return tuple(self._clients)
 
     def close_links(self) -> None:
-        """Let users on other machines go."""
+        """Close the links of users on other machines."""
         for link in self.links():
             link.close("done")
 
     def accept(self, link: Link) -> LinkHandler:
-        """A user on another machine."""
+        """Accept a user on another machine."""
         grant = link.peer.grant
         requester = f"{grant.role} {grant.key.hex()[:16]}"  # its key, not a name that it gives itself
         client = ControlPeer(Principal.of(grant), requester, link.send, origin=link.remote)
@@ -162,7 +164,7 @@ class UserService:
         if reason not in ORDINARY_ENDS:
             self._log.refused(reason, link.remote)
 
-    # ---- questions
+    # ---- requests
 
     def _asked(self, request: int, asked: ControlRequest, client: ControlPeer) -> None:
         command, signed_command = asked.command, asked.signed_command
@@ -177,7 +179,7 @@ class UserService:
             if isinstance(command, CreateToken | ShutDownAgent) and terms is not None:
                 wall_ms = self._common_ms()
                 check_signed_command(self._verify, signed_command, terms, key=client.principal.key, wall_ms=wall_ms)
-        except OperationFailed as error:  # no key here that may sign this
+        except OperationFailed as error:  # no key here that may sign this command
             self._refuse(request, str(error))
             return
         except RemoteProtocolError as error:
@@ -201,7 +203,7 @@ class UserService:
                 self._feed(UserRequest(request, command, client.requester, client.principal, signed_command))
 
     def _later(self, request: int, work: Coroutine[Any, None, dict[str, object]]) -> None:
-        """Answer when it is done."""
+        """Answer a request when its work is done."""
 
         async def answered() -> None:
             try:
@@ -219,41 +221,41 @@ class UserService:
             self.leave_asked.set_result(drain)
 
     def _turned_away(self, asked: ControlRequest, client: ControlPeer, reason: str, text: str) -> None:
-        """Somebody who may not even ask."""
+        """Audit a request of a client without any right to ask."""
         self._audit.note(
             refused(audit_line_of(asked.command, client.principal, client.requester, client.origin), reason, text)
         )
 
     def audit_refused_read(self, principal: Principal, origin: str, log: LogOwnership, reason: str, text: str) -> None:
-        """Somebody wanted a log that it may not read."""
+        """Audit a requester that may not read a log."""
         self._audit.note(refused_log_read_line(principal, origin, log, reason, text))
 
     def _answer(self, request: int, body: object) -> None:
-        """It was allowed, and is done."""
-        line, is_told = self._open.pop(request)
-        if is_told:
+        """Answer a permitted request that is done."""
+        line, is_audited_when_allowed = self._open.pop(request)
+        if is_audited_when_allowed:
             self._audit.note(line)
         self._control.answer(request, body)
 
     def _refuse(self, request: int, text: str, exit_code: int = 1, reason: str = "") -> None:
-        """It was not allowed (there is a reason), or came to nothing."""
+        """Refuse a request: it was not permitted (with a reason), or it failed."""
         self._extended.pop(request, None)
-        line, is_told = self._open.pop(request)
+        line, is_audited_when_allowed = self._open.pop(request)
         if reason:
             self._log.refused(reason, line.requester)
-        if reason or is_told:
+        if reason or is_audited_when_allowed:
             self._audit.note(refused(line, reason, text))
         self._control.refuse(request, text, exit_code, reason)
 
     def _signed(self, terms: CommandTerms) -> bytes:
-        """The order of who may open our socket: our own key signs it, and owns what is submitted so."""
+        """Sign the command of a client of our socket. Our own key signs it, and owns what is submitted so."""
         identity = self._identity
         chain = identity.admin_chain() if terms.verb == BAN else identity.chain
         wall_ms = self._common_ms()
         return sign_command(identity.key.sign, chain, identity.network, terms, wall_ms, secrets.token_bytes)
 
     def _common_ms(self) -> int:
-        """The time by which we sign: our clock's, or most others' when ours is far off."""
+        """Return the time of our signatures: our clock's, or that of most nodes when ours is far off."""
         wall_ms = int(time.time() * 1_000)
         driver = self._parts.driver
         return wall_ms if driver is None else driver.node.clocks.common_ms(wall_ms)
@@ -280,16 +282,16 @@ class UserService:
         )
 
     def _renew(self, request: int, client: ControlPeer) -> None:
-        """This agent's own membership, now."""
+        """Renew this agent's own membership now."""
         if client.principal.role != "admin":
-            self._refuse(request, "Only an admin has an agent renew its own membership.", reason="role")
+            self._refuse(request, "Only an admin may renew an agent's own membership.", reason="role")
             return
 
         def done(work: "asyncio.Task[str]") -> None:
             if work.cancelled():
                 return
-            if why := work.result():
-                self._refuse(request, f"This node's membership could not be renewed: {why}.")
+            if reason := work.result():
+                self._refuse(request, f"This node's membership could not be renewed: {reason}.")
             else:
                 self._answer(request, {"until": decode_link(self._identity.chain[-1]).not_after, "chain": []})
 
@@ -299,19 +301,19 @@ class UserService:
 
     def _reply(self, effect: Replied) -> None:
         body = dict(effect.body)
-        asked = self._extended.pop(effect.request, None)
-        if asked is Info:
+        command_type = self._extended.pop(effect.request, None)
+        if command_type is Info:
             body |= self.description()
-        elif asked is Nodes:
+        elif command_type is Nodes:
             body["refused"] = dict(self._log.refusals)
             keys = self._keys_of_nodes()
             body["nodes"] = [{**row, "key": keys.get(row["node_id"], "")} for row in body["nodes"]]
-        if asked in (Nodes, Status):
+        if command_type in (Nodes, Status):
             body["isolation_warning"] = self._parts.rejoin_monitor.alone
         self._answer(effect.request, body)
 
     def _keys_of_nodes(self) -> dict[str, str]:
-        """Node id → key, of those that have proven theirs to us."""
+        """Return node id → key, for the nodes that have proven their key to us."""
         links = self._parts.links
         keys = {
             link.peer.node_id.hex: link.peer.public_key.hex() for link in (links.links() if links is not None else ())
@@ -321,7 +323,7 @@ class UserService:
     # ---- this process
 
     def unready(self) -> str:
-        """Why this node should get no work; empty when it may."""
+        """Return why this node should get no work; empty when it may."""
         driver = self._parts.driver
         if not self._parts.joined.done():
             return "not in the ring yet"
@@ -330,7 +332,7 @@ class UserService:
         return "draining" if driver.node.is_draining else ""
 
     def figures(self) -> NodeFigures:
-        """For a scrape: this process at this moment."""
+        """Return the figures of this process at this moment, for a scrape."""
         parts = self._parts
         node = parts.driver.node if parts.driver is not None else None
         links, sink_logs = parts.links, parts.sink_logs
@@ -381,7 +383,7 @@ class UserService:
         )
 
     def description(self) -> dict[str, object]:
-        """What this process knows of itself, for `agent.json` and `Info`."""
+        """Return what this process knows of itself, for `agent.json` and `Info`."""
         parts = self._parts
         return {
             "pid": os.getpid(),

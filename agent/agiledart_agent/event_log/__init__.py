@@ -1,1 +1,1 @@
-"""Observations of the machines become log events."""
+"""Event log: observations of the machines become log events."""

@@ -1,6 +1,6 @@
-"""What an agent says: one event a line, for people or as JSON; and what user code printed, bounded.
+"""Log of an agent: one event a line, for people or as JSON; and bounded storage of what user code printed.
 
-A quiet node logs nothing. Refusals are counted always and said once per reason, so a stranger cannot fill a disk.
+A quiet node logs nothing. Refusals are always counted and logged once per reason, so a stranger cannot fill a disk.
 """
 
 import json
@@ -17,7 +17,7 @@ from agiledart_kernel.observation import Observation
 from agiledart_kernel.text import harmless_lines
 
 MAX_LOGGED_APPLICATIONS = 256
-"""Applications whose printed lines are kept; the one that printed least recently is forgotten first."""
+"""Applications whose printed lines are kept. The application that printed least recently is forgotten first."""
 
 MAX_PRINTED_CHARS = 4 << 20
 """Characters of an application's lines that are kept: ten thousand of the longest lines would be 40 MB."""
@@ -26,19 +26,19 @@ MAX_ALL_PRINTED_CHARS = 16 << 20
 """The same for all applications together."""
 
 MAX_ANSWER_CHARS = 256 << 10
-"""Characters in one answer; who wants more asks again."""
+"""Characters in one answer; a reader that wants more asks again."""
 
 
 QUIET_SECONDS = 60.0
-"""The same kind of observation is said at most once in this time; what was left out is counted in the next line."""
+"""Least time between two lines of one kind of observation. The next line has the number of suppressed ones."""
 
 
 class AgentLog:
-    """Writes events to standard error.
+    """Writer of events to standard error.
 
     Args:
         format: `console` (for people; systemd adds the time) or `json`.
-        node: name that stands in every JSON line.
+        node: name of the node, in every JSON line.
     """
 
     def __init__(
@@ -55,32 +55,32 @@ class AgentLog:
         self._left_out: Counter[str] = Counter()
 
     def info(self, event: str, text: str, **fields: object) -> None:
-        """A change that an operator would want in last night's log."""
+        """Log a change that an operator would look for in last night's log."""
         self._write("info", event, text, fields)
 
     def warning(self, event: str, text: str, **fields: object) -> None:
-        """Degraded, and mending itself."""
+        """Log a degraded state that heals by itself."""
         self._write("warning", event, text, fields)
 
     def error(self, event: str, text: str, **fields: object) -> None:
-        """Somebody must act."""
+        """Log a state in which an operator must act."""
         self._write("error", event, text, fields)
 
     def debug(self, event: str, text: str, **fields: object) -> None:
-        """Only with `--verbose`."""
+        """Log a detail, only with `--verbose`."""
         if self._verbose:
             self._write("debug", event, text, fields)
 
     def refused(self, reason: str, remote: str) -> None:
-        """Count a refusal; say the first of each reason."""
+        """Count a refusal. Log the first of each reason."""
         self.refusals[reason] += 1
         if self.refusals[reason] == 1:
             self.warning(
-                "link.refused", f"turned away {remote}: {reason} (further ones are only counted)", reason=reason
+                "link.refused", f"refused {remote}: {reason} (further refusals are only counted)", reason=reason
             )
 
     def observed(self, observation: Observation) -> None:
-        """Something that core code reports: a named event, or only with `--verbose`."""
+        """Log an observation of core code: a named event, or a detail for `--verbose`."""
         level, event, text, fields = log_event_of(observation)
         if level == "debug":
             self.debug(event, text, **fields)
@@ -90,12 +90,12 @@ class AgentLog:
             self._left_out[event] += 1
             return
         self._last_logged_at[event] = now
-        if left_out := self._left_out.pop(event, 0):
-            fields["left_out"] = left_out
+        if suppressed := self._left_out.pop(event, 0):
+            fields["suppressed"] = suppressed
         self._write(level, event, text, fields)
 
     def unhandled(self, context: Mapping[str, Any]) -> None:
-        """An error that nobody caught on the event loop: our bug. One line as JSON; for people with its trace."""
+        """Log an error that no code caught on the event loop: our bug. One line as JSON; for people with its trace."""
         error = context.get("exception")
         why = f" ({type(error).__name__}: {error})" if error is not None else ""
         text = f"internal error: {context.get('message', '')}{why}"
@@ -122,11 +122,11 @@ class AgentLog:
             self._stream.write(line + "\n")
             self._stream.flush()
         except (OSError, ValueError):
-            pass  # nobody reads us any more; the agent goes on
+            pass  # standard error has no reader any more; the agent continues
 
 
 class PrintedLines:
-    """The last lines that each application's user code printed on this node, numbered so that a reader can continue."""
+    """Last lines that each application's user code printed on this node, numbered so that a reader can continue."""
 
     def __init__(self) -> None:
         self._lines: dict[str, deque[tuple[int, float, str]]] = {}
@@ -135,7 +135,7 @@ class PrintedLines:
         self._all_chars = 0
 
     def add(self, application: str, text: str) -> None:
-        """Keep a line; the oldest goes when there are too many."""
+        """Keep a line. The oldest is dropped when there are too many."""
         lines = self._lines.pop(application, None)
         if lines is None:
             lines = deque(maxlen=MAX_LOG_LINES)
@@ -159,18 +159,18 @@ class PrintedLines:
         self._all_chars -= size
 
     def _forget(self, application: str) -> None:
-        """Its lines; the number goes on for a reader who comes back."""
+        """Drop the lines of an application. Its numbers continue for a reader that returns."""
         del self._lines[application]
         self._all_chars -= self._chars.pop(application)
 
     def after(self, application: str, number: int, limit: int = 1_000) -> list[tuple[int, float, str]]:
-        """At most `limit` lines with a greater number, as (number, wall seconds, text)."""
-        found: list[tuple[int, float, str]] = []
+        """Return at most `limit` lines with a greater number, as (number, wall seconds, text)."""
+        selected: list[tuple[int, float, str]] = []
         free_chars = MAX_ANSWER_CHARS
         for line in self._lines.get(application, ()):
             if line[0] > number:
                 free_chars -= len(line[2])
-                if len(found) >= limit or (found and free_chars < 0):
+                if len(selected) >= limit or (selected and free_chars < 0):
                     break
-                found.append(line)
-        return found
+                selected.append(line)
+        return selected

@@ -1,7 +1,8 @@
-"""Which of the things that core code reports stand in an agent's log: event name, level, words, fields.
+"""Log events of observations: event name, level, text and fields.
 
-What an operator can act on is a warning; what explains one is there with `--verbose`. A node that has nothing to do and
-no trouble produces none of the former. The same kind is said at most once a minute: a link that flaps fills no disk.
+An event on which an operator can act is a warning; an event that explains a warning needs `--verbose`. A node without
+work and without trouble logs no warnings. The same kind is logged at most once a minute, so a link that flaps fills no
+disk.
 """
 
 from agiledart_kernel.observation import Observation
@@ -47,13 +48,13 @@ Event = tuple[str, str, str, dict[str, object]]
 
 
 def log_event_of(observation: Observation) -> Event:
-    """How an observation is logged. Level `debug` is only written with `--verbose`."""
+    """Return the log event of an observation. Level `debug` is only written with `--verbose`."""
     match observation:
         case JoinerAdmitted(joiner):
             name = joiner.name or joiner.node.short
             return "info", "peer.joined", f"{name} joined the ring next to this node", {"peer": joiner.node.hex}
         case SelfRefuted(refutations):
-            text = "others held this node for dead; it or its links are too slow"
+            text = "other nodes suspected that this node had failed; it or its links are too slow"
             return "warning", "node.suspected", text, {"times": refutations}
         case NodeWasLate(late_ns):
             seconds = round(late_ns / 1e9, 3)
@@ -65,7 +66,7 @@ def log_event_of(observation: Observation) -> Event:
                 {"seconds": seconds},
             )
         case RecordConflictMerged(version):
-            text = "two versions of a record were merged: the ring was in two parts"
+            text = "two versions of a record were merged: the ring was partitioned"
             return "warning", "record.merged", text, {"version": version}
         case PeerSuspected(peer):
             return "debug", "peer.suspected", f"{peer.name or peer.node.short} does not answer", {"peer": peer.node.hex}
@@ -77,19 +78,19 @@ def log_event_of(observation: Observation) -> Event:
                 {"peer": peer.node.hex},
             )
         case PeerDeclaredFailed(peer, reason):  # the effect that follows is logged as peer.failed
-            text = f"{peer.name or peer.node.short} is held for dead ({reason})"
+            text = f"{peer.name or peer.node.short} is declared failed ({reason})"
             return "debug", "peer.declared_failed", text, {"peer": peer.node.hex, "reason": reason}
-        case RingJoined(waited_ns, attempts):  # the daemon says it to everybody, as ring.joined
+        case RingJoined(waited_ns, attempts):  # the daemon logs it in any case, as ring.joined
             fields: dict[str, object] = {"seconds": round(waited_ns / 1e9, 3), "attempts": attempts}
             return "debug", "ring.entered", "in the ring", fields
         case RingRejoining(reason):
             text = f"out of the ring because {reason}; joining again"
             return "warning", "ring.rejoining", text, {"reason": reason}
         case AdmissionAborted(joiner):
-            text = f"{joiner.name or joiner.node.short} was called and did not come into the ring"
+            text = f"{joiner.name or joiner.node.short} was admitted and did not join the ring"
             return "debug", "peer.not_admitted", text, {"peer": joiner.node.hex}
         case SuccessorReplaced(successor):
-            text = f"the gap left by the dead is closed up to {successor.name or successor.node.short}"
+            text = f"the key range of the failed nodes is closed up to {successor.name or successor.node.short}"
             return "debug", "ring.range_closed", text, {"peer": successor.node.hex}
         case RingLeft():
             return "debug", "ring.left", "out of the ring", {}
@@ -102,17 +103,17 @@ def _of_node(observation: Observation) -> Event:
     fields: dict[str, object]
     match observation:
         case TokenOverused(token, allowed, used):
-            text = f"{used:,} keys came by token {token[:16]}, which allows {allowed:,}: the network was in two parts. They stay"
+            text = f"{used:,} keys joined by token {token[:16]}, which allows {allowed:,}: the network was partitioned. They stay"
             return "warning", "token.overused", text, {"token": token, "allowed": allowed, "used": used}
         case SchedulerElected(domain, index, term):
             where = f"zone {domain}" if domain else "this network"
             fields = {"zone": domain, "index": index, "term": term}
-            return "info", "scheduler.elected", f"this node is scheduler {index + 1} of {where} now", fields
+            return "info", "scheduler.elected", f"this node is now scheduler {index + 1} of {where}", fields
         case SchedulerResigned(domain, index, reason):
             fields = {"zone": domain, "index": index, "reason": reason}
-            return "info", "scheduler.resigned", f"this node is a scheduler no longer: {reason}", fields
+            return "info", "scheduler.resigned", f"this node is no longer a scheduler: {reason}", fields
         case SchedulerLost(application, scheduler):
-            text = f"{scheduler.name or scheduler.node.short}, the scheduler of {application}, is gone; looking for another"
+            text = f"{scheduler.name or scheduler.node.short}, the scheduler of {application}, has failed; looking for another"
             return "info", "scheduler.lost", text, {"application": application, "peer": scheduler.node.hex}
         case ApplicationWaits(application, reason, waiting):
             text = f"{application} waits: {reason}"
@@ -121,7 +122,12 @@ def _of_node(observation: Observation) -> Event:
             fields = {"application": application, "how": how, "hops": hops, "elections": elections}
             return "debug", "scheduler.found", f"a scheduler was found by {how}", fields
         case ElectionBegun(domain, index):
-            return "debug", "scheduler.election", "nobody with room was found", {"zone": domain, "index": index}
+            return (
+                "debug",
+                "scheduler.election",
+                "no node with free capacity was found",
+                {"zone": domain, "index": index},
+            )
     return _of_recovery(observation)
 
 
@@ -131,11 +137,13 @@ def _of_recovery(observation: Observation) -> Event:
         case AttemptBegan(run, attempt, reason, text):
             fields = {"application": run.app, "attempt": attempt, "reason": reason}
             if attempt == 1:
-                return "debug", "recovery.first_attempt", f"{run.app} begins", fields
-            return "warning", "recovery.restarted", f"{run.app} is brought back, life {attempt}: {text}", fields
+                return "debug", "recovery.first_attempt", f"{run.app} starts", fields
+            return "warning", "recovery.restarted", f"{run.app} is restarted, attempt {attempt}: {text}", fields
         case RunRecovered(run, attempt, cause, took):
             seconds = {phase: round(ns / 1e9, 3) for phase, ns in took.items()}
-            text = f"{run.app} has recovered in {sum(seconds.values()):.1f} s: an epoch of life {attempt} is committed"
+            text = (
+                f"{run.app} has recovered in {sum(seconds.values()):.1f} s: an epoch of attempt {attempt} is committed"
+            )
             return (
                 "info",
                 "recovery.completed",
@@ -151,15 +159,15 @@ def _of_recovery(observation: Observation) -> Event:
                 f"{run.app} waits for {names}" + (f": {reason}" if reason else ""),
                 fields,
             )
-        case SnapshotDegraded(run, instance, survives):
+        case SnapshotDegraded(run, instance, tolerated_losses):
             text = (
-                f"the state of {instance} of {run.app} has fewer holders than it should: {survives} of them may be lost"
+                f"the state of {instance} of {run.app} has too few replica nodes: it survives {tolerated_losses} losses"
             )
-            fields = {"application": run.app, "instance": str(instance), "tolerated_losses": survives}
+            fields = {"application": run.app, "instance": str(instance), "tolerated_losses": tolerated_losses}
             return "debug", "recovery.degraded", text, fields
         case QuorumRecovered(run, quorum_generation, epoch, voters, without):
             names = ", ".join(node.short for node in without)
-            text = f"{run.app} goes on from epoch {epoch} without {names}, at an admin's word: generation {quorum_generation}"
+            text = f"{run.app} continues at epoch {epoch} without {names}, by admin command: quorum generation {quorum_generation}"
             fields = {
                 "application": run.app,
                 "quorum_generation": quorum_generation,
@@ -167,11 +175,9 @@ def _of_recovery(observation: Observation) -> Event:
             }
             return "warning", "recovery.quorum_restored", text, fields
         case VoterExcluded(run, reported_by):
-            text = (
-                f"{run.app} goes on without this node's vote: an admin gave it up for lost; {reported_by.short} says so"
-            )
+            text = f"{run.app} continues without this node's vote: an admin declared it lost, as {reported_by.short} reports"
             return "warning", "recovery.voter_removed", text, {"application": run.app, "peer": reported_by.hex}
         case VoterReplaced(run, gone, new):
-            text = f"{new.short} votes in the register of {run.app} in place of {gone.short}"
+            text = f"{new.short} replaces {gone.short} as a voter of {run.app}"
             return "info", "recovery.voter_replaced", text, {"application": run.app, "peer": new.hex}
     return "debug", "observation", f"{type(observation).__name__} {observation}", {}

@@ -1,7 +1,8 @@
-"""An executor's process before it serves anybody: the interpreter and the engine's own code, nothing of a user's.
+"""Bare executor process, before its application is known: the interpreter and the engine's own code, no user code.
 
-Interpreter and imports are most of an executor's start (0.2 s of CPU on a server, 0.35 where bytecode may not be kept), and a run
-that lost a host waits for the slowest start of all its hosts. So an agent whose applications are saved by epochs keeps one at hand.
+Interpreter and imports are most of an executor's start (0.2 s of CPU on a server, 0.35 where bytecode may not be
+stored). A run that lost a host waits for the slowest start of all its hosts. So an agent whose applications are saved
+by epochs keeps one spare process ready.
 """
 
 import asyncio
@@ -16,20 +17,22 @@ from dataclasses import dataclass
 from agiledart_agent.executors.executor_watch import ExecutorWatch
 
 REST_SECONDS = 3.0
-"""From an application's start, or that of its new life, until the next spare is begun: who has just lost a host has more to do."""
+"""Time from an application's start, or that of its new attempt, to the start of the next spare: right after a loss
+other work comes first.
+"""
 
 CREDENTIALS = "AGILEDART_CREDENTIALS"
-"""Names a folder with secrets of connectors, which executors open."""
+"""Variable that names a folder with secrets of connectors, which executors open."""
 
 _SMALL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
-"""Allocators that give memory back: Arrow's own pool (mimalloc) and glibc's arenas, one for each thread, kept 23 MB of a job in
-columns that nobody used (agent and executor 151 MB PSS, then 128, at the same CPU time). What the agent's environment says goes
-before.
+"""Allocators that return memory to the system. Arrow's own pool (mimalloc) and glibc's arenas, one for each thread,
+kept 23 MB unused in a job over columns (agent and executor 151 MB PSS, then 128, at the same CPU time). The agent's
+environment overrides these.
 """
 
 
 class LaunchError(Exception):
-    """Instances could not be started; the text is in the user's words."""
+    """Instances could not be started. The text is for the user."""
 
 
 @dataclass
@@ -45,7 +48,7 @@ class BareProcess:
     watch: ExecutorWatch
 
     async def end(self) -> None:
-        """It is not needed: nothing of it stays."""
+        """End a process that is not needed, without a trace."""
         self.pair.close()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -54,16 +57,16 @@ class BareProcess:
 
 
 def executor_environment(own: Mapping[str, str]) -> dict[str, str]:
-    """The environment of an executor: the agent's, without the agent's settings.
+    """Return the environment of an executor: the agent's, without the agent's settings.
 
-    A join token may stand there; user code has no business with it.
+    A join token may stand there; user code must not see it.
     """
     others = {key: value for key, value in own.items() if not key.startswith("AGILEDART_") or key == CREDENTIALS}
     return {**_SMALL, **others, "PYTHONUNBUFFERED": "1"}
 
 
 async def start_bare(directory: str) -> BareProcess:
-    """Start one in a directory.
+    """Start a bare process in a directory.
 
     Raises:
         LaunchError: the system gives no process or no descriptors.
@@ -92,7 +95,7 @@ async def start_bare(directory: str) -> BareProcess:
             pass_fds=(theirs.fileno(), watch.writing_end),
             cwd=directory,
             env=executor_environment(os.environ),
-            start_new_session=True,  # Ctrl-C in the agent's terminal is the agent's business
+            start_new_session=True,  # Ctrl-C in the agent's terminal is for the agent alone
         )
     except BaseException as error:  # cancelled, too
         ours.close()
@@ -108,7 +111,7 @@ async def start_bare(directory: str) -> BareProcess:
 
 
 class SpareProcess:
-    """At most one process at hand.
+    """Slot for at most one spare process.
 
     Args:
         start: starts one.
@@ -122,21 +125,21 @@ class SpareProcess:
 
     @property
     def pid(self) -> int:
-        """Of the one at hand; 0: there is none."""
+        """Process id of the spare; 0: there is none."""
         return 0 if self._process is None else self._process.process.pid
 
     def want(self) -> None:
-        """Have one at hand after a while."""
+        """Start a spare after a while."""
         if self._process is None and (self._beginning is None or self._beginning.done()):
             self._beginning = asyncio.get_running_loop().create_task(self._begin())
 
     async def _begin(self) -> None:
         await asyncio.sleep(REST_SECONDS)
-        with contextlib.suppress(LaunchError):  # whoever needs one tries again, and says it
+        with contextlib.suppress(LaunchError):  # a caller that needs a process tries again, and reports the error
             self._process = await self._start()
 
     def take(self) -> BareProcess | None:
-        """The one at hand, to be configured by who takes it; None: there is none, or it has died."""
+        """Return the spare process, for the caller to configure. None: there is none, or it has died."""
         spare, self._process = self._process, None
         if spare is None or spare.process.returncode is None:
             return spare
@@ -144,7 +147,7 @@ class SpareProcess:
         return None
 
     def dismiss(self) -> None:
-        """Nobody needs one any more."""
+        """End the spare: no application needs one any more."""
         if self._beginning is not None:
             self._beginning.cancel()
         spare, self._process = self._process, None
@@ -157,11 +160,11 @@ class SpareProcess:
         task.add_done_callback(self._endings.discard)
 
     async def close(self) -> None:
-        """End it and wait for that."""
+        """End the spare and wait for its end."""
         beginning = self._beginning
         self.dismiss()
         if beginning is not None:
             await asyncio.wait([beginning])
-            self.dismiss()  # it may have come with the last turn
+            self.dismiss()  # it may have started in the last iteration of the loop
         if self._endings:
             await asyncio.wait(self._endings)

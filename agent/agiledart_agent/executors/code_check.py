@@ -1,4 +1,4 @@
-"""Runs `agiledart_executor.programs.code_check` in a process of its own, for dry runs; bounded in time, its output is nobody's."""
+"""Dry run: `agiledart_executor.programs.code_check` in a process of its own, bounded in time; its output is discarded."""
 
 import asyncio
 import contextlib
@@ -12,13 +12,13 @@ from agiledart_agent.executors.bare_process import executor_environment
 from agiledart_executor.wire.agent_messages import CodeCheckRequest, CodeCheckResult
 
 SECONDS = 9.0
-"""The node that asked waits for ten."""
+"""Time for the check; the node that asked waits for ten."""
 
 MAX_ANSWER = 1 << 20
 
 
 async def check_in_subprocess(wanted: CodeCheckRequest, directory: str) -> CodeCheckResult:
-    """What the process found; why it found nothing, in words."""
+    """Return the result of the process, or why there is none, as text."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -47,7 +47,7 @@ async def check_in_subprocess(wanted: CodeCheckRequest, directory: str) -> CodeC
 
 
 async def _read(reading: int) -> bytes:
-    """All that the process writes, up to the bound; while it runs, as a pipe holds only 64 KiB."""
+    """Read all that the process writes, up to the bound. It must be read while it runs, since a pipe holds only 64 KiB."""
     loop = asyncio.get_running_loop()
     stream = asyncio.StreamReader()
     pipe, _ = await loop.connect_read_pipe(

@@ -1,6 +1,7 @@
-"""Files that sinks of a run that has ended had begun: they get their names, where no process of the run is left to do it.
+"""Unfinished files of sinks of an ended run: they get their names, when no process of the run is left to do it.
 
-Elements say where they lie, and users' code wrote those; so a process that has nothing of the agent's looks at them.
+Snapshots say where the files are, and users' code wrote the snapshots. So a process without access to anything of the
+agent handles them.
 """
 
 import asyncio
@@ -21,62 +22,65 @@ from agiledart_kernel.errors import OperationFailed
 from agiledart_node.wire.effects import CommitLogs, ForgetRun
 
 SECONDS = 600.0
-"""For one process: it may have to make a large Parquet file anew."""
+"""Time for one process: it may have to rewrite a large Parquet file."""
 
 TRIES = 60
 PAUSE_SECONDS = 0.5
-"""Between two tries at the end of a run, whose processes are just ending."""
+"""Pause between two tries at the end of a run, whose processes are just ending."""
 
 
 async def publish_ended_files(settings: AgentSettings, effect: CommitLogs) -> list[str]:
-    """Let all rows of a finished run be seen; returns what is wrong, which nothing mends.
+    """Make all rows of a finished run visible. Return the errors that no retry mends.
 
     Raises:
-        OperationFailed: something is still being written, or a disk does not take it: to be tried again.
+        OperationFailed: a file is still being written, or a disk does not take it: to be tried again.
     """
     unrepairable = await asyncio.to_thread(commit_ended_logs, settings.state_dir, effect)
     return unrepairable + await _finished(settings, effect)
 
 
 async def finish_remaining_files(settings: AgentSettings, effect: ForgetRun) -> list[str]:
-    """The same of a run that is about to be forgotten, however it ended; logs say why. Nobody waits: it is tried for a while."""
-    again = ""
+    """Publish the files of a run that is about to be forgotten, however it ended.
+
+    The agent logs the returned errors. No caller waits, so this function tries for a while.
+    """
+    pending_error = ""
     for _ in range(TRIES):
         try:
-            where = "are not shown in their log"
+            where = "are not visible in their log"
             unrepairable = await asyncio.to_thread(commit_ended_logs, settings.state_dir, effect)
             where = "stay in files that end in .part"
             return unrepairable + await _finished(settings, effect)
         except OperationFailed as error:
-            again = f"{where}: {error}"
+            pending_error = f"{where}: {error}"
         await asyncio.sleep(PAUSE_SECONDS)
-    return [f"rows of the last epoch of {effect.application} {again}"]
+    return [f"rows of the last epoch of {effect.application} {pending_error}"]
 
 
 async def _finished(settings: AgentSettings, effect: CommitLogs | ForgetRun) -> list[str]:
     files = await asyncio.to_thread(_to_finish, settings, effect)
     if not files:
         return []
-    found = await _finished_apart(FinaliseRequest(effect.application, files, protected_paths(settings)), settings)
-    if found.again:
-        raise OperationFailed(found.again)
+    result = await _finished_apart(FinaliseRequest(effect.application, files, protected_paths(settings)), settings)
+    if result.again:
+        raise OperationFailed(result.again)
     return [
         f"rows of the last epoch of {effect.application} are in no file of their own: {text}"
-        for text in found.unrepairable
+        for text in result.unrepairable
     ]
 
 
 def _to_finish(settings: AgentSettings, effect: CommitLogs | ForgetRun) -> tuple[FilesToFinalise, ...]:
-    found: list[FilesToFinalise] = []
-    shown, _ = committed_in(
+    files: list[FilesToFinalise] = []
+    outputs, _ = committed_in(
         settings.state_dir, effect
-    )  # what is wrong was told with the logs, or the run has failed of it
-    for one in shown:
-        with contextlib.suppress(msgspec.MsgspecError, ValueError):  # it is not from this version
-            place = parse_pending_place(one.identity)
+    )  # errors were reported with the logs, or the run has failed by them
+    for output in outputs:
+        with contextlib.suppress(msgspec.MsgspecError, ValueError):  # the place is not from this version
+            place = parse_pending_place(output.identity)
             if place is not None and place.has_any():
-                found.append(FilesToFinalise(place, one.ends))
-    return tuple(found)
+                files.append(FilesToFinalise(place, output.ends))
+    return tuple(files)
 
 
 async def _finished_apart(wanted: FinaliseRequest, settings: AgentSettings) -> FinaliseResult:

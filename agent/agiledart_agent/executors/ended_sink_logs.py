@@ -1,6 +1,6 @@
-"""What sinks of a run that has ended have to show, where no process of it is left to show it.
+"""Sink logs of an ended run: rows that its sinks still have to commit, when no process of the run is left to do it.
 
-The element of a sink, which the run's register names, says up to where each part of its log counts.
+The snapshot of a sink, which the run's register names, says up to where each part of its log is committed.
 """
 
 from pathlib import Path
@@ -17,29 +17,30 @@ _ENDS: msgspec.msgpack.Decoder[tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[
 
 
 def commit_ended_logs(state_dir: Path, effect: CommitLogs | ForgetRun) -> list[str]:
-    """Let the rows of its last epoch count, and no others; returns what is wrong with elements, which nothing mends.
+    """Commit the rows of the last epoch in the sinks' logs, and no others. Return errors of snapshots that no retry
+    mends.
 
     Raises:
         OperationFailed: a log is still being written, or its disk does not take it: to be tried again.
     """
-    shown, wrong = committed_in(state_dir, effect)
-    why = effect.why if isinstance(effect, ForgetRun) else ""
-    for one in shown:
-        if one.identity:
-            commit_late(state_dir, one.identity, effect.application, effect.version, one.ends, why)
-    return wrong
+    outputs, errors = committed_in(state_dir, effect)
+    reason = effect.why if isinstance(effect, ForgetRun) else ""
+    for output in outputs:
+        if output.identity:
+            commit_late(state_dir, output.identity, effect.application, effect.version, output.ends, reason)
+    return errors
 
 
 def committed_in(state_dir: Path, effect: CommitLogs | ForgetRun) -> tuple[list[CommittedOutput], list[str]]:
-    """(what the elements say that sinks have to show, what is wrong with elements)."""
-    shown: list[CommittedOutput] = []
-    wrong: list[str] = []
+    """Return (output that the snapshots prove to be committed, errors of snapshots)."""
+    outputs: list[CommittedOutput] = []
+    errors: list[str] = []
     folder = run_folder(state_dir, effect.application, effect.version)
     for digest in effect.digests:
         try:
             _, blocks = read_snapshot(folder, digest)
             if len(blocks) > 2:
-                shown.append(CommittedOutput(_ENDS.decode(blocks[1]), blocks[2].decode()))
+                outputs.append(CommittedOutput(_ENDS.decode(blocks[1]), blocks[2].decode()))
         except (DamagedSnapshot, OperationFailed, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            wrong.append(f"rows of the last epoch of {effect.application} may not be seen: {error}")
-    return shown, wrong
+            errors.append(f"rows of the last epoch of {effect.application} may not be visible: {error}")
+    return outputs, errors

@@ -1,17 +1,18 @@
 """Executor processes of this node: started, watched, bounded, ended with their agent.
 
-One process serves one application (its grant names it), so a crash or an endless loop in one user's code touches
-nobody else. The agent and its executor share a socket pair; when it closes, the executor ends. What user code prints
-goes to the agent's log store line by line.
+One process serves one application (its grant names it), so a crash or an endless loop in one user's code affects no
+other user. The agent and its executor share a socket pair; when it closes, the executor ends. Output of user code goes
+to the agent's log store line by line.
 
-    starting  spawned, Configure →        loading: it gets its patience (`LAUNCH_SECONDS`) for user code that is imported
+    starting  spawned, Configure →        loading: it gets a longer timeout (`LAUNCH_SECONDS`) to import user code
     loading   Launched, Linked →          running: its instances work
-    loading   silence for its patience →  told to the one who asked (LaunchError); the process goes on
-    running   Finished of each instance → idle, until the application ends or asks for more
-    running   InstanceBroke →             running: whose instance it was decides what becomes of the application
-    running   out of its bounds, silent → killed, with its last words as the reason
+    loading   silence for this timeout →  reported to the caller (LaunchError); the process continues
+    running   Finished of each instance → idle, until the application ends or needs more instances
+    running   InstanceFailure →           running: the node of the instance decides about the application
+    running   over its bounds, silent →   killed, with its crash report as the reason
     any       end →                       ending: sinks are flushed, `ENDING_SECONDS`, then SIGKILL
-    any       its end of the pair closes → gone: instances that have not finished broke, and the reason says how it ended
+    any       its end of the pair closes → gone: unfinished instances have failed, and the reason says how the process
+    ended
 """
 
 import asyncio
@@ -70,15 +71,15 @@ TO_EXECUTOR: Codec[AgentMessage] = Codec(AgentMessage)
 TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
 
 LAUNCH_SECONDS = 27.0
-"""Interpreter start, imports of user code and opening of files, on a slow board. The node waits 30 s, and could not say where
-the code is.
+"""Time for interpreter start, imports of user code and opening of files, on a slow board. The node waits 30 s, and
+could not name the place in the code.
 """
 
 ENDING_SECONDS = 2.0
-"""How long an executor may take to flush its sinks and end by itself."""
+"""Time for an executor to flush its sinks and end by itself."""
 
 IDLE_SECONDS = 60.0
-"""How long an executor is kept of which all instances have gone elsewhere: others may come soon."""
+"""Time for which an executor without instances is kept: others may come soon."""
 
 VerifyPeerCallback = Callable[[VerifyPeer, str, Callable[[PeerVerdict], None]], None]
 """(question, application, takes the answer, now or later)"""
@@ -86,7 +87,10 @@ VerifyPeerCallback = Callable[[VerifyPeer, str, Callable[[PeerVerdict], None]], 
 
 @dataclass
 class ExecutorEvents:
-    """Whom to tell. All are called on the agent's loop; `over` when a process of an application is gone, and no other is here."""
+    """Callbacks of the pool, all called on the agent's loop.
+
+    `application_ended` is called when a process of an application is gone and no other is here.
+    """
 
     reported: Callable[[str, int, InstanceName, dict[str, object]], None]
     finished: Callable[[str, int, InstanceName, dict[str, object]], None]
@@ -131,11 +135,11 @@ class ExecutorProcess:
 
     @property
     def steps(self) -> str:
-        """Names of the stages of which instances run here; a crash was in one of them."""
+        """Names of the stages whose instances run here, for messages: a crash was in one of them."""
         return ", ".join(label for _, label in sorted(self.labels.items())) or "user code"
 
     def send(self, message: AgentMessage) -> None:
-        """Queue a message to the executor; nothing happens when it is gone."""
+        """Queue a message to the executor. Nothing happens when it is gone."""
         if not self.writer.is_closing():
             self.writer.write(frame(FrameKind.CONTROL, TO_EXECUTOR.encode(message)))
 
@@ -150,10 +154,10 @@ class ExecutorPool:
     """All executors of one agent.
 
     Args:
-        events: whom to tell what.
+        events: callbacks.
         configuration: makes the first message for an executor of (application, version, number, its part in wire form).
         directory: working directory of the executors.
-        keeps_spare: a process is kept at hand while an application runs here that is saved by epochs.
+        keeps_spare: keep a spare process while an application runs here that is saved by epochs.
     """
 
     def __init__(
@@ -174,7 +178,7 @@ class ExecutorPool:
 
     @property
     def processes(self) -> tuple[ExecutorProcess, ...]:
-        """What runs now."""
+        """Running executors."""
         return tuple(self._running.values())
 
     async def launch(
@@ -191,16 +195,16 @@ class ExecutorPool:
         waits: bool = False,
         by_epoch: bool = False,
     ) -> dict[InstanceName, str]:
-        """Start instances, by slot; where each of them takes its data links.
+        """Start instances, by slot. Return the address at which each of them takes its data links.
 
         Args:
-            by_epoch: what they came to counts when an epoch with it is committed, so one that has finished may still be lost.
-            since: they go on from there, and are linked later.
+            by_epoch: results count only when their epoch is committed, so even a finished instance may still be lost.
+            since: the checkpoint from which they continue; they are linked later.
             plan_name, waits: as of `Launch`.
             labels: names of the stages, by index, for messages.
 
         Raises:
-            LaunchError: in the user's words.
+            LaunchError: with a text for the user.
         """
         addresses = await asyncio.gather(
             *(
@@ -226,16 +230,16 @@ class ExecutorPool:
         }
 
     async def prepare(self, application: str, version: int, number: int, slots: Iterable[int], part: bytes) -> None:
-        """Start executors and load user code before instances come; what goes wrong is told when they do."""
+        """Start executors and load user code before instances come. The start of the instances reports errors."""
 
-        async def one(slot: int) -> None:
+        async def prepare_slot(slot: int) -> None:
             with contextlib.suppress(LaunchError):
                 executor = await self._executor(application, version, number, slot, part)
                 executor.requests += 1
                 executor.loading += 1
                 executor.send(Launch(executor.requests, part, ()))
 
-        await asyncio.gather(*(one(slot) for slot in slots))
+        await asyncio.gather(*(prepare_slot(slot) for slot in slots))
 
     async def _launch_one(
         self,
@@ -253,7 +257,7 @@ class ExecutorPool:
             await self._former_gone(*run[:2])
         if (
             self._running.get((*run[:2], slot)) is not executor and not executor.ending
-        ):  # it died meanwhile, with nothing on it
+        ):  # it died meanwhile, without instances
             executor = await self._executor(*run, slot, launch.part)
         if executor.ending:
             raise LaunchError(f"{run[0]} was stopped while it started")
@@ -265,17 +269,19 @@ class ExecutorPool:
         return await self._asked(executor, message)
 
     async def _former_gone(self, application: str, version: int) -> None:
-        """Who was ended flushes files that its successor is about to open: nothing is opened before it is gone."""
+        """Wait until former executors of the run are gone: they flush files that their successors are about to open."""
         while former := [e for e in self._ending.values() if (e.application, e.version) == (application, version)]:
             await former[0].gone.wait()
 
     async def link(self, application: str, version: int, addresses: tuple[tuple[InstanceName, str], ...]) -> None:
-        """Join restored instances with what they send to. Raises `LaunchError`."""
+        """Connect restored instances to the next stages. Raises `LaunchError`."""
         executors = self._of(application, version)
-        await asyncio.gather(*(self._asked(one, lambda request: LinkOutputs(request, addresses)) for one in executors))
+        await asyncio.gather(
+            *(self._asked(executor, lambda request: LinkOutputs(request, addresses)) for executor in executors)
+        )
 
     def addresses(self, application: str, version: int) -> dict[tuple[int, int], str]:
-        """Where the instances of an application take data links, by (stage, index)."""
+        """Return the addresses at which the instances of an application take data links, by (stage, index)."""
         return {
             (name.stage, name.index): executor.address
             for executor in self._of(application, version)
@@ -291,34 +297,34 @@ class ExecutorPool:
         plan_name: bytes,
         addresses: tuple[tuple[InstanceName, str], ...],
     ) -> None:
-        """Make links for a plan that may come. Raises `LaunchError`."""
+        """Open channels for a pending plan. Raises `LaunchError`."""
         executors = self._of(application, version)
         await asyncio.gather(
             *(
-                self._asked(one, lambda request: OpenGenerationChannels(request, part, plan_name, addresses))
-                for one in executors
+                self._asked(executor, lambda request: OpenGenerationChannels(request, part, plan_name, addresses))
+                for executor in executors
             )
         )
 
     async def preload_state(
         self, application: str, version: int, plan_name: bytes, elements: tuple[SnapshotChain, ...], seconds: float
     ) -> None:
-        """Have instances that wait for a plan build what others have saved. Raises `LaunchError`."""
-        executors = [one for one in self._of(application, version) if plan_name in one.waiting]
+        """Let instances that wait for a plan build committed state ahead. Raises `LaunchError`."""
+        executors = [executor for executor in self._of(application, version) if plan_name in executor.waiting]
         await asyncio.gather(
             *(
-                self._asked(one, lambda request: PreloadSnapshots(request, plan_name, elements), seconds)
-                for one in executors
+                self._asked(executor, lambda request: PreloadSnapshots(request, plan_name, elements), seconds)
+                for executor in executors
             )
         )
 
     def hand_over(self, application: str, version: int, previous_state: PreviousStateStored) -> None:
-        """What an instance elsewhere left lies on this disk."""
+        """Report to the executors that the state of a previous generation is on this disk."""
         for executor in self._of(application, version):
             executor.send(previous_state)
 
     def drop_generation(self, application: str, version: int, plan_name: bytes) -> None:
-        """A plan will not come."""
+        """Drop a pending plan."""
         for executor in self._of(application, version):
             executor.send(DropPendingPlan(plan_name))
             for name in executor.waiting.pop(plan_name, ()):
@@ -326,7 +332,7 @@ class ExecutorPool:
 
     @staticmethod
     def _without(executor: ExecutorProcess, name: InstanceName) -> None:
-        """An instance is gone, and others count for it; a process with none is kept for a while."""
+        """Remove an instance that is gone. A process without instances is kept for a while."""
         if name in executor.instances:
             executor.instances.remove(name)
         if not executor.instances:
@@ -334,7 +340,7 @@ class ExecutorPool:
 
     async def sync_logs(self, application: str, version: int) -> None:
         """Force the logs of sources to the disk. Raises `LaunchError`."""
-        await asyncio.gather(*(self._asked(one, ForceSourceLogs) for one in self._of(application, version)))
+        await asyncio.gather(*(self._asked(executor, ForceSourceLogs) for executor in self._of(application, version)))
 
     async def _asked(
         self,
@@ -342,7 +348,7 @@ class ExecutorPool:
         message: Callable[[int], Launch | LinkOutputs | ForceSourceLogs | OpenGenerationChannels | PreloadSnapshots],
         seconds: float = LAUNCH_SECONDS,
     ) -> str:
-        """Send something that loads or links, and wait for the answer. Raises `LaunchError`."""
+        """Send a request that loads or links, and wait for the answer. Raises `LaunchError`."""
         executor.requests += 1
         executor.loading += 1
         request = executor.requests
@@ -360,8 +366,8 @@ class ExecutorPool:
 
     async def _executor(self, application: str, version: int, number: int, slot: int, part: bytes) -> ExecutorProcess:
         key = (application, version, slot)
-        if found := self._running.get(key):
-            return found
+        if running := self._running.get(key):
+            return running
         if key not in self._starting:
             self._starting[key] = asyncio.create_task(self._spawn(application, version, number, slot, part))
         try:
@@ -390,7 +396,7 @@ class ExecutorPool:
         return executor
 
     async def _listen(self, executor: ExecutorProcess, reader: asyncio.StreamReader) -> None:
-        """Take the executor's messages until it is gone, then say what became of its instances."""
+        """Take the executor's messages until it is gone, then report the end of its instances."""
         frames = FrameReader(MAX_FRAME_BYTES)
         reason = ""
         try:
@@ -399,9 +405,9 @@ class ExecutorPool:
                 while (item := frames.next()) is not None:
                     self._take(executor, TO_AGENT.decode(item[1]))
         except RemoteProtocolError as error:
-            reason = f"sent what an executor does not send ({error})"
+            reason = f"sent an invalid message ({error})"
         except ConnectionError:
-            pass  # it ended with messages of ours unread: how it ended says more
+            pass  # it ended with messages of ours unread: its exit code says more
         except OSError as error:
             reason = str(error)
         finally:
@@ -430,8 +436,8 @@ class ExecutorPool:
             case Finished() | InstanceHandedOver():
                 self._ended_in(executor, message)
             case InstanceFailure():
-                told = executor.secrets.hide(message.message)
-                events.broke(application, version, msgspec.structs.replace(message, message=told))
+                hidden_message = executor.secrets.hide(message.message)
+                events.broke(application, version, msgspec.structs.replace(message, message=hidden_message))
             case DataPeerRefused():
                 events.refused(message.reason, message.remote)
             case UserBoundsSet():
@@ -442,7 +448,7 @@ class ExecutorPool:
                 events.sampled(application, version, message)
 
     def _ended_in(self, executor: ExecutorProcess, message: Finished | InstanceHandedOver) -> None:
-        """An instance has come to its end, or its term has."""
+        """Note the end of an instance, or of its generation."""
         if isinstance(message, InstanceHandedOver):
             self._without(executor, message.instance)
             return
@@ -456,7 +462,7 @@ class ExecutorPool:
             self._events.relays_requested(question, executor.application, executor.send)
 
     async def _read_lines(self, executor: ExecutorProcess) -> None:
-        """Keep what user code prints, cut at a line's limit; a process that prints without line ends must not fill
+        """Keep the output of user code, cut at a line's limit: a process that prints without line ends must not fill
         memory.
         """
         assert executor.process.stdout is not None
@@ -476,7 +482,7 @@ class ExecutorPool:
         self._events.printed(executor.application, executor.secrets.hide(text))
 
     async def _gone(self, executor: ExecutorProcess, reason: str) -> None:
-        """The executor's end of the pair closed: reap it and say what that means for its instances."""
+        """Reap an executor whose end of the pair closed, and report the failure of its instances."""
         key = (executor.application, executor.version, executor.slot)
         if self._running.get(key) is executor:
             del self._running[key]
@@ -492,21 +498,23 @@ class ExecutorPool:
 
     def _check_application_ended(self, application: str, version: int) -> None:
         others = (*self._running.values(), *self._ending.values())
-        if all((one.application, one.version) != (application, version) for one in others) and all(
+        if all((executor.application, executor.version) != (application, version) for executor in others) and all(
             key[:2] != (application, version) for key in self._starting
         ):
             self._events.application_ended(application, version)
 
     def _lost(self, executor: ExecutorProcess, why: str) -> None:
-        """Every instance of an executor that had not finished cannot go on. By epochs the others cannot either: whether what they
-        came to is safe is not known here, and a sink lets rows count after its end.
+        """Report every unfinished instance of an executor as failed.
+
+        With epochs the finished ones fail, too: this node does not know whether their results are committed, and a sink
+        commits rows after its end.
         """
         for name in executor.instances:
             if executor.by_epoch or name not in executor.finished:
                 self._events.broke(executor.application, executor.version, InstanceFailure(name, why, is_crash=True))
 
     async def _watch(self) -> None:
-        """End executors that no longer give a sign of life."""
+        """End executors that give no sign of life."""
         while True:
             await asyncio.sleep(1.0)
             now = asyncio.get_running_loop().time()
@@ -517,17 +525,19 @@ class ExecutorPool:
                 if executor.idle_since and now - executor.idle_since > IDLE_SECONDS and not executor.loading:
                     self._end(executor)
                     continue
-                # To import a large library may take longer than anything else that user code does in one go.
-                told, is_over = executor.watch.look(now, LAUNCH_SECONDS if executor.loading else 0.0)
+                # The import of a large library may take longer than any other single call of user code.
+                complaint, is_over = executor.watch.look(now, LAUNCH_SECONDS if executor.loading else 0.0)
                 if is_over:
                     executor.ending = True
                     executor.process.kill()
-                    self._lost(executor, f"{executor.steps}: {told}")
-                elif told:
-                    self._events.printed(executor.application, f"warning: {executor.steps}: {told}")
+                    self._lost(executor, f"{executor.steps}: {complaint}")
+                elif complaint:
+                    self._events.printed(executor.application, f"warning: {executor.steps}: {complaint}")
 
     def _look_after_spare(self, now: float) -> None:
-        """A new life ends all executors before it starts others: the spare outlives that."""
+        """Keep a spare while epochs are in use. A new attempt ends all executors before it starts others: the spare
+        outlives that.
+        """
         if self._keeps_spare and any(executor.by_epoch for executor in self._running.values()):
             self._spare_until = now + IDLE_SECONDS
             self._spare.want()
@@ -540,29 +550,29 @@ class ExecutorPool:
             executor.send(StartReading())
 
     def begin_epoch(self, run: tuple[str, int], begin: BeginEpoch) -> None:
-        """Have the sources of a run put a barrier behind what they have sent."""
+        """Let the sources of a run insert a barrier behind the rows that they have sent."""
         for executor in self._of(*run):
             if begin.after:
-                executor.waiting.pop(begin.after, None)  # it comes: they are instances like others
+                executor.waiting.pop(begin.after, None)  # the plan takes effect: they are instances like others
             executor.send(begin)
 
     def commit_epoch(self, application: str, version: int, epoch: int) -> None:
-        """Have the sinks let the rows of an epoch count."""
+        """Let the sinks commit the rows of an epoch."""
         for executor in self._of(application, version):
             executor.send(NotifyEpochCommitted(epoch))
 
     def open_tap(self, application: str, version: int, step: str) -> None:
-        """Have the rows that leave a step sampled for some seconds more."""
+        """Sample the rows that leave a step for some seconds more."""
         for executor in self._of(application, version):
             executor.send(OpenTap(step))
 
     def drain_sources(self, application: str, version: int) -> None:
-        """Let the sources end as if their input had."""
+        """Let the sources end as if their input had ended."""
         for executor in self._of(application, version):
             executor.send(EndInput())
 
     def stop(self, application: str, version: int) -> None:
-        """End all executors of an application; nothing more is reported of them."""
+        """End all executors of an application. They report nothing more."""
         for executor in self._of(application, version):
             self._end(executor)
         for key, starting in self._starting.items():
@@ -572,13 +582,15 @@ class ExecutorPool:
     def _end(self, executor: ExecutorProcess) -> None:
         executor.ending = True
         executor.writer.close()
-        # Who starts the same again meanwhile gets a new process, not this one.
+        # A restart of the same run meanwhile gets a new process, not this one.
         del self._running[executor.application, executor.version, executor.slot]
         self._ending[executor.process.pid] = executor
 
     async def _ended(self, executor: ExecutorProcess) -> int:
-        """Its exit code. A closed pair ends an executor by itself; one that is busy in user code is killed. Processes
-        that user code started end with it.
+        """Return the exit code of a process.
+
+        A closed pair ends an executor by itself; one that is busy in user code is killed. Processes that user code
+        started end with it.
         """
         process = executor.process
         try:
@@ -598,7 +610,7 @@ class ExecutorPool:
         return [e for e in self._running.values() if (e.application, e.version) == (application, version)]
 
     async def close(self) -> None:
-        """End everything and wait for it."""
+        """End all executors and wait for their end."""
         if self._watchdog is not None:
             self._watchdog.cancel()
         for task in self._starting.values():
@@ -608,7 +620,7 @@ class ExecutorPool:
             self.stop(application, version)
         tasks = [task for executor in self._ending.values() for task in executor.tasks]
         if tasks:
-            # A process that user code set free may hold the other end of what was printed: not to be waited for.
+            # A process that user code detached may hold the other end of the output pipe: do not wait for it.
             _, pending = await asyncio.wait(tasks, timeout=ENDING_SECONDS + 1.0)
             for unread in pending:
                 unread.cancel()

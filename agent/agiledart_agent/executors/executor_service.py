@@ -1,5 +1,7 @@
-"""What an agent has to do with executors: starts them with papers of their own, judges for them, and tells node and metrics how
-they are. The agent itself never runs user code.
+"""Executor service of an agent: starts executors with credentials of their own, verifies peers for them, and reports
+their state.
+
+The agent itself never runs user code.
 """
 
 import asyncio
@@ -99,13 +101,15 @@ class ExecutorService:
     """The executors of one agent.
 
     Args:
-        judge: of strangers at an executor's data port; an executor has no cryptography library.
-        admit: raises `Refused` unless who came by a token was counted.
+        verifier: of strangers at an executor's data port; an executor has no cryptography library.
+        admit: raises `Refused` unless a key that joined by a token is registered.
         feed: takes events for the node.
-        circuits: ways to an executor of another agent by others; raises OSError.
-        note_logs: called when instances have been started: a sink may just have begun a log; `titles`: whose such logs are.
-        snapped: told of each element that an instance has saved: bytes, and nanoseconds for which rows waited, in all and at once.
-        over: told when no process of (application, version) is left here.
+        circuits: relayed paths to an executor of another agent; raises OSError.
+        note_logs: called when instances have started: a sink may just have begun a log.
+        ownership_proofs: owners of such logs.
+        count_snapshot: called for each snapshot that an instance has saved: bytes, and nanoseconds for which rows
+            waited, in all and at once.
+        application_ended: called when no process of (application, version) is left here.
     """
 
     def __init__(
@@ -134,22 +138,23 @@ class ExecutorService:
         self._secrets = SecretStore(settings.state_dir, identity.key)
         self._quotas = Quotas(settings, self._bounds().memory_bytes)
         self._printed = PrintedLines()
-        self._broken: dict[str, tuple[int, str]] = {}  # what was told last of each application that failed here
-        self._unsaved: dict[tuple[str, int, InstanceName], str] = {}  # why those could not be saved that could not
+        self._broken: dict[str, tuple[int, str]] = {}  # last reported failure of each application that failed here
+        # why the latest snapshots of these instances failed
+        self._unsaved: dict[tuple[str, int, InstanceName], str] = {}
         self._taps = Taps()
         self._grants: dict[str, Grant] = {}
-        self._passes: dict[str, ExecutorPass] = {}  # node id → what an executor shows
+        self._passes: dict[str, ExecutorPass] = {}  # node id → credentials that an executor presents
         self._tasks: set[asyncio.Task[None]] = set()
         self._starts: dict[int, tuple[str, int]] = {}  # run by request, until it is stopped
         self._pool: ExecutorPool | None = None
 
     @property
     def processes(self) -> tuple[ExecutorProcess, ...]:
-        """What runs now."""
+        """Running executors."""
         return self._pool.processes if self._pool is not None else ()
 
     def address_of(self, application: str, executor: NodeId) -> str:
-        """HOST:PORT of an executor of this application by its own id; empty: there is none here."""
+        """Return HOST:PORT of an executor of this application by its own id; empty: there is none here."""
         for process in self.processes:
             address, _, node = process.address.partition("/")
             if process.application == application and node == executor.hex:
@@ -157,10 +162,11 @@ class ExecutorService:
         return ""
 
     def open(self, driver: Driver, listen_host: str, advertised: str) -> None:
-        """Be ready for what the node wants of executors.
+        """Register the effects that concern executors.
 
         Args:
-            listen_host: where executors take data links; `advertised` is what others dial.
+            listen_host: host on which executors take data links.
+            advertised: host that others dial.
         """
         pool = self._pool = ExecutorPool(
             ExecutorEvents(
@@ -227,11 +233,11 @@ class ExecutorService:
     async def _prepare(self, pool: ExecutorPool, effect: PrepareExecutors) -> None:
         self._identity.touch_network()
         part, refusal = await self._ownership_proofs.add_log_owners(add_owner(effect.part))
-        if refusal or (await self._refusal(part, effect.slots))[0]:  # that is told when instances come
+        if refusal or (await self._refusal(part, effect.slots))[0]:  # the error is reported when instances come
             return
         with contextlib.suppress(
             LaunchError, AgileDartError, OSError
-        ):  # the start, which comes next, meets it again and says so
+        ):  # the start, which comes next, meets the error again and reports it
             await pool.prepare(part.application, part.version, part.number, effect.slots, encode(part))
 
     def _begin_to_start(self, pool: ExecutorPool, effect: StartInstances | PrepareLocalGeneration) -> None:
@@ -248,7 +254,7 @@ class ExecutorService:
             name = InstanceName(placed.stage, placed.index, stages[placed.stage].generation)
             slots.setdefault(placed.executor, []).append(name)
         reason, refusal = ("owner", unowned) if unowned else await self._refusal(part, slots)
-        if self._starts.pop(effect.request, None) is None:  # no process of it was there to be ended
+        if self._starts.pop(effect.request, None) is None:  # the run was stopped before a process of it existed
             self._feed(Failed(effect.request, f"{part.application} was stopped while it started"))
             return
         if reason:
@@ -279,7 +285,7 @@ class ExecutorService:
         self._feed(Completed(effect.request, known | fresh))
 
     async def _refusal(self, part: DeploymentPart, slots: Iterable[int]) -> tuple[str, str]:
-        """(reason, sentence) why these executors are not started; both empty: they may be."""
+        """Return (reason, sentence) of a refusal to start these executors; both empty: they may start."""
         root, home = self._settings.state_dir, self._identity.node_id
         if text := await asyncio.to_thread(log_write_refusal_text, part, home, root):
             return "owner", text
@@ -297,16 +303,20 @@ class ExecutorService:
         wanted = CodeCheckRequest(
             effect.plan, effect.bundle, effect.stages, self._bounds().memory_bytes, closed, secrets
         )
-        found = await check_in_subprocess(wanted, str(self._settings.state_dir))
-        hidden = [msgspec.structs.replace(one, text=secrets.hide(one.text)) for one in found.connectors]
-        found = CodeCheckResult(secrets.hide(found.refusal), tuple(hidden))
-        told = HostChecked(
-            0, found.refusal, tuple(ConnectorChecked(*msgspec.structs.astuple(one)) for one in found.connectors)
+        result = await check_in_subprocess(wanted, str(self._settings.state_dir))
+        hidden = [
+            msgspec.structs.replace(connector, text=secrets.hide(connector.text)) for connector in result.connectors
+        ]
+        result = CodeCheckResult(secrets.hide(result.refusal), tuple(hidden))
+        checked = HostChecked(
+            0,
+            result.refusal,
+            tuple(ConnectorChecked(*msgspec.structs.astuple(connector)) for connector in result.connectors),
         )
-        self._feed(Completed(effect.request, told))
+        self._feed(Completed(effect.request, checked))
 
     async def _link_instances(self, pool: ExecutorPool, effect: LinkInstances) -> None:
-        addresses = tuple((InstanceName(one.stage, one.index), one.address) for one in effect.addresses)
+        addresses = tuple((InstanceName(row.stage, row.index), row.address) for row in effect.addresses)
         try:
             await pool.link(effect.application, effect.version, addresses)
         except (LaunchError, AgileDartError, OSError) as error:
@@ -317,8 +327,8 @@ class ExecutorService:
     @staticmethod
     def _hand_over_state(pool: ExecutorPool, effect: HandOverState) -> None:
         origin = InstanceName(effect.stage, effect.index, effect.generation)
-        told = PreviousStateStored(effect.epoch, origin, effect.plan_name, effect.digest, effect.before)
-        pool.hand_over(effect.application, effect.version, told)
+        stored = PreviousStateStored(effect.epoch, origin, effect.plan_name, effect.digest, effect.before)
+        pool.hand_over(effect.application, effect.version, stored)
 
     async def _preload_state(self, pool: ExecutorPool, effect: PreloadFromDisk) -> None:
         about = (effect.application, effect.version, effect.plan_name, effect.snapshots)
@@ -330,8 +340,9 @@ class ExecutorService:
         self._feed(Completed(effect.request, None))
 
     async def _open_generation(self, pool: ExecutorPool, effect: ConnectLocalGeneration) -> None:
-        part, _ = await self._ownership_proofs.add_log_owners(effect.part)  # they are known from when it was made ready
-        addresses = tuple((InstanceName(one.stage, one.index), one.address) for one in effect.addresses)
+        # the owners are known since the plan was prepared
+        part, _ = await self._ownership_proofs.add_log_owners(effect.part)
+        addresses = tuple((InstanceName(row.stage, row.index), row.address) for row in effect.addresses)
         try:
             await pool.open_generation(part.application, part.version, encode(part), effect.plan_name, addresses)
         except (LaunchError, AgileDartError, OSError) as error:
@@ -348,48 +359,48 @@ class ExecutorService:
         self._feed(Completed(effect.request, None))
 
     async def _commit_logs(self, pool: ExecutorPool, effect: CommitLogs) -> None:
-        """Processes of the run do it as far as they live; what they leave is done here."""
+        """Commit the logs of a finished run: its living processes do it, and this agent does the rest."""
         key = (effect.application, effect.version)
         pool.commit_epoch(*key, effect.epoch)
         try:
-            await pool.sync_logs(*key)  # answered behind it
-            wrong = await publish_ended_files(self._settings, effect)
+            await pool.sync_logs(*key)  # the answer comes behind the commit
+            errors = await publish_ended_files(self._settings, effect)
         except (LaunchError, AgileDartError, OSError) as error:
             self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
             return
-        for text in wrong:
+        for text in errors:
             self._log.warning("sink.commit_failed", text, application=effect.application, version=effect.version)
         self._feed(Completed(effect.request, None))
 
-    def _prepared(self, application: str, version: int, told: AcknowledgeCheckpoint | DeclineCheckpoint) -> None:
-        name = told.instance
-        self._note_unsaved((application, version, name), told.reason if isinstance(told, DeclineCheckpoint) else "")
-        if isinstance(told, DeclineCheckpoint):
-            self._feed(InstanceUnprepared(application, version, name.stage, name.index, told.epoch, told.reason))
+    def _prepared(self, application: str, version: int, answer: AcknowledgeCheckpoint | DeclineCheckpoint) -> None:
+        name = answer.instance
+        self._note_unsaved((application, version, name), answer.reason if isinstance(answer, DeclineCheckpoint) else "")
+        if isinstance(answer, DeclineCheckpoint):
+            self._feed(InstanceUnprepared(application, version, name.stage, name.index, answer.epoch, answer.reason))
             return
-        self._count_snapshot(told.size, told.pause_ns, told.longest_ns)
+        self._count_snapshot(answer.size, answer.pause_ns, answer.longest_ns)
         self._feed(
             InstancePrepared(
                 application,
                 version,
                 name.stage,
                 name.index,
-                told.epoch,
-                told.digest,
-                told.size,
-                told.ends,
-                told.ended,
+                answer.epoch,
+                answer.digest,
+                answer.size,
+                answer.ends,
+                answer.ended,
                 name.generation,
-                told.after,
-                told.caught_up,
-                told.changeover_pauses,
-                told.onto,
-                told.longest_ns,
+                answer.after,
+                answer.caught_up,
+                answer.changeover_pauses,
+                answer.onto,
+                answer.longest_ns,
             )
         )
 
     def _note_unsaved(self, copy: tuple[str, int, InstanceName], reason: str) -> None:
-        """Why an instance could not be saved, and that it can be again, are told once: it is tried at each epoch."""
+        """Log once that an instance cannot be saved, and once that it can be again: each epoch tries anew."""
         before, (application, version, name) = self._unsaved.pop(copy, ""), copy
         if reason:
             self._unsaved[copy] = reason
@@ -399,7 +410,7 @@ class ExecutorService:
             return
         where = f"instance {name.index} of stage {name.stage} of {application}"
         if reason:
-            text = f"{where} cannot be saved, so nothing is committed until it can be: {reason}"
+            text = f"{where} cannot be saved, so no epoch is committed until it can be: {reason}"
             self._log.warning("instance.snapshot_failed", text, application=application, version=version)
         else:
             self._log.info(
@@ -420,11 +431,11 @@ class ExecutorService:
     def _instance_broke(self, application: str, version: int, broke: InstanceFailure) -> None:
         where = broke.instance
         message = f"{broke.message} (on {self._settings.name})"
-        is_told = self._broken.get(application) == (
+        is_logged = self._broken.get(application) == (
             version,
             message,
-        )  # a process that ends takes all its instances along
-        if not (broke.is_consequence or is_told):
+        )  # a process that ends takes all its instances with it
+        if not (broke.is_consequence or is_logged):
             self._broken.pop(application, None)
             self._broken[application] = version, message
             if len(self._broken) > MAX_BROKEN:
@@ -439,31 +450,33 @@ class ExecutorService:
             )
         )
 
-    # ---- papers
+    # ---- credentials
 
     def _configure(
         self, application: str, version: int, number: int, part: bytes, host: str, advertised: str
     ) -> Configure:
-        """Papers of a new executor: a key of its own, a grant for one application, a certificate. Never the node's
-        key.
+        """Return the configuration of a new executor: a key of its own, a grant for one application, a certificate.
+        Never the node's key.
         """
         deployed = _PART.decode(part)
         latency_bytes = self._settings.latency_log_bytes
         if latency_bytes and not may_continue_latency_logs(deployed, self._identity.node_id, self._settings.state_dir):
             latency_bytes = 0
-            self._printed.add(application, "its latencies are not kept: their log belongs to who had this name before")
-        papers = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS)
-        self._grants[application] = papers.grant
-        self._passes[papers.node_id.hex] = papers
+            self._printed.add(
+                application, "its latencies are not kept: their log belongs to an earlier owner of this name"
+            )
+        executor_pass = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS)
+        self._grants[application] = executor_pass.grant
+        self._passes[executor_pass.node_id.hex] = executor_pass
         while len(self._passes) > MAX_KEYS:
             del self._passes[next(iter(self._passes))]
         return Configure(
             application=application,
             version=version,
             number=number,
-            credentials=papers.credentials,
-            chain=papers.chain,
-            node_id=papers.node_id,
+            credentials=executor_pass.credentials,
+            chain=executor_pass.chain,
+            node_id=executor_pass.node_id,
             incarnation=self._identity.incarnation,
             node_name=self._settings.name,
             host=host,
@@ -478,7 +491,9 @@ class ExecutorService:
         )
 
     def _provisioned_secrets(self, application: str, signed_command: bytes) -> ProvisionedSecrets:
-        """What who signed this order has entrusted to this node for the application; the node has checked the order."""
+        """Return the secrets that the signer of this command has provisioned for the application. The node has verified
+        the command.
+        """
         try:
             return ProvisionedSecrets(self._secrets.of(application, signer_of(signed_command)[1]))
         except RemoteProtocolError:
@@ -493,18 +508,20 @@ class ExecutorService:
             self._feed(Completed(effect.request, None))
 
     def renew(self, ending_by: float = math.inf) -> None:
-        """Each executor gets a grant and a certificate anew, for the same key: the agent's membership was renewed, with which its
-        grant ends, or one of them has ended by then.
+        """Give executors a new grant and certificate for the same key, when the agent's membership was renewed or they
+        expire by then.
+
+        The grant of an executor ends with the membership of its agent.
         """
         for process in self.processes:
             node = process.address.partition("/")[2]
-            papers = self._passes.get(node)
-            if papers is None or papers.ends > ending_by:
+            executor_pass = self._passes.get(node)
+            if executor_pass is None or executor_pass.ends > ending_by:
                 continue
             application = process.application
-            papers = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS, papers.key)
-            self._passes[node], self._grants[application] = papers, papers.grant
-            process.send(CredentialsRenewed(papers.chain, papers.credentials))
+            executor_pass = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS, executor_pass.key)
+            self._passes[node], self._grants[application] = executor_pass, executor_pass.grant
+            process.send(CredentialsRenewed(executor_pass.chain, executor_pass.credentials))
 
     def _bounds(self) -> Bounds:
         return Bounds(
@@ -534,15 +551,15 @@ class ExecutorService:
         except OSError as error:
             answer(RelaysFound(asked.request, refused=str(error)))
         else:
-            answer(RelaysFound(asked.request, tuple(RelayOffer(*way) for way in relays)))
+            answer(RelaysFound(asked.request, tuple(RelayOffer(*relay) for relay in relays)))
 
-    # ---- what users look at
+    # ---- taps and logs for users
 
     def _read_tap(self, pool: ExecutorPool, effect: ReadTap) -> None:
-        told = self._taps.read((effect.application, effect.version, effect.step), effect.after)
-        if not told.refused:
+        rows = self._taps.read((effect.application, effect.version, effect.step), effect.after)
+        if not rows.refused:
             pool.open_tap(effect.application, effect.version, effect.step)
-        self._feed(Completed(effect.request, told))
+        self._feed(Completed(effect.request, rows))
         asyncio.get_running_loop().call_later(FORGET_SECONDS + 1.0, self._taps.forget_old)
 
     def _read_logs(self, effect: ReadLogs) -> None:

@@ -1,7 +1,7 @@
-"""What an agent knows of an executor's health: signs of life, memory, and what it said last.
+"""Watch over an executor's health: signs of life, memory, and its crash report.
 
-The executor watches its own user code (`agiledart_executor.user_code.watchdog`). This is for what it cannot see or say: C code that
-holds the interpreter's lock, a crash, a `kill`, memory that the system took back.
+The executor watches its own user code (`agiledart_executor.user_code.watchdog`). This module covers what the executor
+cannot see or report: C code that holds the interpreter's lock, a crash, a `kill`, memory that the system took back.
 """
 
 import asyncio
@@ -14,20 +14,20 @@ from agiledart_executor.user_code.bounds import MB, Bounds
 from agiledart_executor.user_code.crash_report import ALIVE, ASK_SIGNAL, EXIT_BOUND, CrashReport
 
 GRACE_SECONDS: Final = 3.0
-"""The executor's own watch comes first: an agent waits this much longer."""
+"""Further time that an agent waits: the executor's own watchdog comes first."""
 
 _STOPPED: Final = ("T", "t")
-"""States of a process that somebody stopped, by a signal or as its debugger."""
+"""States of a process that was stopped, by a signal or by a debugger."""
 
 ANSWER_SECONDS: Final = 1.0
 ANSWER_LOOKS: Final = 20
 
 
 class ExecutorWatch:
-    """One executor's health.
+    """Health of one executor.
 
     Attributes:
-        bounds: as they hold now; the application may have its own.
+        bounds: current bounds; the application may have its own.
         writing_end: descriptor for the executor; -1 once closed here.
     """
 
@@ -43,25 +43,25 @@ class ExecutorWatch:
         os.set_blocking(self._reading_end, False)
 
     def listen(self, pid: int) -> None:
-        """The process runs."""
+        """Watch a running process."""
         self._pid = pid
         asyncio.get_running_loop().add_reader(self._reading_end, self._read)
 
     def wait_until(self, moment: float) -> None:
-        """Silence counts from a moment of the loop's clock on."""
+        """Count silence from a moment of the loop's clock on."""
         self._since = moment
 
     def sign(self, *, answers: bool = False) -> None:
-        """A message came. Its first report ends the patience that its start was given."""
+        """Note a message of the executor. Its first report ends the longer timeout of its start."""
         now = asyncio.get_running_loop().time()
         self._since = now if answers else max(self._since, now)
         self._is_silence_reported = False
 
     def look(self, now: float, start_timeout: float) -> tuple[str, bool]:
-        """(what to say, whether it is over), once a second; ("", False) while all is well.
+        """Return (warning, whether the process is to be killed), once a second; ("", False) while it works.
 
         Args:
-            patience: seconds of silence that are all right just now, whatever the bounds.
+            start_timeout: seconds of silence that are permitted just now, whatever the bounds.
         """
         self._memory = resident_memory(self._pid) or self._memory
         silent = now - self._since
@@ -74,7 +74,7 @@ class ExecutorWatch:
             self._crash_report.forget_dumps()
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._pid, ASK_SIGNAL)
-            return "", False  # the answer is there at the next look
+            return "", False  # the answer is there at the next check
         limit = max(start_timeout, self.bounds.limit_seconds + GRACE_SECONDS)
         if self.bounds.limit_seconds and silent > limit:
             return f"{self._silence(silent, is_over=True)}; its process was stopped (stuck_limit)", True
@@ -84,23 +84,23 @@ class ExecutorWatch:
         return self._silence(silent), False
 
     def _silence(self, seconds: float, *, is_over: bool = False) -> str:
-        """What it means that nothing came: a process says where it is from C, whatever user code does, unless it is frozen."""
+        """Describe a silence. A process reports its place from C code, whatever user code does, unless it is frozen."""
         if process_state(self._pid) in _STOPPED:
             if is_over:
                 return f"its process was frozen from outside (SIGSTOP, or a debugger) for {seconds:.0f} s"
             return (
                 f"its process was stopped from outside (SIGSTOP, or a debugger) {seconds:.0f} s ago; "
-                f"kill -CONT {self._pid} lets it go on"
+                f"kill -CONT {self._pid} resumes it"
             )
         if place := self._crash_report.place:
             return f"user code has not returned for {seconds:.0f} s: {place}"
         return (
-            f"its process has not run for {seconds:.0f} s: it does not even say where it is. It is frozen, or its machine is "
+            f"its process has not run for {seconds:.0f} s: it does not answer. It is frozen, or its machine is "
             "overloaded or out of memory"
         )
 
     async def ask(self) -> str:
-        """Where its main thread is just now, `taxi.py:42 in parse`; empty when it does not say."""
+        """Return the place of its main thread, `taxi.py:42 in parse`; empty when the process does not answer."""
         self._crash_report.forget_dumps()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(self._pid, ASK_SIGNAL)
@@ -112,11 +112,11 @@ class ExecutorWatch:
 
     @property
     def reason(self) -> str:
-        """Why it ended itself, in full; empty when it did not say."""
+        """Reason for which the executor ended itself, in full; empty when it gave none."""
         return self._crash_report.reason
 
     def ended(self, code: int) -> str:
-        """How its process ended, as the end of `the process of …`; `code` as `subprocess` gives it."""
+        """Describe how the process ended, as the end of `the process of …`; `code` as `subprocess` gives it."""
         if self._reading_end >= 0:
             self._read()
         place = f" in {self._crash_report.place}" if self._crash_report.place else ""
@@ -124,20 +124,20 @@ class ExecutorWatch:
             return f"crashed{place} ({crash}, {ending(code)})"
         if code == -signal.SIGKILL:
             used = f"; it had {self._memory / MB:,.0f} MB of memory" if self._memory else ""
-            return f"ended (killed by SIGKILL: by somebody, or by the system because memory ran out{used})"
+            return f"ended (killed by SIGKILL: by a user, or by the system because memory ran out{used})"
         if code == EXIT_BOUND and self._crash_report.reason:
             return "was stopped"
         by = ": os._exit by user code or a library" if code > 0 else ""
         return f"ended ({ending(code)}{by})"
 
     def close_writing_end(self) -> None:
-        """The executor has it now."""
+        """Close this end of the pipe: the executor has it now."""
         if self.writing_end >= 0:
             os.close(self.writing_end)
             self.writing_end = -1
 
     def close(self) -> None:
-        """Give back the descriptors; may be called twice. What was heard stays."""
+        """Release the descriptors; may be called twice. The crash report stays."""
         self.close_writing_end()
         if self._reading_end >= 0:
             self._read()
@@ -147,13 +147,13 @@ class ExecutorWatch:
             self._reading_end = -1
 
     def _read(self) -> None:
-        """All that has come."""
+        """Read everything that has arrived."""
         while True:
             try:
                 data = os.read(self._reading_end, 1 << 16)
             except OSError:
                 return
-            if not data:  # its end closed: nothing more will come, and the loop would ask for ever
+            if not data:  # its end is closed: nothing more will come, and the loop would poll forever
                 with contextlib.suppress(RuntimeError):
                     asyncio.get_running_loop().remove_reader(self._reading_end)
                 return
@@ -163,7 +163,7 @@ class ExecutorWatch:
 
 
 def ending(code: int) -> str:
-    """An exit code in words."""
+    """Describe an exit code."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -173,7 +173,7 @@ def ending(code: int) -> str:
 
 
 def process_state(pid: int) -> str:
-    """The letter by which the system tells a process's state, for example `T`: stopped; empty when it is gone."""
+    """Return the letter of a process's state, for example `T`: stopped; empty when the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             return stat.read().rpartition(b") ")[2][:1].decode("ascii")
@@ -182,7 +182,7 @@ def process_state(pid: int) -> str:
 
 
 def resident_memory(pid: int) -> int:
-    """Bytes; 0 when it is gone or the system does not tell."""
+    """Return the resident memory in bytes; 0 when the process is gone or the system gives no figure."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,8 +1,8 @@
-"""Whose logs are that begin on this node, and the owners' signed orders that say so.
+"""Ownership proofs of logs that begin on this node: the owners' signed commands.
 
-A log that lies on another node may begin here anew, by a run of its owner or of an admin. It stays its owner's: the log's record on
-the ring tells who that is, and is believed for the order that it holds. Without the ring only the owner's own runs begin a log.
-These orders are kept beside the logs, out of the reach of users' code, and noted with them.
+A log of another node may begin anew here, by a run of its owner or of an admin. It stays its owner's: the log's record
+on the ring names the owner, and the signed command in it proves that. Without the ring only the owner's own runs begin
+a log. These commands are stored beside the logs, out of the reach of users' code, and registered with them.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ from agiledart_sink_log.layout import log_directory, read_description
 
 FOLDER: Final = "log-titles"
 MAX_KNOWN: Final = 1_024
-"""Logs of others of which it is remembered that they begin here."""
+"""Remembered logs of other owners that begin here."""
 
 
 class LogOwnershipProofs:
-    """The orders of this node's logs.
+    """Signed commands that prove the owners of this node's logs.
 
     Args:
         root: the state directory.
-        find: where a log is, as the ring says.
+        find: looks up a log on the ring.
     """
 
     def __init__(self, root: Path, home: NodeId, find: Callable[[str], Awaitable[SinkFound]]) -> None:
@@ -42,7 +42,7 @@ class LogOwnershipProofs:
         self._begun: dict[tuple[str, int, str], tuple[bytes, bytes]] = {}
 
     def of(self, name: str, owner: bytes) -> bytes:
-        """The order of a log's owner; empty: none is kept."""
+        """Return the signed command of a log's owner; empty: none is stored."""
         try:
             raw = read_private(self._root / FOLDER / name, secret=True, max_bytes=MAX_SIGNED_COMMAND_BYTES)
             return raw if signer_of(raw)[1] == owner else b""
@@ -50,11 +50,11 @@ class LogOwnershipProofs:
             return b""
 
     async def add_log_owners(self, part: DeploymentPart) -> tuple[DeploymentPart, str]:
-        """The part with the owners of logs that begin here and are not its owner's, or the sentence why one may not begin."""
+        """Return the part with the owners of logs that begin here and belong to another key, or why one may not begin."""
         try:
             role, key = signer_of(part.signed_command)
             principal = Principal(role, scope_of_signer(part.signed_command), key)
-        except Refused:  # nothing is signed in this world
+        except Refused:  # nothing is signed in this network
             return part, ""
         owners = []
         for name in dict.fromkeys(logs_here(part, self._home).of_users):
@@ -62,12 +62,12 @@ class LogOwnershipProofs:
             if about not in self._begun:
                 if self._lies_here(name):
                     continue
-                refusal, found = self._ownership_check(part, principal, name, await self._find(name))
+                refusal, ownership = self._ownership_check(part, principal, name, await self._find(name))
                 if refusal:
                     return part, refusal
-                if found is None:
+                if ownership is None:
                     continue
-                self._begun[about] = found
+                self._begun[about] = ownership
                 if len(self._begun) > MAX_KNOWN:
                     del self._begun[next(iter(self._begun))]
             owners.append((name, self._begun[about][0]))
@@ -76,20 +76,20 @@ class LogOwnershipProofs:
     def _lies_here(self, name: str) -> bool:
         try:
             return read_description(log_directory(self._root, name)) is not None
-        except OperationFailed:  # whoever opens it tells better
+        except OperationFailed:  # the opener of the log reports the error better
             return True
 
     @staticmethod
     def _ownership_check(
-        part: DeploymentPart, principal: Principal, name: str, found: SinkFound
+        part: DeploymentPart, principal: Principal, name: str, looked_up: SinkFound
     ) -> tuple[str, tuple[bytes, bytes] | None]:
-        """(why the log may not begin here, its owner and his order where that is not the run's)."""
-        record = found.record
+        """Return (why the log may not begin here, its owner and the owner's command where that is not the run's)."""
+        record = looked_up.record
         if record is None:
-            if found.reason and principal.role in ("admin", "agent"):
+            if looked_up.reason and principal.role in ("admin", "agent"):
                 return (
-                    f"Whose the log {name} is cannot be said: it is not on this node, and the ring did not answer "
-                    f"({found.reason}). Try again in some seconds."
+                    f"The owner of the log {name} is unknown: it is not on this node, and the ring did not answer "
+                    f"({looked_up.reason}). Try again in some seconds."
                 ), None
             return "", None
         log = LogOwnership(name, record.application, record.owner)
@@ -97,22 +97,22 @@ class LogOwnershipProofs:
             return not_to_be_written(log), None
         if record.owner in (b"", part.owner):
             return "", None
-        if not found.is_signed:
+        if not looked_up.is_signed:
             return (
-                f"The log {name} on {record.node.name or record.node.node.short} is said to belong to the key "
-                f"{record.owner.hex()[:16]}…, but no order of that key says so. Have its owner write to it there once, with this "
+                f"The log {name} on {record.node.name or record.node.node.short} is recorded as owned by the key "
+                f"{record.owner.hex()[:16]}…, but no signed command of that key proves it. Its owner must write to it with this "
                 f"version of agiledart, or put the sink there:  log:{name}@{record.node.name}"
             ), None
         return "", (record.owner, record.ownership_proof)
 
     def keep(self, part: DeploymentPart) -> None:
-        """Keep the orders of the logs that a run has begun, or goes on with."""
+        """Store the commands of the logs that a run has begun, or continues."""
         if not part.signed_command:
             return
         for name in dict.fromkeys((*(logs := logs_here(part, self._home)).of_users, *logs.of_latencies)):
             with contextlib.suppress(OSError, OperationFailed):
-                found = read_description(log_directory(self._root, name))
-                owner = bytes.fromhex(found.owner) if found is not None else b""
+                described = read_description(log_directory(self._root, name))
+                owner = bytes.fromhex(described.owner) if described is not None else b""
                 if owner and not self.of(name, owner):
                     begun = self._begun.get((part.application, part.version, name), (b"", b""))[1]
                     self._write(name, owner, (part.signed_command, *part.signed_entries, begun))
@@ -120,10 +120,10 @@ class LogOwnershipProofs:
     def _write(self, name: str, owner: bytes, signed_commands: tuple[bytes, ...]) -> None:
         for raw in signed_commands:
             try:
-                is_his = bool(raw) and signer_of(raw)[1] == owner
+                is_of_owner = bool(raw) and signer_of(raw)[1] == owner
             except Refused:
                 continue
-            if is_his:
+            if is_of_owner:
                 (self._root / FOLDER).mkdir(mode=0o700, exist_ok=True)
                 write_durably(self._root / FOLDER / name, raw)
                 return

@@ -1,7 +1,8 @@
-"""Whose the logs on this node are that a run wants to write: asked before an executor opens their folders to users' code.
+"""Checks of the logs that a run wants to write, made before an executor opens their folders to users' code.
 
-Whoever may write a log's folder reads what is in it. So a run starts only where every log that its sinks name is its owner's, or
-there is none yet; a log of the system that belongs to somebody else, of an application that had the name before, is not kept on.
+A process that may write a log's folder can read the log. So a run starts only where every log that its sinks name
+belongs to its owner, or does not exist yet. A system log of another owner, whose application had the name before, is
+not continued.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,22 +22,22 @@ from agiledart_sink_log.layout import log_directory, read_description
 
 
 def add_owner(part: DeploymentPart) -> DeploymentPart:
-    """The part with the key that it belongs to: of one that was made before parts said so, who submitted it."""
+    """Return the part with its owner's key: in parts made before they had the key, it is the submitter's."""
     if part.owner:
         return part
     try:
         return msgspec.structs.replace(part, owner=signer_of(part.signed_command)[1])
-    except Refused:  # nothing is signed in this world
+    except Refused:  # nothing is signed in this network
         return part
 
 
 def log_write_refusal_text(part: DeploymentPart, home: NodeId, root: Path) -> str:
-    """The sentence for the first log of this node that the run may not write; empty: it may write all."""
+    """Return the sentence for the first log of this node that the run may not write; empty: it may write all."""
     return next(map(not_to_be_written, _foreign(part, root, logs_here(part, home).of_users)), "")
 
 
 def may_continue_latency_logs(part: DeploymentPart, home: NodeId, root: Path) -> bool:
-    """Whether the run may go on with the logs of its sinks' latencies that lie here."""
+    """Return whether the run may continue the logs of its sinks' latencies on this node."""
     return not any(_foreign(part, root, logs_here(part, home).of_latencies))
 
 
@@ -44,12 +45,14 @@ def _foreign(part: DeploymentPart, root: Path, names: Iterable[str]) -> Iterator
     try:
         role, key = signer_of(part.signed_command)
         principal = Principal(role, scope_of_signer(part.signed_command), key)
-    except Refused:  # nothing is signed in this world
+    except Refused:  # nothing is signed in this network
         return
     for name in names:
         try:
-            found = read_description(log_directory(root, name))
-        except OperationFailed:  # whoever opens it tells better
+            described = read_description(log_directory(root, name))
+        except OperationFailed:  # the opener of the log reports the error better
             continue
-        if found is not None and log_write_refusal(principal, part.application, part.owner, ownership_of_log(found)):
-            yield ownership_of_log(found)
+        if described is not None and log_write_refusal(
+            principal, part.application, part.owner, ownership_of_log(described)
+        ):
+            yield ownership_of_log(described)

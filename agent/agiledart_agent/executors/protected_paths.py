@@ -1,4 +1,4 @@
-"""What of this agent users' code must not touch: state directory, its user's identities, the file its token stood in, its log."""
+"""Paths that users' code must not touch: state directory, its user's identities, the file of its join token, its log."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ SWITCHED_OFF = "users' code can read this agent's keys: agent.confine is false"
 
 
 def protected_paths(settings: AgentSettings) -> tuple[str, ...]:
-    """Files and folders; none when users' code is not to be confined."""
+    """Return files and folders; none when users' code is not confined."""
     if not settings.confine:
         return ()
     closed = [settings.state_dir, identities_folder()]
@@ -31,7 +31,7 @@ def protected_paths(settings: AgentSettings) -> tuple[str, ...]:
 
 
 def unprotected_reason(settings: AgentSettings) -> str:
-    """Why users' code is not kept from this agent's keys; empty: it is."""
+    """Return why users' code can read this agent's keys; empty: it cannot."""
     if not settings.confine:
         return SWITCHED_OFF
     return "" if landlock.is_there() else UNPROTECTED

@@ -1,7 +1,8 @@
-"""How much of this node one owner may have: executors, their memory, disk. Admins and agents' own sockets are not bound.
+"""Quotas of owners on this node: executors, their memory, disk. Admins and agents' own sockets are not bound.
 
-Memory is counted as what the owner's executors may take (`executor_memory_mb`), not as what they take just now: else a submission
-would be let in or not by chance. Disk is what its applications have here: relative files, spools, state, logs of sinks.
+Memory is counted as what the owner's executors may take (`executor_memory_mb`), not as what they take now: otherwise
+chance would decide about a submission. Disk is what the owner's applications have here: relative files, spools, state,
+logs of sinks.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,11 +25,11 @@ BOUND: Final = ("submitter",)
 _OF_TOKEN: Final = "by its token"
 
 MAX_REMEMBERED: Final = 4_096
-"""Applications of which the owner is known."""
+"""Applications whose owner is remembered."""
 
 
 class Quotas:
-    """What owners have here, and whether they may have more: by this agent's settings, and by the token that let each of them in.
+    """Use of this node by owners, and their bounds: by this agent's settings, and by the token of each owner.
 
     Args:
         executor_bytes: of memory that one executor may take.
@@ -46,14 +47,15 @@ class Quotas:
         slots: Iterable[int],
         running: tuple[ExecutorProcess, ...],
     ) -> str:
-        """Why these executors of an application are not started; empty: they may. May take long: it looks at the disk.
+        """Return why these executors of an application are not started; empty: they may. It may take long: it reads the
+        disk.
 
         Args:
-            order: with which it was submitted; the node has checked it.
+            signed_command: the command of the submission; the node has verified it.
         """
         try:
             (role, owner), quota = signer_of(signed_command), quota_of_signer(signed_command)
-        except Refused:  # nothing is signed in this world
+        except Refused:  # nothing is signed in this network
             return ""
         self._owners.pop(application, None)
         self._owners[application] = owner
@@ -61,23 +63,25 @@ class Quotas:
             del self._owners[next(iter(self._owners))]
         if role not in BOUND:
             return ""
-        theirs = [
-            (one.application, one.version, one.slot) for one in running if self._owners.get(one.application) == owner
+        owned = [
+            (executor.application, executor.version, executor.slot)
+            for executor in running
+            if self._owners.get(executor.application) == owner
         ]
         wanted = [(application, version, slot) for slot in slots]
-        count = len(dict.fromkeys((*theirs, *wanted)))
+        count = len(dict.fromkeys((*owned, *wanted)))
         for have, unit, bounds in self._bounds(owner, count, quota):
-            for most, whence in bounds:
+            for most, origin in bounds:
                 if most and have > most:
                     return (
-                        f"{self._settings.name} gives {role} {owner.hex()[:16]} at most {most:,} {unit} ({whence}), and with "
+                        f"{self._settings.name} allows {role} {owner.hex()[:16]} at most {most:,} {unit} ({origin}), and with "
                         f"{application} it would be {have:,}. Stop something of yours there, or ask whoever "
-                        f"{'made the token' if whence == _OF_TOKEN else 'runs it'} for more"
+                        f"{'made the token' if origin == _OF_TOKEN else 'runs it'} for more"
                     )
         return ""
 
     def _bounds(self, owner: bytes, count: int, quota: Quota) -> Iterator[tuple[int, str, tuple[tuple[int, str], ...]]]:
-        """(what it would be, unit, (at most, who says so) of this agent and of the owner's token)."""
+        """Yield (what it would be, unit, (bound, its origin) of this agent and of the owner's token)."""
         settings = self._settings
         executors = (settings.quota_executors, "quota.executors"), (quota.executors, _OF_TOKEN)
         yield count, "executors", executors
@@ -89,6 +93,6 @@ class Quotas:
 
     def _disk(self, owner: bytes) -> int:
         root: Path = self._settings.state_dir
-        of_them = [name for name, one in self._owners.items() if one == owner]
-        logs = sum(bytes_below(str(at)) for at, log in logs_in(root) if log.application in of_them)
-        return logs + sum(bytes_below(str(work_folder(root, name))) for name in of_them)
+        owned_names = [name for name, known_owner in self._owners.items() if known_owner == owner]
+        logs = sum(bytes_below(str(at)) for at, log in logs_in(root) if log.application in owned_names)
+        return logs + sum(bytes_below(str(work_folder(root, name))) for name in owned_names)

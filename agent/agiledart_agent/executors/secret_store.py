@@ -1,7 +1,7 @@
-"""Secrets of connectors that users have entrusted to this node, sealed as they came; opened when an executor starts.
+"""Secrets of connectors that users have provisioned on this node, stored sealed and opened when an executor starts.
 
-`secrets/` of the state directory has a file for each, named by the hash of owner, application and name, for this user alone.
-What is in it opens with the node's key only, so a copy of the folder tells nothing.
+`secrets/` of the state directory has a file for each, named by the hash of owner, application and name, for this user
+alone. Only the node's key opens it, so a copy of the folder reveals nothing.
 """
 
 from hashlib import sha256
@@ -29,42 +29,43 @@ class _SecretFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 def context_of(application: str, name: str) -> bytes:
-    """What a sealed secret is bound to, beside the node's key."""
+    """Return the context to which a sealed secret is bound, beside the node's key."""
     return f"{application}\0{name}".encode()
 
 
 def sealed_for(public_key: bytes, application: str, name: str, text: str) -> bytes:
-    """A secret for one node; raises `Refused`."""
+    """Return a secret sealed for one node. Raises `Refused`."""
     return seal(public_key, context_of(application, name), text.encode())
 
 
 class SecretStore:
-    """What this node keeps."""
+    """Store of this node's secrets."""
 
     def __init__(self, state_dir: Path, key: ed25519.Ed25519PrivateKey) -> None:
         self._folder, self._key = state_dir / FOLDER, key
 
     def keep(self, known: SecretInfo, sealed: bytes) -> None:
-        """Put one in place of what was there, or (nothing is sealed) let it go.
+        """Replace a secret, or (when nothing is sealed) remove it.
 
         Raises:
-            OperationFailed: it cannot be opened here, is older than what is kept, or there are too many. OSError: the disk.
+            OperationFailed: it cannot be opened here, is older than the stored one, or there are too many. OSError: the
+                disk.
         """
         path = self._path(known)
         before = self._read(path)
         if before == _SecretFile(known, sealed):  # the same message once more
             return
         if before is not None and before.known.set_ms >= known.set_ms:
-            raise OperationFailed(f"a later order about {known.name} was carried out before this one")
+            raise OperationFailed(f"a later command about {known.name} was carried out before this one")
         if not sealed:
             if before is None:
                 raise OperationFailed(f"there is no secret {known.name} of yours for {known.application} here")
             path.unlink()
             return
         self._open(known, sealed)
-        kept = self.known()
+        stored = self.known()
         if before is None and (
-            len(kept) >= MAX_KEPT or sum(one.owner == known.owner for one in kept) >= MAX_OF_AN_OWNER
+            len(stored) >= MAX_KEPT or sum(info.owner == known.owner for info in stored) >= MAX_OF_AN_OWNER
         ):
             raise OperationFailed(
                 f"this node keeps {MAX_KEPT:,} secrets at most, and {MAX_OF_AN_OWNER} of one key: remove one first"
@@ -73,19 +74,19 @@ class SecretStore:
         write_durably(path, msgspec.msgpack.encode(_SecretFile(known, sealed)))
 
     def known(self) -> tuple[SecretInfo, ...]:
-        """All that are kept, without their texts."""
-        return tuple(one.known for one in self._files())
+        """Return all stored secrets, without their texts."""
+        return tuple(stored.known for stored in self._files())
 
     def of(self, application: str, owner: bytes) -> dict[str, str]:
-        """Name → text, for an executor of a run that this key has submitted."""
-        found = {}
-        for one in self._files():
-            if (one.known.application, one.known.owner) == (application, owner):
+        """Return name → text, for an executor of a run that this key has submitted."""
+        texts = {}
+        for stored in self._files():
+            if (stored.known.application, stored.known.owner) == (application, owner):
                 try:
-                    found[one.known.name] = self._open(one.known, one.sealed)
-                except OperationFailed:  # damaged: the connector says that there is none
+                    texts[stored.known.name] = self._open(stored.known, stored.sealed)
+                except OperationFailed:  # damaged: the connector reports that there is none
                     continue
-        return found
+        return texts
 
     def _open(self, known: SecretInfo, sealed: bytes) -> str:
         try:
@@ -104,7 +105,7 @@ class SecretStore:
             paths = sorted(path for path in self._folder.iterdir() if not path.name.startswith("."))
         except OSError:
             return []
-        return [found for path in paths if (found := self._read(path)) is not None]
+        return [stored for path in paths if (stored := self._read(path)) is not None]
 
     def _read(self, path: Path) -> _SecretFile | None:
         try:

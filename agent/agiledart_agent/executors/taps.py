@@ -1,4 +1,4 @@
-"""Sampled rows of tapped steps on this node, bounded, until somebody has read them."""
+"""Sampled rows of tapped steps on this node, bounded, until a reader has read them."""
 
 import time
 from collections import deque
@@ -9,13 +9,13 @@ from agiledart_executor.wire.agent_messages import TapSample
 from agiledart_node.wire.formation_messages import TapRow, TapRows
 
 MAX_TAPS = 16
-"""Steps that may be looked at on one node at one time."""
+"""Steps that may be tapped on one node at one time."""
 
 MAX_ROWS = 200
-"""Sampled rows of one step that wait for a reader; the oldest go."""
+"""Sampled rows of one step that wait for a reader; the oldest are dropped."""
 
 FORGET_SECONDS = 10.0
-"""A tap that nobody has read for so long is forgotten; executors stop sampling before."""
+"""Time without a reader after which a tap is dropped; executors stop sampling before."""
 
 Key = tuple[str, int, str]
 """(application, version, step)."""
@@ -41,7 +41,7 @@ class Taps:
         self._taps: dict[Key, _Tap] = {}
 
     def read(self, key: Key, after: int) -> TapRows:
-        """The rows after this number; opens the tap, or keeps it open. Refused when too many are."""
+        """Return the rows after this number. It opens the tap, or keeps it open; it refuses when too many are open."""
         self.forget_old()
         tap = self._taps.get(key)
         if tap is None:
@@ -52,7 +52,7 @@ class Taps:
         return TapRows(0, tuple(row for row in tap.rows if row.number > after), sum(tap.passed.values()))
 
     def add(self, application: str, version: int, sampled: TapSample) -> None:
-        """Keep what an executor has sampled; nothing when nobody reads any more."""
+        """Keep the rows that an executor has sampled; ignore them when the tap has no reader."""
         tap = self._taps.get((application, version, sampled.step))
         if tap is None:
             return
@@ -63,7 +63,7 @@ class Taps:
             tap.rows.append(TapRow(tap.number, instance.index, row.time_ms, row.text))
 
     def forget_old(self) -> None:
-        """Drop the taps that nobody reads."""
+        """Drop taps without a reader."""
         oldest = self._clock() - FORGET_SECONDS
         self._taps = {key: tap for key, tap in self._taps.items() if tap.read_at >= oldest}
 

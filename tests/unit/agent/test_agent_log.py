@@ -176,7 +176,7 @@ def test_the_same_trouble_is_said_once_a_minute_and_what_explains_it_only_when_a
     assert stream.getvalue().count("\n") == 1
     now[0] += 61
     log.observed(SelfRefuted(1))
-    assert json.loads(stream.getvalue().splitlines()[1])["left_out"] == 499
+    assert json.loads(stream.getvalue().splitlines()[1])["suppressed"] == 499
 
 
 def test_an_error_that_nobody_caught_is_one_line_as_json_and_a_trace_for_people() -> None:

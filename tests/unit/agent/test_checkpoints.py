@@ -179,10 +179,14 @@ def test_another_element_than_the_one_that_was_committed_is_refused_and_nothing_
     async def work() -> None:
         site = Site(tmp_path)
         site.links.spoils = lambda data: data[:-1] + bytes([data[-1] ^ 1])
-        with pytest.raises(OperationFailed, match="pi1 did not send the snapshot of stage 1: a node sent another snapshot"):
+        with pytest.raises(
+            OperationFailed, match="pi1 did not send the snapshot of stage 1: a node sent another snapshot"
+        ):
             await site.gathered(site.saved(1, 1))
         assert not list((tmp_path / "pi0" / "checkpoints").iterdir())
-        with pytest.raises(OperationFailed, match="pi1 did not send the snapshot of stage 5: refused: this node does not have it"):
+        with pytest.raises(
+            OperationFailed, match="pi1 did not send the snapshot of stage 5: refused: this node does not have it"
+        ):
             await site.gathered(SnapshotLocation(site.peers[1], 5, 1, 0, "stage", b"x" * 32, 10))
 
     play(work())

@@ -252,7 +252,7 @@ def test_an_answer_that_is_too_large_is_refused_in_words(api: ControlApi, asked:
     api.answer(asked[-1][0], {"text": "x" * MAX_FRAME_BYTES})
     (said,) = principal.got
     assert isinstance(said, ControlRefusal)
-    assert "more than a frame may have" in said.text
+    assert "more than fit into a frame" in said.text
 
 
 def test_a_state_directory_too_deep_for_a_socket_is_named(api: ControlApi, tmp_path: Path) -> None:

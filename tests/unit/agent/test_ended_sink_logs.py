@@ -105,7 +105,7 @@ def test_a_damaged_element_is_told_and_holds_nobody_up(tmp_path: Path) -> None:
     (path,) = (run_folder(tmp_path, "app", 1) / "elements").iterdir()
     path.write_bytes(path.read_bytes()[:-3])
     (told,) = commit_ended_logs(tmp_path, effect)
-    assert "rows of the last epoch of app may not be seen" in told
+    assert "rows of the last epoch of app may not be visible" in told
     assert committed(tmp_path) == 0
 
 

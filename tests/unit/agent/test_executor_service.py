@@ -84,7 +84,7 @@ def test_why_an_instance_cannot_be_saved_is_logged_once_and_that_it_can_be_again
             desk._prepared("app", 1, AcknowledgeCheckpoint(epoch, name, b"hash", 10, (5,)))
 
     asyncio.run(play())
-    begins = "instance 0 of stage 2 of app cannot be saved, so nothing is committed until it can be: "
+    begins = "instance 0 of stage 2 of app cannot be saved, so no epoch is committed until it can be: "
     assert logged == [
         f"{begins}out.csv cannot be written: no space left on device",
         f"{begins}out.csv is gone",

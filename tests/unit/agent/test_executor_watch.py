@@ -71,7 +71,7 @@ def test_ends_are_told_for_what_they_are(watch: ExecutorWatch) -> None:
     assert watch.ended(7) == "ended (exit code 7: os._exit by user code or a library)"
     watch.look(0.0, 0.0)
     assert watch.ended(-signal.SIGKILL).startswith(
-        "ended (killed by SIGKILL: by somebody, or by the system because memory ran"
+        "ended (killed by SIGKILL: by a user, or by the system because memory ran"
     )
     assert " MB of memory)" in watch.ended(-signal.SIGKILL)
     watch._crash_report.add(b"Fatal Python error: Segmentation fault\n\n" + DUMP)
@@ -110,12 +110,12 @@ def test_a_frozen_process_is_not_user_code_that_hangs() -> None:
         assert sleeper.stdout is not None
         sleeper.stdout.readline()
         watch._pid = sleeper.pid
-        assert watch._silence(9.0).startswith("its process has not run for 9 s: it does not even say where it is.")
+        assert watch._silence(9.0).startswith("its process has not run for 9 s: it does not answer.")
         os.kill(sleeper.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED | os.WNOWAIT)
         assert watch._silence(9.0) == (
             "its process was stopped from outside (SIGSTOP, or a debugger) 9 s ago; "
-            f"kill -CONT {sleeper.pid} lets it go on"
+            f"kill -CONT {sleeper.pid} resumes it"
         )
         assert watch._silence(12.0, is_over=True) == (
             "its process was frozen from outside (SIGSTOP, or a debugger) for 12 s"

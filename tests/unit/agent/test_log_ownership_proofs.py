@@ -77,13 +77,13 @@ def test_a_log_that_begins_elsewhere_stays_its_owners(tmp_path: Path) -> None:
 def test_what_nobody_has_signed_makes_no_owner(tmp_path: Path) -> None:
     owners, refusal = ask(tmp_path, on_the_ring("eve", is_signed=False), ADMIN)
     assert owners == ()
-    assert refusal.startswith("The log routes on a2 is said to belong to the key")
+    assert refusal.startswith("The log routes on a2 is recorded as owned by the key")
     assert refusal.endswith("log:routes@a2")
 
 
 def test_a_silent_ring_lets_nobody_begin_what_may_be_anothers(tmp_path: Path) -> None:
     silent = on_the_ring("", reason="timeout")
-    assert "Whose the log routes is cannot be said" in ask(tmp_path, silent, ADMIN)[1]
+    assert "The owner of the log routes is unknown" in ask(tmp_path, silent, ADMIN)[1]
     assert ask(tmp_path, silent, EVE) == ((), "")  # what she begins is hers
 
 

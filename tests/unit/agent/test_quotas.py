@@ -42,7 +42,7 @@ def test_executors_of_one_owner_are_counted_once_each(tmp_path: Path) -> None:
     assert asked(made, "a", b"mine") == ""
     assert asked(made, "a", b"mine", Running("a")) == ""  # the same once more: its second part
     assert asked(made, "b", b"mine", Running("a"), slots=2) == (
-        f"pi1 gives submitter {b'm'.hex() * 8} at most 2 executors (quota.executors), and with b it would be 3. "
+        f"pi1 allows submitter {b'm'.hex() * 8} at most 2 executors (quota.executors), and with b it would be 3. "
         "Stop something of yours there, or ask whoever runs it for more"
     )
     assert asked(made, "c", b"theirs", Running("a"), Running("b"), slots=2) == ""
@@ -71,7 +71,7 @@ def test_a_token_bounds_its_holder_beside_what_the_agent_says(tmp_path: Path) ->
     made = quotas(tmp_path, quota_executors=2)
     assert asked(made, "a", b"guest") == ""
     assert asked(made, "b", b"guest", Running("a")) == (
-        f"pi1 gives submitter {b'g'.hex() * 8} at most 1 executors (by its token), and with b it would be 2. "
+        f"pi1 allows submitter {b'g'.hex() * 8} at most 1 executors (by its token), and with b it would be 2. "
         "Stop something of yours there, or ask whoever made the token for more"
     )
     assert "at most 2 executors (quota.executors)" in asked(made, "b", b"guest", slots=3)

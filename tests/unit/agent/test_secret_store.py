@@ -48,7 +48,7 @@ def test_the_later_order_counts_and_the_same_message_may_come_twice(store: Secre
     later = sealed("later")
     for _ in range(2):
         store.keep(known(5), later)
-    with pytest.raises(OperationFailed, match="later order"):
+    with pytest.raises(OperationFailed, match="later command"):
         store.keep(known(4), sealed())
     assert store.of("taxi", ME) == {"db": "later"}
     store.keep(known(6), b"")

@@ -202,7 +202,7 @@ def test_a_member_founds_another_network_only_when_it_is_told(member: tuple[Path
     directory = member[0]
     for path in (directory / "network.json", backup_path(directory / "network.json")):
         path.unlink()
-    with pytest.raises(OperationFailed, match=r"network.json is missing.*peers.json of it is here.*--new-network"):
+    with pytest.raises(OperationFailed, match=r"network.json is missing.*peers.json is here.*--new-network"):
         started(directory)
     assert started(directory, new_network=True)[0] == member[1]
 
