@@ -424,7 +424,7 @@ def logs_are_cut_at_the_committed_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 GIVEN = {"kinds": ("resign", "heal"), "steps": 8, "step_ms": 3_000}
-FORSAKEN = {"kinds": ("forsake", "heal"), "steps": 6, "step_ms": 3_000}
+QUORUM_LOSS = {"kinds": ("lose-quorum", "heal"), "steps": 6, "step_ms": 3_000}
 
 LOST = {"kinds": ("lose", "heal"), "steps": 8, "step_ms": 4_000}
 
@@ -432,10 +432,10 @@ RECOVERY_MUTANTS = [
     Mutant("sources do not go back", sources_do_not_go_back, "losses", LOST, complaint="V"),
     Mutant("rows are taken back", rows_are_taken_back, "losses", LOST, complaint="V"),
     Mutant("logs are cut at the committed epoch", logs_are_cut_at_the_committed_epoch, "losses", LOST, complaint="V7"),
-    Mutant("a majority is not asked", a_majority_is_not_asked, "recovery", FORSAKEN, complaint="R1"),
+    Mutant("a majority is not asked", a_majority_is_not_asked, "recovery", QUORUM_LOSS, complaint="R1"),
     Mutant("a seat is given and kept", a_seat_is_given_and_kept, "recovery", GIVEN, complaint="L1"),
-    Mutant("no era begins", no_era_begins, "recovery", FORSAKEN, complaint="V"),
-    Mutant("an older generation is taken", an_older_generation_is_taken, "recovery", FORSAKEN, complaint="R2"),
+    Mutant("no era begins", no_era_begins, "recovery", QUORUM_LOSS, complaint="V"),
+    Mutant("an older generation is taken", an_older_generation_is_taken, "recovery", QUORUM_LOSS, complaint="R2"),
     Mutant("any life is taken", any_life_is_taken, "recovery", ROLLS, is_slow=True),
     Mutant("answers of any life count", answers_of_any_life_count, "recovery", ROLLS),
     Mutant("snapshots by epoch alone", snapshots_by_epoch_alone, "recovery", MIXED),

@@ -131,6 +131,8 @@ def mesh_state(mesh: Mesh, at: str, name: str) -> str:
 
 def test_a_planted_bug_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody minds dead hosts: the judgement above must notice."""
-    monkeypatch.setattr("agiledart_node.hosting.application_watcher.ApplicationWatcher.peer_gone", lambda self, peer, how: None)
+    monkeypatch.setattr(
+        "agiledart_node.hosting.application_watcher.ApplicationWatcher.peer_gone", lambda self, peer, how: None
+    )
     with pytest.raises(AssertionError):
         test_everything_adds_up_when_the_storm_is_over(2)

@@ -57,7 +57,10 @@ def test_it_waits_where_everybody_can_see_it_and_runs_when_there_is_room() -> No
     assert status["state"] == "deploying"
     assert status["reason"].startswith("waiting for capacity: no node has capacity for instance")
     assert "Start more agents, give one more room (agiledart agent --capacity), stop something" in status["reason"]
-    assert [entry["text"].partition(":")[0] for entry in status["history"]] == ["submitted to a1", "waiting for capacity"]
+    assert [entry["text"].partition(":")[0] for entry in status["history"]] == [
+        "submitted to a1",
+        "waiting for capacity",
+    ]
     ((_, alarm),) = mesh.alarms
     assert (alarm.application, alarm.waiting) == ("third", 1)
     assert any("third waiting for capacity" in line for line in mesh.progress[request])

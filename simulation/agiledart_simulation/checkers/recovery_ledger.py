@@ -122,7 +122,7 @@ class RecoveryLedger:
             if value.quorum_generation < newest.quorum_generation:
                 if stamp > self._newest:
                     self.complain(
-                        f"V1: {_describe(value)} is of quorum generation {value.quorum_generation}, after {newest.quorum_generation}"
+                        f"V1: {_describe(value)} is of generation {value.quorum_generation}, after {newest.quorum_generation}"
                     )
                 return  # the sender is one of the voters that were given up for lost
             self._begin_generation(value)

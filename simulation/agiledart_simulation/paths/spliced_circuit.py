@@ -1,4 +1,4 @@
-"""A TLS session between two ends, as a simulation sees it: frames come in order, late, or not at all; relays pass them on unread."""
+"""TLS session between two ends of a simulation: frames come in order, late, or not at all; relays pass them on unread."""
 
 from collections import deque
 from collections.abc import Callable

@@ -240,7 +240,7 @@ class RecoveryHost:
         if not self.rests_on(effect.saved, onto):
             return self._restored_state(effect.saved, origin=effect.origin)
         snapshot = effect.saved.chain[-1]
-        self.world.reached("put on what was built")
+        self.world.reached("applied to preloaded state")
         return self._restored_state(SavedState(effect.saved.instance, (snapshot,)), state, effect.origin)
 
     @staticmethod

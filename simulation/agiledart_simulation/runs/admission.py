@@ -34,7 +34,7 @@ class MomentRun(RingRun):
         (kind,) = scenario.kinds
         fault, _, role = kind.partition("-")
         hostile.count(kind)
-        victim = {"joiner": joiners[0], "guardian": range_owner, "successor": successor}.get(role, range_owner)
+        victim = {"joiner": joiners[0], "range-owner": range_owner, "successor": successor}.get(role, range_owner)
         if fault in ("crash", "restart"):
             hostile.kill(victim, silent=fault == "crash")
         if fault == "restart":

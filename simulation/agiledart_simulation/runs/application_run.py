@@ -157,11 +157,8 @@ class ApplicationRun:
             first = winners.setdefault(scheduler_slot, node)
             if first != node and self.ring.world.nodes[first].is_up:
                 names = f"{self.ring.names[first]} and {self.ring.names[node]}"
-                self._complain(
-                    [
-                        f"sc_1: {names} both won scheduler slot {scheduler_slot[1]} of {scheduler_slot[0] or 'the only zone'}, term {scheduler_slot[2]}"
-                    ]
-                )
+                place = f"scheduler slot {scheduler_slot[1]} of {scheduler_slot[0] or 'the only zone'}"
+                self._complain([f"sc_1: {names} both won {place}, term {scheduler_slot[2]}"])
         self._complain(self.looks.wrong)
         self._complain(machine_violations(self.ring.live))
 

@@ -118,7 +118,7 @@ class LinkFaults:
         return True
 
     def _swizzle(self) -> bool:
-        """Stop a random subset of links one by one, and release them in another order. They may partition the members for a while."""
+        """Stop random links one by one, and release them in another order. They may partition the members for a while."""
         up = self._nemesis.up()
         if len(up) < 3:
             return False

@@ -42,14 +42,14 @@ class QuorumLoss:
         run.random.shuffle(voters)
         lost = voters[:2]
         if run.random.index(2):
-            self._admin(lost, "hasty")  # nothing has happened yet, so the command must be refused
+            self._admin(lost, "premature")  # nothing has happened yet, so the command must be refused
         self._is_done = True
         self._part(lost)
         for node in run.ids:
             if node not in lost:
                 run.start(node)
         run.wait((3 + run.random.index(6)) * SECOND)
-        return self._admin(lost, "forsaken")
+        return self._admin(lost, "quorum recovered")
 
     def _part(self, lost: Sequence[NodeId]) -> None:
         run = self._run
@@ -87,7 +87,7 @@ class QuorumLoss:
 
     def _admin(self, lost: Sequence[NodeId], what: str) -> bool:
         run = self._run
-        statuses = self._statuses(lost, is_parted=what == "forsaken")
+        statuses = self._statuses(lost, is_parted=what == "quorum recovered")
         check = check_quorum_recovery(self._about, statuses, lost, lambda node: node.short)
         leader = leader_of(self._about, check, statuses)
         if check.refusal or leader is None or check.value is None or not self._is_whole(check.value):
@@ -112,7 +112,7 @@ class QuorumLoss:
         return True
 
     def _is_whole(self, value: RegisterValue) -> bool:
-        """Return whether everything that this value needs still exists: epochs that only lost voters know may have released some."""
+        """Return whether all that this value needs still exists: epochs that only lost voters know may have deleted it."""
         newest = self._run.ledger.newest
         return newest is not None and newest.committed.epoch <= value.committed.epoch + 1
 

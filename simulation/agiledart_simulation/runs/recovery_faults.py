@@ -50,7 +50,7 @@ class RecoveryFaults:
             "both": self._both,
             "resign": self._resign,
             "stall": self._stall,
-            "forsake": QuorumLoss(run, RUN).lose_quorum,
+            "lose-quorum": QuorumLoss(run, RUN).lose_quorum,
             "lose": StateLoss(run, RUN).lose,
         }
 
@@ -155,7 +155,7 @@ class RecoveryFaults:
             if newest is not None and all(
                 voter.voter_id != other.voter_id for other in (*newest.voters, *newest.old_voters)
             ):
-                run.reached("seat given")
+                run.reached("voter slot given")
                 return True
         return False
 

@@ -431,7 +431,7 @@ class RecoveryRun:
             if before is not None and before.committed == observation.value.committed:
                 was_rolled_back = before.rolled_back_to is not None, observation.value.rolled_back_to is not None
                 if was_rolled_back[0] != was_rolled_back[1]:
-                    self.reached("went back" if was_rolled_back[1] else "went forth again")
+                    self.reached("rolled back" if was_rolled_back[1] else "rolled forward")
             leaders = sum(self.leads(host) for host in self.hosts)
             if leaders > 1:
                 self.reached("two coordinators")
@@ -444,9 +444,9 @@ class RecoveryRun:
 
 
 _COUNTED_AS: dict[type[Observation], str] = {
-    seen.AttemptBegan: "life",
+    seen.AttemptBegan: "attempt",
     seen.EpochCommitted: "commit",
-    seen.EpochPassedOver: "passed over",
+    seen.EpochPassedOver: "aborted",
     seen.VoterReplaced: "voter replaced",
     seen.RunWaits: "waited",
     seen.SnapshotDegraded: "degraded",
@@ -456,9 +456,9 @@ _COUNTED = tuple(_COUNTED_AS)
 
 REACHED = (
     "lost tail",
-    "life",
+    "attempt",
     "commit",
-    "passed over",
+    "aborted",
     "voter replaced",
     "coordinator replaced",
     "waited",
@@ -469,19 +469,19 @@ REACHED = (
     "restored from a chain",
     "degraded",
     "overtaken",
-    "forsaken",
-    "seat given",
-    "hasty: refused",
+    "quorum recovered",
+    "voter slot given",
+    "premature: refused",
 )
 """What a large campaign must have reached beside its kinds."""
 
-REACHED_BY_LOSSES = (*("life", "commit", "waited", "went back", "two coordinators", "overtaken", "changed plan"),)
+REACHED_BY_LOSSES = (*("attempt", "commit", "waited", "rolled back", "two coordinators", "overtaken", "changed plan"),)
 """What a large campaign of lost states must have reached beside its kinds."""
 
 REACHED_BY_SCALING = (
-    *("life", "commit", "changed plan", "handed", "two coordinators", "overtaken", "one stage", "several stages"),
+    *("attempt", "commit", "changed plan", "handed", "two coordinators", "overtaken", "one stage", "several stages"),
     *("change done", "change let-go", "change rolled-back", "three stages", "join handed", "shared state handed"),
-    "put on what was built",
+    "applied to preloaded state",
     *(
         f"{who} died while {step}"
         for who in ("coordinator", "old", "new")

@@ -261,7 +261,7 @@ class RingRun:
 
     @property
     def core(self) -> list[OverlayMachine]:
-        """Machines of the nodes that are not broken for good."""
+        """Return the machines of the nodes that are not broken for good."""
         return [machine for machine in self.ring.machines if machine.me.node not in self.hostile.faulty]
 
     def _rest(self) -> int:

@@ -413,7 +413,7 @@ class RoutesRun:
         return self._length(path) <= FAR * self._best() + SLACK_NS
 
     def _best(self) -> int:
-        """Return the length of the shortest path that works and may be relayed; a relay with a link to the target takes that one."""
+        """Return the length of the shortest working path; a relay with a link to the target takes that one."""
         lengths = {0: 0}
         for _ in range(MOST_RELAYS + 1):
             for (one, other), delay in self.wires.delays_ns.items():

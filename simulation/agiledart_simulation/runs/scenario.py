@@ -43,7 +43,7 @@ KINDS: Final = (
 )
 """Faults that may happen to a ring; `ring_nemesis` and `link_faults` say what each is."""
 
-_LATER: Final = ("watch", "forsake", "resign")
+_LATER: Final = ("watch", "lose-quorum", "resign")
 """Kinds that are drawn apart from the others, since they came later: so a seed still means the same run but for them.
 """
 
@@ -62,7 +62,7 @@ OF_RECOVERY: Final = (
     "replace",
     "wipe",
     "blackout",
-    "forsake",
+    "lose-quorum",
     "resign",
     "stall",
 )
@@ -82,8 +82,8 @@ _STORMS: Final = (
 )  # fmt: skip
 
 MOMENTS: Final = (
-    "nothing", "crash-joiner", "crash-guardian", "crash-successor", "leave-guardian", "leave-successor", "pause-joiner",
-    "pause-guardian", "pause-successor", "restart-joiner", "restart-guardian", "restart-successor",
+    "nothing", "crash-joiner", "crash-range-owner", "crash-successor", "leave-range-owner", "leave-successor", "pause-joiner",
+    "pause-range-owner", "pause-successor", "restart-joiner", "restart-range-owner", "restart-successor",
 )  # fmt: skip
 """Fault at one moment of a join: what happens to which node."""
 
@@ -146,25 +146,25 @@ class Scenario:
         nodes: at the start.
         id_bits: length of ids; in a small ring distances tie and slots collide.
         leaf_count: size of a leaf set.
-        steps: how many hostile things happen.
+        steps: number of faults.
         step_ms: most time between two of them.
-        kinds: which things may happen.
-        loss, duplicate, reorder, burst, spike: chances of the network in the hostile phase.
+        kinds: which faults may happen.
+        loss, duplicate, reorder, burst, spike: chances of the network in the phase of faults.
         spike_ms: how late a message may be.
         host_rate: bytes a second in and out of a node; 0: no limit.
         drift_ppm: how wrong a clock may be.
         zones: how many groups of near nodes; 0: nodes are anywhere.
         max_down: most nodes that are down or cut off at one time.
         max_pause_ms: longest sleep of a node.
-        seeds_each: peers that a starting node is told of.
-        preset: figures of the overlay: lan, wan or simulation.
-        permanent: what stays broken in the quiet phase.
+        seeds_each: seeds that a starting node gets.
+        preset: settings of the overlay: lan, wan or simulation.
+        permanent: which fault stays in the quiet phase.
         queue: order of events at one time: heap or wheel.
         quiet_s: time after the last fault in which all must be right again.
-        link_ms: longest way of a message, a twentieth of it being the shortest; 0: a quiet local network.
+        link_ms: longest delay of a message, a twentieth of it being the shortest; 0: a quiet local network.
         cluster: most ids lie within so many of each other; 0: anywhere.
 
-    In `moments` there are `steps` joiners in one gap, and the fault comes `step_ms` later; in `crowds` a node starts every
+    In `moments` there are `steps` joiners in one key range, and the fault comes `step_ms` later; in `crowds` a node starts every
     `step_ms`, or all within 10 ms.
     """
 
@@ -197,17 +197,17 @@ class Scenario:
 
     @property
     def digit_bits(self) -> int:
-        """Digits of short ids are short, so that there are several."""
+        """Return the bits of a digit. Digits of short ids are short, so that there are several."""
         return 4 if self.id_bits > 8 else 2
 
     @property
     def options(self) -> dict[str, Any]:
-        """All options by name, as plain values."""
+        """Return all options by name, as plain values."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def command(self) -> str:
-        """The command line that replays the run."""
+        """Return the command line that replays the run."""
         words = ["agiledart", "simulate", self.name]
         for name, value in self.options.items():
             if name != "name":
@@ -236,7 +236,7 @@ class Scenario:
 
     @property
     def most_ids(self) -> int:
-        """Nodes that may exist in the whole run."""
+        """Return the number of nodes that may exist in the whole run."""
         return self.nodes + min(4 * self.steps, 100)
 
 

@@ -63,7 +63,7 @@ class SubmittedApplication:
         at: name of the node that the user asks.
         operators: that the mapping places; sources and sink are not among them.
         asked_ns: when, since the world's beginning.
-        answer: what came back.
+        answer: reply or refusal.
         running_ns: from the request to the answer; 0 while there is none.
     """
 

@@ -106,7 +106,7 @@ class Heal(Fault, frozen=True, gc=False):
 
 
 def apply(world: World[Any], fault: Fault) -> None:
-    """Apply a fault now; nodes that are down stay so. After a restart the node's machine must be told to join: see `ring_nemesis`."""
+    """Apply a fault now; nodes that are down stay so. A restarted node must be told to join: see `ring_nemesis`."""
     network = world.network
     if isinstance(fault, Crash):
         for node in fault.nodes:

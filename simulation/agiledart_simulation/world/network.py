@@ -18,7 +18,7 @@ _LINKS_KEPT = 96
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
-    """Figures of a network; durations are nanoseconds, chances are 0 to 1.
+    """Settings of a network; durations are nanoseconds, chances are 0 to 1.
 
     Args:
         base_ns: least time of a message.
@@ -32,7 +32,7 @@ class NetworkConfig:
         spike: chance that a message, and with it all behind it on the link, is late by up to `spike_ns`.
         host_rate: bytes a second into and out of one node; 0: no limit.
         link_rate: the same of one link.
-        queue_bytes: what a rate lets wait; more is lost.
+        queue_bytes: bytes that a rate lets wait; more are lost.
     """
 
     base_ns: int = 200 * MICROSECOND

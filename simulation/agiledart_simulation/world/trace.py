@@ -34,5 +34,5 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """16 hex digits."""
+        """Return the digest as 16 hex digits."""
         return self._hash.hexdigest()

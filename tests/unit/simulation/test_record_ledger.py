@@ -56,4 +56,4 @@ def test_holders_agree_after_a_cut() -> None:
 
 
 def test_nobody_makes_values_up() -> None:
-    assert any("nobody wrote" in line for line in said(ledger(is_single=False), *[(3, b"one")] * 3))
+    assert any("no node wrote" in line for line in said(ledger(is_single=False), *[(3, b"one")] * 3))
