@@ -175,7 +175,7 @@ class OverlayMachine(Inspection):
         if (
             agreed.has_changed
             or view.loopback_messages
-            or agreed.refused is not None
+            or agreed.rejoin_reason is not None
             or agreed.expel_reason is not None
         ):
             self._go_on()
@@ -199,7 +199,7 @@ class OverlayMachine(Inspection):
                 self._neighbours.consider()
             if agreed.expel_reason is not None:
                 self._expel(agreed.expel_reason)
-            if agreed.refused is not None:
+            if agreed.rejoin_reason is not None:
                 self._rejoin()
             if not view.loopback_messages:
                 return
@@ -208,15 +208,15 @@ class OverlayMachine(Inspection):
 
     def _expel(self, reason: str) -> None:
         agreed = self._view.agreed
-        agreed.expel_reason = agreed.refused = agreed.through = None
+        agreed.expel_reason = agreed.rejoin_reason = agreed.through = None
         self._leave_by = None
         self._membership.expel(reason)
         self._stop()
 
     def _rejoin(self) -> None:
         agreed = self._view.agreed
-        reason, through = agreed.refused, agreed.through
-        agreed.refused = agreed.through = None
+        reason, through = agreed.rejoin_reason, agreed.through
+        agreed.rejoin_reason = agreed.through = None
         assert reason is not None
         self._liveness.stop()
         self._repair.stop()
@@ -267,7 +267,7 @@ class OverlayMachine(Inspection):
         view.joined = True
         self._membership.phase = Phase.MEMBER
         agreed = view.agreed
-        agreed.found(now)
+        agreed.create_ring(now)
         for side, leaf in (
             (agreed.predecessor, view.leaf_set.predecessor),
             (agreed.successor, view.leaf_set.successor),

@@ -93,7 +93,7 @@ def test_whoever_reacts_speaks_of_the_field(heading: str) -> None:
     for field, (set_by, reacts) in rows(heading).items():
         for module in modules(f"{set_by} {reacts}"):
             text = (OVERLAY / f"{module}.py").read_text()
-            methods = {"finished": "finish", "lease": "lease", "successor": "settle", "since": "settle"}
+            methods = {"finished": "finish", "lease": "lease", "successor": "confirm_neighbour", "since": "confirm_neighbour"}
             assert re.search(rf"\b{field}\b", text) or methods.get(field, "\0") in text, f"{field}: {module}"
 
 

@@ -227,7 +227,7 @@ class Membership:
     def _create_ring(self) -> None:
         """A ring of one."""
         agreed = self._view.agreed
-        agreed.found(self._view.now)
+        agreed.create_ring(self._view.now)
         agreed.seeking = False
         agreed.name = (agreed.name[0], self._view.me.node)
         self._become_member()

@@ -133,7 +133,7 @@ class Handshake:
         if invitation is None or not agreed.active or agreed.confirmed:
             return
         if view.now > invitation.began + view.config.admission_ns + view.config.handshake_retry_ns:
-            agreed.refused = "its guardian did not confirm it"
+            agreed.rejoin_reason = "its guardian did not confirm it"
         else:
             self._send_taken(invitation)
 
@@ -153,7 +153,7 @@ class Handshake:
         agreed.seeking = False
         agreed.name = message.name
         predecessor.lease = max(predecessor.lease, message.at + agreed.held(view.config.lease_ns))
-        predecessor.heard = successor.heard = view.now
+        predecessor.last_received_at = successor.last_received_at = view.now
         predecessor.promise = successor.promise = view.now + view.config.lease_ns
         assert successor.peer is not None
         view.send(successor.peer, RenewLease(False, view.now, view.refutations, agreed.name))
@@ -166,7 +166,7 @@ class Handshake:
         """The guardian has given this admission up."""
         agreed, invitation = self._view.agreed, self._invitation
         if agreed.active and not agreed.confirmed and invitation is not None and invitation.ticket == message.ticket:
-            agreed.refused = "its guardian has given up"
+            agreed.rejoin_reason = "its guardian has given up"
 
     def on_query_transfer(self, sender: Peer, message: QueryTransfer) -> None:
         """The successor of an admission of this node asks what came of it."""

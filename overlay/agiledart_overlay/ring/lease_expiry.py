@@ -78,4 +78,4 @@ class LeaseExpiry:
             if not agreed.unchecked:
                 self.on_round()
         else:
-            agreed.refused = "the ring has closed over it"
+            agreed.rejoin_reason = "the ring has closed over it"

@@ -80,7 +80,7 @@ class Leases:
             peer = side.peer
             if side.is_dead or peer is None or peer.node == view.me.node:
                 continue
-            if view.now - side.heard <= view.config.dead_after_ns and peer.node in view.book:
+            if view.now - side.last_received_at <= view.config.dead_after_ns and peer.node in view.book:
                 continue
             if view.now > side.promise:
                 side.is_dead = agreed.has_changed = True
@@ -98,16 +98,16 @@ class Leases:
     def on_slept(self) -> None:
         """This node was late by more than a moment: whom it did not hear is not to blame."""
         agreed = self._view.agreed
-        agreed.predecessor.heard = agreed.successor.heard = self._view.now
+        agreed.predecessor.last_received_at = agreed.successor.last_received_at = self._view.now
 
-    def heard(self, sender: Peer) -> None:
+    def note_alive(self, sender: Peer) -> None:
         """Any message from a neighbour is a sign of its life; from a later life of it, the end of the one that was."""
         agreed = self._view.agreed
         for side in (agreed.predecessor, agreed.successor):
             peer = side.peer
             if peer is not None and peer.node == sender.node:
                 if peer.incarnation == sender.incarnation:
-                    side.heard = self._view.now
+                    side.last_received_at = self._view.now
                 elif peer.incarnation < sender.incarnation:
                     lose(agreed, peer)
 
@@ -159,7 +159,7 @@ class Leases:
 
     def _grant(self, side: AgreedNeighbour, sender: Peer, message: RenewLease) -> None:
         view = self._view
-        side.heard = view.now
+        side.last_received_at = view.now
         side.promise = view.now + view.config.lease_ns
         view.meet(sender, message.refutations)
         view.send(
@@ -194,7 +194,7 @@ class Leases:
         if not message.to_predecessor and agreed.closing is not None:
             return
         side.lease = max(side.lease, message.at + agreed.held(view.config.lease_ns))
-        side.heard = view.now
+        side.last_received_at = view.now
         view.measure(sender.node, Instant(message.at))
         known = view.book.get(sender.node)
         if known is not None and known.vitals is not None and known.vitals.load_permille != message.load_permille:
@@ -212,7 +212,7 @@ class Leases:
         else:
             counts = agreed.successor.is_incarnation(sender) and message.at >= agreed.successor.since
         if counts:
-            agreed.refused = "its neighbours have others"
+            agreed.rejoin_reason = "its neighbours have others"
 
     def on_not_in_ring(self, sender: Peer, message: NotInRing) -> None:
         """A neighbour has stopped."""

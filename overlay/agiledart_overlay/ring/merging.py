@@ -120,6 +120,6 @@ class Merging:
 
     def _go(self, through: Peer) -> None:
         agreed = self._view.agreed
-        agreed.refused, agreed.through = "it met another ring", through
+        agreed.rejoin_reason, agreed.through = "it met another ring", through
         self._rivals.clear()
         self._renamed_at = None

@@ -196,7 +196,7 @@ class RangeOwner:
 
     def _rejoin_elsewhere(self, why: str) -> None:
         agreed = self._view.agreed
-        agreed.refused = f"{why}, and others wait to come between"
+        agreed.rejoin_reason = f"{why}, and others wait to come between"
         agreed.rest_ns = self._view.config.queue_timeout_ns
 
     def on_transfer_revoked(self, sender: Peer, message: TransferRevoked) -> None:

@@ -120,7 +120,7 @@ class SuccessorReplacer:
             else:
                 self._ask(predecessor.peer, {})
             return
-        agreed.found(view.now)
+        agreed.create_ring(view.now)
         view.observe(SuccessorReplaced(view.me))
 
     def on_slept(self) -> None:
@@ -132,7 +132,7 @@ class SuccessorReplacer:
         """Somebody that was asked whether this node is alone is in a ring."""
         agreed = self._view.agreed
         if agreed.closing is not None and agreed.closing.candidate is None:
-            agreed.refused = "it was alone, and others are in a ring"
+            agreed.rejoin_reason = "it was alone, and others are in a ring"
 
     def _current(self, sender: Peer, ticket: object) -> SuccessorReplacement | None:
         closing = self._view.agreed.closing
@@ -188,7 +188,7 @@ class SuccessorReplacer:
         if message.outside:
             self._next({**closing.passed_over, sender.node: None})
         else:
-            self._view.agreed.refused = "the ring has closed over it"
+            self._view.agreed.rejoin_reason = "the ring has closed over it"
 
     # ---- the other end
 
@@ -226,7 +226,7 @@ class SuccessorReplacer:
         else:
             side.confirm_neighbour(sender, view.now, 0, 0)
             agreed.has_changed = True
-        side.heard, side.promise = view.now, view.now + view.config.lease_ns
+        side.last_received_at, side.promise = view.now, view.now + view.config.lease_ns
         view.meet(sender, message.refutations)
         view.send(sender, NeighbourAccepted(ticket, message.at, view.now, view.refutations))
 

@@ -35,17 +35,17 @@ class AgreedNeighbour:
         is_dead: its promise is over and it is silent, or it is known to have stopped.
     """
 
-    __slots__ = ("heard", "is_dead", "lease", "peer", "promise", "since")
+    __slots__ = ("is_dead", "last_received_at", "lease", "peer", "promise", "since")
 
     def __init__(self) -> None:
         self.peer: Peer | None = None
-        self.lease = self.promise = self.heard = self.since = 0
+        self.lease = self.promise = self.last_received_at = self.since = 0
         self.is_dead = False
 
     def confirm_neighbour(self, peer: Peer, now: int, lease: int, promise: int) -> None:
         """Another neighbour from now on."""
         self.peer, self.lease, self.promise = peer, lease, promise
-        self.heard = self.since = now
+        self.last_received_at = self.since = now
         self.is_dead = False
 
     def is_incarnation(self, peer: Peer) -> bool:
@@ -141,7 +141,7 @@ class Agreement:
         "pending_transfer",
         "postponed",
         "predecessor",
-        "refused",
+        "rejoin_reason",
         "rejoined",
         "rest_ns",
         "returned",
@@ -160,7 +160,7 @@ class Agreement:
         self.mask = (1 << config.id_bits) - 1
         self.number = 0
         self.name: RingName = (0, me.node)
-        self.refused: str | None = None
+        self.rejoin_reason: str | None = None
         self.through: Peer | None = None
         self.expel_reason: str | None = None
         self.rest_ns = 0
@@ -187,7 +187,7 @@ class Agreement:
         self.postponed: QueuedJoin | None = None
         self.admitted: Ticket | None = None
 
-    def found(self, now: int) -> None:
+    def create_ring(self, now: int) -> None:
         """A ring of one."""
         self.reset()
         self.active = self.confirmed = self.has_changed = True
@@ -294,7 +294,7 @@ class Agreement:
             self.has_changed
             or self.returned
             or self.postponed
-            or self.refused is not None
+            or self.rejoin_reason is not None
             or self.expel_reason is not None
         ):
             found.append("agreed: a step has left something that its own end should have dealt with")
@@ -308,7 +308,7 @@ class Agreement:
             found.append(f"lets it deliver for {side.lease - now} ns, longer than anybody grants")
         if side.promise > now + config.lease_ns:
             found.append(f"is promised {side.promise - now} ns, longer than a lease")
-        if max(side.heard, side.since) > now:
+        if max(side.last_received_at, side.since) > now:
             found.append("was heard in the future")
         if side.is_dead and side.peer is not None and side.peer.node == self.me.node:
             found.append("is this node, and held for dead")
