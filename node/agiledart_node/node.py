@@ -209,7 +209,7 @@ class Node:
 
     def _from_overlay(self, effect: Effect, out: list[Effect]) -> None:
         if isinstance(effect, RecordAnswer):
-            self._context.requests.answered(effect.request, effect)
+            self._context.requests.resolve(effect.request, effect)
         elif isinstance(effect, Delivered | Forwarding):
             self._routed(effect)
         elif isinstance(effect, TopicMessage):
@@ -222,9 +222,9 @@ class Node:
                 self.recovery_service.peers_changed()
                 self.schedulers.neighbours_changed()
             elif isinstance(effect, PeerFailed | PeerLeft):
-                self._context.requests.gone(effect.peer)
+                self._context.requests.peer_gone(effect.peer)
                 self._context.clocks.forget(effect.peer.node)
-                self._context.others.pop(effect.peer.node, None)
+                self._context.incompatible_nodes.pop(effect.peer.node, None)
                 self.schedulers.peer_gone(effect.peer)
                 self.recovery_service.peer_gone(effect.peer)
                 self.parts.watching.peer_gone(effect.peer, effect.reason if isinstance(effect, PeerFailed) else "left")
@@ -278,7 +278,7 @@ class Node:
             self._context.requests.begin(self.parts.surveying.compare_clocks())
 
     def _driver_answered(self, event: Completed | Failed) -> None:
-        if not self._context.requests.answered(event.request, event):
+        if not self._context.requests.resolve(event.request, event):
             self._context.drop("late driver answer")
 
     def _leave(self, event: LeaveRing) -> None:

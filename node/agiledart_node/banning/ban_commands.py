@@ -24,7 +24,7 @@ class BanCommands:
 
     async def ban(self, request: int, command: SetBan, principal: Principal, signed: bytes) -> None:
         """Apply a ban, and answer once it is in force here. Raises CommandRefused."""
-        self._verifier.given(signed, command, principal, "")
+        self._verifier.identify_requester(signed, command, principal, "")
         try:
             self.spreading.give(signed)
         except Refused as error:

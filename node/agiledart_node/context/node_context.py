@@ -67,7 +67,7 @@ class NodeContext:
         self._watched: dict[NodeId, int] = {}
         self._clock: tuple[int, Instant] | None = None
         self.clocks = PeerClocks(me)
-        self.others: dict[NodeId, bool] = {}
+        self.incompatible_nodes: dict[NodeId, bool] = {}
 
     @property
     def now(self) -> Instant:

@@ -31,7 +31,7 @@ class PeerClocks:
         self._me = me
         self._measured: dict[NodeId, tuple[Peer, int]] = {}
 
-    def measured(self, peer: Peer, asked_ms: int, theirs_ms: int, received_ms: int) -> None:
+    def add_measurement(self, peer: Peer, asked_ms: int, theirs_ms: int, received_ms: int) -> None:
         """Record a peer's clock from its answer; arguments as of `difference_ms`."""
         difference = difference_ms(asked_ms, theirs_ms, received_ms)
         if difference is None or peer.node == self._me.node:
@@ -78,7 +78,7 @@ class PeerClocks:
         peer = self._me if node == self._me.node else self._measured[node][0] if off else self._me
         return f"clock of {peer.name or peer.node.short} is {describe_difference(off)}" if abs(off) > NAMED_MS else ""
 
-    def wrong(self) -> Iterator[str]:
+    def skewed_clocks(self) -> Iterator[str]:
         """Yield `describe_difference` of all skewed clocks, this node's first."""
         for node in (self._me.node, *sorted(self._measured)):
             if text := self.describe_difference(node):

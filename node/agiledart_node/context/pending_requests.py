@@ -122,7 +122,7 @@ class PendingRequests:
         """Wait for a duration."""
         await _Wait({self.number(): None}, Instant(self.now + duration))
 
-    def answered(self, number: int, answer: object) -> bool:
+    def resolve(self, number: int, answer: object) -> bool:
         """Pass an answer of the driver or the overlay to its flow; False when no flow waits for it."""
         wait = self._waits.get(number)
         if wait is None or wait.missing.get(number) is not None:
@@ -130,7 +130,7 @@ class PendingRequests:
         self._take(wait, number, answer)
         return True
 
-    def heard(self, sender: Peer, number: int, answer: Message) -> bool:
+    def reply_received(self, sender: Peer, number: int, answer: Message) -> bool:
         """Pass a peer's answer to its flow; False when no flow waits for it, or the answer is of the wrong kind."""
         wait = self._waits.get(number)
         question = wait.missing.get(number) if wait is not None else None
@@ -141,7 +141,7 @@ class PendingRequests:
         self._take(wait, number, answer)
         return True
 
-    def gone(self, peer: Peer) -> None:
+    def peer_gone(self, peer: Peer) -> None:
         """Answer None to every flow that waits for this incarnation of a peer, which was declared dead or left."""
         if len(self._dead_peers) >= MAX_DEAD_PEERS:
             del self._dead_peers[next(iter(self._dead_peers))]
@@ -157,7 +157,7 @@ class PendingRequests:
             if number in wait.missing:
                 self._take(wait, number, None)
 
-    def seen(self, peer: Peer) -> None:
+    def peer_seen(self, peer: Peer) -> None:
         """Note a message of a peer, which proves that it lives."""
         if self._dead_peers and peer.node in self._dead_peers:
             del self._dead_peers[peer.node]

@@ -29,7 +29,7 @@ class DrainRequests:
     ) -> None:
         """Answer the `drain` command. Raises CommandRefused."""
         context = self._context
-        principal, submitter = self._verifier.given(signed, command, principal, submitter)
+        principal, submitter = self._verifier.identify_requester(signed, command, principal, submitter)
         if self._verifier.requires_signatures and (why := refusal_before_lookup(principal, "drain")):
             raise NotAllowed(why, why_not(principal, "drain", why))
         peer = context.node_named(command.node)

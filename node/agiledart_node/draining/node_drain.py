@@ -145,7 +145,9 @@ class NodeDrain:
     def _check(self, message: RequestDrain) -> None:
         if not self._verifier.requires_signatures:
             return
-        principal, _ = self._verifier.given(message.signed_command, message.command, Principal(), message.submitter)
+        principal, _ = self._verifier.identify_requester(
+            message.signed_command, message.command, Principal(), message.submitter
+        )
         if why := refusal_before_lookup(principal, "drain"):
             raise NotAllowed(why, why_not(principal, "drain", why))
 

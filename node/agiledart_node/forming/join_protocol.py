@@ -80,7 +80,7 @@ class JoinProtocol:
         self.soft_state.passed(number, self._context.me.node, previous, None, self._context.now)
         self.soft_state.arrived(number, source, path, self._context.now)
         for waiting in self._waiting.pop((number, source), []):
-            self._context.requests.answered(waiting, path)
+            self._context.requests.resolve(waiting, path)
 
     def collect(self, sender: Peer, message: CollectJoins) -> None:
         """Collect the JOINs of these sources for the scheduler, as sink."""

@@ -68,11 +68,11 @@ class Surveyor:
 
     def load_received(self, sender: Peer, load: NodeLoad) -> None:
         """Note the sender's clock and its form of specifications from a load."""
-        self._context.clocks.measured(sender, load.asked_ms, load.wall_ms, self._context.wall_ms)
+        self._context.clocks.add_measurement(sender, load.asked_ms, load.wall_ms, self._context.wall_ms)
         if load.specification == FORMAT:
-            self._context.others.pop(sender.node, None)
-        elif len(self._context.others) < MAX_OTHERS:
-            self._context.others[sender.node] = True
+            self._context.incompatible_nodes.pop(sender.node, None)
+        elif len(self._context.incompatible_nodes) < MAX_OTHERS:
+            self._context.incompatible_nodes[sender.node] = True
 
     async def compare_clocks(self) -> None:
         """Ask some leaf-set members, in turn, for their clocks."""

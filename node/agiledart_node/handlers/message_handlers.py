@@ -120,7 +120,7 @@ class MessageHandlers:
     def received(self, event: Received) -> None:
         """Handle a message of the applications' protocols, or pass it to the overlay."""
         sender, message = event.sender, event.message
-        self._context.requests.seen(sender)
+        self._context.requests.peer_seen(sender)
         take = self._handlers.get(type(message))
         if take is not None:
             take(sender, message)
@@ -129,7 +129,7 @@ class MessageHandlers:
         elif isinstance(message, _ANSWERS):
             if isinstance(message, formation_messages.NodeLoad):
                 self._surveying.load_received(sender, message)
-            if not self._context.requests.heard(sender, message.request, message):
+            if not self._context.requests.reply_received(sender, message.request, message):
                 self._context.drop("late answer")
         else:
             self._context.deliver_to_overlay(event)

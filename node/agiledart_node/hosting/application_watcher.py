@@ -347,7 +347,9 @@ class ApplicationWatcher:
             return
         try:
             wanted = Stop(message.application, message.now)
-            principal, by = self._verifier.given(message.signed_command, wanted, Principal(), message.submitter)
+            principal, by = self._verifier.identify_requester(
+                message.signed_command, wanted, Principal(), message.submitter
+            )
         except NotAllowed as refusal:
             self._context.drop(f"command: {refusal.reason}")
             self._context.send(sender, Acknowledged(message.request, refusal.text))

@@ -199,7 +199,7 @@ class CommandVerifier:
         """Return whether commands must be signed here."""
         return self._verify is not None
 
-    def given(
+    def identify_requester(
         self, raw: bytes, command: Command, principal: Principal, submitter: str, waited_ms: int = 0
     ) -> tuple[Principal, str]:
         """Return the requester of a command: the signer, or the given one where nothing is signed.

@@ -225,7 +225,7 @@ class Records:
             refusal = await self._write_page(key, tuple(names))
             for name, numbers in names.items():
                 for number in numbers:
-                    self._context.requests.answered(number, refusal.format(name=name))
+                    self._context.requests.resolve(number, refusal.format(name=name))
         del self._adding[key]
 
     async def remove_name(self, name: str) -> None:

@@ -185,7 +185,9 @@ class ChangeRequests:
     async def _requester(self, message: RequestChange) -> str:
         """Return the requester's name for people. Raises NotAllowed: the forwarding agent could not prove the command."""
         command = message.command
-        principal, by = self._verifier.given(message.signed_command, command, Principal(), message.submitter)
+        principal, by = self._verifier.identify_requester(
+            message.signed_command, command, Principal(), message.submitter
+        )
         _, record = await self._records.application(message.application)
         if self._verifier.requires_signatures:
             check(principal, VERB_BY_COMMAND[type(command)], message.application, record)
@@ -221,12 +223,12 @@ def _with_plan(capacity: NodeCapacity, before: Plan, after: Plan) -> NodeCapacit
     return NodeCapacity(capacity.peer, free, capacity.is_closed, capacity.executors)
 
 
-def _one(value: RegisterValue, wish: ChangeRequest, capacities: Sequence[NodeCapacity], reason: str) -> Plan | None:
-    if wish.kind == SCALE:
-        return scaled(value, wish.stage, wish.number, capacities, reason)
-    target = next((capacity for capacity in capacities if capacity.peer.node == wish.node), None)
-    if wish.kind == MOVE:
+def _one(value: RegisterValue, request: ChangeRequest, capacities: Sequence[NodeCapacity], reason: str) -> Plan | None:
+    if request.kind == SCALE:
+        return scaled(value, request.stage, request.number, capacities, reason)
+    target = next((capacity for capacity in capacities if capacity.peer.node == request.node), None)
+    if request.kind == MOVE:
         if target is None:
-            raise CommandRefused(f"Node {wish.node.short} does not answer. Look at agiledart nodes.")
-        return moved(value, wish.stage, target, reason)
-    return drained(value, wish.node, capacities, reason)
+            raise CommandRefused(f"Node {request.node.short} does not answer. Look at agiledart nodes.")
+        return moved(value, request.stage, target, reason)
+    return drained(value, request.node, capacities, reason)

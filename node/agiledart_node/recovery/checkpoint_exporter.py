@@ -133,7 +133,9 @@ class CheckpointExporter:
     async def _requester(self, message: RequestCheckpoint) -> tuple[ApplicationRecord, str]:
         """Return the record and the requester's name for people. Raises CommandRefused."""
         command = message.command
-        principal, by = self._verifier.given(message.signed_command, command, Principal(), message.submitter)
+        principal, by = self._verifier.identify_requester(
+            message.signed_command, command, Principal(), message.submitter
+        )
         _, record = await self._records.application(message.application)
         if record is None or record.version != message.version:
             raise CommandRefused(f"{message.application} v{message.version} is not the version that runs. Try again.")

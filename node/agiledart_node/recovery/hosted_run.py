@@ -208,7 +208,7 @@ async def _await_addresses(
 ) -> None:
     number = context.requests.number()
     if run.awaited is not None:
-        context.requests.answered(run.awaited[2], False)  # an earlier attempt need not be entered any more
+        context.requests.resolve(run.awaited[2], False)  # an earlier attempt need not be entered any more
     mine = run.awaited = (attempt, awaited, number)
     if not run.has_all():
         await context.requests.answers({number: None}, Duration(context.config.start_timeout_ns))

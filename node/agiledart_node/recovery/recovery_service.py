@@ -380,7 +380,7 @@ class RecoveryService:
         if not run.note(message.attempt, message.addresses):
             return  # the sender repeats the message until this node is that far
         if run.has_all() and run.awaited is not None:
-            self._context.requests.answered(run.awaited[2], True)
+            self._context.requests.resolve(run.awaited[2], True)
         self._context.send(sender, Acknowledged(message.request))
 
     def ask_part(self, sender: Peer, message: RequestPart) -> None:

@@ -242,7 +242,7 @@ class StageChanges:
     def _note(self, pending_plan: PendingPlan, addresses: tuple[InstanceAddress, ...]) -> None:
         pending_plan.known_addresses |= {(address.stage, address.index): address.address for address in addresses}
         if pending_plan.has_all and pending_plan.number:
-            self._context.requests.answered(pending_plan.number, True)
+            self._context.requests.resolve(pending_plan.number, True)
 
     def _of(self, run: RunId, digest: bytes) -> PendingPlan:
         if (run, digest) not in self._pending_plans and len(self._pending_plans) >= MAX_PLANS:

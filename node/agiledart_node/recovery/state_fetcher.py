@@ -92,7 +92,7 @@ class StateFetcher:
         self._step(outcome)
         for waiting, (rebuild, report_progress) in list(self._rebuilding.items()):
             if rebuild.state in (RebuildState.READY, RebuildState.LOST):
-                self._context.requests.answered(waiting, True)
+                self._context.requests.resolve(waiting, True)
             else:
                 self._report_progress(rebuild, report_progress)
 

@@ -100,7 +100,7 @@ class PendingQueue:
         behind = False
         for other, (number, _) in self._queue.items():
             if behind and number:
-                self._context.requests.answered(number, None)
+                self._context.requests.resolve(number, None)
                 return
             behind = behind or other == key
 

@@ -38,7 +38,7 @@ class PlanningSlots:
     def release_slot(self) -> None:
         """Release a slot, and give it to the next conversation in the queue."""
         if self._queue:
-            self._requests.answered(self._queue.popleft(), None)
+            self._requests.resolve(self._queue.popleft(), None)
         else:
             self._taken -= 1
 

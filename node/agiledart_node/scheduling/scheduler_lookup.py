@@ -107,7 +107,7 @@ class SchedulerLookup:
         overlay, config = self._context.overlay, self._context.config.overlay
         nodes = estimated_nodes(overlay.leaf_set, self._context.me.node, config.id_bits)
         # A scheduler of an incompatible version would not understand the submission.
-        unfit = dict.fromkeys(self._context.others, False)
+        unfit = dict.fromkeys(self._context.incompatible_nodes, False)
         look_up = LookupState(domain, application, version, ticket, walk_length(nodes, config.digit_bits), unfit)
         votes, silences = self._election.votes, 0
         for _ in range(MAX_TRIES):
@@ -162,7 +162,7 @@ class SchedulerLookup:
 
     def _leave(self, domain: str) -> None:
         for number in self._busy.pop(domain):
-            self._context.requests.answered(number, None)
+            self._context.requests.resolve(number, None)
 
     async def _walk(self, look_up: LookupState) -> Advertisement | None:
         """Send the query on its random walk. Return None when its hops are used up."""
@@ -205,7 +205,7 @@ class SchedulerLookup:
 
     def on_found(self, sender: Peer, message: SchedulerFound) -> None:
         """End a walk of this node; any node on the walk may answer."""
-        if not self._context.requests.answered(message.request, message):
+        if not self._context.requests.resolve(message.request, message):
             self._context.drop("late answer")
 
     def _pass_on(self, query: FindScheduler) -> bool:

@@ -120,7 +120,7 @@ class SubmissionDispatcher:
         began = context.now
         blueprint = blueprint_of(command, context)
         check_unseen(principal, "submit", blueprint.name)
-        principal, submitter = self._verifier.given(signed, command, principal, submitter)
+        principal, submitter = self._verifier.identify_requester(signed, command, principal, submitter)
         _, last = await self._records.application(blueprint.name)
         check(principal, "submit", blueprint.name, last)
         await check_logs(self._records, principal, blueprint.name, last, blueprint.specification)
@@ -287,7 +287,7 @@ class SubmissionDispatcher:
             blueprint = blueprint_of(command, self._context)
             began = Instant(self._context.now - message.elapsed_ns)
             waited = min(message.elapsed_ns, _DEPLOYMENT_TIMEOUT) // MILLISECOND
-            principal, submitter = self._verifier.given(
+            principal, submitter = self._verifier.identify_requester(
                 message.signed_command, command, message.principal, message.submitter, waited
             )
             submission = Submission(

@@ -27,7 +27,7 @@ class ApplicationSharing:
 
     async def share(self, request: int, command: ShareApplication, principal: Principal, signed: bytes) -> None:
         """Share an application, or revoke it, and answer when the record is written. Raises CommandRefused."""
-        principal, _ = self._verifier.given(signed, command, principal, "")
+        principal, _ = self._verifier.identify_requester(signed, command, principal, "")
         record = await self._status_queries.record(command.name, principal, "share")
         key = _key_of(command.key)
 

@@ -77,7 +77,7 @@ class QuorumRecovery:
         self, request: int, command: RecoverRun, submitter: str, principal: Principal, signed: bytes
     ) -> None:
         """Answer `checkpoint recover`. Raises CommandRefused."""
-        principal, submitter = self._verifier.given(signed, command, principal, submitter)
+        principal, submitter = self._verifier.identify_requester(signed, command, principal, submitter)
         record = await self._record(command, principal)
         run = RunId(record.name, record.version)
         survey, remaining_voters, names = await self._survey(run, command, signed)
@@ -188,7 +188,7 @@ class QuorumRecovery:
 
     def _admin(self, command: RecoverRun, signed_command: bytes) -> str:
         """Return the admin's name for people. Raises NotAllowed: the command is not signed by an admin."""
-        principal, by = self._verifier.given(signed_command, command, Principal(), "")
+        principal, by = self._verifier.identify_requester(signed_command, command, Principal(), "")
         if self._verifier.requires_signatures:
             check(principal, "recover", command.name, None)
         return by

@@ -243,7 +243,7 @@ class RetainedCheckpoints:
         self, request: int, command: ExportCheckpoint, submitter: str, principal: Principal, signed: bytes
     ) -> None:
         """Fetch the file of a checkpoint to this agent. Raises CommandRefused."""
-        principal, submitter = self._verifier.given(signed, command, principal, submitter)
+        principal, submitter = self._verifier.identify_requester(signed, command, principal, submitter)
         _, record = await self._records.application(command.name)
         if record is not None and record.state == RUNNING:
             record = await self._watching.refreshed(
@@ -267,7 +267,7 @@ class RetainedCheckpoints:
         if not candidates:
             check_unseen(principal, verb, name)
             raise CommandRefused(
-                f"There is no checkpoint {name}, and no application of that name runs. What is kept of an application:"
+                f"There is no checkpoint {name}, and no application of that name runs. Its checkpoints:"
                 "  agiledart checkpoint list APP"
             )
         mine = self.allowed(candidates, principal, verb)
@@ -312,7 +312,7 @@ class RetainedCheckpoints:
 
     async def remove(self, request: int, command: RemoveCheckpoint, principal: Principal, signed: bytes) -> None:
         """Remove a checkpoint from all nodes. Raises CommandRefused."""
-        principal, _ = self._verifier.given(signed, command, principal, "")
+        principal, _ = self._verifier.identify_requester(signed, command, principal, "")
         checkpoint, copy_nodes = await self._one(command.name, principal, "checkpoint")
         answers = await self._context.requests.ask_all(
             copy_nodes,
@@ -341,7 +341,7 @@ class RetainedCheckpoints:
         )
         stored = answer.result if isinstance(answer, Completed) and isinstance(answer.result, tuple) else ()
         try:
-            principal, _ = self._verifier.given(message.signed_command, command, Principal(), "")
+            principal, _ = self._verifier.identify_requester(message.signed_command, command, Principal(), "")
             for checkpoint in stored:
                 if isinstance(checkpoint, CheckpointInfo) and _is_called(checkpoint, command.name):
                     if self._verifier.requires_signatures:

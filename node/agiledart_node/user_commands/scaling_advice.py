@@ -217,7 +217,7 @@ def _row(
     row = ScalingStageRow(stage.name, stage.kind, stage.parallelism, limits, stage.scales, ScalingMeasurements())
     if known is None:
         return msgspec.structs.replace(row, unknown_reason=NOT_YET)
-    instances = [_instance(one) for one in known]
+    instances = [_instance(interval) for interval in known]
     figures = _figures(plan, stage, instances, known, demand)
     row = msgspec.structs.replace(row, measures=figures)
     if stage.kind == "source":

@@ -40,7 +40,7 @@ class SecretProvisioning:
     async def provision_secret(self, request: int, command: SetSecret, principal: Principal, signed: bytes) -> None:
         """Have a node store or remove a secret, and answer when it has. Raises CommandRefused."""
         context = self._context
-        principal, _ = self._verifier.given(signed, command, principal, "")
+        principal, _ = self._verifier.identify_requester(signed, command, principal, "")
         check_unseen(principal, "secret", command.name)
         _, record = await self._records.application(command.name)
         check(principal, "secret", command.name, record)
@@ -86,7 +86,7 @@ class SecretProvisioning:
     async def _stored(self, message: StoreSecret) -> str:
         context, command = self._context, message.command
         try:
-            principal, _ = self._verifier.given(message.signed_command, command, Principal(), "")
+            principal, _ = self._verifier.identify_requester(message.signed_command, command, Principal(), "")
             if self._verifier.requires_signatures:
                 check_unseen(principal, "secret", command.name)
         except NotAllowed as error:

@@ -330,7 +330,7 @@ class StatusQueries:
                     specification=load.specification,
                 )
             rows.append(row)
-        self._context.reply(request, NodesResponse(rows, len(peers), clocks=list(self._context.clocks.wrong())))
+        self._context.reply(request, NodesResponse(rows, len(peers), clocks=list(self._context.clocks.skewed_clocks())))
 
     def _wrong_clocks(self, hosts: Sequence[Peer]) -> list[str]:
         """Return the clock differences of this node and these hosts, as texts."""
@@ -388,7 +388,7 @@ class StatusQueries:
         """Take the answer of a key's root."""
         path = message.path
         if path and path[0].node == self._context.me.node and path[-1].node == sender.node:
-            self._context.requests.answered(message.request, message)
+            self._context.requests.resolve(message.request, message)
 
     async def logs(self, request: int, name: str, after: dict[str, int], principal: Principal) -> None:
         """Answer `logs` with the lines of all hosts, in the order of their wall times."""

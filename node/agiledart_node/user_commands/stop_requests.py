@@ -51,7 +51,7 @@ class StopRequests:
     async def stop(self, request: int, command: Stop, submitter: str, principal: Principal, signed: bytes) -> None:
         """Drain an application, or cut it, and answer when it has ended. Raises CommandRefused."""
         name, now = command.name, command.now
-        principal, submitter = self._verifier.given(signed, command, principal, submitter)
+        principal, submitter = self._verifier.identify_requester(signed, command, principal, submitter)
         record = await self._watching.refreshed(await self._status_queries.record(name, principal, "stop"))
         self._verifier.check_stop(signed, principal, record)
         if record.is_final:

@@ -57,7 +57,7 @@ class UserChangeRequests:
         self, request: int, command: ScaleStage | MoveStage, submitter: str, principal: Principal, signed: bytes
     ) -> None:
         """Answer `scale` or `move`. Raises CommandRefused, also when the change was dropped or rolled back."""
-        principal, submitter = self._verifier.given(signed, command, principal, submitter)
+        principal, submitter = self._verifier.identify_requester(signed, command, principal, submitter)
         record = await self._status_queries.record(command.name, principal, VERB_BY_COMMAND[type(command)])
         record = await self._watching.refreshed(record)
         if isinstance(command, MoveStage):

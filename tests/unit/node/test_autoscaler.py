@@ -123,7 +123,7 @@ class World:
         answers = self._reports()
         for effect in [one for one in self.requests.effects if isinstance(one, Send)]:
             number = cast(Any, effect.message).request
-            self.requests.heard(effect.to, number, Reports(number, answers))
+            self.requests.reply_received(effect.to, number, Reports(number, answers))
         self.requests.effects.clear()
 
     def _reports(self) -> dict[str, Any]:

@@ -54,7 +54,9 @@ class World:
                 elif isinstance(effect, Send) and isinstance(effect.message, RunClosed):
                     self.said.append((effect.to.name, effect.message))
                     if effect.to in self.there:
-                        self.requests.heard(effect.to, effect.message.request, Acknowledged(effect.message.request))
+                        self.requests.reply_received(
+                            effect.to, effect.message.request, Acknowledged(effect.message.request)
+                        )
             if self.requests.effects:
                 continue
             name = min(self.timers, key=lambda one: self.timers[one], default=None)

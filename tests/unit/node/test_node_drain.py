@@ -141,7 +141,7 @@ class World:
                     answer = self.answer()
                     if answer is not None:
                         message = msgspec.structs.replace(answer, request=effect.message.request)
-                        self.requests.heard(effect.to, effect.message.request, message)
+                        self.requests.reply_received(effect.to, effect.message.request, message)
             if self.requests.effects:
                 continue
             name = min(self.timers, key=lambda one: self.timers[one], default=None)

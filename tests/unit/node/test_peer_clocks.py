@@ -21,7 +21,7 @@ def clocks(*off: int) -> PeerClocks:
     """As a1 knows them; the others' clocks differ from its own by these milliseconds."""
     made = PeerClocks(peer(1))
     for number, difference in enumerate(off, start=2):
-        made.measured(peer(number), NOW, NOW + 10 + difference, NOW + 20)
+        made.add_measurement(peer(number), NOW, NOW + 10 + difference, NOW + 20)
     return made
 
 
@@ -52,7 +52,7 @@ def test_in_words() -> None:
 
 def test_one_of_four_is_wrong_and_is_named() -> None:
     found = clocks(0, -HOUR, 40)
-    assert list(found.wrong()) == ["clock of a3 is 3,600 s behind"]
+    assert list(found.skewed_clocks()) == ["clock of a3 is 3,600 s behind"]
     assert found.is_skewed(peer(3).node)
     assert not found.is_skewed(peer(1).node)
     assert found.skew_ms(peer(4).node) == 40
@@ -60,7 +60,7 @@ def test_one_of_four_is_wrong_and_is_named() -> None:
 
 def test_a_node_that_is_wrong_itself_does_not_blame_the_others() -> None:
     found = clocks(-HOUR, -HOUR + 30, -HOUR - 5)
-    assert list(found.wrong()) == ["clock of a1 is 3,600 s ahead"]
+    assert list(found.skewed_clocks()) == ["clock of a1 is 3,600 s ahead"]
     assert found.is_skewed(peer(1).node)
 
 
@@ -72,12 +72,12 @@ def test_a_clock_that_is_far_off_gives_way_to_that_of_most() -> None:
 
 
 def test_of_two_the_own_clock_counts() -> None:
-    assert list(clocks(HOUR).wrong()) == ["clock of a2 is 3,600 s ahead"]
+    assert list(clocks(HOUR).skewed_clocks()) == ["clock of a2 is 3,600 s ahead"]
 
 
 def test_small_differences_are_not_told_and_matter_to_nobody() -> None:
     found = clocks(-9_000, 9_000, 0)
-    assert not list(found.wrong())
+    assert not list(found.skewed_clocks())
     assert not clocks(0, MAX_SKEW_MS).is_skewed(peer(3).node)
     assert clocks(0, MAX_SKEW_MS + 1).is_skewed(peer(3).node)
 
@@ -85,10 +85,10 @@ def test_small_differences_are_not_told_and_matter_to_nobody() -> None:
 def test_who_is_gone_and_a_clock_that_was_set_are_forgotten() -> None:
     found = clocks(0, HOUR)
     found.forget(peer(3).node)
-    assert not list(found.wrong())
+    assert not list(found.skewed_clocks())
     found = clocks(-HOUR, -HOUR)
     found.forget_all()
-    assert not list(found.wrong())
+    assert not list(found.skewed_clocks())
     assert found.skew_ms(peer(2).node) is None
 
 

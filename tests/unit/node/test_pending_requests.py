@@ -51,11 +51,11 @@ def test_an_answer_ends_the_wait_in_the_same_step_and_cancels_its_timer() -> Non
     of = requests()
     principal = Principal(of, PEER)
     assert sends(of) == [PEER]
-    assert of.heard(PEER, principal.numbers[0], load(principal.numbers[0]))
+    assert of.reply_received(PEER, principal.numbers[0], load(principal.numbers[0]))
     assert principal.answers == {principal.numbers[0]: load(principal.numbers[0])}
     assert isinstance(of.effects[-1], CancelTimer)
     assert of.count == 0
-    assert not of.heard(PEER, principal.numbers[0], load(principal.numbers[0])), "a second copy is nobody's"
+    assert not of.reply_received(PEER, principal.numbers[0], load(principal.numbers[0])), "a second copy is nobody's"
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,15 @@ def test_an_answer_ends_the_wait_in_the_same_step_and_cancels_its_timer() -> Non
 def test_wrong_answers_are_nobodys(sender: Peer, answer: Any) -> None:
     of = requests()
     principal = Principal(of, PEER)
-    assert not of.heard(sender, principal.numbers[0], answer)
-    assert not of.answered(principal.numbers[0], answer), "the driver does not answer for a peer"
+    assert not of.reply_received(sender, principal.numbers[0], answer)
+    assert not of.resolve(principal.numbers[0], answer), "the driver does not answer for a peer"
     assert principal.answers is None
 
 
 def test_silence_is_asked_again_until_the_deadline() -> None:
     of = requests()
     principal = Principal(of, PEER, OTHER)
-    assert of.heard(OTHER, principal.numbers[1], load(principal.numbers[1]))
+    assert of.reply_received(OTHER, principal.numbers[1], load(principal.numbers[1]))
     for tenth in (4, 8, 12, 16):
         of.effects.clear()
         of.now = Instant(tenth * 100 * MILLISECOND)
@@ -104,13 +104,13 @@ def test_patience_spares_large_questions() -> None:
 def test_a_dead_peer_answers_none_at_once_and_is_not_asked_again_in_this_life() -> None:
     of = requests()
     principal = Principal(of, PEER)
-    of.gone(PEER)
+    of.peer_gone(PEER)
     assert principal.answers == {principal.numbers[0]: None}
     later = Principal(of, PEER)
     assert later.answers == {later.numbers[0]: None}
     reborn = Principal(of, Peer(PEER.node, PEER.incarnation + 1, "p"))
     assert reborn.answers is None
-    of.seen(PEER)
+    of.peer_seen(PEER)
     again = Principal(of, PEER)
     assert again.answers is None, "it spoke: it was not dead"
 
@@ -118,7 +118,7 @@ def test_a_dead_peer_answers_none_at_once_and_is_not_asked_again_in_this_life() 
 def test_death_of_an_older_life_does_not_touch_the_new_one() -> None:
     of = requests()
     principal = Principal(of, PEER)
-    of.gone(Peer(PEER.node, PEER.incarnation - 1))
+    of.peer_gone(Peer(PEER.node, PEER.incarnation - 1))
     assert principal.answers is None
 
 
@@ -154,7 +154,7 @@ def test_pauses_end_by_time_only() -> None:
 
 def test_several_peers_are_asked_at_once_and_answers_come_in_their_order() -> None:
     of = requests()
-    of.gone(OTHER)
+    of.peer_gone(OTHER)
     got: list[tuple[Peer, NodeLoad | None]] = []
 
     async def ask() -> None:
@@ -169,6 +169,6 @@ def test_several_peers_are_asked_at_once_and_answers_come_in_their_order() -> No
         if isinstance(effect, Send)
         if isinstance(effect.message, Survey)
     )
-    assert of.heard(PEER, number, load(number))
+    assert of.reply_received(PEER, number, load(number))
     assert got == [(OTHER, None), (PEER, load(number))]
     assert of.count == 0

@@ -171,7 +171,7 @@ def test_a_kept_file_is_lent_to_the_agent_that_brings_the_order_of_who_may(princ
         send=lambda to, message: said.append(message),
         drop=lambda reason: None,
     )
-    verifier: Any = SimpleNamespace(requires_signatures=True, given=lambda *_: (principal, "somebody"))
+    verifier: Any = SimpleNamespace(requires_signatures=True, identify_requester=lambda *_: (principal, "somebody"))
     nothing = cast("Any", None)
     retained = RetainedCheckpoints(context, nothing, nothing, nothing, verifier)
     sender = plans.PI[1]
