@@ -143,7 +143,7 @@ def look_ratio(keys: list[str], rounds: int) -> tuple[float, float, float]:
     few = keys[:20_000]
     subjects = filled("keyed", few), filled("keyed", few)
     plain, ready = (cast(KeyedStep, one.operator) for one in subjects)
-    ready.dirty_keys()
+    ready.take_dirty_keys()
     dirty_keys: dict[str, None] = {}
     find = cast(MemoryStore, plain.store).get
 
@@ -156,7 +156,7 @@ def look_ratio(keys: list[str], rounds: int) -> tuple[float, float, float]:
     for number in range(rounds):
         costs = {}
         dirty_keys.clear()
-        ready.dirty_keys()
+        ready.take_dirty_keys()
         for one in subjects if number % 2 else subjects[::-1]:
             began = cpu_ns()
             for _ in range(3):

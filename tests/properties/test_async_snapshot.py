@@ -67,7 +67,7 @@ class Model:
 
     def __init__(self) -> None:
         self.store = made()
-        self.store.dirty_keys()
+        self.store.take_dirty_keys()
         self.number = 0
         self.lists: list[DirtyKeys] = []
         self.open: AsyncSnapshot | None = None
@@ -125,7 +125,7 @@ class Model:
 
     def barrier(self, *, is_whole: bool) -> None:
         """Open the store, and note what it is."""
-        dirty_keys = self.store.dirty_keys()
+        dirty_keys = self.store.take_dirty_keys()
         self.pieces = []
         if dirty_keys is None:  # groups have moved
             self.lists, is_whole = [], True
@@ -264,12 +264,12 @@ def test_no_barrier_looks_at_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_state_that_is_no_plain_data_names_its_key_wherever_it_is_encoded() -> None:
     for touches in (False, True):
         store = made()
-        store.dirty_keys()
+        store.take_dirty_keys()
         for key in range(40):
             entry = store.get(key) or KeyEntry()
             entry.state = [object()] if key == 17 else [key]
             store.save(key, entry)
-        store.dirty_keys()
+        store.take_dirty_keys()
         opened = cast(FullEntriesSnapshot, store.begin_snapshot(None))
         with pytest.raises(UserCodeError, match="sums, state of key 17"):
             store.get(17) if touches else opened.finish()

@@ -221,7 +221,7 @@ def as_opened(rows_between: int) -> list[Any]:
     window, again = window_of(program), window_of(program)
     part = Part(3, in_columns=True, is_asked=False)
     fed(window, rows_of(3, 0), part, 0)
-    window.dirty_keys()
+    window.take_dirty_keys()
     opened = window.begin_snapshot(None)
     for number in range(rows_between):
         fed(window, rows_of(3, number), part, 0)
@@ -243,11 +243,11 @@ def test_more_rows_than_pay_are_not_held(monkeypatch: pytest.MonkeyPatch) -> Non
     window = window_of(program_of(KEYS["one"], "tumbling", "several", "fail"))
     part = Part(10, in_columns=True, is_asked=False)
     fed(window, rows_of(1, 0), part, 0)
-    window.dirty_keys()
+    window.take_dirty_keys()
     rows = [row._replace(at=1) for row in rows_of(10, 1)]
     for _ in range(4):
         fed(window, rows, part, 0)
-    assert isinstance(window.dirty_keys(), DirtyRows)
+    assert isinstance(window.take_dirty_keys(), DirtyRows)
     for _ in range(20):
         fed(window, rows, part, 0)
-    assert window.dirty_keys() is None
+    assert window.take_dirty_keys() is None

@@ -437,10 +437,10 @@ class OneGroup:
     def snapshot_rest(self) -> bytes:
         return b""
 
-    def dirty_keys(self) -> Any:
+    def take_dirty_keys(self) -> Any:
         return self.dirty_tracker.taken()
 
-    def async_snapshot(self, lists: Any, waste: Any) -> None:
+    def begin_snapshot(self, lists: Any, waste: Any) -> None:
         """It cannot."""
 
     def changes(self, keys: Any) -> StateChanges:

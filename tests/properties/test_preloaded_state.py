@@ -137,13 +137,13 @@ def test_what_has_changed_is_put_on_what_it_rests_on_and_on_nothing_else() -> No
     live = operator_of(program, stage)
     for one in calls[: len(calls) // 2]:
         live.run(list(one.rows), list(one.positions), one.watermark)
-    live.dirty_keys()
+    live.take_dirty_keys()
     whole = element(
         StateSnapshot([(group, live.snapshot_group(group)) for group in live.groups()], live.snapshot_rest())
     )
     for one in calls[len(calls) // 2 :]:
         live.run(list(one.rows), list(one.positions), one.watermark)
-    dirty_keys = live.dirty_keys()
+    dirty_keys = live.take_dirty_keys()
     assert dirty_keys
     changes = element(Increment(live.changes(dirty_keys), live.snapshot_rest()))
     share = PreloadedState(operator_of(program, stage), EVEN | ODD)

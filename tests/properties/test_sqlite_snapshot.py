@@ -52,7 +52,7 @@ class OfDisk(Model):
         self.beside = Model()
         codec: EntryCodec = EntryCodec("sums", int, list[int], lambda state: state, lambda state: state)
         self.store: Any = OnDisk("sums", codec, folder, cached_keys)
-        self.store.dirty_keys()
+        self.store.take_dirty_keys()
 
     def do(self, name: str, key: int, value: int) -> None:
         """The same in both."""
@@ -62,7 +62,7 @@ class OfDisk(Model):
 
     def barrier(self, *, is_whole: bool) -> None:
         """Open the store."""
-        dirty_keys = self.store.dirty_keys()
+        dirty_keys = self.store.take_dirty_keys()
         self.pieces = []
         is_whole = is_whole or dirty_keys is None
         self.lists = [] if is_whole else [*self.lists, dirty_keys]
@@ -196,7 +196,7 @@ def test_a_key_that_was_dropped_in_memory_only_is_not_there(tmp_path: Path, monk
         store.groups()  # both are in the file now
         store.get(1)
         store.drop(1)
-        store.dirty_keys()
+        store.take_dirty_keys()
         groups = all_of(store.begin_snapshot(None))
         store.close()
         return filled(read(msgspec.msgpack.encode(groups)))

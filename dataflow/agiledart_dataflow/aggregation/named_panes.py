@@ -246,13 +246,13 @@ class NamedPanes(WithoutRest):
         self._return_to_rows()
         self._rows.drop_group(group)
 
-    def dirty_keys(self) -> DirtyKeys | None:
+    def take_dirty_keys(self) -> DirtyKeys | None:
         """Return the dirty keys; a window that moved between rows and columns counts as new."""
         if self._open is not None:
             self._open.drop()
         if self._vectors is not None and self._add_waiting():
-            return self._vectors.dirty_keys()
-        return self._rows.dirty_keys()
+            return self._vectors.take_dirty_keys()
+        return self._rows.take_dirty_keys()
 
     def changes(self, keys: DirtyKeys) -> StateChanges:
         opened = self.begin_snapshot([keys])

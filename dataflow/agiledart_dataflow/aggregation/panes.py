@@ -103,12 +103,12 @@ class PaneWindow(StoreBackedState[OpenWindows]):
         fill: Fill = made["make"](key_of, self._aggregator.add, self._aggregator.create, *values, *names.values())
         return fill
 
-    def dirty_keys(self) -> DirtyKeys | None:
+    def take_dirty_keys(self) -> DirtyKeys | None:
         """Return the dirty keys. From the first call on the loop tracks keys; windows open before are reported whole."""
         if not self._tracks_keys:
             self._tracks_keys = True
             self._fill = self._made(self._key_of)
-        return self.store.dirty_keys()
+        return self.store.take_dirty_keys()
 
     def run(self, rows: list[Any], order: Order, watermark: Position) -> tuple[list[Any], Order]:
         """Take rows; put out the panes of the windows that have ended at the watermark."""

@@ -61,10 +61,10 @@ class RunningValues(StoreBackedState[KeyedStore]):
         self._over_rows = self._made_rows(text, self._key_of)
         self._over_lists = self._compiled(text.over_lists())(store.get, store.save, KeyEntry)
 
-    def dirty_keys(self) -> DirtyKeys | None:
+    def take_dirty_keys(self) -> DirtyKeys | None:
         """Return the dirty keys. From the first call on the loops look keys up through the tracking store."""
         before = self.store.get
-        keys = self.store.dirty_keys()
+        keys = self.store.take_dirty_keys()
         if self.store.get != before:
             self._make_loops()
         return keys

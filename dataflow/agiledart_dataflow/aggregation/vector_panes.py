@@ -165,8 +165,8 @@ class VectorPanes:
             if came.rows > self._most:
                 self._came = None
 
-    def dirty_keys(self) -> DirtyRows | None:
-        """Return the dirty rows since the last call (`KeyGroups.dirty_keys`); the pieces themselves are the record of changes."""
+    def take_dirty_keys(self) -> DirtyRows | None:
+        """Return the dirty rows since the last call (`KeyGroups.take_dirty_keys`); the pieces themselves record the changes."""
         came, self._came = self._came, DirtyRows()
         return came
 

@@ -63,8 +63,8 @@ class StoreBackedState(WithoutRest, Generic[S]):
     def drop_group(self, group: int) -> None:
         self.store.drop_group(group)
 
-    def dirty_keys(self) -> DirtyKeys | None:
-        return self.store.dirty_keys()
+    def take_dirty_keys(self) -> DirtyKeys | None:
+        return self.store.take_dirty_keys()
 
     def changes(self, keys: DirtyKeys) -> StateChanges:
         return self.store.changes(keys)

@@ -99,8 +99,8 @@ class BroadcastStep:
     def drop_group(self, group: int) -> None:
         self._step.drop_group(group)
 
-    def dirty_keys(self) -> DirtyKeys | None:
-        return self._step.dirty_keys()
+    def take_dirty_keys(self) -> DirtyKeys | None:
+        return self._step.take_dirty_keys()
 
     def changes(self, keys: DirtyKeys) -> StateChanges:
         return self._step.changes(keys)

@@ -71,7 +71,7 @@ class Increments:
         `is_last`: the instance hands it over, so an increment pays as long as it is smaller than the full state: the new owner
         has already preloaded the base. All of it is then encoded here, because the new owner waits for it.
         """
-        dirty_keys = self._state.dirty_keys()
+        dirty_keys = self._state.take_dirty_keys()
         if dirty_keys is None:
             self._forget()  # the changes since then are unknown
         else:
@@ -80,7 +80,7 @@ class Increments:
 
     def at_end(self) -> StateSnapshot | AsyncStateSnapshot:
         """Return the full final state, after which nothing changes any more."""
-        self._state.dirty_keys()
+        self._state.take_dirty_keys()
         self._forget()
         return self._whole(0)
 

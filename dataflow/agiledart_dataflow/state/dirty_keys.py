@@ -95,7 +95,7 @@ class DirtyKeyTracker:
 class WithoutChangeTracking:
     """Base of a state that does not track changes and is saved whole."""
 
-    def dirty_keys(self) -> DirtyKeys | None:
+    def take_dirty_keys(self) -> DirtyKeys | None:
         return None
 
     def begin_snapshot(self, lists: object, waste: object = ()) -> None:

@@ -74,7 +74,7 @@ class KeyGroupIndexedState(WithoutRest, ABC, Generic[P]):
             self._remove(part)
             self._moved = True
 
-    def dirty_keys(self) -> DirtyKeys | None:
+    def take_dirty_keys(self) -> DirtyKeys | None:
         if self._open is not None:
             self._open.drop()
         return self.dirty_tracker.swap()

@@ -48,7 +48,7 @@ class KeyGroups(Protocol):
         """Drop a group with its timers; nothing happens when it is empty."""
         ...
 
-    def dirty_keys(self) -> DirtyKeys | None:
+    def take_dirty_keys(self) -> DirtyKeys | None:
         """Return the keys that may have changed since the last call; None: unknown, so only a whole snapshot is right."""
         ...
 
@@ -61,8 +61,7 @@ class KeyGroups(Protocol):
     ) -> AsyncSnapshot | None:
         """Begin to encode the present state in small steps while it changes; None: this state must be encoded at once.
 
-        Called right after `dirty_keys`. The next call of that cancels an open snapshot, and it is finished before groups come or
-        go.
+        Called right after `take_dirty_keys`. The next call of that cancels an open snapshot; it is finished before groups come or go.
 
         Args:
             lists: of dirty keys: the changes of these keys, in the form of `changes`. None: all state.

@@ -115,7 +115,7 @@ class MemoryStore:
             {key: self._entries[key] for key in keys}, self._timers_by_group().get(group, [])
         )
 
-    def dirty_keys(self) -> DirtyKeys | None:
+    def take_dirty_keys(self) -> DirtyKeys | None:
         if self._retarget is None:
             self._by_group()  # builds the index; from now on it is maintained as keys come
             self.get, self._retarget = tracking_lookup(self._entries.get)
@@ -126,7 +126,7 @@ class MemoryStore:
         return keys
 
     def begin_snapshot(self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys] = ()) -> AsyncSnapshot:
-        assert self._retarget is not None  # callers call `dirty_keys` first
+        assert self._retarget is not None  # callers call `take_dirty_keys` first
         arguments = self._codec, self._entries, self._dirty_tracker.keys, self.near.copy(), self._close_groups, waste
         snapshot = (
             FullEntriesSnapshot(*arguments, keys_by_group=self._by_group())

@@ -131,7 +131,7 @@ class SqliteStore:
     def drop_group(self, group: int) -> None:
         self._replace_group(group, [], [])
 
-    def dirty_keys(self) -> DirtyKeys | None:
+    def take_dirty_keys(self) -> DirtyKeys | None:
         if self._retarget_dirty_keys is None:
             self.get, self._retarget_dirty_keys = tracking_lookup(self._get)
         if self._open is not None:
@@ -141,7 +141,7 @@ class SqliteStore:
         return keys
 
     def begin_snapshot(self, lists: Sequence[DirtyKeys] | None, waste: Iterable[DirtyKeys] = ()) -> SqliteSnapshot:
-        assert self._retarget_dirty_keys is not None  # the caller calls `dirty_keys` first
+        assert self._retarget_dirty_keys is not None  # the caller calls `take_dirty_keys` first
         with self._translated_errors():
             timers, unwritten = self._timers.frozen()
         given = (

@@ -105,7 +105,7 @@ def test_what_needs_types_says_so() -> None:
     def stream() -> Any:
         return Topology("t").source("rows", [{"a": 1}], rows=Row)
 
-    with pytest.raises(TopologyError, match=r"take a function, such as lambda row: row\['a'\]"):
+    with pytest.raises(TopologyError, match=r"use a function, such as lambda row: row\['a'\]"):
         stream().where(col("a") > 1)
     with pytest.raises(TopologyError, match="returns=str"):
         stream().key_by(lambda r: r["a"])

@@ -109,11 +109,11 @@ def test_a_disk_that_is_slow_holds_the_encoding_up(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(sliced_snapshot_write, "AHEAD_BYTES", 2_000)
     jobs: list[Callable[[], None]] = []
     store = MemoryStore(EntryCodec("sums", int, str, lambda state: state, lambda state: state))
-    store.dirty_keys()
+    store.take_dirty_keys()
     for key in range(200):
         (entry := KeyEntry()).state = "n" * 100
         store.save(key, entry)
-    store.dirty_keys()
+    store.take_dirty_keys()
     element = AsyncInstanceSnapshot(
         1, b"", AsyncStateSnapshot(store.begin_snapshot(None), True, b"", lambda: None), b""
     )
@@ -283,12 +283,12 @@ def test_a_saving_knows_about_how_long_it_still_takes(
     monkeypatch.setattr(sliced_snapshot_write, "time", clock)
     store = MemoryStore(EntryCodec("sums", int, str, lambda state: state, lambda state: state))
     for _ in range(2):
-        store.dirty_keys()
+        store.take_dirty_keys()
         for key in range(400):
             (entry := KeyEntry()).state = "n" * 100
             store.save(key, entry)
             store.get(key)
-    lists = [store.dirty_keys() or {}]
+    lists = [store.take_dirty_keys() or {}]
     groups = store.begin_snapshot(None if is_whole else lists)
     element = AsyncInstanceSnapshot(1, b"", AsyncStateSnapshot(groups, is_whole, b"", lambda: None), b"")
 
