@@ -31,7 +31,7 @@ from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapsh
 from agiledart_dataflow.state.entries import KeyEntry
 from agiledart_dataflow.state.key_groups import snapshot_of
 from agiledart_dataflow.state.store import MemoryStore
-from agiledart_executor.process.garbage_collector import collect_rarely
+from agiledart_executor.process.python_gc import collect_rarely
 from agiledart_executor.snapshots.slice_scheduler import LONG_NS, LONGEST_SLICES, PAUSE_SECONDS, SLICE_NS
 from agiledart_executor.snapshots.snapshot_file import SnapshotHeader, SnapshotWriter
 from agiledart_kernel.randomness import RandomStream

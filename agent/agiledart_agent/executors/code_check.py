@@ -1,4 +1,4 @@
-"""Dry run: `agiledart_executor.programs.code_check` in a process of its own, bounded in time; its output is discarded."""
+"""Dry run: `agiledart_executor.programs.bundle_check` in a process of its own, bounded in time; its output is discarded."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ async def check_in_subprocess(wanted: CodeCheckRequest, directory: str) -> CodeC
     reading, writing = os.pipe2(os.O_CLOEXEC)
     try:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "agiledart_executor.programs.code_check", str(writing),
+            sys.executable, "-P", "-m", "agiledart_executor.programs.bundle_check", str(writing),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
             pass_fds=(writing,), cwd=directory, env=executor_environment(os.environ), start_new_session=True,
         )  # fmt: skip

@@ -2,7 +2,7 @@
 
 The upstream end dials. DATA frames go downstream, ACK frames come back. When a link is lost, its channels move to the next one and
 send their unacknowledged frames again (`resending`, in the runtime). The port accepts a frame only from the node that the plan
-names for its source instance, so an admitted executor cannot feed rows into another executor's channel.
+names for its source instance. So an admitted executor cannot feed rows into another executor's channel.
 """
 
 import asyncio

@@ -21,7 +21,7 @@ from agiledart_executor.handover.previous_generation import (
     read_previous_state,
 )
 from agiledart_executor.instances.running_instance import RunningInstance
-from agiledart_executor.process.garbage_collector import collecting_nothing
+from agiledart_executor.process.python_gc import collecting_nothing
 from agiledart_executor.snapshots.snapshot_file import DamagedSnapshot, SnapshotHeader
 
 SLICE_NS: Final = 2_000_000

@@ -52,8 +52,8 @@ class InstanceHost:
 
     Attributes:
         cork: of the links that carry its frames; frames of one round leave in one write.
-        on_barrier: called with an instance that has come to a barrier, the epoch, its snapshot, the instant at which that was
-            begun, and the name of the plan that the barrier brings.
+        on_barrier: called when an instance has come to a barrier: (instance, epoch, its snapshot, instant at which saving began,
+            name of the plan that the barrier brings).
         on_handed_over: called once with an instance whose generation has ended.
         programs: the topology with the plans that barriers may bring, by their names.
         reading: True once the sources may read.

@@ -28,7 +28,7 @@ from agiledart_dataflow.runtime.ledger import audit, summarise
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
-from agiledart_executor.process.garbage_collector import collecting_rarely
+from agiledart_executor.process.python_gc import collecting_rarely
 from agiledart_executor.spool.intake_opening import open_intake
 from agiledart_executor.state.disk_stores import disk_stores
 from agiledart_executor.user_code.user_files import file_here, refuse_overwriting

@@ -35,7 +35,7 @@ from agiledart_executor.instances.latency_log import LatencyKeeping, LatencyLog
 from agiledart_executor.instances.running_instance import InputEnd, OutputEnd, RunningInstance
 from agiledart_executor.instances.step_taps import StepTaps
 from agiledart_executor.process import short_time_slices
-from agiledart_executor.process.garbage_collector import collect_rarely
+from agiledart_executor.process.python_gc import collect_rarely
 from agiledart_executor.programs.launchable import Launchable, make_ready
 from agiledart_executor.routes.agent_peer_verifier import AgentPeerVerifier
 from agiledart_executor.routes.data_route import DataRoute

@@ -2,7 +2,7 @@
 
 Closed are the agent's state directory, other files that the agent names (its token's file, its log), and state directories that lie
 beside the path to it. Inside the state directory the application has folders of its own. Landlock knows only what is allowed. So
-each file and folder beside the path from `/` to a closed one gets a rule, and in a folder *on* that path no new names can be made
+each file and folder beside the path from `/` to a closed one gets a rule. In a folder *on* that path no new names can be made
 later. A sink's file in such a folder is made before the rules; sinks that make further files there are refused.
 
 Not closed are other services that the agent's user can use (a desktop session, cron, a shell's start-up files). An agent with a

@@ -221,8 +221,8 @@ class InstanceFailure(Message, frozen=True, gc=False, tag=114):
 
     Args:
         is_consequence: only a link broke; another executor will usually report the cause.
-        is_crash: a restart of the run helps. Either the whole process died (the agent then reports each of its instances), or a
-            change of the stage cannot go on, or the rows that its sink had written are gone.
+        is_crash: a restart of the run helps. The whole process died (the agent then reports each of its instances), a change of
+            the stage cannot go on, or its sink has lost written rows.
     """
 
     instance: InstanceName

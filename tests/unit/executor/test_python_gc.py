@@ -7,7 +7,7 @@ import pytest
 
 from agiledart import Topology, collect
 from agiledart_executor.local_runs.local_run import run_topology
-from agiledart_executor.process.garbage_collector import YOUNG_OBJECTS, collecting_rarely
+from agiledart_executor.process.python_gc import YOUNG_OBJECTS, collecting_rarely
 
 
 @pytest.fixture(autouse=True)
