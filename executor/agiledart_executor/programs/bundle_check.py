@@ -1,8 +1,8 @@
 """Check of user code on this node for `submit --dry-run`: does it load here, and would its sources and sinks open?
 
 The command is `python -m agiledart_executor.programs.bundle_check FD`. The program reads a `CodeCheckRequest` from standard input
-and writes a `CodeCheckResult` to the descriptor FD. It has a process of its own, so that a missing library or hanging user code does
-no harm to the agent. The check reads and writes no rows and opens no sink.
+and writes a `CodeCheckResult` to the descriptor FD. It has a process of its own, so that a missing library or hanging user code
+does no harm to the agent. The check reads and writes no rows and opens no sink.
 """
 
 import os
