@@ -77,6 +77,7 @@ def upper_exponent(rate: float, nats: float, start: float = 0.0) -> float:
         fall = rate * (1.0 - u) / u
         slope = rest - fall
         z = y - excess / slope if slope > 0.0 else math.inf
+        # Newton's step left the bracket: halve the bracket instead.
         if not low <= z <= high:
             z = 0.5 * (low + high)
             if high - low <= _PRECISION * z:

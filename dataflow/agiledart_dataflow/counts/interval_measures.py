@@ -129,11 +129,13 @@ class SampleWindow:
         if not self._samples:
             return None
         end = self._samples[-1].at_ns
+        # Every second needs a sample near its end; without them the interval has no measures.
         seconds = [self._near(end - back * SECOND) for back in range(SECONDS, -1, -1)]
         bounds = [sample for sample in seconds if sample is not None]
         if len(bounds) <= SECONDS or any(a.at_ns >= b.at_ns for a, b in pairwise(bounds)):
             return None
         first, last = bounds[0], bounds[-1]
+        # Earlier intervals count only as far back as samples reach, for selectivities.
         starts = [first]
         while (
             len(starts) < INTERVALS and (earlier_start := self._near(end - (len(starts) + 1) * INTERVAL_NS)) is not None
@@ -141,6 +143,7 @@ class SampleWindow:
             starts.append(earlier_start)
         cuts = [*reversed(starts), last]
         within = [sample for sample in self._samples if sample.at_ns > first.at_ns]
+        # Blocked time is estimated by the share of samples at which an output was full.
         blocked = sum(sample.is_blocked for sample in within)
         return IntervalMeasures(
             span_ns=last.at_ns - first.at_ns,

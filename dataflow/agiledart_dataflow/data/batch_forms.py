@@ -180,6 +180,7 @@ def from_arrow(field: ColumnField, array: Any, *, zones: bool = False) -> Column
     The meaning of a value of another family (a number as a time, in which unit?) is up to the user. Raises TypeError.
     Times with a zone are taken as UTC, without one, as columns have them; with `zones` they keep it, as objects.
     """
+    # A column of a table comes as chunks; a Column has one array.
     if hasattr(array, "combine_chunks"):
         array = array.combine_chunks()
     if hasattr(array, "chunks"):
@@ -190,6 +191,7 @@ def from_arrow(field: ColumnField, array: Any, *, zones: bool = False) -> Column
         raise TypeError(
             f"the field {field.name} is {field.type!r} and the values are {array.type}: cast them, or change the field's type"
         )
+    # With `zones` the zone must survive the cast, so such times become objects.
     zone = array.type.tz if zones and field.kind == "time" and pa.types.is_timestamp(array.type) else None
     try:
         array = array.cast(pa.timestamp("us", zone) if zone else _ARROW_TYPES[field.kind]())

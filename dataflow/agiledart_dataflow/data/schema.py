@@ -133,10 +133,12 @@ def _text(kind: Any, within: tuple[Any, ...]) -> str:
     origin, arguments = get_origin(kind), get_args(kind)
     named = origin or kind
     if is_named_tuple(named) or (dataclasses.is_dataclass(named) and isinstance(named, type)):
+        # A recursive type would have an endless text.
         if kind in within:
             raise SchemaError(f"{named.__name__} contains itself")
         parts = [f"{field.name}: {_text(field.type, (*within, kind))}" for field in fields_of(kind)]
         return f"{named.__name__}({', '.join(parts)})"
+    # Sorted, since the order of a union's members does not matter and the text must be equal on every node.
     if origin in (Union, types.UnionType):
         return " | ".join(sorted(_text(part, within) for part in arguments))
     if origin is tuple:

@@ -111,6 +111,7 @@ class EventClock:
             self.early += 1
         if newest is None or advance_to > newest:
             self.newest = advance_to
+        # Without a tolerance no later row can come before this one, so it is due at once.
         if not self.sorts:
             self.due.append((time_ms, row))
             return None

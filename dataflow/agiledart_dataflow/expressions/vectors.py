@@ -175,6 +175,7 @@ def _when(node: TypedWhen, columns: Columns) -> Value:
     made = [
         (numbers, column_of_expression(value, columns.take(numbers))) for numbers, value in parts
     ]  # constants become columns here, so that they have the kind of their branch
+    # Texts and objects are put together as a list; only numbers have arrays to write into.
     if any(column.kind != node.type.kind for _, column in made) or node.type.kind not in NUMERIC:
         listed: list[Any] = [None] * length
         for numbers, column in made:

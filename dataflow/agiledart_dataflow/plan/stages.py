@@ -76,6 +76,7 @@ def plan_stages(
         stages.append(msgspec.structs.replace(stage, owners=stage.first_owners()))
     edges = _edges(specification, stages)
     plan = StagePlan(specification.name, specification.digest(), tuple(stages), tuple(edges))
+    # Contents of edges depend on all stages and edges, so they are decided last.
     needs = carried(specification, plan)
     if specification.lateness_ms:  # the position of a row states its lateness
         at_least = "positions"

@@ -61,7 +61,8 @@ class KeyGroups(Protocol):
     ) -> AsyncSnapshot | None:
         """Begin to encode the present state in small steps while it changes; None: this state must be encoded at once.
 
-        Called right after `take_dirty_keys`. The next call of that cancels an open snapshot; it is finished before groups come or go.
+        Called right after `take_dirty_keys`. The next call of that cancels an open snapshot.
+        Before groups come or go, an open snapshot is finished.
 
         Args:
             lists: of dirty keys: the changes of these keys, in the form of `changes`. None: all state.

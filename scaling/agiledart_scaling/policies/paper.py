@@ -99,6 +99,7 @@ class Paper:
         known = memory if isinstance(memory, PaperMemory) else PaperMemory(since=s.cooldown)
         arriving = self._smooth(measures.offered_mean, known.arriving)
         waiting = self._smooth(measures.backlog[-1], known.waiting if known.arriving is not None else None)
+        # A jump of rate or backlog begins a new phase: the previous trial was measured under other rates.
         is_new_phase = known.arriving is None or any(
             abs(new - old) > s.new_phase * old for new, old in ((arriving, known.arriving), (waiting, known.waiting))
         )
@@ -119,9 +120,11 @@ class Paper:
         now = ScoredTrial(x, f)
         known = replace(known, before=before, last=now)
         floor = self._floor(arriving, waiting, rate)
+        # Inside the dead band nothing changes, unless the floor asks for more instances.
         if abs(f - s.target) <= s.dead_band and limits.clamp(floor) <= x:
             return ScalingDecision(x, f"f {f:.2f}: enough", terms, replace(known, longs=0))
         step = secant_step(now, before, s.target)
+        # One step is bounded in both directions, because the line through two trials may overshoot.
         proposal = max(x / s.max_factor - 1, min(s.max_factor * x + 1, step.instances))
         wanted = limits.clamp(max(math.ceil(proposal - 1e-9), floor))
         why = f"{step.rule}: f {f:.2f}" if wanted > floor else f"f {f:.2f}, at least {floor} by the floor {s.floor}"
