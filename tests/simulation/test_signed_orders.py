@@ -175,7 +175,7 @@ def loaded(mesh: Signed, signed_command: bytes) -> dict[str, bool]:
     assert mesh.world.run_until(lambda: request in mesh.answers, 200 * SECOND)
     answer = mesh.answers[request]
     assert isinstance(answer, Replied), answer
-    return {row["node"]: "order to check is refused" not in row["text"] for row in answer.body["checks"]}
+    return {row["node"]: "command to check is refused" not in row["text"] for row in answer.body["checks"]}
 
 
 def test_a_dry_run_loads_no_code_that_no_user_signed() -> None:

@@ -123,6 +123,8 @@ class Deployer:
                     if peer not in work.touched:
                         work.touched.append(peer)
             hosts = list(questions)
+            # The other hosts and the guards get their part with the first wave, without instances: hosts load the code while the
+            # sinks start. A guard's refusal does not matter, so guards are not among `hosts`.
             if first:
                 waiting = [peer for peer in work.nodes if peer not in work.touched]
                 for peer in (*waiting, *work.guards):
@@ -133,6 +135,7 @@ class Deployer:
                 first = False
             timeout = Duration(self._context.config.start_timeout_ns + self._context.config.ask_timeout_ns)
             answers = await self._context.requests.answers({number: questions[number] for number in questions}, timeout)
+            # A full node calls for another plan; it is checked before failures, which end the deployment.
             full = [questions[number] for number in hosts if _is_full(answers.get(number))]
             if full:
                 reason = next(answers[number].reason for number in hosts if _is_full(answers.get(number)))

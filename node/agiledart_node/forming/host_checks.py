@@ -65,6 +65,7 @@ class HostChecks:
                     for connector in answer.connectors
                     if connector.stage in stages[peer.node]
                 ]
+        # Order of the stages; rows without a stage (a host without code) come first.
         places = {stage.name: number for number, stage in enumerate(blueprint.stages)}
         return sorted(rows, key=lambda row: (places.get(row.stage, -1), row.node))
 

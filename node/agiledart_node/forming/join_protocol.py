@@ -167,6 +167,7 @@ class JoinProtocol:
             questions[request] = PeerRequest(source, send, Acknowledged)
         timeout = Duration(self._context.config.join_timeout_ns + self._context.config.resend_ns * 2)
         answers = await requests.answers(questions, timeout)
+        # None, unlike a missing answer, means a dead peer: repeating the JOIN cannot help.
         for number_asked, question in questions.items():
             if question is not None and number_asked in answers and answers[number_asked] is None:
                 name = question.to.name or question.to.node.short

@@ -52,6 +52,7 @@ async def node_at(context: NodeContext, records: Records, word: str, step: str) 
         raise CommandRefused(f"{step}: {len(named)} nodes have the name {word}. Use the beginning of an id: {ids}", 2)
     if named:
         return named[0]
+    # A node that this one does not know may still have registered its name on the ring.
     registered = await records.node_named(word)
     if registered is not None:
         return registered

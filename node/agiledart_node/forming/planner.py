@@ -141,6 +141,7 @@ class Planner:
         peers = {node: peer for node, (peer, _) in loads.items()}
         used = sorted(dict.fromkeys(placement.nodes.values(), True))
         coordinator = min((pinned[sink] for sink in blueprint.sinks), key=lambda peer: peer.node)
+        # Guards: near the coordinator, and hosts of nothing, so that a lost host takes none of them along.
         near = [peer for peer in loads[coordinator.node][1].candidates if peer.node in peers and peer.node not in used]
         executors = {node: min(submission.executors or loads[node][1].executors, MAX_EXECUTORS) for node in used}
         return Deployment(

@@ -150,6 +150,7 @@ class SubmissionRunner:
                 last = await self._watching.refreshed(last)
                 if not last.is_final:
                     raise CommandRefused(_already(last))
+                # The refresh closed the record, so its revision has changed: read it again.
                 continue
             # The asked agent has checked this too, but another submission may have come since.
             check(submission.principal, "submit", name, last)
@@ -220,6 +221,7 @@ class SubmissionRunner:
         for number in range(1, PLANS + 1):
             loads = await self._planning.survey(blueprint, submission.pinned, paths)
             placement = self._planning.place(blueprint, submission.pinned, paths, loads, full)
+            # Survey more nodes before a placement rule is dropped.
             if placement.relaxed:
                 loads = await self._surveying.wider(loads)
                 placement = self._planning.place(blueprint, submission.pinned, paths, loads, full)
@@ -230,6 +232,7 @@ class SubmissionRunner:
                 progress(_where(record.name, blueprint, placement, plan.nodes))
                 if open_to_users := [peer for peer in plan.nodes if not loads[peer.node][1].confines]:
                     progress(_unprotected(open_to_users))
+            # Watched hosts answer None at once when they die, instead of after the timeout of the wave.
             for peer in plan.nodes:
                 self._context.watch(peer)
             try:

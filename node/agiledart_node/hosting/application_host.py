@@ -159,6 +159,7 @@ class ApplicationHost:
         known = hosted.part if hosted is not None else None
         content = part.signed_command, part.specification, part.owner
         is_known = known is not None and (known.signed_command, known.specification, known.owner) == content
+        # A part with known content and without code was verified with an earlier part.
         if (part.bundle or not is_known) and (why := self._verifier.objection(part)):
             self._context.drop("command: refused")
             return why, False
@@ -176,6 +177,7 @@ class ApplicationHost:
             return f"{me} {self._context.no_work_reason}", True
         if self._context.requests.is_full or (hosted is None and len(self.table) >= self._context.config.max_hosted):
             return f"{me} takes part in {len(self.table)} applications, which is its limit", True
+        # Instances reserved for this application are counted by `planned_for`, not twice.
         held = self.operators - (hosted.reserved if hosted is not None else 0)
         most = self._context.config.capacity
         if hosted is None and part.most:
@@ -247,6 +249,7 @@ class ApplicationHost:
         else:
             seconds = self._context.config.start_timeout_ns // 1_000_000_000
             reason = f"{self._context.me.name} did not start its instances of {part.application} within {seconds} s"
+        # The run was closed while its instances started: they must not outlive it.
         if self.table.get(hosted.key) is not hosted:
             self._context.emit(StopInstances(part.application, part.version))
             return

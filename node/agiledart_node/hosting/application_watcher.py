@@ -86,7 +86,9 @@ class ApplicationWatcher:
             host = hosted.host(peer.node)
             if hosted.has_register or (hosted.part.by_epoch and not hosted.planned and host is not None):
                 continue  # its register's coordinator restarts it; guards do nothing
+            # A host of a later incarnation than the dead peer is not affected.
             if host is not None and host.incarnation <= peer.incarnation:
+                # Hosts of the run, or a certain loss, end it at once; a guard may be cut off itself, so its report is unverified.
                 text = self._loss_text(hosted, host, how)
                 if how in _SURE or hosted.host(self._context.me.node) is not None:
                     self._fail(hosted, text, rank=self._rank(hosted))
@@ -129,6 +131,7 @@ class ApplicationWatcher:
         hosted = self._hosting.table.get((event.application, event.version))
         if hosted is None or (event.stage, event.index) not in hosted.instances:
             return
+        # A run with a register recovers from crashes and broken links; an error of user code would only repeat.
         if hosted.has_register and (event.is_crash or event.is_consequence):
             if not hosted.is_closing:
                 self.on_broken(hosted, event)

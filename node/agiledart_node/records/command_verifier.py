@@ -86,6 +86,7 @@ def command_terms(command: Command) -> CommandTerms | None:
                     ("parallelism", content_hash(chosen).hex() if chosen else ""),
                 )
             )
+            # A separate verb, so that the signature of a dry run cannot start the application.
             verb = CHECK if command.dry_run else "submit"
             return CommandTerms(
                 verb, name, (content_hash(command.specification), content_hash(command.bundle)), arguments

@@ -173,6 +173,7 @@ class Records:
                 return self._verifier.without_unproven_rights(changed)
             if self._context.now >= deadline:
                 return None
+            # After a conflict the next read returns the other write at once; only a silent ring needs a pause.
             if answer.reason != "conflict":
                 await self._context.requests.pause(_PAUSE)
 
