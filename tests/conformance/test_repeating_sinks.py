@@ -154,7 +154,7 @@ def test_a_sink_that_takes_nothing_back_is_taken_without_a_word(
     running = launched(tmp_path, f"{kind}:anywhere", Delivery.AT_LEAST_ONCE)
     assert running.emitted_rows is not None, "what comes again is counted"
     running.close()
-    with pytest.raises(ConfigurationError, match="cannot take rows back"):
+    with pytest.raises(ConfigurationError, match="cannot withdraw rows"):
         launched(tmp_path, f"{kind}:anywhere", Delivery.EXACTLY_ONCE)
 
 

@@ -158,7 +158,7 @@ def try_rows(codec: BatchCodec, batch: Batch, step: str) -> None:
         for _, body in codec.encode_within(batch):
             codec.decode(body)
     except (RemoteProtocolError, TypeError, ValueError, OverflowError) as error:
-        raise UserCodeError(f"{step}: its rows are not what it says: {error}") from None
+        raise UserCodeError(f"{step}: its rows are not of the type that it declares: {error}") from None
 
 
 class DataPort:
@@ -256,7 +256,9 @@ class DataPort:
         except RemoteProtocolError as error:
             # The sender runs the same user code, so a step there makes rows of another type than it declares: the user's error.
             route.end.channel.accept(number, first_row, rows, barrier=barrier != 0)
-            self._host.fail(route.running, f"{self._sender_of(route.edge)}: its rows are not what it says: {error}")
+            self._host.fail(
+                route.running, f"{self._sender_of(route.edge)}: its rows are not of the type that it declares: {error}"
+            )
             return
         if len(batch.held) != rows:
             raise RemoteProtocolError("form", f"{len(batch)} rows where the header says {rows}")

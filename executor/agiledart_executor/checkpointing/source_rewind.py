@@ -63,7 +63,7 @@ def refuse_duplicate_rows(step: str, connector: Connector, writer: object, *, co
         fault = "it does not confirm when rows have arrived"
     if fault:
         raise ConfigurationError(
-            f"{connector.url()} cannot take rows back, so exactly-once cannot be promised; {fault}, or submit the application"
+            f"{connector.url()} cannot withdraw rows, so exactly-once cannot be promised; {fault}, or submit the application"
             f' with delivery="at-most-once" ({step})'
         )
 

@@ -38,7 +38,7 @@ def verified_content(raw: bytes, file_identity: str) -> bytes:
     start = len(_MAGIC) + _SUM_BYTES
     content = raw[start:]
     if not raw.startswith(_MAGIC) or raw[len(_MAGIC) : start] != _sum(content, file_identity):
-        raise DamagedFile("its checksum is another one")
+        raise DamagedFile("its checksum does not match")
     return content
 
 

@@ -253,7 +253,7 @@ def stored_snapshot(run: Path, digest: bytes) -> tuple[SnapshotHeader, list[Stor
     except OSError as error:
         raise _unreadable(path, error) from None
     if pieces_read.digest.digest() != digest:
-        raise DamagedSnapshot(f"{path} is not the snapshot that was committed: its hash is another one")
+        raise DamagedSnapshot(f"{path} is not the snapshot that was committed: its hash does not match")
     return pieces_read.header, [StoredBlock(path, pieces) for pieces in places[:-1]]
 
 

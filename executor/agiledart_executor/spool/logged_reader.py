@@ -222,7 +222,7 @@ class LoggedReader:
             try:
                 lines, malformed, exhausted, wall_ns, newest, self._place, letters, rows = self._decoder.decode(chunk)
             except (msgspec.MsgspecError, ValueError) as error:
-                raise UserCodeError(f"its rows are not what it says: {error}") from None
+                raise UserCodeError(f"its rows are not of the type that it declares: {error}") from None
             if self._clock is not None and newest is not None:
                 self._clock.reach(newest)
             self._lines += lines

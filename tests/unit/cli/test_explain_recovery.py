@@ -65,7 +65,7 @@ def test_a_file_is_explained_without_an_agent(folder: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("setting", "name", "text"),
     [
-        ("out=stdout:", "out", "cannot take rows back"),
+        ("out=stdout:", "out", "cannot withdraw rows"),
         ("out=sql:plant?table=sums", "out", "key=… lets one that comes again change nothing"),
         ("out=mqtt://broker/sums?duplicates=1", "out", "nobody says whether they arrive: add qos=1"),
         ("more=tcp:pi2:7000?overload=shed_oldest", "more", "rows that are shed are gone"),

@@ -95,6 +95,6 @@ def test_a_sink_that_cannot_take_rows_back_is_refused_when_exactly_once_was_prom
     if not refused:
         asyncio.run(launchable.open_instance(sink, 0, by_epoch=True)).close()
         return
-    with pytest.raises(ConfigurationError, match=r"cannot take rows back.*log:NAME.*\(out\)"):
+    with pytest.raises(ConfigurationError, match=r"cannot withdraw rows.*log:NAME.*\(out\)"):
         asyncio.run(launchable.open_instance(sink, 0, by_epoch=True))
     asyncio.run(launchable.open_instance(sink, 0)).close()

@@ -183,7 +183,7 @@ def test_a_tap_that_nobody_asks_for_again_is_taken_off() -> None:
     work(tapped, batch([20.0], first=50))
     assert taps.take_samples([tapped], 2 * LEASE_SECONDS + 1) == []
     assert tapped.instance is not None
-    assert tapped.instance._taps == {}
+    assert tapped.instance.steps.taps == {}
 
 
 def test_no_more_than_a_turns_share_is_taken_evenly_and_the_rest_only_counted() -> None:
