@@ -106,7 +106,7 @@ def starts_late(agent: AgentProcess, clock: WrongClock, wrong: str, words: str) 
     clock.set(wrong)
     before = len(agent.log.read_text())
     agent.start()
-    wait_for(lambda: "waiting until it is right" in agent.log.read_text()[before:], 30.0, "it says that it waits")
+    wait_for(lambda: "waiting until it is correct" in agent.log.read_text()[before:], 30.0, "it says that it waits")
     assert words in agent.log.read_text()[before:]
     assert agent.process is not None
     assert agent.process.poll() is None

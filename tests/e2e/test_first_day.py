@@ -65,7 +65,7 @@ def test_an_address_of_another_machine_is_not_blamed_on_a_process(tmp_path: Path
         port = elsewhere.getsockname()[1]
         failed = agent("--state-dir", str(tmp_path / "state"), "--listen", f"203.0.113.9:{port}")
     assert failed.returncode == 1
-    assert "203.0.113.9 is no address of this machine. Its addresses:" in failed.stderr
+    assert "203.0.113.9 is not an address of this machine. Its addresses:" in failed.stderr
     assert "127.0.0.1" in failed.stderr
     assert "in use" not in failed.stderr
 

@@ -203,7 +203,7 @@ def test_ctrl_c_leaves_no_traceback(terminal: Terminal) -> None:
 def a_start_that_fails(types: Types) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        types("agiledart agent --listen 203.0.113.9:9464", "203.0.113.9 is no address of this machine. Its addresses:",
+        types("agiledart agent --listen 203.0.113.9:9464", "203.0.113.9 is not an address of this machine. Its addresses:",
               "127.0.0.1", code=1, without="in use")  # fmt: skip
         types(f"agiledart agent --listen 127.0.0.1:{port}", f"Port {port} is in use by another process", "127.0.0.1:0",
               code=1, without="audit")  # fmt: skip

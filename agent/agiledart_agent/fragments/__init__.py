@@ -1,5 +1,5 @@
-"""State on neighbours, as bytes: sealed, cut, brought to holders, kept for others, fetched, put together.
+"""Fragments of state on neighbours: sealed, cut, brought to replica nodes, kept for others, fetched, put together.
 
-What goes where is the node's business. `wire`, `erasure` and `fragment_shelf` stand below, `server` and `fragment_links` are the
-two ends of the service `fragments`, `fragment_desk` joins them.
+The node decides what goes where. `fragment_messages`, `erasure_code` and `fragment_file_store` are the lowest layer.
+`fragment_server` and `fragment_client` are the two ends of the service `fragments`. `fragment_service` joins them.
 """

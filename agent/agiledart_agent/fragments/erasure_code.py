@@ -1,9 +1,10 @@
-"""From an element to m + k fragments and back: sealed, cut, coded. The only place that knows zfec; slow, so called in a thread.
+"""Erasure code: from a snapshot to m + k fragments and back, sealed, cut, coded. The only module that uses zfec; it is
+slow, so callers use a thread.
 
-The code is Rizzo's systematic Reed-Solomon code over GF(2^8): the first m fragments are the sealed element itself, and any m
-rebuild it. The seal is AES-256-GCM under the run's key. Its nonce comes from the element's hash, so an element is always sealed
-alike, and fragments that are made at different times fit together; two elements share a nonce only if 96 bits of SHA-256 are equal.
-Source: [AgileDART] §IV-D; recovery specification §2, §11.
+The code is Rizzo's systematic Reed-Solomon code over GF(2^8): the first m fragments are the sealed snapshot itself, and
+any m rebuild it. The seal is AES-256-GCM under the run's key. Its nonce comes from the snapshot's hash, so a snapshot
+is always sealed alike, and fragments that are made at different times fit together. Two snapshots share a nonce only if
+96 bits of SHA-256 are equal. Source: [AgileDART] §IV-D; recovery specification §2, §11.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +17,11 @@ KEY_BYTES = 32
 _NONCE_BYTES = 12
 
 MAX_TRIES = 1_024
-"""Choices of m fragments that are tried when one of them may lie: all of 10 + 4."""
+"""Choices of m fragments that are tried when one of them may be forged: all of 10 + 4."""
 
 
 def sealed(snapshot: bytes, digest: bytes, key: bytes) -> bytes:
-    """An element that holders cannot read. Raises `OperationFailed` without a key."""
+    """Return a sealed snapshot, which replica nodes cannot read. Raises `OperationFailed` without a key."""
     from cryptography.exceptions import InvalidKey
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -33,7 +34,7 @@ def sealed(snapshot: bytes, digest: bytes, key: bytes) -> bytes:
 
 
 def unsealed(data: bytes, digest: bytes, key: bytes) -> bytes | None:
-    """The element, or None when it is not the one with this hash."""
+    """Return the snapshot, or None when it has another hash."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -45,7 +46,7 @@ def unsealed(data: bytes, digest: bytes, key: bytes) -> bytes | None:
 
 
 def cut(data: bytes, m: int, n: int) -> list[bytes]:
-    """The n fragments of sealed data, which is padded with zeros to a multiple of m."""
+    """Return the n fragments of sealed data, which is padded with zeros to a multiple of m."""
     size = -(-len(data) // m)
     view = memoryview(data.ljust(size * m, b"\0"))
     raw = [bytes(view[start : start + size]) for start in range(0, size * m, size)]
@@ -59,7 +60,8 @@ def cut(data: bytes, m: int, n: int) -> list[bytes]:
 
 
 def joined(stripes: Sequence[Mapping[int, bytes]], m: int, n: int, length: int) -> Iterator[bytes]:
-    """What the data may be: each choice of m fragments for all stripes, first the one with most raw ones, and so least work.
+    """Yield candidates for the data: each choice of m fragments for all stripes, first the one with most raw fragments,
+    and so least work.
 
     Args:
         stripes: index of a fragment → its bytes, at least m in each; with more than one stripe the first m are taken.
@@ -67,11 +69,11 @@ def joined(stripes: Sequence[Mapping[int, bytes]], m: int, n: int, length: int) 
     if len(stripes) > 1:
         yield _join([dict(sorted(stripe.items())[:m]) for stripe in stripes], m, n, length)
         return
-    (whole,) = stripes
-    for tries, chosen in enumerate(combinations(sorted(whole), m)):
+    (stripe,) = stripes
+    for tries, chosen in enumerate(combinations(sorted(stripe), m)):
         if tries >= MAX_TRIES:
             return
-        yield _join([{index: whole[index] for index in chosen}], m, n, length)
+        yield _join([{index: stripe[index] for index in chosen}], m, n, length)
 
 
 def _join(stripes: Sequence[Mapping[int, bytes]], m: int, n: int, length: int) -> bytes:
@@ -84,7 +86,7 @@ def _decoded(stripe: Mapping[int, bytes], m: int, n: int) -> list[bytes]:
     indices = sorted(stripe)
     pieces = [stripe[index] for index in indices]
     if len({len(piece) for piece in pieces}) != 1:
-        return [b""] * m  # they do not belong together
+        return [b""] * m  # the fragments do not belong together
     if m == 1 or indices == list(range(m)):
         return pieces
     import zfec

@@ -1,6 +1,6 @@
-"""The other end of the service `fragments`: brings fragments to holders, and fetches them.
+"""Client of the service `fragments`: brings fragments to replica nodes, and fetches them.
 
-One link to a holder, dialled when it is needed and closed when it was idle; on it one fragment goes out at a time.
+One link to a replica node, dialled on demand and closed when idle. Only one fragment at a time goes out on a link.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ A = TypeVar("A", PutAccepted, PutCompleted, FetchedBytes)
 
 IDLE_SECONDS: Final = 60.0
 ANSWER_SECONDS: Final = 30.0
-"""Without an answer, or a piece, for so long, a holder counts as gone."""
+"""Time without an answer, or a piece, after which a replica node counts as failed."""
 
 Dial = Callable[[Peer, Callable[[Link, int, bytes], None], Callable[[Link, str], None]], Awaitable[Link]]
 
 
 @dataclass(eq=False)
 class _ReplicaLink:
-    """A link to one holder, and what is asked on it."""
+    """Link to one replica node, and the pending requests on it."""
 
     link: Link | None = None
     dialling: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -51,7 +51,7 @@ class _ReplicaLink:
 
 
 class FragmentClient:
-    """Links to the holders of one agent's fragments, and to those that it fetches from.
+    """Links to the replica nodes of one agent's fragments, and to the nodes from which it fetches.
 
     Args:
         dial: opens a verified link of the service to a peer, or raises.
@@ -67,7 +67,7 @@ class FragmentClient:
         self.bytes_out = self.bytes_in = 0
 
     async def put(self, peer: Peer, about: FragmentDescriptor, fragment: bytes, attempt: int = 0) -> None:
-        """Have a fragment kept. Raises `OperationFailed`: it is not, and why."""
+        """Store a fragment on a replica node. Raises `OperationFailed` with the reason when it is not stored."""
         link_state = self._replica_links.setdefault(peer.node, _ReplicaLink())
         async with link_state.putting:
             link = await self._link(peer, link_state)
@@ -81,7 +81,7 @@ class FragmentClient:
                     self.bytes_out += len(piece)
                     await link.drain()
                     if not answers.empty():
-                        break  # it was refused on the way
+                        break  # the replica node refused it on the way
                 await self._expect(answers, PutCompleted)
             except ConnectionError as error:
                 raise OperationFailed(str(error)) from None
@@ -89,10 +89,10 @@ class FragmentClient:
                 self._done(link_state, number)
 
     async def get(self, peer: Peer, key: FragmentKey, digest: bytes, offset: int, length: int, most: int) -> bytes:
-        """Bytes of a fragment; all of it with `length` 0. Raises `OperationFailed`.
+        """Return bytes of a fragment; all of it with `length` 0. Raises `OperationFailed`.
 
         Args:
-            most: no more are taken.
+            most: largest number of bytes that is accepted.
         """
         link_state = self._replica_links.setdefault(peer.node, _ReplicaLink())
         link = await self._link(peer, link_state)
@@ -107,20 +107,20 @@ class FragmentClient:
                 taken += len(piece.data)
                 self.bytes_in += len(piece.data)
                 if taken > most or (not piece.data and piece.left):
-                    raise OperationFailed("the holder sends more than it was asked for")
+                    raise OperationFailed("the replica node sends more than was requested")
                 if not piece.left:
                     break
         finally:
             self._done(link_state, number)
         if length and taken != length:
-            raise OperationFailed(f"the holder sent {taken:,} of {length:,} bytes")
+            raise OperationFailed(f"the replica node sent {taken:,} of {length:,} bytes")
         return b"".join(pieces)
 
     async def take(self, peer: Peer, run: RunId, digest: bytes, most: int) -> AsyncGenerator[bytes]:
-        """The bytes of an element, or of a checkpoint, one piece after the other. Raises `OperationFailed`.
+        """Yield the bytes of a snapshot, or of a checkpoint, piece by piece. Raises `OperationFailed`.
 
         Args:
-            most: no more are taken.
+            most: largest number of bytes that is accepted.
         """
         link_state = self._replica_links.setdefault(peer.node, _ReplicaLink())
         link = await self._link(peer, link_state)
@@ -133,7 +133,7 @@ class FragmentClient:
                 taken += len(piece.data)
                 self.bytes_in += len(piece.data)
                 if taken > most or (not piece.data and piece.left):
-                    raise OperationFailed("the node sends more than it was asked for")
+                    raise OperationFailed("the node sends more than was requested")
                 yield piece.data
                 if not piece.left:
                     break
@@ -163,7 +163,7 @@ class FragmentClient:
                         lambda link, reason: self._closed(link_state, link, reason),
                     )
                 except (OSError, ValueError, RemoteProtocolError) as error:
-                    raise OperationFailed(f"it cannot be reached: {error}") from None
+                    raise OperationFailed(f"the node cannot be reached: {error}") from None
             return link_state.link
 
     def _send(self, link: Link, message: PutFragment | PutBytes | GetFragment | GetSnapshot) -> None:
@@ -192,7 +192,9 @@ class FragmentClient:
         if isinstance(answer, FragmentRefused):
             raise OperationFailed(f"refused: {answer.text}")
         if not isinstance(answer, kind):
-            raise OperationFailed(str(answer) if isinstance(answer, str) else "it answers what was not asked")
+            raise OperationFailed(
+                str(answer) if isinstance(answer, str) else "the node sent another answer than the requested one"
+            )
         return answer
 
     def _frame(self, link_state: _ReplicaLink, kind: int, body: bytes) -> None:

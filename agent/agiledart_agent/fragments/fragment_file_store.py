@@ -1,8 +1,9 @@
-"""Fragments of others on this node's disk: one file each, under a hash, below a bound.
+"""Fragments of other nodes on this node's disk: one file each, under a hash, below a bound.
 
     file = magic · length of the header · header (MessagePack) · fragment
 
-A file has its name only when it is whole and on the disk. Its name is a hash of its key, because a key has words of a peer in it.
+A file gets its name only when it is complete and on the disk. The name is a hash of the fragment's key, because the key
+contains text of a peer.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ MAX_STORE_BYTES: Final = 2 << 30
 """Bytes that a node keeps for others."""
 
 FREE_SHARE: Final = 0.2
-"""No fragment takes more than this share of what is free: the disk is not there for others."""
+"""Largest share of the free space that one fragment may take: the disk is not there for others."""
 
 _MAGIC: Final = b"ADARTFR1"
 _LENGTH: Final = struct.Struct(">I")
@@ -38,7 +39,7 @@ _NUMBERS = count()
 
 
 class FragmentFileHeader(msgspec.Struct, frozen=True, array_like=True):
-    """Which fragment a file holds, and the host that had it put here."""
+    """Fragment that a file holds, and the host that stored it here."""
 
     about: FragmentDescriptor
     owner: NodeId
@@ -48,7 +49,7 @@ _HEADER: Final[Codec[FragmentFileHeader]] = Codec(FragmentFileHeader)
 
 
 class FragmentUnavailable(AgileDartError):
-    """It is not here, not whole, or there is no room; `reason` is one of `wire.REASONS`."""
+    """A fragment is not here, not complete, or does not fit. `reason` is one of `fragment_messages.REASONS`."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -56,10 +57,10 @@ class FragmentUnavailable(AgileDartError):
 
 
 class FragmentFileStore:
-    """The files. Blocking, for one thread at a time.
+    """Store of fragment files. It blocks and is for one thread at a time.
 
     Args:
-        max_bytes: all of them together.
+        max_bytes: bound of all files together.
     """
 
     def __init__(self, state_dir: Path, max_bytes: int = MAX_STORE_BYTES) -> None:
@@ -69,16 +70,16 @@ class FragmentFileStore:
 
     @property
     def count(self) -> int:
-        """Fragments."""
+        """Number of fragments."""
         return len(self._sizes)
 
     @property
     def held_bytes(self) -> int:
-        """Of all fragments."""
+        """Bytes of all fragments."""
         return sum(self._sizes.values())
 
     def found(self) -> list[FragmentFileHeader]:
-        """What lies here after a start. Files that were not finished, or cannot be read, go."""
+        """Return the headers of the fragments that are here after a start. Incomplete and unreadable files are deleted."""
         headers = []
         for path in sorted(self._folder.glob("*")) if self._folder.is_dir() else []:
             try:
@@ -92,7 +93,7 @@ class FragmentFileStore:
         return headers
 
     def begin(self, header: FragmentFileHeader) -> "FragmentWriter":
-        """Take a fragment. Raises `FragmentUnavailable` when there is no room, or the disk does not take it."""
+        """Begin to store a fragment. Raises `FragmentUnavailable` when it does not fit, or the disk does not take it."""
         size = header.about.size
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -101,25 +102,25 @@ class FragmentFileStore:
             if held + size > self._max_bytes:
                 raise FragmentUnavailable("full", f"{held:,} of {self._max_bytes:,} bytes are taken")
             if size > FREE_SHARE * free:
-                raise FragmentUnavailable("full", f"the disk has {free:,} bytes left")
+                raise FragmentUnavailable("full", f"the disk has {free:,} free bytes")
             return FragmentWriter(self._path(header.about.key), header)
         except OSError as error:
             raise FragmentUnavailable(
-                "disk", f"the disk does not take it: {(error.strerror or str(error)).lower()}"
+                "disk", f"the disk does not take the fragment: {(error.strerror or str(error)).lower()}"
             ) from None
 
     def finish(self, writing: "FragmentWriter") -> None:
-        """It has come as a whole: put it on the disk under its name. Raises `FragmentUnavailable`."""
+        """Put a completely received fragment on the disk under its name. Raises `FragmentUnavailable`."""
         about = writing.header.about
         try:
             if not writing.is_whole:
                 raise FragmentUnavailable(
-                    "hash", "what came is not what was promised: it was damaged on its way, or cut short"
+                    "hash", "the received fragment is not the announced one: it was damaged in transit, or cut short"
                 )
             writing.keep()
         except OSError as error:
             raise FragmentUnavailable(
-                "disk", f"the disk does not take it: {(error.strerror or str(error)).lower()}"
+                "disk", f"the disk does not take the fragment: {(error.strerror or str(error)).lower()}"
             ) from None
         finally:
             writing.drop()
@@ -127,65 +128,67 @@ class FragmentFileStore:
         self._leaving.discard(about.key)
 
     def about(self, key: FragmentKey, digest: bytes) -> FragmentDescriptor:
-        """What lies here under a key. Raises `FragmentUnavailable`: nothing, or of another element."""
+        """Return the descriptor of a stored fragment. Raises `FragmentUnavailable`: none is stored, or one of another
+        snapshot.
+        """
         try:
             about = _read_header(self._path(key)).about
         except OSError:
-            raise FragmentUnavailable("missing", "it does not lie here") from None
+            raise FragmentUnavailable("missing", "this node does not have it") from None
         if about.key != key or about.digest != digest:
-            raise FragmentUnavailable("missing", "what lies here is of another element")
+            raise FragmentUnavailable("missing", "the fragment here is of another snapshot")
         return about
 
     def held(self) -> tuple[FragmentKey, ...]:
-        """Keys of all fragments here."""
+        """Return the keys of all fragments here."""
         return tuple(self._sizes)
 
     def size(self, key: FragmentKey) -> int:
-        """Bytes of a fragment; 0: it does not lie here."""
+        """Return the bytes of a fragment; 0: it is not here."""
         return self._sizes.get(key, 0)
 
     def check(self, key: FragmentKey) -> None:
-        """Raise `FragmentUnavailable` unless the file of a fragment is what was stored."""
+        """Raise `FragmentUnavailable` unless the file of a fragment is unchanged."""
         try:
             about = _read_header(self._path(key)).about
         except OSError:
-            raise FragmentUnavailable("missing", "it does not lie here") from None
+            raise FragmentUnavailable("missing", "this node does not have it") from None
         if about.key != key:
-            raise FragmentUnavailable("hash", "the disk has damaged it")
+            raise FragmentUnavailable("hash", "the disk has damaged the fragment")
         self.verify(about)
 
     def verify(self, about: FragmentDescriptor) -> None:
-        """Raise `FragmentUnavailable` unless the file is what was stored."""
+        """Raise `FragmentUnavailable` unless the content of the file is unchanged."""
         digest, left = sha256(), about.size
         for start in range(0, about.size, _READ_BYTES):
             piece = self.read(about, start, min(_READ_BYTES, left))
             digest.update(piece)
             left -= len(piece)
         if left or digest.digest() != about.hash:
-            raise FragmentUnavailable("hash", "the disk has damaged it")
+            raise FragmentUnavailable("hash", "the disk has damaged the fragment")
 
     def read(self, about: FragmentDescriptor, offset: int, length: int) -> bytes:
-        """Some bytes of a fragment. Raises `FragmentUnavailable`."""
+        """Return some bytes of a fragment. Raises `FragmentUnavailable`."""
         try:
             with self._path(about.key).open("rb") as file:
                 file.seek(len(_MAGIC))
                 (header,) = _LENGTH.unpack(file.read(_LENGTH.size))
                 file.seek(len(_MAGIC) + _LENGTH.size + header + offset)
-                found = file.read(length)
+                data = file.read(length)
         except (OSError, struct.error) as error:
-            raise FragmentUnavailable("missing", f"it cannot be read: {error}") from None
-        if len(found) != length:
-            raise FragmentUnavailable("hash", "the file ends before")
-        return found
+            raise FragmentUnavailable("missing", f"the fragment cannot be read: {error}") from None
+        if len(data) != length:
+            raise FragmentUnavailable("hash", "the file ends too early")
+        return data
 
     def drop(self, keys: Iterable[FragmentKey]) -> None:
-        """Nobody needs these; they go with the next `clear`."""
+        """Drop fragments that no run needs; the next `clear` deletes their files."""
         for key in keys:
             self._sizes.pop(key, None)
             self._leaving.add(key)
 
     def clear(self) -> bool:
-        """Ask the disk to let go of what was dropped; False: something is still there."""
+        """Delete the files of dropped fragments. Return False when some are still there."""
         for key in tuple(self._leaving):
             with contextlib.suppress(OSError):
                 self._path(key).unlink(missing_ok=True)
@@ -197,18 +200,18 @@ class FragmentFileStore:
 
 
 class FragmentWriter:
-    """A fragment that is being taken; has no name yet."""
+    """A fragment that is being received; its file has no name yet."""
 
     def __init__(self, path: Path, header: FragmentFileHeader) -> None:
         self._path, self.header = path, header
-        self._beside = path.with_name(f".{path.name}.{next(_NUMBERS)}.part")  # two peers may bring the same one
+        self._beside = path.with_name(f".{path.name}.{next(_NUMBERS)}.part")  # two peers may bring the same fragment
         self._digest, self.left = sha256(), header.about.size
         raw = encode(header)
         self._file = open(os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")  # noqa: SIM115
         self._file.write(_MAGIC + _LENGTH.pack(len(raw)) + raw)
 
     def write(self, data: bytes) -> None:
-        """The next bytes. Raises OSError."""
+        """Write the next bytes. Raises OSError."""
         self.left -= len(data)
         if self.left >= 0:
             self._digest.update(data)
@@ -216,11 +219,11 @@ class FragmentWriter:
 
     @property
     def is_whole(self) -> bool:
-        """All bytes have come, and are those that were promised."""
+        """True when all bytes have arrived and have the announced hash."""
         return not self.left and self._digest.digest() == self.header.about.hash
 
     def keep(self) -> None:
-        """To the disk, under its name. Raises OSError."""
+        """Force the file to the disk, under its name. Raises OSError."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -232,7 +235,7 @@ class FragmentWriter:
             os.close(descriptor)
 
     def drop(self) -> None:
-        """It is not wanted, or has its name already."""
+        """Delete the unnamed file, if it still exists."""
         with contextlib.suppress(OSError):
             self._file.close()
         with contextlib.suppress(OSError):
@@ -242,7 +245,7 @@ class FragmentWriter:
 def _read_header(path: Path) -> FragmentFileHeader:
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
-            raise FragmentUnavailable("missing", "no fragment")
+            raise FragmentUnavailable("missing", "not a fragment")
         raw = file.read(_LENGTH.size)
         length = _LENGTH.unpack(raw)[0] if len(raw) == _LENGTH.size else 0
         if not 0 < length <= _MAX_HEADER:
@@ -252,5 +255,5 @@ def _read_header(path: Path) -> FragmentFileHeader:
         except RemoteProtocolError:
             raise FragmentUnavailable("missing", "no header") from None
         if path.stat().st_size != len(_MAGIC) + _LENGTH.size + length + header.about.size:
-            raise FragmentUnavailable("missing", "it was cut short")
+            raise FragmentUnavailable("missing", "the file was cut short")
     return header

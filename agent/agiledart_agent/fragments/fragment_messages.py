@@ -1,13 +1,14 @@
-"""What is said on links of the service `fragments`, one conversation for each request number of the dialler.
+"""Messages of the service `fragments`: one conversation for each request number of the dialer.
 
-| dialler → holder | holder → dialler |
+| dialer → replica node | replica node → dialer |
 |---|---|
 | PUT | GO, or REFUSED |
 | CHUNK … | STORED when the last one is on the disk under its hash, or REFUSED |
 | GET | PIECE …, or REFUSED |
 | TAKE | PIECE …, or REFUSED |
 
-The bytes have links of their own, and travel in pieces, so that probes and orders between agents do not wait behind them.
+The bytes have links of their own, and travel in pieces, so that probes and commands between agents do not wait behind
+them.
 """
 
 from typing import Annotated
@@ -22,20 +23,20 @@ from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_recovery.wire.names import RunId
 
 CHUNK_BYTES = 256 << 10
-"""Bytes of a piece: a few milliseconds of a link, and little beside what a link may hold back."""
+"""Bytes of a piece: a few milliseconds of a link, and little beside the buffer of a link."""
 
 MAX_FRAGMENT_BYTES = 256 << 20
-"""One fragment of the largest state that one instance should have in memory (1 GiB at m = 4)."""
+"""Largest fragment: of the largest state that one instance should have in memory (1 GiB at m = 4)."""
 
 Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Chunk = Annotated[bytes, msgspec.Meta(max_length=CHUNK_BYTES)]
 
 
 class FragmentDescriptor(msgspec.Struct, frozen=True, array_like=True):
-    """One fragment, so described that who has nothing but it knows what it is.
+    """Complete description of one fragment, independent of any other knowledge.
 
     Args:
-        digest, length: of the element, and of it when sealed.
+        digest: hash of the snapshot; length: of the sealed snapshot.
         m, n: any m of the n fragments rebuild it.
         hash: SHA-256 of this fragment.
     """
@@ -53,16 +54,16 @@ class FragmentDescriptor(msgspec.Struct, frozen=True, array_like=True):
         return -(-self.length // self.m)
 
     def fault(self) -> str:
-        """What makes it no fragment that anybody should keep; empty when it is sound."""
+        """Return why no node should store this fragment; empty when it is valid."""
         if self.m > self.n or self.key.index >= self.n:
             return f"fragment {self.key.index} of {self.m} + {self.n - self.m}"
         return "" if 0 < self.size <= MAX_FRAGMENT_BYTES else f"{self.size:,} bytes, at most {MAX_FRAGMENT_BYTES:,}"
 
 
 class PutFragment(Message, frozen=True, gc=False, tag=1):
-    """Keep this fragment for me; its bytes follow when you say GO.
+    """Request to store a fragment. The dialer sends its bytes after `PutAccepted`.
 
-    `life`: of the run, in which I host it; 0: that of the fragment.
+    `attempt`: of the run, in which the dialer hosts it; 0: that of the fragment.
     """
 
     request: Count
@@ -71,29 +72,30 @@ class PutFragment(Message, frozen=True, gc=False, tag=1):
 
 
 class PutAccepted(Message, frozen=True, gc=False, tag=2):
-    """Send it."""
+    """Acceptance of a fragment: send its bytes."""
 
     request: Count
 
 
 class PutBytes(Message, frozen=True, gc=False, tag=3):
-    """The next bytes of a fragment that is being PUT."""
+    """The next bytes of a fragment that is being stored."""
 
     request: Count
     data: Chunk
 
 
 class PutCompleted(Message, frozen=True, gc=False, tag=4):
-    """It is on the disk."""
+    """Report that the fragment is on the disk."""
 
     request: Count
 
 
 class GetFragment(Message, frozen=True, gc=False, tag=5):
-    """Bytes `offset … offset + length` of a fragment; with `length` 0 all of them, if its hash is what it was.
+    """Request for bytes `offset … offset + length` of a fragment; with `length` 0 for all of them, if its hash still
+    matches.
 
     Args:
-        digest: of the element: only those who know the run's register know it.
+        digest: of the snapshot: only nodes that know the run's register know it.
     """
 
     request: Count
@@ -104,7 +106,7 @@ class GetFragment(Message, frozen=True, gc=False, tag=5):
 
 
 class FetchedBytes(Message, frozen=True, gc=False, tag=6):
-    """Some of the bytes that were asked for. `left`: bytes that follow."""
+    """Some of the requested bytes. `left`: bytes that follow."""
 
     request: Count
     data: Chunk
@@ -112,12 +114,13 @@ class FetchedBytes(Message, frozen=True, gc=False, tag=6):
 
 
 class GetSnapshot(Message, frozen=True, gc=False, tag=8):
-    """All bytes of what lies with you under this hash: an element that an instance of yours saved, one within a checkpoint that you
-    keep, or a whole checkpoint.
+    """Request for all bytes under a hash: a snapshot of an instance, one within a kept checkpoint, or a whole
+    checkpoint.
 
     Args:
-        run: whose element it is; of a checkpoint any.
-        digest: of an element only those know it who know its register; a kept checkpoint goes to whom it is lent only.
+        run: the run of the snapshot; of a checkpoint any.
+        digest: hash. Only nodes that know a run's register know it for a snapshot; a kept checkpoint needs a transfer
+            grant.
     """
 
     request: Count
@@ -126,7 +129,7 @@ class GetSnapshot(Message, frozen=True, gc=False, tag=8):
 
 
 class FragmentRefused(Message, frozen=True, gc=False, tag=7):
-    """No; `reason` is one of `REASONS`, the text is for people."""
+    """Refusal. `reason` is one of `REASONS`, the text is for people."""
 
     request: Count
     reason: Annotated[str, msgspec.Meta(max_length=32)]
@@ -134,7 +137,7 @@ class FragmentRefused(Message, frozen=True, gc=False, tag=7):
 
 
 REASONS = ("form", "not a host", "old attempt", "unknown run", "full", "disk", "hash", "missing", "busy")
-"""Why a holder refuses."""
+"""Reasons of a replica node for a refusal."""
 
 FragmentRequest = PutFragment | PutBytes | GetFragment | GetSnapshot
 FragmentAnswer = PutAccepted | PutCompleted | FetchedBytes | FragmentRefused

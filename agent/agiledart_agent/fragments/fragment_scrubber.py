@@ -1,7 +1,8 @@
-"""Looks at fragments that are kept here, again and again: what the disk has damaged is let go, so that its owner makes it again.
+"""Scrubber of stored fragments: it checks them again and again, and drops a damaged one, so that its owner makes it
+again.
 
-Without this a fragment that nobody fetches rots unseen, and is missed when a state is to be rebuilt. Bounds: one fragment at a
-time, and not more than `SCRUB_BYTES` a second of a disk that is there for others.
+Without it a fragment that no node fetches could decay unnoticed, and be missing when a state is rebuilt. Bounds: one
+fragment at a time, and at most `SCRUB_BYTES` a second of a disk that is there for others.
 """
 
 import asyncio
@@ -15,20 +16,20 @@ from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_recovery.wire.events import FragmentDamaged
 
 SCRUB_SECONDS: Final = 3_600.0
-"""From the beginning of one look at all of them to that of the next."""
+"""Time from the start of one scrub to that of the next."""
 
 SCRUB_BYTES: Final = 4 << 20
-"""Read in a second."""
+"""Bytes that are read in a second."""
 
 
 class FragmentScrubber:
-    """The looks of one agent.
+    """Scrubber of one agent.
 
     Args:
-        feed: told of each fragment that was damaged.
+        feed: called for each damaged fragment.
 
     Attributes:
-        damaged: fragments that were not whole.
+        damaged: number of damaged fragments.
     """
 
     def __init__(self, store: FragmentFileStore, thread: ThreadPoolExecutor, feed: Callable[[Event], None]) -> None:
@@ -36,7 +37,7 @@ class FragmentScrubber:
         self.damaged = 0
 
     async def scrub_forever(self) -> None:
-        """One look at all after the other."""
+        """Scrub all fragments, again and again."""
         clock = asyncio.get_running_loop().time
         while True:
             began = clock()
@@ -44,7 +45,7 @@ class FragmentScrubber:
             await asyncio.sleep(max(0.0, began + SCRUB_SECONDS - clock()))
 
     async def look(self) -> None:
-        """Look at all that lie here now."""
+        """Check all fragments that are here now."""
         for key in self._store.held():
             size, is_whole = await asyncio.get_running_loop().run_in_executor(self._thread, self._check, key)
             if not is_whole:
@@ -53,7 +54,7 @@ class FragmentScrubber:
             await asyncio.sleep(size / SCRUB_BYTES)
 
     def _check(self, key: FragmentKey) -> tuple[int, bool]:
-        """(bytes, whether it is whole); one that was let go meanwhile is none."""
+        """Return (bytes, whether it is intact). A fragment that was dropped meanwhile counts as intact."""
         size = self._store.size(key)
         try:
             self._store.check(key)

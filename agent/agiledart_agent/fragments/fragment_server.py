@@ -1,8 +1,8 @@
-"""The holder's end of the service `fragments`: takes fragments from hosts of runs, and gives them back.
+"""Server of the service `fragments` on a replica node: takes fragments from hosts of runs, and returns them.
 
-Who may have something kept here is asked of the node. Bounds: `MAX_LINKS` peers; of each one fragment that is coming and
-`MAX_WAITING` questions; `MAX_AHEAD_BYTES` that are not written yet, then the peer is not read; `STALL_SECONDS` without a byte, then
-what came is dropped.
+The node decides which fragments are stored here. Bounds: `MAX_LINKS` peers; for each one incoming fragment and
+`MAX_WAITING` requests; `MAX_AHEAD_BYTES` of unwritten bytes, above which the peer is not read; `STALL_SECONDS` without
+a byte, after which the incomplete fragment is dropped.
 """
 
 import asyncio
@@ -47,15 +47,17 @@ MAX_AHEAD_BYTES: Final = 4 << 20
 STALL_SECONDS: Final = 30.0
 
 AuthorisePut = Callable[[Peer, FragmentKey, int], Awaitable[tuple[str, str]]]
-"""(peer, key, life in which the peer is) → why it may not have this kept here: reason and text, both empty when it may."""
+"""(peer, key, attempt in which the peer is) → why its fragment may not be stored here: reason and text, both empty when
+it may.
+"""
 
 Find = Callable[[RunId, bytes, NodeId], tuple[Path, int, int] | None]
-"""(run, hash, who asks) → the file with these bytes, where they begin in it, how many they are."""
+"""(run, hash, requesting node) → the file with these bytes, their offset in it, their number."""
 
 
 @dataclass(eq=False)
 class _ClientLink:
-    """One connected peer, and the fragment that is coming from it."""
+    """One connected peer, and its incoming fragment."""
 
     link: Link
     waiting: deque[GetFragment | PutFragment | GetSnapshot] = field(default_factory=deque)
@@ -66,14 +68,14 @@ class _ClientLink:
 
 
 class FragmentServer:
-    """The service of one agent.
+    """Service of one agent.
 
     Args:
-        shelf: its files, used in `thread` only.
-        judge: asks the node.
-        stored: told of each fragment that is on the disk, with the peer that brought it.
-        count_refused: called with (reason, who) for each refusal.
-        find: what TAKE gives.
+        store: its files, used in `thread` only.
+        authorise: asks the node.
+        stored: called for each fragment that is on the disk, with the peer that brought it.
+        count_refused: called with (reason, peer) for each refusal.
+        find: looks up the bytes for `GetSnapshot`.
 
     Attributes:
         answered: by kind of answer; refusals count under their reason.
@@ -96,7 +98,7 @@ class FragmentServer:
         self.answered: Counter[str] = Counter()
 
     def accept(self, link: Link) -> LinkHandler:
-        """A peer has come; its grant's role was judged: only agents of this network come so far."""
+        """Accept a peer. Its grant's role was verified: only agents of this network come so far."""
         if len(self._callers) >= MAX_LINKS:
             self._count_refused("too many links", link.remote)
             self._loop.call_soon(link.close, "full")
@@ -114,7 +116,7 @@ class FragmentServer:
             self._count_refused(reason, link.remote)
 
     async def close(self) -> None:
-        """Let all go."""
+        """Close all links."""
         for caller in list(self._callers.values()):
             caller.link.close("leaving")
             if caller.work is not None:
@@ -161,13 +163,13 @@ class FragmentServer:
             self._count_refused(f"fragment: {reason}", caller.link.remote)
         self._answer(caller, FragmentRefused(request, reason, text[:400]))
 
-    # ---- a fragment comes
+    # ---- receiving a fragment
 
     async def _put(self, caller: _ClientLink, message: PutFragment) -> None:
         if fault := message.about.fault():
             raise FragmentUnavailable("form", fault)
         if caller.coming is not None:
-            raise FragmentUnavailable("busy", "another fragment is coming over this link")
+            raise FragmentUnavailable("busy", "another fragment is being received over this link")
         peer = caller.link.peer.as_peer()
         reason, text = await self._authorise(
             peer, message.about.key, message.attempt or message.about.key.checkpoint.attempt
@@ -175,11 +177,11 @@ class FragmentServer:
         if reason:
             raise FragmentUnavailable(reason, text)
         header = FragmentFileHeader(message.about, peer.node)
-        writing = await self._loop.run_in_executor(self._thread, self._store.begin, header)
+        writer = await self._loop.run_in_executor(self._thread, self._store.begin, header)
         if caller.link.closed:
-            await self._loop.run_in_executor(self._thread, writing.drop)
+            await self._loop.run_in_executor(self._thread, writer.drop)
             return
-        caller.coming = (message.request, writing)
+        caller.coming = (message.request, writer)
         self._expect(caller)
         self._answer(caller, PutAccepted(message.request))
 
@@ -190,7 +192,7 @@ class FragmentServer:
 
     def _stalled(self, caller: _ClientLink) -> None:
         if caller.coming is not None:
-            self._refuse(caller, caller.coming[0], "form", f"no byte came within {STALL_SECONDS:.0f} s")
+            self._refuse(caller, caller.coming[0], "form", f"no byte arrived within {STALL_SECONDS:.0f} s")
             self._drop_coming(caller)
 
     def _drop_coming(self, caller: _ClientLink) -> None:
@@ -202,8 +204,8 @@ class FragmentServer:
 
     def _take_bytes(self, caller: _ClientLink, message: PutBytes) -> None:
         if caller.coming is None or caller.coming[0] != message.request:
-            return  # of a fragment that was refused: what was under way still comes
-        _, writing = caller.coming
+            return  # of a refused fragment: bytes in transit still arrive
+        _, writer = caller.coming
         caller.ahead += len(message.data)
         self._expect(caller)
         if caller.ahead > MAX_AHEAD_BYTES:
@@ -211,21 +213,21 @@ class FragmentServer:
 
         def work() -> tuple[bool, FragmentUnavailable | None]:
             try:
-                writing.write(message.data)
-                if writing.left > 0 and message.data:
+                writer.write(message.data)
+                if writer.left > 0 and message.data:
                     return False, None
-                self._store.finish(writing)
+                self._store.finish(writer)
             except FragmentUnavailable as error:
                 return True, error
             except OSError as error:
-                writing.drop()
+                writer.drop()
                 return True, FragmentUnavailable(
-                    "disk", f"the disk does not take it: {(error.strerror or str(error)).lower()}"
+                    "disk", f"the disk does not take the fragment: {(error.strerror or str(error)).lower()}"
                 )
             return True, None
 
         done = self._loop.run_in_executor(self._thread, work)
-        done.add_done_callback(lambda future: self._written(caller, message, writing, future))
+        done.add_done_callback(lambda future: self._written(caller, message, writer, future))
 
     def _written(
         self,
@@ -239,8 +241,8 @@ class FragmentServer:
             caller.link.resume_reading()
         if done.cancelled():
             return
-        is_over, error = done.result()
-        if not is_over:
+        is_finished, error = done.result()
+        if not is_finished:
             return
         about = writing.header.about
         if error is None:
@@ -254,7 +256,7 @@ class FragmentServer:
             else:
                 self._refuse(caller, message.request, error.reason, str(error))
 
-    # ---- a fragment goes
+    # ---- sending a fragment
 
     async def _get(self, caller: _ClientLink, message: GetFragment) -> None:
         run = self._loop.run_in_executor
@@ -272,13 +274,13 @@ class FragmentServer:
             self._answer(caller, FetchedBytes(message.request, data, left))
             await caller.link.drain()
 
-    # ---- an element goes
+    # ---- sending a snapshot
 
     async def _give(self, caller: _ClientLink, message: GetSnapshot) -> None:
-        found = self._find(message.run, message.digest, caller.link.peer.as_peer().node)
-        if found is None:
-            raise FragmentUnavailable("missing", "it does not lie here")
-        path, offset, left = found
+        location = self._find(message.run, message.digest, caller.link.peer.as_peer().node)
+        if location is None:
+            raise FragmentUnavailable("missing", "this node does not have it")
+        path, offset, left = location
         run = self._loop.run_in_executor
         try:
             while left:
@@ -296,5 +298,5 @@ def _part_of(path: Path, offset: int, size: int) -> bytes:
         file.seek(offset)
         data = file.read(size)
     if len(data) != size:
-        raise FragmentUnavailable("missing", "it was cut short")
+        raise FragmentUnavailable("missing", "the file was cut short")
     return data

@@ -1,6 +1,8 @@
-"""Joins the node's words about fragments with bytes: elements on this disk, holders' services, the shelf of others' fragments.
+"""Fragment service of an agent: connects the node's effects with bytes on disk, replica nodes and stored fragments of
+others.
 
-Sealing, coding and hashing of large states happen in a thread, reading and writing in another; the loop goes on meanwhile.
+Sealing, coding and hashing of large states happen in one thread, reading and writing in another; the loop goes on
+meanwhile.
 """
 
 import asyncio
@@ -41,7 +43,7 @@ from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import InstanceSnapshot
 
 MAX_CUT: Final = 4
-"""Elements whose fragments are kept in memory while they go out."""
+"""Snapshots whose fragments are kept in memory while they are sent."""
 
 AUTHORISE_SECONDS: Final = 15.0
 
@@ -50,20 +52,20 @@ _Cut = tuple[bytes, int, int]
 
 
 class FragmentService:
-    """All that one agent has to do with fragments.
+    """Work of one agent on fragments.
 
     Args:
-        me: this node; what it fetches from itself is read from the shelf.
-        state_dir: elements and shelf are below it.
+        me: this node; what it fetches from itself is read from its own store.
+        state_dir: snapshots and fragment files are below it.
         dial: opens links of the service.
         feed: takes events for the node.
-        count_refused: called with (reason, who) for each refusal.
-        find: what else than fragments lies here, for who knows its hash.
+        count_refused: called with (reason, peer) for each refusal.
+        find: looks up other bytes than fragments by their hash.
 
     Attributes:
-        rebuilt: elements that were put together here.
-        snapshots, snapshot_bytes, snapshot_pause_ns: of elements that instances here have saved; `snapshot_longest_ns`: the longest
-            time for which rows waited at once for one.
+        rebuilt: snapshots that were rebuilt here.
+        snapshots, snapshot_bytes, snapshot_pause_ns: of snapshots that instances here have saved.
+        snapshot_longest_ns: longest time for which rows waited at once for one.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class FragmentService:
         self.snapshot_longest_ns = 0
 
     def register(self, driver: Driver) -> None:
-        """Carry out what the node asks."""
+        """Register the effects of the node."""
         driver.on(StoreFragment, lambda effect: self._spawn(effect.request, self._store(effect)))
         driver.on(FetchFragment, lambda effect: self._spawn(effect.request, self._fetch(effect)))
         driver.on(FindSnapshot, lambda effect: self._spawn(effect.request, self._find(effect)))
@@ -107,17 +109,17 @@ class FragmentService:
         self._disk.submit(work)
 
     def found(self) -> tuple[tuple[FragmentKey, NodeId], ...]:
-        """Fragments that lie here after a start, each with the host that had it put here."""
+        """Return the fragments that are here after a start, each with the host that stored it."""
         return tuple((header.about.key, header.owner) for header in self.store.found())
 
     def count_snapshot(self, size: int, pause_ns: int, longest_ns: int) -> None:
-        """An instance here has saved itself."""
+        """Count a snapshot that an instance here has saved."""
         self.snapshots, self.snapshot_bytes = self.snapshots + 1, self.snapshot_bytes + size
         self.snapshot_pause_ns += pause_ns
         self.snapshot_longest_ns = max(self.snapshot_longest_ns, longest_ns)
 
     async def close(self) -> None:
-        """Let go of everything; what was not acknowledged was not stored."""
+        """Cancel pending work. Fragments that were not acknowledged are not stored."""
         await self.server.close()
         await self.client.close()
         for task in list(self._tasks):
@@ -140,7 +142,7 @@ class FragmentService:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # ---- own elements
+    # ---- own snapshots
 
     def _path(self, run: RunId, digest: bytes) -> Path:
         return snapshot_path(run_folder(self._state_dir, run.app, run.version), digest)
@@ -160,7 +162,7 @@ class FragmentService:
         await self.client.put(effect.replica_node, about, fragments[index], effect.attempt)
 
     def _fragments(self, run: RunId, snapshot: InstanceSnapshot, secret: bytes) -> "asyncio.Task[list[bytes]]":
-        """All fragments of an element, made once for all its holders."""
+        """Return the task that makes all fragments of a snapshot, once for all its replica nodes."""
         key = (snapshot.digest, snapshot.m, len(snapshot.replica_nodes))
         task = self._cuts.pop(key, None)
         if task is None:
@@ -186,7 +188,7 @@ class FragmentService:
         )
 
     def _own(self, effect: FetchFragment) -> bytes:
-        """Bytes of a fragment that lies here."""
+        """Return bytes of a fragment on this node."""
         try:
             about = self.store.about(effect.key, effect.snapshot.digest)
             if not effect.length:
@@ -200,7 +202,7 @@ class FragmentService:
         await self._code(lambda: _rebuild(path, effect))
         self.rebuilt += 1
 
-    # ---- others' fragments
+    # ---- fragments of other nodes
 
     async def _authorise_put(self, peer: Peer, key: FragmentKey, attempt: int) -> tuple[str, str]:
         self._number += 1
@@ -209,12 +211,12 @@ class FragmentService:
         self._pending_authorisations[number] = answer
         self._feed(FragmentOffered(number, peer, key, attempt))
         try:
-            judged = await asyncio.wait_for(answer, AUTHORISE_SECONDS)
+            decision = await asyncio.wait_for(answer, AUTHORISE_SECONDS)
         except TimeoutError:
-            return "busy", "the node does not say whether it may be kept"
+            return "busy", "the node did not decide in time whether it may be stored"
         finally:
             self._pending_authorisations.pop(number, None)
-        return judged.refused, judged.text
+        return decision.refused, decision.text
 
     def _put_authorised(self, effect: FragmentDecision) -> None:
         answer = self._pending_authorisations.get(effect.request)
@@ -236,7 +238,7 @@ def _whole(path: Path, digest: bytes) -> bytes | None:
 def _encode_file(path: Path, snapshot: InstanceSnapshot, secret: bytes) -> list[bytes]:
     raw = _whole(path, snapshot.digest)
     if raw is None or len(raw) + SEAL_BYTES != snapshot.length:
-        raise OperationFailed(f"{path} is not the element that was saved")
+        raise OperationFailed(f"{path} is not the snapshot that was saved")
     return cut(sealed(raw, snapshot.digest, secret), snapshot.m, len(snapshot.replica_nodes))
 
 
@@ -248,4 +250,4 @@ def _rebuild(path: Path, effect: RebuildSnapshot) -> None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_durably(path, raw)
             return
-    raise OperationFailed("what the fragments give is not the element that was saved")
+    raise OperationFailed("the fragments do not rebuild the snapshot that was saved")

@@ -1,1 +1,1 @@
-"""What an agent asks of its machine: capacity, addresses, supervision by systemd."""
+"""Machine of an agent: capacity, addresses, supervision by systemd."""

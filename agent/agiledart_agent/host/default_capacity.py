@@ -1,4 +1,4 @@
-"""How much room a node has when nobody says: it follows the machine's memory and cores."""
+"""Default capacity of a node: it follows the machine's memory and cores."""
 
 import os
 from typing import Final
@@ -6,22 +6,28 @@ from typing import Final
 from agiledart_executor.user_code.bounds import machine_memory
 
 INSTANCE_BYTES: Final = 12 << 20
-"""Of a small application's executor (31 to 52 MB) for each of the four instances that it typically has on a node."""
+"""Memory of an instance: of a small application's executor (31 to 52 MB) for each of its four typical instances on a
+node.
+"""
 
 EXECUTOR_BYTES: Final = 128 << 20
-"""Of an executor with users' code and some state, when a stage grows into one more."""
+"""Memory of an executor with users' code and some state, when a stage grows by another executor."""
 
 MEMORY_SHARE: Final = 0.5
-"""Of the machine's memory that instances may take together when they are small; large ones have bounds of their own."""
+"""Share of the machine's memory that instances may take together when they are small. Large ones have bounds of their
+own.
+"""
 
 INSTANCES_PER_CORE: Final = 128
-"""Each tells figures twice a second and is asked for its pulse: more than this keep a core busy without a row."""
+"""Instances for each core. Each reports figures twice a second and is probed: more than this keep a core busy without a
+row.
+"""
 
 LEAST, MOST = 8, 4_096
 
 
 def default_capacity(cores: int, memory_bytes: int | None = None) -> int:
-    """Instances that a node of this machine takes unless told. `cores`: that it counts as its own."""
+    """Return the instances that a node of this machine takes by default. `cores`: that it counts as its own."""
     memory = machine_memory() if memory_bytes is None else memory_bytes
     shared = memory * min(1.0, cores / (os.cpu_count() or 1))  # a node with some of the cores has as much of the memory
     by_memory = int(shared * MEMORY_SHARE) // INSTANCE_BYTES if memory else MOST
@@ -29,7 +35,7 @@ def default_capacity(cores: int, memory_bytes: int | None = None) -> int:
 
 
 def executors_in_memory(cores: int, memory_bytes: int | None = None) -> int:
-    """Executors to which one application may grow here, of those that nobody asked for by number."""
+    """Return the number of executors to which one application may grow here without a configured number."""
     memory = machine_memory() if memory_bytes is None else memory_bytes
     shared = memory * min(1.0, cores / (os.cpu_count() or 1))
     return max(1, int(shared * MEMORY_SHARE) // EXECUTOR_BYTES) if memory else 1

@@ -1,4 +1,4 @@
-"""Finding out under which address others reach this machine, and who holds a port that we wanted."""
+"""Network addresses of this machine: how other nodes reach it, and which process holds a port."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ WILDCARDS = ("0.0.0.0", "::", "")
 
 
 def outbound_address(towards: str = "192.0.2.1") -> str:
-    """The address that this machine would use towards another one; nothing is sent. Loopback when there is no
+    """Return the address that this machine would use towards another one. Nothing is sent. Loopback when there is no
     network.
     """
     try:
@@ -25,30 +25,30 @@ def outbound_address(towards: str = "192.0.2.1") -> str:
 
 
 def own_addresses() -> list[str]:
-    """The addresses of this machine, as the kernel tells them; those that reach other machines first."""
-    found = {}
-    for table, mark in (("/proc/net/fib_trie", "/32 host LOCAL"), ("/proc/net/if_inet6", "")):
+    """Return the addresses of this machine, from the kernel; those that reach other machines first."""
+    addresses = {}
+    for table, label in (("/proc/net/fib_trie", "/32 host LOCAL"), ("/proc/net/if_inet6", "")):
         with contextlib.suppress(OSError):
             lines = Path(table).read_text().splitlines()
             for before, line in pairwise(["", *lines]):
-                if mark and mark in line:
-                    found[before.rpartition("-- ")[2].strip()] = True
-                elif not mark:
-                    found[str(IPv6Address(bytes.fromhex(line.split()[0])))] = True
-    return sorted(found, key=lambda text: (ip_address(text).is_loopback, ip_address(text).version, text))
+                if label and label in line:
+                    addresses[before.rpartition("-- ")[2].strip()] = True
+                elif not label:
+                    addresses[str(IPv6Address(bytes.fromhex(line.split()[0])))] = True
+    return sorted(addresses, key=lambda text: (ip_address(text).is_loopback, ip_address(text).version, text))
 
 
 def not_own_address_text(host: str, port: int) -> str:
-    """What to say of an address to listen on that is none of this machine's."""
+    """Describe the error for a listening address that is not of this machine."""
     mine = ", ".join(own_addresses()) or "none was found"
     return (
-        f"{host} is no address of this machine. Its addresses: {mine}. "
+        f"{host} is not an address of this machine. Its addresses: {mine}. "
         f"Give --listen one of them, for example {format_address(outbound_address(), port)}."
     )
 
 
 def process_on_port(port: int) -> str:
-    """`pid 812, agiledart agent` of the process that listens on a TCP port, or "" when that can't be found out."""
+    """Return `pid 812, agiledart agent` of the process that listens on a TCP port, or "" when that cannot be found out."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
@@ -60,6 +60,6 @@ def process_on_port(port: int) -> str:
         with contextlib.suppress(OSError):
             if any(os.readlink(entry.path) in inodes for entry in os.scandir(f"/proc/{pid}/fd")):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-                shown = "agiledart agent" if any("agiledart" in word for word in words) else Path(words[0]).name
-                return f"pid {pid}, {shown}"
+                program = "agiledart agent" if any("agiledart" in word for word in words) else Path(words[0]).name
+                return f"pid {pid}, {program}"
     return ""

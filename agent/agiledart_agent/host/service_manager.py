@@ -1,7 +1,7 @@
-"""What a service manager is told: ready, alive, stopping, by systemd's protocol (a datagram to `NOTIFY_SOCKET`).
+"""Messages to a service manager: ready, alive, stopping, by systemd's protocol (a datagram to `NOTIFY_SOCKET`).
 
-Nothing happens without that variable. The watchdog's sign comes from the event loop, so an agent that hangs gives none
-and is restarted.
+Without that variable nothing is sent. The watchdog's sign of life comes from the event loop, so an agent that hangs
+sends none and is restarted.
 """
 
 import asyncio
@@ -13,15 +13,15 @@ from collections.abc import MutableMapping
 NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 
 START_EXTENSION_SECONDS = 30
-"""For which it is asked at a time for more time to start."""
+"""Time by which each request extends the start."""
 
 
 class ServiceManager:
-    """The other end of the notification socket, if there is one.
+    """Service manager at the other end of the notification socket, if there is one.
 
     Args:
-        address: path of a datagram socket, `@` first for an abstract one; empty: nobody listens.
-        watchdog_seconds: how long silence may last; 0: for ever.
+        address: path of a datagram socket, `@` first for an abstract one; empty: no manager listens.
+        watchdog_seconds: longest permitted silence; 0: unlimited.
     """
 
     def __init__(self, address: str = "", watchdog_seconds: float = 0.0) -> None:
@@ -30,8 +30,8 @@ class ServiceManager:
 
     @classmethod
     def from_environment(cls, environment: MutableMapping[str, str]) -> "ServiceManager":
-        """Who started this process. The variables are taken out: executors and what users start there have no business
-        with them.
+        """Return the service manager of this process, and remove its variables: executors and users' programs must not
+        have them.
         """
         address = environment.pop(NOTIFY_SOCKET, "")
         microseconds = environment.pop(WATCHDOG_USEC, "")
@@ -41,16 +41,16 @@ class ServiceManager:
         return cls(address, seconds)
 
     def notify(self, *lines: str) -> None:
-        """Send assignments such as `READY=1`; a manager that does not listen is not waited for."""
+        """Send assignments such as `READY=1`, without waiting for the manager."""
         if not self._address:
             return
         kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-        # Without its signs the manager restarts us; there is nobody else to tell of an error.
+        # Without these signs the manager restarts the agent; an error has no other receiver.
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, kind) as channel:
             channel.sendto("\n".join(lines).encode(), self._address)
 
     def extend_start_timeout(self) -> None:
-        """The start takes longer, by no fault of the agent's."""
+        """Extend the start timeout, when the start takes longer by no fault of the agent's."""
         self.notify(
             f"EXTEND_TIMEOUT_USEC={START_EXTENSION_SECONDS * 1_000_000}", "STATUS=waiting until the clock is right"
         )

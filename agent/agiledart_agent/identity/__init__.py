@@ -1,4 +1,4 @@
-"""Who this agent is: its key, grants and tokens, the files they lie in, the name of its host.
+"""Identity of this agent: its key, grants and tokens, their files, the name of its host.
 
 It imports kernel and transport only.
 """

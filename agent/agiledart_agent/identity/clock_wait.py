@@ -1,7 +1,8 @@
-"""An agent whose clock cannot be right waits for it, and says so, in place of ending: boards without a clock boot like this.
+"""Wait for a correct clock: an agent whose clock is wrong waits and says so, instead of ending. Boards without a clock
+boot like this.
 
-They get the time from the network some seconds or minutes later. Until then the node could neither prove its membership nor judge
-that of others.
+They get the time from the network some seconds or minutes later. Until then the node could neither prove its membership
+nor verify that of others.
 """
 
 import select
@@ -13,7 +14,7 @@ from agiledart_agent.identity.identity import ClockIsWrong
 from agiledart_kernel.errors import OperationFailed, Refused
 
 LOOK_SECONDS = 1.0
-"""Between two looks at the clock: nothing tells a process that it was set."""
+"""Time between two checks of the clock: a process gets no notice when the clock is set."""
 
 T = TypeVar("T")
 
@@ -22,21 +23,21 @@ class ClockWait:
     """Waits before an agent starts.
 
     Args:
-        say: takes what is to be told to people: once that it waits and why, once that it goes on.
-        beat: called at each look, for a service manager that has little patience.
-        parent_fd: its other end closes when whoever started this process has gone; below zero: there is none.
+        report: takes a text for people: once that it waits and why, once that it continues.
+        extend_start: called at each check, for a service manager with a short timeout.
+        parent_fd: its other end closes when the process that started this one has gone; below zero: none.
     """
 
     def __init__(self, report: Callable[[str], None], extend_start: Callable[[], None], parent_fd: int) -> None:
         self._report, self._extend_start, self._parent_fd = report, extend_start, parent_fd
 
     def until(self, attempt: Callable[[], T]) -> T:
-        """What an attempt returns that is not hindered by the clock; other errors of it are raised.
+        """Return the result of an attempt that the clock does not prevent. Other errors of the attempt are raised.
 
         Raises:
-            OperationFailed: who started this agent has gone meanwhile.
+            OperationFailed: the process that started this agent has gone meanwhile.
         """
-        is_told = False
+        is_reported = False
         while True:
             try:
                 result = attempt()
@@ -48,18 +49,20 @@ class ClockWait:
                 _, _, detail = str(error).partition(": ")
                 shown = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
                 text = (
-                    f"The clock of this node says {shown} UTC, and its membership {detail}: it is behind the clock of who let it "
-                    "in. Set it (sudo timedatectl set-ntp true)"
+                    f"The clock of this node says {shown} UTC, and its membership {detail}: its clock is behind. "
+                    "Set it (sudo timedatectl set-ntp true)"
                 )
             else:
-                if is_told:
-                    self._report("the clock was set; going on")
+                if is_reported:
+                    self._report("the clock was set; continuing")
                 return result
-            if not is_told:
-                self._report(f"{text}; waiting until it is right")
-                is_told = True
+            if not is_reported:
+                self._report(f"{text}; waiting until it is correct")
+                is_reported = True
             self._extend_start()
             if self._parent_fd < 0:
                 time.sleep(LOOK_SECONDS)
             elif select.select([self._parent_fd], [], [], LOOK_SECONDS)[0]:
-                raise OperationFailed("Who started this agent has gone, while it waited for its clock.")
+                raise OperationFailed(
+                    "The process that started this agent has gone while the agent waited for its clock."
+                )

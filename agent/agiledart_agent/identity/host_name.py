@@ -1,4 +1,6 @@
-"""The machine under this agent: agents on one machine die together, so copies of one thing go to others."""
+"""Name of the machine under this agent. Agents on one machine fail together, so copies of one thing go to different
+machines.
+"""
 
 import socket
 from hashlib import blake2b
@@ -9,10 +11,11 @@ MAX_NAME = 64
 
 
 def machine_name(machine_id: Path = MACHINE_ID, host_name: str = "") -> str:
-    """The same for all agents of one machine, another one for others: `pi1-3f9a1c22`.
+    """Return a name that is equal for all agents of one machine and differs between machines: `pi1-3f9a1c22`.
 
-    The host's name alone will not do, boards are often called alike; nor the installation's number, cards are copied. That
-    number is hashed, because nobody else has business with it. Containers have names of their own and are taken for machines.
+    The host's name alone is not enough, since boards are often called alike; nor is the installation's number, since
+    cards are copied. That number is hashed, because it is private to the machine. Containers have names of their own
+    and count as machines.
     """
     name = (host_name or socket.gethostname()).split(".")[0]
     try:

@@ -1,13 +1,13 @@
-"""Who a node is: its key, its network, its grant, which life it is in. All of it lives in the state directory.
+"""Identity of a node: its key, its network, its grant, its incarnation. All of it is in the state directory.
 
     node.key         the node's Ed25519 key; PeerId, NodeId and TLS identity come from it
-    authority.key    only where the network was founded: the key whose public half is the network's id
+    authority.key    only where the network was created: the key whose public half is the network's id
     network.json     the network's id and the chain of grants of this node
-    incarnation      number of the node's current life
+    incarnation      number of the node's current incarnation
     lock             held while an agent runs, with its pid
 
-The node's key and its network have copies with checksums (`kept_file`): a damaged or missing one is put right, and told. The
-authority's key has none: who moves it to a safe place does not leave a copy behind.
+The node's key and its network have copies with checksums (`backed_up_file`): a damaged or missing file is restored,
+with a notice. The authority's key has no copy, so moving it to safe storage leaves no copy here.
 
 Source: the admission spec, section 1; decision 0004.
 """
@@ -37,16 +37,18 @@ from agiledart_transport.certificates import check_signature, make_credentials, 
 from agiledart_transport.tls_contexts import TlsCredentials
 
 RELEASED: Final = datetime(2026, 1, 1, tzinfo=UTC)
-"""No clock that is right shows an earlier time than this: the software did not exist."""
+"""A correct clock shows no earlier time than this: the software did not exist."""
 
 FIRST_AGENT_DAYS: Final = 3_650
-"""Membership of the node that founded the network; it holds the authority's key and could renew itself anyway."""
+"""Membership of the node that created the network. It holds the authority's key and could renew itself anyway."""
 
 T = TypeVar("T")
 
 _HOUR: Final = 3_600
 _DAY: Final = 24 * _HOUR
-"""So long before it was made an executor's grant begins, as its TLS leaf does: judges whose clock is behind take it, too."""
+"""Time by which an executor's grant begins before it is made, as its TLS leaf does: verifiers whose clock is behind
+accept it, too.
+"""
 
 _JOIN_AGAIN: Final = "Join its network again with a token:  rm {path}*   and   agiledart agent --join @FILE"
 
@@ -56,15 +58,15 @@ _UNSIGNED: Final = (
 
 
 class ClockIsWrong(OperationFailed):
-    """The wall clock shows a time that cannot be."""
+    """The wall clock shows an impossible time."""
 
 
 class _DamagedKey(OperationFailed):
-    """A file that should hold a key, and holds none."""
+    """A file that should hold a key holds none."""
 
 
 class _Network(msgspec.Struct, frozen=True):
-    """What `network.json` holds; msgspec writes bytes as base64."""
+    """Content of `network.json`; msgspec writes bytes as base64."""
 
     network: bytes
     chain: tuple[bytes, ...]
@@ -85,7 +87,9 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorPass:
-    """What an executor needs to open links. Its key stays with its agent, in memory, so that what it shows can be renewed."""
+    """Credentials with which an executor opens links. Its key stays with its agent, in memory, so that they can be
+    renewed.
+    """
 
     credentials: TlsCredentials
     chain: tuple[bytes, ...]
@@ -94,17 +98,17 @@ class ExecutorPass:
 
     @property
     def public_key(self) -> bytes:
-        """Of its key."""
+        """Public half of its key."""
         return self.grant.key
 
     @property
     def ends(self) -> int:
-        """Seconds since 1970 at which something of it has ended."""
+        """Seconds since 1970 at which the first of its parts expires."""
         return min(self.grant.not_after, self.credentials.expires)
 
     @property
     def node_id(self) -> NodeId:
-        """The id under which the executor's links are dialled (`expect` of `connect`)."""
+        """Id under which the executor's links are dialled (`expect` of `connect`)."""
         return node_id_of_key(self.public_key)
 
 
@@ -116,12 +120,13 @@ class Identity:
         directory: the state directory.
         network: the network's id; empty while the node belongs to none.
         chain: signed links from the authority's down to this node's.
-        token: the signed record of the token by which it came, `receipt`: that it was counted among its uses. Empty: by none, or
-            not yet.
+        token: signed record of the token by which it joined; empty: without one.
+        receipt: proof that it was registered as a use of that token; empty: not yet.
         incarnation: grows at every start; 0 when only read.
         authority: the authority's key, where it is kept.
-        repaired: files that were read from their copies, and why.
-        is_untouched: this node founded its network and has seen no other node and no application in it: nobody misses it.
+        repaired: files that were restored from their copies, and why.
+        is_untouched: this node created its network and has seen no other node and no application in it: nothing depends
+            on it.
         lock: held while this is an agent's.
     """
 
@@ -146,10 +151,10 @@ class Identity:
 
     @classmethod
     def load_or_create(cls, state_dir: Path, wall_seconds: Callable[[], float] = time.time) -> "Identity":
-        """The identity in this directory, locked for one running agent, in its next life.
+        """Return the identity in this directory, locked for one running agent, in its next incarnation.
 
-        Raises `OperationFailed`: another agent holds the directory, the clock is wrong, a file is damaged or
-        readable by others, the disk is full.
+        Raises `OperationFailed`: another agent holds the directory, the clock is wrong, a file is damaged or readable
+        by others, the disk is full.
         """
         check_clock(wall_seconds())
         try:
@@ -162,14 +167,14 @@ class Identity:
             is_new = not is_stored(path)
             if is_new and is_stored(network := state_dir / "network.json"):
                 raise OperationFailed(
-                    f"{path} is missing, and {network} is this node's: without its key it is nobody in its network. Put a "
-                    f"copy of the key back, or be a new node:  rm {network}*   and   agiledart agent --join @FILE"
+                    f"{path} is missing, and {network} needs it: without its key this node is no member of its network. Put a "
+                    f"copy of the key back, or start as a new node:  rm {network}*   and   agiledart agent --join @FILE"
                 )
             if is_new:
                 store_key(path, ed25519.Ed25519PrivateKey.generate())
             identity = cls.read(state_dir, wall_seconds)
             identity.keep_copies()
-            # A counter that was lost starts from the clock: above all that a life a second could have counted.
+            # A lost counter starts from the clock: higher than one incarnation a second could have counted.
             counted = 0 if is_new else _read_incarnation(state_dir / "incarnation", int(wall_seconds()))
             identity.incarnation = counted + 1
             write_durably(state_dir / "incarnation", f"{identity.incarnation}\n".encode())
@@ -184,19 +189,19 @@ class Identity:
 
     @classmethod
     def read(cls, state_dir: Path, wall_seconds: Callable[[], float] = time.time) -> "Identity":
-        """The identity in this directory as it is, without a lock: to sign tokens beside a running agent."""
+        """Return the identity in this directory as it is, without a lock: to sign tokens beside a running agent."""
         path = state_dir / "node.key"
         if not is_stored(path):
-            raise OperationFailed(f'No node lives in {state_dir}. Start one with "agiledart agent".')
+            raise OperationFailed(f'There is no node in {state_dir}. Start one with "agiledart agent".')
         network = state_dir / "network.json"
-        key, note = _that_go_together(
+        key, network_file = _that_go_together(
             _keys_in(path), _networks_in(network) if is_stored(network) else [], wall_seconds()
         )
-        chosen = {path: key.kept, **({network: note.kept} if note is not None else {})}
-        identity = cls(state_dir, key.is_what, wall_seconds, _chosen=chosen)
-        identity.repaired = {at: kept.notice for at, kept in chosen.items() if kept.notice}
-        if note is not None:
-            stored = note.is_what
+        files = {path: key.kept, **({network: network_file.kept} if network_file is not None else {})}
+        identity = cls(state_dir, key.is_what, wall_seconds, _chosen=files)
+        identity.repaired = {at: chosen_file.notice for at, chosen_file in files.items() if chosen_file.notice}
+        if network_file is not None:
+            stored = network_file.is_what
             identity.network, identity.chain = stored.network, stored.chain
             identity.is_untouched = stored.is_untouched
             identity.token, identity.receipt = stored.token, stored.receipt
@@ -206,31 +211,31 @@ class Identity:
         return identity
 
     def _take_authority(self, path: Path) -> None:
-        """Have the authority's key; without it this node is a member like others, and says why."""
+        """Read the authority's key. Without it this node is a member like others, and `repaired` says why."""
         try:
             key = _read_key(path)
         except _DamagedKey:
-            key, why = None, "it is damaged, and holds no Ed25519 key"
+            key, reason = None, "it is damaged, and holds no Ed25519 key"
         else:
-            why = "it is the key of another network"
+            reason = "it is the key of another network"
         if key is not None and self.network in (b"", public_bytes(key)):
             self.authority = key if self.network else None
         elif self.network:
-            self.repaired[path] = _UNSIGNED.format(path=path, why=why)
+            self.repaired[path] = _UNSIGNED.format(path=path, why=reason)
         else:
-            raise OperationFailed(f"{_UNSIGNED.format(path=path, why=why)} Or found another network:  rm {path}")
+            raise OperationFailed(f"{_UNSIGNED.format(path=path, why=reason)} Or create another network:  rm {path}")
 
     def keep_copies(self) -> None:
-        """Put the copies of damaged files in their places, and make those that are missing; raises OSError."""
-        for path, kept in self._chosen.items():
-            if kept.notice or not kept.has_backup:
-                write_backed_up(path, kept.content)
+        """Restore damaged files from their copies, and write missing copies. Raises OSError."""
+        for path, stored in self._chosen.items():
+            if stored.notice or not stored.has_backup:
+                write_backed_up(path, stored.content)
 
-    # ---------------------------------------------------------------------------------------------------- what it is
+    # ---------------------------------------------------------------------------------------------------- properties
 
     @property
     def public_key(self) -> bytes:
-        """The 32 bytes that everything else comes from."""
+        """The 32 bytes from which everything else derives."""
         return public_bytes(self.key)
 
     @property
@@ -244,12 +249,13 @@ class Identity:
         return peer_id_text(self.public_key)
 
     def grant(self) -> Grant:
-        """What this node may do now; raises `Refused` (for example `expired`), `length` when it belongs to no
-        network."""
+        """Return the grant of this node now. Raises `Refused` (for example `expired`), `length` when it belongs to no
+        network.
+        """
         return verify_chain(self.network, self.chain, self.public_key, int(self.wall_seconds()), check_signature)
 
     def check_membership(self) -> None:
-        """Raise `OperationFailed`, with what to do, when key and network do not go together or the membership is over."""
+        """Raise `OperationFailed`, with advice, when key and network do not match or the membership is over."""
         path = self.directory / "network.json"
         try:
             self.grant()
@@ -262,16 +268,16 @@ class Identity:
                     "started:  agiledart token create)"
                 ) from None
             raise OperationFailed(
-                f"{path} does not go with {path.with_name('node.key')} ({error}): one of the two is damaged, or another "
+                f"{path} does not match {path.with_name('node.key')} ({error}): one of the two is damaged, or another "
                 f"node's. Put both back from a copy. {_JOIN_AGAIN.format(path=path)}"
             ) from None
 
     def credentials(self) -> TlsCredentials:
-        """A fresh TLS leaf for this node. Make a new one at each start and before it expires."""
+        """Return a fresh TLS leaf for this node. Make a new one at each start and before it expires."""
         return make_credentials(self.key, self.network, int(self.wall_seconds()))
 
     def issuer(self) -> Issuer:
-        """The key with which this node may sign tokens; raises `OperationFailed` when it has none."""
+        """Return the key with which this node may sign tokens. Raises `OperationFailed` when it has none."""
         if self.authority is not None:
             return Issuer(self.network, self.authority.sign, self.network, ())
         if self.network:
@@ -280,18 +286,20 @@ class Identity:
                     return Issuer(self.network, self.key.sign, self.public_key, self.chain)
             except Refused as error:
                 raise OperationFailed(
-                    f"This node's own membership is not good by its clock ({error}). Set the clock if it is wrong "
+                    f"This node's own membership is not valid by its clock ({error}). Set the clock if it is wrong "
                     "(sudo timedatectl set-ntp true), or ask another agent."
                 ) from None
-        if lacking := self.repaired.get(self.directory / "authority.key"):
-            raise OperationFailed(lacking)
+        if missing_key_text := self.repaired.get(self.directory / "authority.key"):
+            raise OperationFailed(missing_key_text)
         raise OperationFailed(
             f"{self.directory} has neither the network's authority key nor an admin's, so it cannot make tokens. "
             "Make them where the network was started."
         )
 
     def admin_chain(self) -> tuple[bytes, ...]:
-        """A chain by which this node's own key acts as an admin for an hour; raises `OperationFailed` when it may not."""
+        """Return a chain by which this node's own key acts as an admin for an hour. Raises `OperationFailed` when it
+        may not.
+        """
         issuer = self.issuer()
         if issuer.chain:
             return self.chain
@@ -304,14 +312,15 @@ class Identity:
     # ------------------------------------------------------------------------------------------------------- changes
 
     def create_network(self) -> None:
-        """Start a new network: make its authority key and this node its first agent; raises `OperationFailed`.
+        """Create a new network: make its authority key, and this node its first agent. Raises `OperationFailed`.
 
         Nothing is written before `keep_network`: a start that fails leaves no network behind.
         """
         if self.network:
             raise OperationFailed(f"{self.directory} already belongs to network {self.network.hex()[:8]}.")
         path = self.directory / "authority.key"
-        # A key without network.json: a crash came between the two. One whose network was left is that network's.
+        # A key without network.json: a crash came between the two. The key of a network that was left belongs to that
+        # network.
         has_key = path.exists() and not self._has_left
         authority = _read_key(path) if has_key else ed25519.Ed25519PrivateKey.generate()
         now = int(self.wall_seconds())
@@ -324,7 +333,7 @@ class Identity:
         self.authority, self.is_untouched = authority, True
 
     def join_network(self, network: bytes, chain: tuple[bytes, ...], token: bytes = b"") -> None:
-        """Belong to a network by this chain (from `tokens.redeem`); written down by `keep_network`.
+        """Join a network by this chain (from `tokens.redeem`). `keep_network` stores it.
 
         `token`: the signed record of the token.
 
@@ -341,14 +350,14 @@ class Identity:
         self.network, self.chain, self.token, self._is_kept = network, chain, token, False
 
     def leave_network(self) -> None:
-        """Belong to no network, having been alone in one that nobody misses. `keep_network` of the next one removes its key."""
-        assert self.is_untouched, "others may live in this network"
+        """Leave a network on which nothing depends. `keep_network` of the next network removes its key."""
+        assert self.is_untouched, "other nodes may be in this network"
         self.network, self.chain, self.authority = b"", (), None
         self.token = self.receipt = b""
         self.is_untouched, self._has_left = False, True
 
     def keep_network(self) -> None:
-        """Write down which network this node belongs to, for the next starts; raises `OperationFailed`."""
+        """Store the network of this node, for the next starts. Raises `OperationFailed`."""
         if self._is_kept:
             return
         path = self.directory / "authority.key"
@@ -363,32 +372,36 @@ class Identity:
         self._is_kept, self._has_left = True, False
 
     def renew(self, chain: tuple[bytes, ...]) -> None:
-        """Belong to the network by this chain from now on. A full disk is no reason to end: it is asked for again."""
+        """Use this chain from now on. A full disk does not end the agent: it will request renewal again."""
         self.chain = chain
         if self._is_kept:
             with contextlib.suppress(OSError):
                 self._store()
 
     def keep_receipt(self, receipt: bytes) -> None:
-        """Show this from now on to whoever does not know us. A full disk is no reason to end: who meets us asks the ring."""
+        """Present this receipt from now on to peers that do not know this node. A full disk does not end the agent:
+        such peers ask the ring.
+        """
         self.receipt = receipt
         if self._is_kept:
             with contextlib.suppress(OSError):
                 self._store()
 
     def touch_network(self) -> None:
-        """Another node or an application has come: somebody would miss this network now. A full disk is no reason to end."""
+        """Note that another node or an application has come, so the network must not be left lightly. A full disk does
+        not end the agent.
+        """
         if self.is_untouched:
             self.is_untouched = False
             with contextlib.suppress(OSError):
                 self._store()
 
     def _store(self) -> None:
-        note = _Network(self.network, self.chain, self.is_untouched, self.token, self.receipt)
-        write_backed_up(self.directory / "network.json", msgspec.json.encode(note) + b"\n")
+        content = _Network(self.network, self.chain, self.is_untouched, self.token, self.receipt)
+        write_backed_up(self.directory / "network.json", msgspec.json.encode(content) + b"\n")
 
     def close(self) -> None:
-        """Let another agent have the directory."""
+        """Release the directory for another agent."""
         if self.lock is not None:
             self.lock.close()
             self.lock = None
@@ -399,7 +412,9 @@ class Identity:
 
 
 def grant_executor(identity: Identity, executor_public_key: bytes, app: str, hours: float = 24.0) -> tuple[bytes, ...]:
-    """This agent's chain, one link longer: the key may act as an executor of one application for so many hours."""
+    """Return this agent's chain with one more link: the key may act as an executor of one application for so many
+    hours.
+    """
     try:
         own = identity.grant()
     except Refused as error:
@@ -416,7 +431,7 @@ def grant_executor(identity: Identity, executor_public_key: bytes, app: str, hou
 def make_executor_pass(
     identity: Identity, app: str, hours: float = 24.0, key: ed25519.Ed25519PrivateKey | None = None
 ) -> ExecutorPass:
-    """All that an executor needs: TLS leaf and chain of its key, or, for a new one, of a fresh key."""
+    """Return the credentials of an executor: TLS leaf and chain of the given key, or of a fresh one."""
     key = key or ed25519.Ed25519PrivateKey.generate()
     chain = grant_executor(identity, public_bytes(key), app, hours)
     now = int(identity.wall_seconds())
@@ -429,7 +444,7 @@ def make_executor_pass(
 
 
 def check_clock(wall_seconds: float) -> None:
-    """Raise `ClockIsWrong` when the wall clock cannot be right."""
+    """Raise `ClockIsWrong` when the wall clock cannot be correct."""
     if wall_seconds < RELEASED.timestamp():
         shown = datetime.fromtimestamp(max(0.0, wall_seconds), UTC).date()
         raise ClockIsWrong(
@@ -439,16 +454,18 @@ def check_clock(wall_seconds: float) -> None:
 
 
 def _lock(directory: Path) -> IO[str]:
-    """The directory's lock, held until the file is closed; the system lets go of it when the process ends, however."""
+    """Take the directory's lock, held until the file is closed. The system releases it when the process ends in any
+    way.
+    """
     file = os.fdopen(os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = file.read(20).strip()
+        pid = file.read(20).strip()
         file.close()
-        who = f"another agent (pid {holder})" if holder.isdigit() else "another agent"
+        owner = f"another agent (pid {pid})" if pid.isdigit() else "another agent"
         raise OperationFailed(
-            f"{directory} is in use by {who}. Give another --state-dir for a second agent, or stop the other."
+            f"{directory} is in use by {owner}. Give another --state-dir for a second agent, or stop the other."
         ) from None
     file.truncate(0)
     file.write(f"{os.getpid()}\n")
@@ -457,7 +474,7 @@ def _lock(directory: Path) -> IO[str]:
 
 
 def store_key(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
-    """Put a key in the place of another, so that a restart finds the one or the other; raises OSError."""
+    """Replace a key so that a restart finds the old or the new one. Raises OSError."""
     write = write_backed_up if path.name == "node.key" else write_durably
     write(
         path,
@@ -466,7 +483,7 @@ def store_key(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
 
 
 class _Found(NamedTuple, Generic[T]):
-    """What a kept file, or its copy, holds."""
+    """Content of a backed-up file or of its copy."""
 
     is_what: T
     kept: BackedUpFile
@@ -475,57 +492,57 @@ class _Found(NamedTuple, Generic[T]):
 def _that_go_together(
     keys: Sequence[_Found[ed25519.Ed25519PrivateKey]], networks: Sequence[_Found[_Network]], now: float
 ) -> tuple[_Found[ed25519.Ed25519PrivateKey], _Found[_Network] | None]:
-    """The key and the network's note of one node: of the file and its copy one may be another node's."""
+    """Return the key and the network of one node: of a file and its copy one may be another node's."""
     for key in keys:
-        for note in networks:
+        for network in networks:
             try:
                 verify_chain(
-                    note.is_what.network, note.is_what.chain, public_bytes(key.is_what), int(now), check_signature
+                    network.is_what.network, network.is_what.chain, public_bytes(key.is_what), int(now), check_signature
                 )
             except Refused as error:
                 if error.reason not in ("expired", "not yet valid"):
                     continue
-            return key, note
+            return key, network
     return keys[0], networks[0] if networks else None
 
 
 def _networks_in(path: Path) -> list[_Found[_Network]]:
-    found, why = [], ""
+    networks, reason = [], ""
     try:
-        for kept in read_file_and_copy(path):
+        for stored in read_file_and_copy(path):
             try:
-                found.append(_Found(msgspec.json.decode(kept.content, type=_Network), kept))
+                networks.append(_Found(msgspec.json.decode(stored.content, type=_Network), stored))
             except msgspec.MsgspecError as error:
-                why = why or str(error)
+                reason = reason or str(error)
     except OSError as error:
-        why = str(error)
-    if not found:
-        raise OperationFailed(f"{path} is damaged ({why}). {_JOIN_AGAIN.format(path=path)}")
-    return found
+        reason = str(error)
+    if not networks:
+        raise OperationFailed(f"{path} is damaged ({reason}). {_JOIN_AGAIN.format(path=path)}")
+    return networks
 
 
 def _keys_in(path: Path) -> list[_Found[ed25519.Ed25519PrivateKey]]:
-    """Keys in a file and its copy, one at least. Raises `_DamagedKey`, OperationFailed."""
+    """Return the keys in a file and its copy, at least one. Raises `_DamagedKey`, OperationFailed."""
     try:
-        both = read_file_and_copy(path, secret=True)
+        stored_files = read_file_and_copy(path, secret=True)
     except OSError as error:
         raise OperationFailed(f"{path} cannot be read: {error.strerror}.") from None
-    found = []
-    for kept in both:
+    keys = []
+    for stored in stored_files:
         with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
-            key = serialization.load_pem_private_key(kept.content, None)
+            key = serialization.load_pem_private_key(stored.content, None)
             if isinstance(key, ed25519.Ed25519PrivateKey):
-                found.append(_Found(key, kept))
-    if not found:
+                keys.append(_Found(key, stored))
+    if not keys:
         raise _DamagedKey(
-            f"{path} is damaged: it holds no Ed25519 key, and it has no good copy. Put a copy of yours there, or be a new node:  "
+            f"{path} is damaged: it holds no Ed25519 key, nor does its copy. Put back a copy of yours, or start as a new node:  "
             f"rm {path} {path.with_name('network.json')}*   and join with a token:  agiledart agent --join @FILE"
         )
-    return found
+    return keys
 
 
 def _read_key(path: Path) -> ed25519.Ed25519PrivateKey:
-    """A key; raises `_DamagedKey`, OperationFailed."""
+    """Return a key. Raises `_DamagedKey`, OperationFailed."""
     return _keys_in(path)[0].is_what
 
 

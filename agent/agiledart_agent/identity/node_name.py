@@ -1,7 +1,8 @@
-"""What people call a node that nobody named: as its machine, and `vm-2` when another agent of the machine is called so already.
+"""Name of a node without a configured one: its machine's, and `vm-2` when another agent of the machine already has that
+name.
 
-A name is held by a Unix socket in Linux's abstract space: it is taken or not in one step, for all users of a machine, and the
-kernel lets go of it when the process ends, however. Elsewhere names may be equal; ids tell nodes apart.
+A Unix socket in Linux's abstract space holds the name: it is taken or not in one step, for all users of a machine, and
+the kernel releases it when the process ends in any way. Elsewhere names may be equal; ids tell nodes apart.
 """
 
 import contextlib
@@ -14,18 +15,18 @@ from agiledart_agent.state_files.private_files import read_private
 from agiledart_kernel.errors import OperationFailed
 
 MOST = 64
-"""Names tried; beyond, a name is used twice."""
+"""Names that are tried; beyond these, a name is used twice."""
 
 FILE = "name"
 
 
 class NodeName:
-    """A node's name, held while this object lives.
+    """A node's name, held while this object exists.
 
     Args:
-        wanted: what the settings say.
-        is_given: somebody chose it: it is held as far as it can be, and never changed.
-        state_dir: where a name that was found is kept, so that two agents do not change names when they start again.
+        wanted: name in the settings.
+        is_given: a user chose the name: it is held if possible, and never changed.
+        state_dir: where a chosen name is stored, so that two agents do not swap names when they restart.
     """
 
     def __init__(self, wanted: str, state_dir: Path, *, is_given: bool) -> None:
@@ -55,7 +56,7 @@ class NodeName:
         return True
 
     def close(self) -> None:
-        """Let others have the name."""
+        """Release the name for others."""
         if self._held is not None:
             self._held.close()
             self._held = None

@@ -1,7 +1,7 @@
-"""Who a reader of sink logs is: from a token, or from a file that a token was redeemed into.
+"""Identity of a reader of sink logs: from a token, or from a file into which a token was redeemed.
 
-A token makes one member of whoever reads logs with it, while it lets anybody in (a day by default). A job that is to be restarted
-for weeks redeems it once into an identity file (mode 0600) and uses that.
+A token makes one member of all readers that use it, while it admits new members (a day by default). A job that is
+restarted over weeks redeems it once into an identity file (mode 0600) and uses that.
 """
 
 import contextlib
@@ -27,16 +27,18 @@ class _ReaderIdentityFile(msgspec.Struct, frozen=True):
 
 
 def identity_from_token(argument: str, now_seconds: int | None = None) -> tuple[ClientIdentity, tuple[str, ...]]:
-    """The member that a token makes of whoever reads logs with it, the same at every time and place: one use, however often it is
-    read. And the agents that the token names. `argument` is a token's text or `@FILE`.
+    """Return the member that a token makes of its readers, and the agents that the token names.
+
+    The member is the same at every time and place: one use, however often the token is read. `argument` is a token's
+    text or `@FILE`.
 
     Raises:
-        OperationFailed: the token is none, is too old, or is for agents.
+        OperationFailed: the text is not a token, is too old, or is for agents.
     """
     token = parse_token(read_token(argument))
     if token.role in ("agent", "executor"):
         raise OperationFailed(
-            f"This token is for a new {token.role}. To read a log takes one of the role reader:  "
+            f"This token is for a new {token.role}. Reading a log needs one of the role reader:  "
             f"agiledart token create --role reader --scope sink:NAME"
         )
     key = user_key(token)
@@ -45,7 +47,7 @@ def identity_from_token(argument: str, now_seconds: int | None = None) -> tuple[
 
 
 def write_identity(path: Path, identity: ClientIdentity, addresses: tuple[str, ...] = ()) -> None:
-    """Keep a member in a file that only its owner may read; never over another file. Raises OperationFailed."""
+    """Store a member in a file that only its owner may read, never over another file. Raises OperationFailed."""
     body = _ReaderIdentityFile(
         1,
         identity.network.hex(),
@@ -62,7 +64,7 @@ def write_identity(path: Path, identity: ClientIdentity, addresses: tuple[str, .
 
 
 def read_identity(path: Path) -> tuple[ClientIdentity, tuple[str, ...]]:
-    """The member in a file, and the agents that its token named. Raises OperationFailed."""
+    """Return the member in a file, and the agents that its token named. Raises OperationFailed."""
     try:
         body = msgspec.json.decode(path.read_bytes(), type=_ReaderIdentityFile)
         identity = ClientIdentity(
@@ -74,7 +76,7 @@ def read_identity(path: Path) -> tuple[ClientIdentity, tuple[str, ...]]:
     except OSError as error:
         raise OperationFailed(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
     except (msgspec.MsgspecError, ValueError):
-        raise OperationFailed(f"{path} is no identity file.") from None
+        raise OperationFailed(f"{path} is not an identity file.") from None
     with contextlib.suppress(OSError):
         if path.stat().st_mode & 0o077:
             raise OperationFailed(f"{path} can be read by other users; make it yours alone:  chmod 600 {path}")

@@ -1,8 +1,8 @@
-"""Another key in the place of one that others may have: for a node that is stopped, and for a user.
+"""Rotation of a key that others may know: for a stopped node, and for a user.
 
-A node's position on the ring comes from its key, so with another key it is another node: a token lets it in again, or the
-authority's key where that is. What lies in its state directory stays; only what was sealed to the old key cannot be opened, and the
-files of runs are laid aside: they are the old node's, for which such a run waits.
+A node's position on the ring comes from its key, so with another key it is another node: a token admits it again, or
+the authority's key where that is. The files in its state directory stay. Only data that was sealed to the old key
+cannot be opened, and the files of runs are moved aside: they belong to the old node, for which such a run waits.
 """
 
 import time
@@ -27,10 +27,11 @@ from agiledart_transport.certificates import public_bytes
 
 @dataclass(frozen=True, slots=True)
 class RotatedKey:
-    """Public keys before and after.
+    """Public keys before and after a rotation.
 
     Attributes:
-        runs: applications with `delivery="exactly-once"` in which the old node had a part; `aside`: where their files are now.
+        runs: applications with `delivery="exactly-once"` in which the old node had a part.
+        aside: where the files of these runs are now.
     """
 
     old: bytes
@@ -43,10 +44,10 @@ def rotate_node(state_dir: Path, token: Token | None) -> RotatedKey:
     """Give the stopped node of this directory another key.
 
     Raises:
-        OperationFailed: it runs, or the token is none of its network, or there is neither token nor authority's key.
+        OperationFailed: it runs, the token is not of its network, or there is neither token nor authority's key.
     """
     if not is_stored(state_dir / "node.key"):
-        raise OperationFailed(f'No node lives in {state_dir}. Start one with "agiledart agent".')
+        raise OperationFailed(f'There is no node in {state_dir}. Start one with "agiledart agent".')
     identity = Identity.load_or_create(state_dir)
     try:
         old, key, now = identity.public_key, ed25519.Ed25519PrivateKey.generate(), int(time.time())
@@ -61,7 +62,7 @@ def rotate_node(state_dir: Path, token: Token | None) -> RotatedKey:
             record = b""
         else:
             raise OperationFailed(
-                "A new key needs a token that lets it in: --token @FILE, made where the network was started."
+                "A new key needs a token that admits it: --token @FILE, made where the network was started."
             )
         store_key(state_dir / "node.key", key)
         identity.key = key
@@ -76,7 +77,9 @@ def rotate_node(state_dir: Path, token: Token | None) -> RotatedKey:
 
 
 def _laid_aside(state_dir: Path, old: bytes) -> tuple[tuple[str, ...], Path | None]:
-    """Move the files of runs to where the next start does not take them for damaged ones of its own; raises OSError."""
+    """Move the files of runs aside, so that the next start does not take them for damaged ones of its own. Raises
+    OSError.
+    """
     folder = state_dir / "runs"
     parts = sorted(folder.glob("*.*")) if folder.is_dir() else []
     if not parts:
@@ -87,7 +90,7 @@ def _laid_aside(state_dir: Path, old: bytes) -> tuple[tuple[str, ...], Path | No
 
 
 def rotate_user(name: str, token: Token, folder: Path | None = None) -> tuple[ClientIdentity, Path]:
-    """Let another key have an identity's name; the old one is kept beside it, for it still owns what it submitted.
+    """Give an identity's name to another key. The old key is kept beside it, since it still owns its applications.
 
     Raises:
         OperationFailed: there is no such identity, or the token is of another network or role.
@@ -104,7 +107,7 @@ def rotate_user(name: str, token: Token, folder: Path | None = None) -> tuple[Cl
     )
     if before.exists():
         raise OperationFailed(
-            f"{before} is there, from an earlier change. Remove it when its key owns nothing any more."
+            f"{before} exists, from an earlier change. Remove it when its key no longer owns anything."
         )
     path.rename(before)
     write_identity(path, new, token.addresses or addresses)
@@ -112,36 +115,37 @@ def rotate_user(name: str, token: Token, folder: Path | None = None) -> tuple[Cl
 
 
 def renew_user(name: str, chain: tuple[bytes, ...], folder: Path | None = None) -> None:
-    """Keep a membership that a desk has signed. Raises OperationFailed."""
+    """Store a membership that the renewal service has signed. Raises OperationFailed."""
     path = (folder or identities_folder()) / f"{name}{SUFFIX}"
     identity, addresses = read_identity(path)
-    beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
-    write_identity(beside, ClientIdentity(identity.network, identity.seed, chain, identity.token), addresses)
-    beside.replace(path)
+    temporary_path = path.with_name(f".{path.name}.new")
+    temporary_path.unlink(missing_ok=True)
+    write_identity(temporary_path, ClientIdentity(identity.network, identity.seed, chain, identity.token), addresses)
+    temporary_path.replace(path)
 
 
 def export_authority(state_dir: Path, file: Path, *, remove: bool) -> None:
-    """Copy the network's authority key to a file that only we can read; with `remove`, leave none in the state directory.
+    """Copy the network's authority key to a file that only we can read. With `remove`, leave none in the state
+    directory.
 
     Raises:
-        OperationFailed: it is not there, or the file is.
+        OperationFailed: the key does not exist, or the file does.
     """
     path = state_dir / "authority.key"
     try:
         content = read_private(path, secret=True)
     except FileNotFoundError:
         raise OperationFailed(
-            f"{path} is not there: this node did not found its network, or the key was moved to a safe place already."
+            f"{path} does not exist: this node did not create its network, or the key was already moved to safe storage."
         ) from None
     except OSError as error:
         raise OperationFailed(f"{path} cannot be read: {error.strerror}.") from None
     if file.exists() or file.is_symlink():
-        raise OperationFailed(f"{file} is there already. Name another file.")
+        raise OperationFailed(f"{file} already exists. Name another file.")
     try:
         write_durably(file, content)
         if read_private(file, secret=True) != content:
-            raise OperationFailed(f"{file} does not hold what was written; nothing was removed.")
+            raise OperationFailed(f"{file} differs from the written key; nothing was removed.")
         if remove:
             path.unlink()
     except OSError as error:

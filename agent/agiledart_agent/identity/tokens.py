@@ -1,9 +1,9 @@
 """Join tokens: `adart1…`, a string that makes its holder a member once it is redeemed for a key of the holder's own.
 
-A token is a chain that ends in an invited fresh key, that key's secret, a record of how often and until when it may
-be used, signed by whoever signed the invitation, and addresses to begin at. It is a secret: it never stands in a log,
-an error or a repr. Uses are counted at the ring (`agiledart_node.registering`). Source: the admission spec, sections 4 and
-5; decision 0004.
+A token is a chain that ends in an invited fresh key, that key's secret, a record of its uses and expiry, and addresses
+to contact. The key that signed the invitation signs the record. A token is a secret: it never stands in a log, an error
+or a repr. Uses are counted at the ring (`agiledart_node.registering`). Source: the admission spec, sections 4 and 5;
+decision 0004.
 """
 
 import base64
@@ -55,10 +55,11 @@ class Token:
     """A parsed token. `text` and `secret` are secrets.
 
     Attributes:
-        network: the id of the network that it opens.
-        role, scope: what its holder becomes.
-        chain: ends in the invitation. `record`: checked against the chain; `signed_record`: as its holder shows it.
-        addresses: agents to begin at, `host:port`.
+        network: id of the network to which it admits.
+        role, scope: of its holder.
+        chain: ends in the invitation.
+        record: checked against the chain; `signed_record`: as its holder presents it.
+        addresses: agents to contact first, `host:port`.
     """
 
     text: str
@@ -77,7 +78,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class TokenDescription:
-    """What `agiledart token show` prints: everything but the secret. Times in seconds since 1970."""
+    """Output of `agiledart token show`: everything but the secret. Times in seconds since 1970."""
 
     token: str
     network: str
@@ -105,13 +106,14 @@ def create_token(
     depth: int = 0,
     quota: Quota = NO_QUOTA,
 ) -> str:
-    """A new token as text; raises `OperationFailed` when it cannot be signed so.
+    """Return a new token as text. Raises `OperationFailed` when it cannot be signed so.
 
     Args:
         issuer: from `Identity.issuer()`.
-        expires: seconds for which it makes members. `member_for`: seconds of membership, cut to the issuer's own.
+        expires: seconds for which it makes members.
+        member_for: seconds of membership, cut to the issuer's own.
         scope: "", "app:NAME" or "sink:NAME".
-        quota: how much a submitter may have.
+        quota: bounds of a submitter.
     """
     if not 1 <= uses <= MAX_USES:
         raise OperationFailed(f"A token has 1 to {MAX_USES:,} uses, not {uses:,}.")
@@ -145,9 +147,9 @@ def create_token(
 
 
 def parse_token(text: str) -> Token:
-    """The token that this text is; raises `OperationFailed` with a message that does not repeat it.
+    """Parse the text of a token. Raises `OperationFailed` with a message that does not repeat the text.
 
-    All is checked but time: form, checksum, that the secret belongs to the invitation, that the record is signed.
+    It checks everything but time: form, checksum, that the secret belongs to the invitation, that the record is signed.
     """
     text = text.strip()
     wire = _from_text(text)
@@ -156,37 +158,33 @@ def parse_token(text: str) -> Token:
         record = decode_token_record(wire.record)
         secret = ed25519.Ed25519PrivateKey.from_private_bytes(wire.secret)
         signer = decode_link(wire.chain[-2]).key if len(wire.chain) > 1 else link.network
-        # At the invitation's own beginning every link above it is in its time, so this leaves the clock out.
+        # At the start of the invitation every link above it is valid, so this leaves the clock out.
         _verify_invitation(link.network, wire.chain, secret, link.not_before)
     except (Refused, msgspec.MsgspecError, ValueError) as error:
         reason = error.reason if isinstance(error, Refused) else "form"
-        raise OperationFailed(
-            f"The token is not a good one ({reason}). Make a new one: agiledart token create"
-        ) from None
+        raise OperationFailed(f"The token is not valid ({reason}). Make a new one: agiledart token create") from None
     try:
         if link.use != "invite":
             raise Refused("policy")
         verify_token_record(wire.record, link_hash(wire.chain[-1]), signer, check_signature)
     except Refused:
-        raise OperationFailed(
-            "The token is not a good one (its record). Make a new one: agiledart token create"
-        ) from None
+        raise OperationFailed("The token is not valid (its record). Make a new one: agiledart token create") from None
     return Token(
         text, link.network, link.role, link.scope, wire.chain, wire.secret, record, wire.record, wire.addresses
     )
 
 
 def user_key(token: Token) -> ed25519.Ed25519PrivateKey:
-    """The key of whoever gives commands with `token`: the same at every time and place, unlike an agent's (HKDF, RFC 5869)."""
+    """Return the key of a user of `token`: the same at every time and place, unlike an agent's (HKDF, RFC 5869)."""
     derivation = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=b"agiledart: key of a token's holder")
     return ed25519.Ed25519PrivateKey.from_private_bytes(derivation.derive(token.secret))
 
 
 def redeem(token: Token, public_key: bytes, now_seconds: int) -> tuple[bytes, ...]:
-    """The chain that makes `public_key` a member: the token's, with one `act` link; raises `OperationFailed`, and `ClockIsWrong`
-    while the clock is behind that of who made it.
+    """Return the chain that makes `public_key` a member: the token's, with one `act` link.
 
-    Membership ends after `member_for`, and never after the invitation.
+    Membership ends after `member_for`, and never after the invitation. Raises `OperationFailed`, and `ClockIsWrong`
+    while the clock is behind that of the token's issuer.
     """
     if now_seconds > token.record.join_before:
         ago = _span(now_seconds - token.record.join_before)
@@ -195,7 +193,8 @@ def redeem(token: Token, public_key: bytes, now_seconds: int) -> tuple[bytes, ..
         )
     invitation = decode_link(token.chain[-1])
     secret = ed25519.Ed25519PrivateKey.from_private_bytes(token.secret)
-    # From when the invitation is, not from now: a newcomer whose clock is ahead would begin only later in the eyes of others.
+    # Valid from the start of the invitation: otherwise a newcomer whose clock is ahead would become a member later in
+    # the eyes of others.
     not_before = invitation.not_before
     chain = sign_link(
         token.network, secret.sign, token.chain, key=public_key, use="act", role=invitation.role,
@@ -213,7 +212,7 @@ def redeem(token: Token, public_key: bytes, now_seconds: int) -> tuple[bytes, ..
 
 
 def describe(token: Token, now_seconds: int) -> TokenDescription:
-    """What may be shown of a token."""
+    """Return the public part of a token."""
     record = token.record
     issuer = decode_link(token.chain[-2]).key if len(token.chain) > 1 else token.network
     return TokenDescription(
@@ -232,8 +231,7 @@ def describe(token: Token, now_seconds: int) -> TokenDescription:
 
 
 def read_token(argument: str) -> str:
-    """The token that an argument stands for: itself, `@FILE`, or `-` for stdin; arguments are seen by every user
-    in `ps`."""
+    """Return the token of an argument: itself, `@FILE`, or `-` for stdin. Every user sees arguments in `ps`."""
     try:
         if argument == "-":
             if sys.stdin.isatty():
@@ -250,7 +248,7 @@ def read_token(argument: str) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------------------
-# inside
+# private
 
 _DECODE_WIRE: Final = msgspec.msgpack.Decoder(_TokenWire)
 

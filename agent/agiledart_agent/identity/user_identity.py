@@ -1,8 +1,10 @@
-"""Who a user is at the command line: a token, redeemed once for a key of the user's own, which is kept from then on.
+"""Identity of a user at the command line: a token, redeemed once for a key of the user's own, which is stored from then
+on.
 
-A token lets in for a day, and membership lasts for a year: so the first command that uses a token keeps the key and its chain in a
-file (0600), and later ones use that, whether the token still lets anybody in or not. The key is the same wherever the token is used
-(`user_key`), so one person with one token is one owner. `agiledart identity add NAME TOKEN` gives the file a name to ask by.
+A token admits for a day, and membership lasts for a year. So the first command that uses a token stores the key and its
+chain in a file (0600). Later commands use that, whether or not the token still admits. The key is the same wherever the
+token is used (`user_key`), so one person with one token is one owner. `agiledart identity add NAME TOKEN` gives the
+file a name.
 """
 
 import contextlib
@@ -25,22 +27,22 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def identities_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where a user's identities lie; closed to users' code of an agent of the same user."""
+    """Return the folder of a user's identities, closed to users' code of an agent of the same user."""
     base = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", "/"), ".config")
     return Path(base) / "agiledart" / "identities"
 
 
 def known_identities(folder: Path | None = None) -> list[str]:
-    """Names of the identities that are kept, sorted."""
+    """Return the names of the stored identities, sorted."""
     folder = folder or identities_folder()
     return sorted(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
 
 
 def identity_of(argument: str, now_seconds: int | None = None, folder: Path | None = None) -> ClientIdentity:
-    """The user that `--identity` names: a token's text, `@FILE` with a token or an identity, `-`, or a name.
+    """Return the user that `--identity` names: a token's text, `@FILE` with a token or an identity, `-`, or a name.
 
     Raises:
-        OperationFailed: the token or the file is none, or too old, or for agents.
+        OperationFailed: the token or the file is invalid, too old, or for agents.
         ConfigurationError: no identity has this name.
     """
     folder = folder or identities_folder()
@@ -63,31 +65,35 @@ def identity_of(argument: str, now_seconds: int | None = None, folder: Path | No
 
 
 def keep_identity(name: str, argument: str, now_seconds: int | None = None, folder: Path | None = None) -> Path:
-    """Give the holder of a token a name; where it is kept. Raises OperationFailed, ConfigurationError."""
+    """Give the holder of a token a name. Return the path of its file. Raises OperationFailed, ConfigurationError."""
     folder = folder or identities_folder()
     if not _NAME.fullmatch(name):
-        raise ConfigurationError(f"{name!r} cannot be a name: up to 64 letters, digits, dots, dashes and underscores.")
+        raise ConfigurationError(
+            f"{name!r} is an invalid name: use up to 64 letters, digits, dots, dashes and underscores."
+        )
     identity = identity_of(argument, now_seconds, folder)
     path = folder / f"{name}{SUFFIX}"
     if path.exists():
-        raise OperationFailed(f"There is an identity {name} already. Give another name, or remove {path}.")
+        raise OperationFailed(f"An identity {name} already exists. Give another name, or remove {path}.")
     _make(folder)
     write_identity(path, identity, _addresses_of(argument))
     return path
 
 
 def kept_addresses(name: str, folder: Path | None = None) -> tuple[str, ...]:
-    """The agents that the token of a kept identity named."""
+    """Return the agents that the token of a stored identity named."""
     return read_identity((folder or identities_folder()) / f"{name}{SUFFIX}")[1]
 
 
 def last_link(identity: ClientIdentity) -> ChainLink:
-    """What the identity's own link says: role, scope, how long."""
+    """Return the identity's own link: role, scope, validity."""
     return decode_link(identity.chain[-1])
 
 
 def _of_token(token: Token, now: int, folder: Path) -> ClientIdentity:
-    """The member that this token became at its first use; a new one when there is none, or its membership has ended."""
+    """Return the member that this token became at its first use; a new one when there is none, or its membership has
+    ended.
+    """
     if token.role in ("agent", "executor"):
         raise OperationFailed(
             f"This token is for a new {token.role}. Commands need one of the role submitter, reader or admin:  "
@@ -102,9 +108,7 @@ def _of_token(token: Token, now: int, folder: Path) -> ClientIdentity:
     identity = ClientIdentity(
         token.network, key.private_bytes_raw(), redeem(token, public_bytes(key), now), token.signed_record
     )
-    with contextlib.suppress(
-        OperationFailed, OSError
-    ):  # a home that cannot be written to: then each command redeems it
+    with contextlib.suppress(OperationFailed, OSError):  # without a writable home each command redeems the token
         _make(folder)
         path.unlink(missing_ok=True)
         write_identity(path, identity, token.addresses)
@@ -112,7 +116,7 @@ def _of_token(token: Token, now: int, folder: Path) -> ClientIdentity:
 
 
 def _addresses_of(argument: str) -> tuple[str, ...]:
-    """Agents that a token, or a file with one, names."""
+    """Return the agents that a token, or a file with one, names."""
     with contextlib.suppress(OperationFailed):
         return parse_token(read_token(argument)).addresses
     return ()

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: the list of metrics, where their figures come from, the server.
+"""Metrics for Prometheus: their list, the sources of their figures, the server.
 
-It reads the other rooms and is read by none.
+It reads the other sub-packages, and none of them reads it.
 """

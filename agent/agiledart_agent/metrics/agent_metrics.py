@@ -1,7 +1,7 @@
-"""An agent's figures for Prometheus, gathered when somebody scrapes and at no other time.
+"""Metrics of an agent for Prometheus, gathered at a scrape and at no other time.
 
-Counts of the core's observations are kept here; everything else is read where it is. Which metrics there are is told by
-`node_metrics` and `application_metrics`.
+This module keeps counts of the core's observations; it reads everything else where it is. `node_metrics`,
+`recovery_metrics`, `scaling_metrics` and `application_metrics` declare the metrics.
 """
 
 import time
@@ -26,24 +26,25 @@ METRICS: tuple[MetricDeclaration, ...] = (
     *scaling_metrics.METRICS,
     *application_metrics.METRICS,
 )
-"""In the order of the reference. Figures of the process itself (`process_*`) come from prometheus_client."""
+"""All metrics, in the order of the reference. Figures of the process itself (`process_*`) come from prometheus_client.
+"""
 
 COUNTED: Mapping[type[Observation], MetricDeclaration | None] = {
-    **{one.observation: one for one in METRICS if one.observation is not None},
+    **{metric.observation: metric for metric in METRICS if metric.observation is not None},
     **dict.fromkeys(recovery_metrics.NOT_COUNTED),
-    RingLeft: None,  # at the end of the process: nobody scrapes it any more
+    RingLeft: None,  # at the end of the process, when no scrape follows
     MessageDropped: None,  # the overlay's own statistics have it
 }
-"""What each observation of core code counts as."""
+"""Metric that counts each observation of core code."""
 
 MAX_AGENT_REASONS = 48
-"""Reasons of refusals or drops that are told apart."""
+"""Distinct reasons of refusals or drops; others share one label."""
 
 RENDER_SECONDS = 0.5
-"""A scrape within so short a time after another gets the same text."""
+"""A scrape within this time after another gets the same text."""
 
 RENDER_SHARE = 0.05
-"""And at least so long that making texts takes no more than this share of the event loop, whoever scrapes how often."""
+"""Largest share of the event loop for making texts, however often the agent is scraped: it extends the time above."""
 
 MAX_RENDERED = 4
 """Formats whose last text is kept for that long."""
@@ -55,7 +56,8 @@ class AgentMetrics(Collector):
     Args:
         look: reads the agent.
         zone: of this node.
-        wall_seconds, clock: wall time for the watermark's lag; a clock that only runs forward.
+        wall_seconds: wall time for the watermark's lag.
+        clock: a clock that only runs forward.
     """
 
     def __init__(
@@ -72,48 +74,50 @@ class AgentMetrics(Collector):
         self._counted = {observation: Counter[str]() for observation in COUNTED}
         self._phases: Counter[str] = Counter()
         self._changes = scaling_metrics.ChangeCounts()
-        self._reasons = {one.name: BoundedLabels(MAX_AGENT_REASONS) for one in METRICS if one.labels == ("reason",)}
+        self._reasons = {
+            metric.name: BoundedLabels(MAX_AGENT_REASONS) for metric in METRICS if metric.labels == ("reason",)
+        }
         self._log_owners = BoundedLabels(MAX_APPLICATIONS)
-        self._rendered: dict[str, tuple[float, bytes]] = {}  # content type → (until when it is shown, text)
+        self._rendered: dict[str, tuple[float, bytes]] = {}  # content type → (time until which it is served, text)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def observed(self, observation: Observation) -> None:
-        """Core code reported something."""
-        declared = COUNTED.get(type(observation))
+        """Count an observation of core code."""
+        declaration = COUNTED.get(type(observation))
         if isinstance(observation, RunRecovered):
             self._phases.update(observation.took)
         if isinstance(observation, ChangeFinalised):
             self._changes.finalise(self.applications.label(observation.run.app), observation.change)
         if isinstance(observation, ChangeMeasured):
             self._changes.measure(self.applications.label(observation.run.app), observation.change)
-        if declared is not None:
-            reasons = self._reasons.get(declared.name)
+        if declaration is not None:
+            reasons = self._reasons.get(declaration.name)
             reason = str(getattr(observation, "reason", ""))
             self._counted[type(observation)][reasons.of(reason) if reasons is not None else ""] += 1
 
     def refused_http(self, reason: str) -> None:
-        """The metrics port turned somebody away."""
+        """Count a refusal of the metrics port."""
         self.http_refusals[reason] += 1
 
     def render(self, accept: str) -> tuple[str, bytes]:
-        """(content type, text) in the format that an Accept header asks for."""
+        """Return (content type, text) in the format that an Accept header requests."""
         encode, content_type = choose_encoder(accept)
         now = self._clock()
-        kept = self._rendered.get(content_type)
-        if kept is None or now >= kept[0]:
+        cached = self._rendered.get(content_type)
+        if cached is None or now >= cached[0]:
             if content_type not in self._rendered and len(self._rendered) >= MAX_RENDERED:
                 self._rendered.clear()
             text = encode(self._registry)
-            took = self._clock() - now
-            kept = self._rendered[content_type] = (now + max(RENDER_SECONDS, took / RENDER_SHARE), text)
-        return content_type, kept[1]
+            duration = self._clock() - now
+            cached = self._rendered[content_type] = (now + max(RENDER_SECONDS, duration / RENDER_SHARE), text)
+        return content_type, cached[1]
 
     def collect(self) -> Iterator[Metric]:
-        """For prometheus_client: the families, filled."""
+        """Yield the filled families, for prometheus_client."""
         node = self._look()
-        self.applications.leads_stage(sorted({name for name, _ in node.recovery.commit_ages}))
+        self.applications.set_coordinated(sorted({name for name, _ in node.recovery.commit_ages}))
         scrape = Scrape(
             node=node,
             zone=self._zone,
@@ -125,14 +129,14 @@ class AgentMetrics(Collector):
             app_label=self.applications.label,
             log_label=self._log_owners.of,
         )
-        for declared in METRICS:
-            samples = declared.read(scrape)
-            reasons = self._reasons.get(declared.name)
-            yield declared.family(samples if reasons is None else _bounded(samples, reasons))
+        for declaration in METRICS:
+            samples = declaration.read(scrape)
+            reasons = self._reasons.get(declaration.name)
+            yield declaration.family(samples if reasons is None else _bounded(samples, reasons))
 
 
 def _bounded(samples: Samples, reasons: BoundedLabels) -> Samples:
-    """Counts by reason, with those beyond the limit put together."""
+    """Return counts by reason, with those beyond the limit merged."""
     merged: Counter[str] = Counter()
     for (reason,), count in samples:
         assert isinstance(count, int)

@@ -1,8 +1,8 @@
-"""What the applications on this node have done, summed for operators: counts that only grow, and how it is just now.
+"""Figures of the applications on this node, summed over instances: counts that only grow, and gauges of the moment.
 
-Reports of instances replace each other and vanish with their run. Here what a run has counted is kept when it ends, so
-that a counter never goes back while the agent lives. Everything is bounded: the first `MAX_APPLICATIONS` get a label of
-their own, later ones share `other`, as do operators and reasons beyond their numbers.
+Reports of instances replace each other and vanish with their run. This module keeps a run's counts when it ends, so a
+counter never goes back while the agent runs. Everything is bounded: the first `MAX_APPLICATIONS` get a label of their
+own, later ones share `other`, as do operators and reasons beyond their bounds.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,24 +17,24 @@ from agiledart_dataflow.runtime.ledger import misses
 from agiledart_node.records.summary import statistics_of
 
 MAX_APPLICATIONS = 32
-"""Applications with a label of their own; the one that ended longest ago makes room for a new one."""
+"""Applications with a label of their own. A new one replaces the one that ended longest ago."""
 
 MAX_OPERATORS = 32
 """Operators of one application with a label of their own; the first ones named."""
 
 MAX_REASONS = 16
-"""Pairs of source and reason of one application for which malformed records are told apart."""
+"""Pairs of source and reason of one application with a label of their own for malformed records."""
 
 MAX_LABEL = 96
 """Characters of a label's value."""
 
 MAX_CLOSED = 1_024
-"""Ended runs that are remembered, so that a report that was under way does not revive one."""
+"""Ended runs that are remembered, so that a late report does not revive one."""
 
 OTHER = "other"
 
 SHED_REASONS = ("oldest", "sample", "spool_full", "disk_full")
-"""Why sources let rows go; a report may say anything, a label may not."""
+"""Why sources drop rows. A report may contain any reason, a label may not."""
 
 Copy = tuple[str, int, int, int]
 """(application, version, stage, index)."""
@@ -48,7 +48,7 @@ class BoundedLabels:
         self._known: dict[tuple[str, str], str] = {}
 
     def of(self, text: str, within: str = "") -> str:
-        """The label's value for a text, which may be another one's within something else."""
+        """Return the label's value for a text. `within`: the thing in which the text is unique."""
         key = within, text
         if (known := self._known.get(key)) is not None:
             return known
@@ -60,14 +60,17 @@ class BoundedLabels:
 
 @dataclass
 class OperatorCounts:
-    """What one operator of one application has counted, all instances on this node together.
+    """Counts of one operator of one application, over all instances on this node.
 
     Attributes:
-        busy_ns: time in which its instances worked, of the operator that leads its stage.
-        late, records: of a source; `malformed`, `shed` by reason, `spooled_ever`: because the mesh was slower than rows came.
+        busy_ns: time in which its instances worked, for the operator that leads its stage.
+        late, records: of a source.
+        malformed, shed: by reason.
+        spooled_ever: records put on disk because the mesh was slower than rows came.
         skipped, dead_letters: records for which its code raised; failed: results and timers that did.
-        taken: that went into its state.
-        delivered: that it, a sink, wrote; repeated: of them, those that it was given again because the run was brought back.
+        taken: records that went into its state.
+        delivered: rows that it, a sink, wrote.
+        duplicated: of them, rows that it was given again because the run was restarted.
     """
 
     rows_in: int = 0
@@ -99,8 +102,9 @@ class ApplicationTotals:
 
     Attributes:
         imbalances: places in its instances where counts do not add up.
-        resent, doubled: frames between executors that went again over another link, and that came twice.
-        routes: which ways they took.
+        resent: frames between executors that were sent again over another link.
+        doubled: frames that arrived twice.
+        routes: paths of these frames.
     """
 
     operators: dict[str, OperatorCounts] = field(default_factory=dict)
@@ -110,7 +114,7 @@ class ApplicationTotals:
     routes: RouteCounts = field(default_factory=RouteCounts)
 
     def copy(self) -> "ApplicationTotals":
-        """The same counts, to be added to."""
+        """Return a copy to which a caller may add."""
         copied = ApplicationTotals({}, self.imbalances, self.resent, self.doubled, self.routes.copy())
         for name, counts in self.operators.items():
             own = {"malformed": dict(counts.malformed), "shed": dict(counts.shed), "latency": None}
@@ -127,7 +131,7 @@ class ApplicationTotals:
         operators: BoundedLabels,
         reasons: BoundedLabels,
     ) -> None:
-        """Add what one instance has counted."""
+        """Add the counts of one instance."""
         self.imbalances += len(misses(statistics))
         self.resent += _whole(report.get("frames_resent"))
         self.doubled += _whole(report.get("frames_doubled"))
@@ -172,11 +176,12 @@ class ApplicationTotals:
 
 @dataclass
 class StageGauges:
-    """How an operator that leads a stage is just now; sums over its instances on this node.
+    """Gauges of an operator that leads a stage; sums over its instances on this node.
 
     Attributes:
         queued: rows in merges and outputs; waiting: records in memory at a source; spooled: on its disk.
-        event_time: the oldest event time (ms) up to which a running instance is complete; lag_seconds: how long ago that was.
+        event_time: the oldest event time (ms) up to which a running instance is complete; lag_seconds: how long ago
+            that was.
         has_spooled: its operator, a source, ever wrote to disk.
         unsaved: instances that could not be saved at their last barrier.
     """
@@ -198,7 +203,7 @@ class StageGauges:
         self.queued += _whole(report.get("waiting_rows"))
         if statistics.source is None:
             self.queued += statistics.queued_rows
-        else:  # its queue is what waits there
+        else:  # its queue is the input that waits there
             self.waiting += statistics.source.waiting
             self.spooled += statistics.source.spooled
         self.state_keys += statistics.state_keys
@@ -215,7 +220,10 @@ class StageGauges:
 
 @dataclass(frozen=True)
 class ApplicationScrape:
-    """The applications of one label at one moment; `now`: each stage by the operator that leads it; `success` of links by path."""
+    """Applications of one label at one moment.
+
+    `now`: gauges of each stage, by the operator that leads it; `success`: of links, by path.
+    """
 
     label: str
     totals: ApplicationTotals
@@ -226,7 +234,7 @@ class ApplicationScrape:
 
 @dataclass
 class LabelledApplication:
-    """One label's applications: one, or all that share `other`."""
+    """Applications of one label: one, or all that share `other`."""
 
     past: ApplicationTotals = field(default_factory=ApplicationTotals)
     live: dict[Copy, dict[str, Any]] = field(default_factory=dict)
@@ -235,24 +243,24 @@ class LabelledApplication:
     failures: int = 0
 
     def fold(self, name: str, version: int) -> None:
-        """Runs of an application up to this version are over: keep their counts, forget how they are."""
+        """Keep the counts of an application's runs up to this version, which have ended, and drop their gauges."""
         for copy in [copy for copy in self.live if copy[0] == name and copy[1] <= version]:
             report = self.live.pop(copy)
             if (statistics := statistics_of(report)) is not None:
                 self.past.add(statistics, report, self.operators, self.reasons)
 
     def look(self, label: str, wall_seconds: float) -> ApplicationScrape:
-        """Counters of all runs, and how it is at this wall time."""
+        """Return the counters of all runs, and the gauges at this wall time."""
         totals, now = self.past.copy(), dict[str, StageGauges]()
         for report in self.live.values():
             if (statistics := statistics_of(report)) is not None:
                 totals.add(statistics, report, self.operators, self.reasons)
                 leader = self.operators.of(next(iter(statistics.steps), OTHER))
                 now.setdefault(leader, StageGauges()).add(statistics, report)
-        for leader, one in now.items():
-            one.has_spooled = leader in totals.operators and totals.operators[leader].spooled_ever > 0
-            if one.event_time is not None:
-                one.lag_seconds = wall_seconds - one.event_time / 1000
+        for leader, gauges in now.items():
+            gauges.has_spooled = leader in totals.operators and totals.operators[leader].spooled_ever > 0
+            if gauges.event_time is not None:
+                gauges.lag_seconds = wall_seconds - gauges.event_time / 1000
         return ApplicationScrape(label, totals, now, self.failures, success_by_path(self.live.values()))
 
 
@@ -265,16 +273,16 @@ class ApplicationFigures:
         self._coordinated: frozenset[str] = frozenset()
 
     def label(self, name: str) -> str:
-        """The label's value for an application: its name where it has run here, or is coordinated here now."""
+        """Return the label's value for an application: its name when it has run here, or is coordinated here now."""
         short = name[:MAX_LABEL]
         return short if short in self._applications or short in self._coordinated else OTHER
 
-    def leads_stage(self, names: Iterable[str]) -> None:
-        """These are coordinated here now, also those of which nothing runs here; of many the first."""
+    def set_coordinated(self, names: Iterable[str]) -> None:
+        """Set the applications that this node coordinates now, also those without instances here; of many the first."""
         self._coordinated = frozenset(name[:MAX_LABEL] for name in islice(dict.fromkeys(names), MAX_APPLICATIONS))
 
     def reported(self, name: str, version: int, stage: int, index: int, report: dict[str, Any]) -> None:
-        """An instance gave its figures; they replace its last ones."""
+        """Take an instance's report, which replaces its last one."""
         if version > self._closed.get(name, 0):
             application = self._application(name)
             copy = name, version, stage, index
@@ -283,15 +291,17 @@ class ApplicationFigures:
             application.live[copy] = report
 
     def started(self, name: str) -> None:
-        """Instances are being started: from now on its counters are there, so that a first failure is seen as a rise."""
+        """Create the counters of an application whose instances are about to start, so that a first failure is seen as
+        a rise.
+        """
         self._application(name)
 
     def failed(self, name: str) -> None:
-        """An instance could not go on."""
+        """Count an instance that failed."""
         self._application(name).failures += 1
 
     def ended(self, name: str, version: int) -> None:
-        """A run is over; what still comes of it is too late."""
+        """Close a run that has ended; later reports of it are ignored."""
         closed = max(version, self._closed.pop(name, 0))
         if len(self._closed) >= MAX_CLOSED:
             del self._closed[next(iter(self._closed))]
@@ -299,24 +309,27 @@ class ApplicationFigures:
         label = self.label(name)
         if application := self._applications.get(label):
             application.fold(name, version)
-            if not application.live:  # the last to have ended stands last
+            if not application.live:  # the last one that ended stands last
                 self._applications[label] = self._applications.pop(label)
 
     def look(self, wall_seconds: float) -> tuple[ApplicationScrape, ...]:
-        """All of them at this wall time."""
+        """Return all applications at this wall time."""
         return tuple(application.look(label, wall_seconds) for label, application in self._applications.items())
 
     def _application(self, name: str) -> LabelledApplication:
         short = name[:MAX_LABEL] or OTHER
-        found = self._applications.get(short)
-        if found is None:
+        application = self._applications.get(short)
+        if application is None:
             if short != OTHER and len(self._applications) - (OTHER in self._applications) >= MAX_APPLICATIONS:
-                idle = next((label for label, one in self._applications.items() if not one.live and label != OTHER), "")
+                idle = next(
+                    (label for label, candidate in self._applications.items() if not candidate.live and label != OTHER),
+                    "",
+                )
                 if not idle:
                     return self._applications.setdefault(OTHER, LabelledApplication())
                 del self._applications[idle]
-            found = self._applications[short] = LabelledApplication()
-        return found
+            application = self._applications[short] = LabelledApplication()
+        return application
 
 
 def _whole(value: object) -> int:

@@ -1,6 +1,6 @@
-"""What it takes to declare a metric: its name, kind, labels and meaning, and how its figures are read at a scrape.
+"""Declaration of a metric: its name, kind, labels and meaning, and how its figures are read at a scrape.
 
-Names are `agiledart_<component>_<noun>_<unit>[_total]` in base units. Labels hold values of bounded sets only: never
+Names are `agiledart_<component>_<noun>_<unit>[_total]` in base units. Labels hold values of bounded sets only, never
 the id of a node, a key or a message.
 """
 
@@ -32,7 +32,7 @@ _BOUNDS_NS = tuple(int(bound * 1e9) for bound in LATENCY_BOUNDS_SECONDS)
 
 @dataclass(frozen=True)
 class SinkLogFigures:
-    """What an agent has served of its sink logs.
+    """Figures of the sink logs that an agent serves.
 
     Attributes:
         answers: by kind, or by reason of refusal.
@@ -48,18 +48,19 @@ class SinkLogFigures:
 
 @dataclass(frozen=True)
 class RecoveryFigures:
-    """What an agent knows of runs that survive their hosts.
+    """Figures of the runs of an agent that survive their hosts.
 
     Attributes:
         commit_ages: (application, seconds) of each run that it coordinates.
-        missing: (application, nodes for which it waits) of the same.
-        snapshots, snapshot_bytes, snapshot_pause_ns, snapshot_longest_ns: of elements that were saved here.
-        rebuilt: elements put together here.
-        fragments, fragment_bytes: that it keeps for others; damaged: of these, found not to be whole, and let go.
-        lacking: fragments of elements saved here, which nobody has.
+        missing: (application, number of missing nodes) of the same.
+        snapshots, snapshot_bytes, snapshot_pause_ns, snapshot_longest_ns: of snapshots that were saved here.
+        rebuilt: snapshots rebuilt here.
+        fragments, fragment_bytes: stored for other nodes.
+        damaged: of these, found damaged and dropped.
+        lacking: fragments of snapshots saved here that no node has.
         traffic: bytes of fragments by direction.
         answers: to hosts, by kind or reason.
-        refused_files: votes, lives and parts that the disk did not take.
+        refused_files: votes, attempts and parts that the disk did not take.
     """
 
     commit_ages: tuple[tuple[str, float], ...] = ()
@@ -80,18 +81,20 @@ class RecoveryFigures:
 
 @dataclass(frozen=True)
 class NodeFigures:
-    """What an agent knows of itself at one moment.
+    """Figures of an agent at one moment.
 
     Attributes:
         unready: why this node should get no work; empty when it may.
         dropped: messages thrown away outside the overlay machine, by reason.
         executors: (application, process id) of each running executor.
-        scheduled: applications that it serves as scheduler; None: it is none.
-        waiting: of these, those for which no node has room.
+        scheduled: applications that it serves as scheduler; None: it is no scheduler.
+        waiting: of these, those for which no node has free capacity.
         alone: it reaches no other node of a network that has or had some.
-        clock_off_seconds: how far the clock is ahead of most others; None: there is no node yet.
-        scaling_scores, scaling_instances: (application, stage, figure) of stages with limits whose application it coordinates.
-        circuits: that pass here now; relayed_bytes: of all so far; relay_refusals: circuits that were refused, by reason.
+        clock_off_seconds: seconds by which the clock is ahead of most others; None: there is no node yet.
+        scaling_scores, scaling_instances: (application, stage, figure) of stages with limits whose application it
+            coordinates.
+        circuits: that pass here now; relayed_bytes: of all so far; relay_refusals: circuits that were refused, by
+            reason.
     """
 
     unready: str = ""
@@ -114,11 +117,11 @@ class NodeFigures:
 
 
 class ChangeFigures(Protocol):
-    """Changes of stages that are over.
+    """Changes of stages that have ended.
 
     Attributes:
-        settled: how many, by kind, reason and state.
-        gaps: longest pause of a key group in the last change of each application, seconds.
+        finalised: number by kind, reason and state.
+        changeover_pauses: longest pause of a key group in the last change of each application, seconds.
     """
 
     finalised: Counter[tuple[str, str, str]]
@@ -128,12 +131,12 @@ class ChangeFigures(Protocol):
 
 @dataclass(frozen=True)
 class Scrape:
-    """All that metrics are read from, at the moment of one scrape.
+    """All figures from which metrics are read, at the moment of one scrape.
 
     Attributes:
-        counted: how often an observation was reported, by its reason (`""`: it has none).
+        counted: number of reports of an observation, by its reason (`""`: it has none).
         phases: nanoseconds of recoveries by phase.
-        changes: of stages that are over.
+        changes: of stages that have ended.
         app_label, log_label: the value of the label `app` for an application, and for the owner of a sink log.
     """
 
@@ -150,7 +153,7 @@ class Scrape:
 
 Figure = float | LatencyHistogram
 Value = Figure | Mapping[str, Figure] | Mapping[str, int] | None
-"""A figure, figures by the last label, or nothing to show."""
+"""A figure, figures by the last label, or no value."""
 
 Samples = Iterable[tuple[tuple[str, ...], Figure]]
 """Values of the labels, and the figure."""
@@ -162,8 +165,8 @@ class MetricDeclaration:
 
     Attributes:
         kind: `counter`, `gauge`, `histogram` or `info`.
-        labels: the only ones that it has.
-        read: gives its samples.
+        labels: its only labels.
+        read: returns its samples.
         observation: the observation of core code that it counts.
     """
 
@@ -175,7 +178,7 @@ class MetricDeclaration:
     observation: type[Observation] | None = None
 
     def family(self, samples: Samples) -> Metric:
-        """The metric of one scrape."""
+        """Return the metric of one scrape."""
         match self.kind:
             case "counter":
                 counter = CounterMetricFamily(self.name.removesuffix("_total"), self.help, labels=self.labels)
@@ -201,7 +204,7 @@ def _filled(
 
 
 def _histogram(family: HistogramMetricFamily, samples: Samples) -> HistogramMetricFamily:
-    """In seconds with the usual bounds, counts cumulative."""
+    """Return the histogram in seconds with the bounds above, counts cumulative."""
     for labels, figure in samples:
         assert isinstance(figure, LatencyHistogram)
         cumulative, total_ns = figure.cumulative(_BOUNDS_NS)
@@ -211,12 +214,12 @@ def _histogram(family: HistogramMetricFamily, samples: Samples) -> HistogramMetr
 
 
 def kind_of(name: str) -> str:
-    """A counter's name ends with `_total`, and no gauge's does."""
+    """Return the kind of a metric: a counter's name ends with `_total`, and no gauge's does."""
     return "counter" if name.endswith("_total") else "gauge"
 
 
 def samples_of(value: Value, *labels: str) -> Iterator[tuple[tuple[str, ...], Figure]]:
-    """The samples of a value under these first labels."""
+    """Yield the samples of a value under these first labels."""
     if isinstance(value, Mapping):
         for label, figure in value.items():
             yield (*labels, label), figure

@@ -1,8 +1,9 @@
-"""`/metrics`, `/livez` and `/readyz` over HTTP/1.1, for Prometheus and for supervisors. Nothing else is served.
+"""HTTP/1.1 server of `/metrics`, `/livez` and `/readyz`, for Prometheus and for service managers. It serves nothing
+else.
 
-The port is for machines in one's own network and has no TLS: loopback unless told. Whoever connects can do no more than
-take a place for some seconds: a request is one head of at most `MAX_HEAD` bytes within `HEAD_SECONDS`, answered once, and
-the connection closes.
+The port is for machines in one's own network and has no TLS; the default is loopback. A client can only occupy a place
+for some seconds. A request is one head of at most `MAX_HEAD` bytes within `HEAD_SECONDS`, answered once, and the
+connection closes.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ MAX_HEAD = 8_192
 
 HEAD_SECONDS = 5.0
 BODY_SECONDS = 10.0
-"""For a slow client to take an answer."""
+"""Time for a slow client to take an answer."""
 
 PLAIN = "text/plain; charset=utf-8"
 
@@ -34,9 +35,9 @@ class MetricsServer:
 
     Args:
         render: Accept header → (content type, body) of `/metrics`.
-        unready: why this node should get no work; empty when it may.
-        count_refused: called with a reason from a bounded set for each client that gets no answer it wanted.
-        hosts: names under which /metrics may be asked for, beside addresses and `localhost`.
+        unready: returns why this node should get no work; empty when it may.
+        count_refused: called with a reason from a bounded set for each client that does not get the requested answer.
+        hosts: names under which /metrics may be requested, beside addresses and `localhost`.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class MetricsServer:
         self._clients: set[asyncio.StreamWriter] = set()
 
     async def listen(self, host: str, port: int, tries: int = 1) -> int:
-        """Take connections; the port. `tries`: ports to try, from this one on. Raises `OperationFailed` in the user's words."""
+        """Take connections. Return the port. `tries`: ports to try, from this one on. Raises `OperationFailed` with a
+        text for the user.
+        """
         for candidate in range(port, min(port + tries, 1 << 16)):
             try:
                 self._server = await asyncio.start_server(self._serve, host, candidate, limit=MAX_HEAD)
@@ -60,9 +63,9 @@ class MetricsServer:
                 is_taken = error.errno == errno.EADDRINUSE
                 if is_taken and candidate + 1 < port + tries:
                     continue
-                why = "is in use by another process" if is_taken else f"cannot be used ({error.strerror or error})"
+                problem = "is in use by another process" if is_taken else f"cannot be used ({error.strerror or error})"
                 raise OperationFailed(
-                    f"Port {port} of {host} for metrics {why}. "
+                    f"Port {port} of {host} for metrics {problem}. "
                     f'Give --metrics {host}:0 for any free one, or --metrics "" for none.'
                 ) from None
             return candidate
@@ -77,7 +80,7 @@ class MetricsServer:
         return format_address(host, port)
 
     async def close(self) -> None:
-        """Stop listening; cut who is connected."""
+        """Stop listening, and cut all connections."""
         if self._server is not None:
             self._server.close()
         for writer in list(self._clients):
@@ -104,12 +107,12 @@ class MetricsServer:
             writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> bytes | None:
-        """The whole response to one request; None when the client has gone or never finishes asking."""
+        """Return the whole response to one request; None when the client has gone or never completes its request."""
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS)
         except TimeoutError:
             self._count_refused("slow client")
-            return response(HTTPStatus.REQUEST_TIMEOUT, PLAIN, b"The request did not come in time.\n")
+            return response(HTTPStatus.REQUEST_TIMEOUT, PLAIN, b"The request did not arrive in time.\n")
         except asyncio.LimitOverrunError:
             self._count_refused("too large")
             return response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, PLAIN, b"The request is too large.\n")
@@ -124,7 +127,7 @@ class MetricsServer:
         method, path, accept, host = request
         if method not in ("GET", "HEAD"):
             self._count_refused("method")
-            return response(HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, b"Only GET is answered here.\n", allow=True)
+            return response(HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, b"This port answers only GET.\n", allow=True)
         if path == "/metrics" and not self._is_ours(host):
             self._count_refused("host")
             return response(HTTPStatus.MISDIRECTED_REQUEST, PLAIN, _NOT_OURS)
@@ -132,7 +135,9 @@ class MetricsServer:
         return response(status, kind, body, head_only=method == "HEAD")
 
     def _is_ours(self, host: str) -> bool:
-        """May it be asked for under this name? A page that has its own name point here would else read it in a browser."""
+        """Return whether /metrics may be requested under this name: a page that points its own name here could read it
+        in a browser.
+        """
         name = host.lower()
         return name in ("", "localhost") or name in self._hosts or _is_address(name)
 
@@ -144,12 +149,12 @@ class MetricsServer:
             case "/livez":
                 return HTTPStatus.OK, PLAIN, b"alive\n"
             case "/readyz":
-                why = self._unready()
-                status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK
-                return status, PLAIN, f"{why or 'ready'}\n".encode()
+                reason = self._unready()
+                status = HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK
+                return status, PLAIN, f"{reason or 'ready'}\n".encode()
             case _:
                 self._count_refused("path")
-                return HTTPStatus.NOT_FOUND, PLAIN, b"Here are /metrics, /livez and /readyz.\n"
+                return HTTPStatus.NOT_FOUND, PLAIN, b"This port serves /metrics, /livez and /readyz.\n"
 
 
 def _is_address(text: str) -> bool:
@@ -161,14 +166,14 @@ def _is_address(text: str) -> bool:
 
 
 def _host_name(header: str) -> str:
-    """The host of a Host header, without its port."""
+    """Return the host of a Host header, without its port."""
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.partition(":")[0]
 
 
 def parse_head(head: bytes) -> tuple[str, str, str, str] | None:
-    """(method, path without query, Accept header, host without port) of a request; None when it is none."""
+    """Return (method, path without query, Accept header, host without port) of a request; None when it is not HTTP/1."""
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[0].isalpha() or not words[1].startswith("/") or words[2][:7] != "HTTP/1.":
@@ -190,7 +195,7 @@ def parse_head(head: bytes) -> tuple[str, str, str, str] | None:
 
 
 def response(status: HTTPStatus, kind: str, body: bytes, *, head_only: bool = False, allow: bool = False) -> bytes:
-    """A whole HTTP response that ends its connection."""
+    """Return a whole HTTP response that ends its connection."""
     lines = [
         f"HTTP/1.1 {status.value} {status.phrase}",
         f"Content-Type: {kind}",

@@ -1,4 +1,4 @@
-"""What there is to know of an agent itself: its ring, its links, its office as scheduler, its executors and sink logs."""
+"""Metrics of an agent itself: its ring, its links, its scheduler slot, its executors and sink logs."""
 
 import os
 import platform
@@ -42,7 +42,7 @@ from agiledart_overlay.wire.statistics import OverlayStatistics
 
 
 def _info(name: str, read: Callable[[Scrape], tuple[str, ...]], meaning: str, *labels: str) -> MetricDeclaration:
-    """Words that are always 1; not there when they are empty."""
+    """Declare a metric of words that is always 1, and absent when they are empty."""
     return MetricDeclaration(
         name, "info", meaning, labels, lambda scrape: [(words, 1)] if any(words := read(scrape)) else []
     )
@@ -99,7 +99,7 @@ def _disk(scrape: Scrape) -> Counter[str]:
 
 
 def bytes_below(directory: str) -> int:
-    """Sizes of the files of a sink log: its directory and those of its partitions."""
+    """Return the size of the files of a sink log: its directory and those of its partitions."""
     total = 0
     try:
         with os.scandir(directory) as entries:
@@ -114,7 +114,7 @@ def bytes_below(directory: str) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of a process; 0 when it is gone."""
+    """Return the resident memory of a process; 0 when it is gone."""
     try:
         with open(f"/proc/{pid}/status", "rb") as status:
             for line in status:
@@ -134,23 +134,23 @@ METRICS: tuple[MetricDeclaration, ...] = (
     _info("agiledart_agent_zone_info", lambda scrape: (scrape.zone,),
         "Failure and latency zone of this node; always 1.", "zone"),
     _node("agiledart_agent_refusals_total", lambda node: node.refusals,
-        "Links, requests and peers turned away, by reason.", "reason"),
+        "Refused links, requests and peers, by reason.", "reason"),
     _scrape("agiledart_agent_http_refusals_total", lambda scrape: scrape.http_refusals,
-        "Requests to this port that were turned away: garbage, a foreign name, slow or too many clients.", "reason"),
+        "Refused requests to this port: garbage, a foreign name, slow or too many clients.", "reason"),
     _overlay("agiledart_overlay_leafset_peers", lambda ring: ring.leaves,
         "Peers in the leaf set: the nearest members in id."),
     _overlay("agiledart_overlay_known_peers", lambda ring: ring.known_peers,
-        "Peers that this node knows and holds for alive."),
+        "Peers that this node knows and considers alive."),
     _overlay("agiledart_overlay_table_slots", lambda ring: ring.table_slots, "Filled slots of the routing table."),
     _overlay("agiledart_overlay_records", lambda ring: ring.records,
         "Copies of records (applications, names) kept here."),
     _node("agiledart_overlay_isolated", lambda node: float(node.alone),
-        "1 while this node reaches no other one of a network that has or had some: cut off, or the last one left."),
+        "1 while this node reaches no other node of a network that has or had some: cut off, or the last node left."),
     _node("agiledart_clock_offset_seconds", lambda node: node.clock_off_seconds,
-        "How far the clock here is ahead of the median of the clocks of the nodes around, its own included; below zero: behind."),
+        "Seconds by which this clock is ahead of the median of this node's and its neighbours' clocks; below zero: behind."),
     _node("agiledart_overlay_links", lambda node: node.links, "Open links to other agents."),
     _node("agiledart_relay_circuits", lambda node: node.circuits,
-        "Circuits of others that pass through this agent now."),
+        "Circuits of other nodes that pass through this agent now."),
     _node("agiledart_relay_bytes_total", lambda node: node.relayed_bytes,
         "Bytes of circuits that passed through this agent, both directions."),
     _node("agiledart_relay_refused_total", lambda node: dict(node.relay_refusals),
@@ -159,53 +159,53 @@ METRICS: tuple[MetricDeclaration, ...] = (
     _overlay("agiledart_overlay_messages_total", _messages,
         "Messages of the ring itself; direction is in or out.", "direction"),
     _node("agiledart_overlay_dropped_messages_total", _dropped,
-        "Messages between agents that were thrown away, by reason.", "reason"),
+        "Messages between agents that were dropped, by reason.", "reason"),
     _counted("agiledart_overlay_failed_peers_total", PeerDeclaredFailed,
-        "Peers that this node declared dead, by what gave it away.", "reason"),
+        "Peers that this node declared failed, by evidence.", "reason"),
     _counted("agiledart_overlay_suspicions_total", PeerSuspected,
-        "Peers that answered neither this node nor its helpers."),
+        "Peers that answered neither direct nor indirect probes."),
     _counted("agiledart_overlay_refuted_suspicions_total", SuspicionRefuted,
-        "Suspects that showed a sign of life after all."),
+        "Suspected peers that gave a sign of life."),
     _counted("agiledart_overlay_self_refutations_total", SelfRefuted,
-        "Times that others held this node for dead and it spoke up; growing: this node or its link is too slow."),
+        "Times that this node refuted the suspicion of other nodes; growing: this node or its link is too slow."),
     _counted("agiledart_overlay_late_timers_total", NodeWasLate,
-        "Own timers that fired so late that the node trusted its own judgement less: the machine is overloaded."),
+        "Own timers that fired so late that the node extends its own timeouts: the machine is overloaded."),
     _counted("agiledart_overlay_admitted_joiners_total", JoinerAdmitted,
-        "New members that this node let into the ring."),
+        "New members that this node admitted to the ring."),
     _counted("agiledart_overlay_record_conflicts_total", RecordConflictMerged,
         "Copies of a record that differed and were merged."),
     _counted("agiledart_overlay_joins_total", RingJoined, "Times that this node became a member of the ring."),
     _counted("agiledart_overlay_rejoins_total", RingRejoining,
-        "Times that the ring had closed over this node, or that it met another ring, so that it had to join again."),
+        "Times that this node joined again, because the ring had closed its key range or it met another ring."),
     _counted("agiledart_overlay_aborted_admissions_total", AdmissionAborted,
-        "Joiners that answered this node's call and did not get in; growing: links lose messages or joiners die."),
-    _counted("agiledart_overlay_closed_ranges_total", SuccessorReplaced, "Gaps left by the dead that this node closed."),
+        "Joiners whose admission by this node failed; growing: links lose messages or joiners fail."),
+    _counted("agiledart_overlay_closed_ranges_total", SuccessorReplaced, "Key ranges of failed nodes that this node closed."),
     _node("agiledart_scheduler_applications", lambda node: node.scheduled,
-        "Applications that this node serves as scheduler; missing: it is none."),
+        "Applications that this node serves as scheduler; missing: it is no scheduler."),
     _counted("agiledart_scheduler_lookups_total", SchedulerLookedUp,
-        "Schedulers that this node found for applications and that took them."),
+        "Schedulers that this node found for applications and that accepted them."),
     _counted("agiledart_scheduler_elections_total", ElectionBegun,
-        "Elections that this node began because nobody with room was found."),
+        "Elections that this node began because no scheduler with free capacity was found."),
     _counted("agiledart_scheduler_slots_acquired_total", SchedulerElected, "Times that this node became a scheduler."),
     _counted("agiledart_scheduler_resignations_total", SchedulerResigned,
-        "Times that this node ceased to be one: idle, leaving or superseded."),
+        "Times that this node ceased to be a scheduler: idle, leaving or superseded."),
     _counted("agiledart_scheduler_losses_total", SchedulerLost,
-        "Times that an application coordinated here lost its scheduler and looked for another one."),
+        "Times that an application coordinated here lost its scheduler and looked for another."),
     _counted("agiledart_scheduler_pending_total", ApplicationWaits,
-        "Applications that this node was to deploy and no node had room for, so that they had to wait."),
+        "Applications that this node had to queue, because no node had free capacity for them."),
     _node("agiledart_scheduler_pending_applications", lambda node: node.waiting,
-        "Applications that wait at this node until another one has room for them; above 0: start agents or stop something."),
+        "Applications in this node's pending queue, for which no node has free capacity; above 0: start agents or stop something."),
     _scrape("agiledart_executor_processes", _processes, "Running executor processes.", "app"),
     _scrape("agiledart_executor_resident_memory_bytes", _memory,
         "Resident memory of the executor processes.", "app"),
     _log("agiledart_sink_log_readers", lambda logs: logs.readers,
         "Connected readers of sink logs, for example Spark's."),
     _log("agiledart_sink_log_answers_total", lambda logs: logs.answers,
-        "Answers to readers of sink logs; reason is the kind of answer, or why it was refused.", "reason"),
+        "Answers to readers of sink logs; reason is the kind of answer, or of refusal.", "reason"),
     _log("agiledart_sink_log_sent_rows_total", lambda logs: logs.rows_sent, "Rows sent to readers of sink logs."),
     _log("agiledart_sink_log_sent_bytes_total", lambda logs: logs.bytes_sent,
         "Bytes of rows sent to readers of sink logs."),
-    _scrape("agiledart_sink_log_disk_bytes", _disk, "Space that the sink logs of an application take here.", "app"),
+    _scrape("agiledart_sink_log_disk_bytes", _disk, "Disk space of the sink logs of an application on this node.", "app"),
 )
 # fmt: on
-"""In the order of the reference."""
+"""All metrics of the agent itself, in the order of the reference."""

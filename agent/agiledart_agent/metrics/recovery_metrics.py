@@ -1,4 +1,4 @@
-"""What there is to know of runs that survive their hosts: epochs, lives, phases of recoveries, fragments."""
+"""Metrics of runs that survive their hosts: epochs, attempts, phases of recoveries, fragments."""
 
 from collections.abc import Callable
 
@@ -71,7 +71,7 @@ NOT_COUNTED: tuple[type[Observation], ...] = (
     AttemptEntered,
     ValueAcknowledged,
 )
-"""Steps within what is counted."""
+"""Steps within the counted observations."""
 
 # fmt: off
 METRICS: tuple[MetricDeclaration, ...] = (
@@ -79,10 +79,10 @@ METRICS: tuple[MetricDeclaration, ...] = (
     _counted("agiledart_recovery_skipped_epochs_total", EpochPassedOver,
         "Epochs that were not complete in time; their rows belong to the next ones. Growing: a host cannot save its state."),
     MetricDeclaration("agiledart_recovery_commit_age_seconds", "gauge",
-        "Since the last commit of an application that this node coordinates; above five intervals nothing more becomes safe.",
+        "Time since the last commit of an application that this node coordinates; above five intervals no epoch is committed.",
         ("app",), _ages),
     MetricDeclaration("agiledart_recovery_missing_nodes", "gauge",
-        "Nodes for which an application that this node coordinates waits: it goes on when they are back.", ("app",), _missing),
+        "Nodes for which an application that this node coordinates waits: it continues when they are back.", ("app",), _missing),
     _counted("agiledart_recovery_attempts_total", AttemptBegan,
         "Attempts that this node began as coordinator, by reason: first, lost, restarted, late, broken, drained, quorum_recovered.",
         "reason"),
@@ -90,38 +90,38 @@ METRICS: tuple[MetricDeclaration, ...] = (
     MetricDeclaration("agiledart_recovery_phase_seconds_total", "counter",
         "Time of these recoveries, by phase: plan, fetch, restore, replay, waiting.", ("phase",), _phases),
     _counted("agiledart_recovery_waiting_total", RunWaits,
-        "Times that a run could not go on because somebody was missing."),
+        "Times that a run could not continue because a node was missing."),
     _counted("agiledart_recovery_degraded_snapshots_total", SnapshotDegraded,
-        "Elements of this node with fewer holders than they should have: too few machines, or holders that refuse."),
-    _counted("agiledart_recovery_replaced_voters_total", VoterReplaced, "Voters that were gone and gave their seat away."),
+        "Snapshots of this node with too few replica nodes: too few machines, or replica nodes that refuse."),
+    _counted("agiledart_recovery_replaced_voters_total", VoterReplaced, "Failed voters whose voter slot went to another node."),
     _counted("agiledart_recovery_quorums_restored_total", QuorumRecovered,
-        "Runs that this node has had go on without the majority of their voters, at an admin's word."),
+        "Runs that this node continued without the majority of their voters, by an admin's command."),
     _counted("agiledart_recovery_voters_removed_total", VoterExcluded,
-        "Runs that went on without this node's vote, which was given up for lost."),
+        "Runs that continued without this node's vote, which an admin declared lost."),
     _counted("agiledart_recovery_ignored_messages_total", MessageIgnored,
-        "Messages about runs that did not fit, by reason.", "reason"),
-    _figure("agiledart_recovery_refused_files_total", lambda one: one.refused_files,
-        "Votes, entered lives and parts of runs that this node's disk did not take: meanwhile it counts as dead to others."),
-    _figure("agiledart_recovery_snapshots_total", lambda one: one.snapshots, "Elements that instances here have saved."),
-    _figure("agiledart_recovery_snapshot_bytes_total", lambda one: one.snapshot_bytes, "Bytes of these elements."),
-    _figure("agiledart_recovery_snapshot_pause_seconds_total", lambda one: one.snapshot_pause_ns / 1e9,
-        "Time for which rows waited while they were made."),
-    _figure("agiledart_recovery_snapshot_longest_pause_seconds", lambda one: one.snapshot_longest_ns / 1e9,
-        "The longest of these times at once since the agent began: at a barrier, or while a slice of a large state was encoded."),
-    _figure("agiledart_recovery_rebuilt_snapshots_total", lambda one: one.rebuilt,
-        "Elements that were put together here from fragments."),
-    _figure("agiledart_recovery_fragments", lambda one: one.fragments, "Fragments that this node keeps for others."),
-    _figure("agiledart_recovery_missing_fragments", lambda one: one.lacking,
-        "Fragments of what this node has saved that no reachable node has; they are made again where another node can take them."),
+        "Invalid or outdated messages about runs, by reason.", "reason"),
+    _figure("agiledart_recovery_refused_files_total", lambda figures: figures.refused_files,
+        "Votes, entered attempts and parts of runs that this node's disk did not take: meanwhile it counts as failed to others."),
+    _figure("agiledart_recovery_snapshots_total", lambda figures: figures.snapshots, "Snapshots that instances here have saved."),
+    _figure("agiledart_recovery_snapshot_bytes_total", lambda figures: figures.snapshot_bytes, "Bytes of these snapshots."),
+    _figure("agiledart_recovery_snapshot_pause_seconds_total", lambda figures: figures.snapshot_pause_ns / 1e9,
+        "Time for which rows waited while these snapshots were made."),
+    _figure("agiledart_recovery_snapshot_longest_pause_seconds", lambda figures: figures.snapshot_longest_ns / 1e9,
+        "Longest single pause since the agent started: at a barrier, or while a slice of a large state was encoded."),
+    _figure("agiledart_recovery_rebuilt_snapshots_total", lambda figures: figures.rebuilt,
+        "Snapshots that were rebuilt here from fragments."),
+    _figure("agiledart_recovery_fragments", lambda figures: figures.fragments, "Fragments that this node stores for other nodes."),
+    _figure("agiledart_recovery_missing_fragments", lambda figures: figures.lacking,
+        "Fragments of this node's snapshots that no reachable node has; they are made again where another node can take them."),
     _counted("agiledart_recovery_rereplicated_fragments_total", FragmentReplaced,
-        "Fragments that this node has made again for another holder, between two epochs."),
-    _figure("agiledart_recovery_damaged_fragments_total", lambda one: one.damaged,
-        "Fragments kept here that the disk had damaged, found by hourly looks at all of them; each is let go and made again."),
-    _figure("agiledart_recovery_fragment_disk_bytes", lambda one: one.fragment_bytes, "Bytes of these fragments."),
-    _figure("agiledart_recovery_fragment_traffic_bytes_total", lambda one: one.traffic,
-        "Bytes of fragments that this node has brought to holders (out) and fetched (in).", "direction"),
-    _figure("agiledart_recovery_fragment_answers_total", lambda one: one.answers,
-        "Answers to hosts that bring or fetch fragments; reason is the kind of answer, or why it was refused.", "reason"),
+        "Fragments that this node has made again for another replica node, between two epochs."),
+    _figure("agiledart_recovery_damaged_fragments_total", lambda figures: figures.damaged,
+        "Stored fragments that the disk had damaged, found by hourly scrubs; each is dropped and made again."),
+    _figure("agiledart_recovery_fragment_disk_bytes", lambda figures: figures.fragment_bytes, "Bytes of these fragments."),
+    _figure("agiledart_recovery_fragment_traffic_bytes_total", lambda figures: figures.traffic,
+        "Bytes of fragments that this node has sent to replica nodes (out) and fetched (in).", "direction"),
+    _figure("agiledart_recovery_fragment_answers_total", lambda figures: figures.answers,
+        "Answers to hosts that bring or fetch fragments; reason is the kind of answer, or of refusal.", "reason"),
 )
 # fmt: on
-"""In the order of the reference."""
+"""All metrics of recovery, in the order of the reference."""

@@ -1,4 +1,4 @@
-"""Which ways the rows of an application take, as its executors on this node tell."""
+"""Counts of the paths of an application's rows, from the reports of its executors on this node."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ OTHER: Final = "other"
 
 @dataclass
 class RouteCounts:
-    """Counters of all ways.
+    """Counters of all paths.
 
     Attributes:
         frames: by path; changes: by reason.
@@ -25,11 +25,11 @@ class RouteCounts:
     changes: Counter[str] = field(default_factory=Counter)
 
     def copy(self) -> "RouteCounts":
-        """The same, to be added to."""
+        """Return a copy to which a caller may add."""
         return RouteCounts(Counter(self.frames), Counter(self.changes))
 
     def add(self, report: Mapping[str, Any]) -> None:
-        """What one instance tells."""
+        """Add the report of one instance."""
         for route in routes_of(dict(report)):
             for path in (DIRECT, RELAYED):
                 self.frames[path] += route.frames.get(path, 0)
@@ -38,13 +38,13 @@ class RouteCounts:
 
 
 def success_by_path(reports: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Means of the circuits that carry rows now."""
-    found: dict[str, list[float]] = {}
+    """Return the mean success by path, of the circuits that carry rows now."""
+    rates_by_path: dict[str, list[float]] = {}
     for report in reports:
         for route in routes_of(dict(report)):
             for rate in _in_use(route):
-                found.setdefault(RELAYED if route.relay else DIRECT, []).append(rate)
-    return {path: sum(rates) / len(rates) for path, rates in found.items()}
+                rates_by_path.setdefault(RELAYED if route.relay else DIRECT, []).append(rate)
+    return {path: sum(rates) / len(rates) for path, rates in rates_by_path.items()}
 
 
 def _in_use(route: RouteRow) -> list[float]:

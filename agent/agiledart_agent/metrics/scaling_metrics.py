@@ -1,4 +1,4 @@
-"""What there is to know of stages that change while rows flow: how well they keep up, how many there are, how changes ended."""
+"""Metrics of stages that change while rows flow: how well they keep up, their number of instances, how changes ended."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -9,19 +9,20 @@ from agiledart_recovery.wire.observations import ChangeFinalised, ChangeMeasured
 from agiledart_recovery.wire.register_value import StageChange
 
 MAX_REASONS = 16
-"""Policies that are told apart."""
+"""Policies with a label of their own."""
 
 USER = "user"
-"""Reason of a change that somebody asked for."""
+"""Reason of a change that a user requested."""
 
 
 @dataclass
 class ChangeCounts:
-    """Changes that runs of this node have settled, where this node coordinates them.
+    """Changes that runs of this node have finalised, where this node coordinates them.
 
     Attributes:
-        settled: by kind (scale, move, drain), reason (user, or the policy's name) and state.
-        gaps: seconds for which rows of some key group stood still in the last change, by application; of many the last.
+        finalised: by kind (scale, move, drain), reason (user, or the policy's name) and state.
+        changeover_pauses: seconds for which rows of some key group stood still in the last change, by application; of
+            many the last.
     """
 
     finalised: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -31,13 +32,13 @@ class ChangeCounts:
     _kinds: BoundedLabels = field(default_factory=lambda: BoundedLabels(MAX_REASONS))
 
     def finalise(self, label: str, change: StageChange) -> None:
-        """A change is over; `label`: of its application."""
+        """Count a change that has ended. `label`: of its application."""
         reason = USER if change.reason.startswith("asked by") else self._reasons.of(change.reason.partition(":")[0])
         self.finalised[self._kinds.of(change.kind), reason, change.fate.value] += 1
         self.moved_bytes += change.moved_bytes
 
     def measure(self, label: str, change: StageChange) -> None:
-        """It is known for how long rows stood still; `label`: as above."""
+        """Record the pause of a change. `label`: of its application."""
         self.changeover_pauses.pop(label, None)
         self.changeover_pauses[label] = change.changeover_pause_ns / 1e9
         if len(self.changeover_pauses) > MAX_APPLICATIONS:
@@ -45,13 +46,13 @@ class ChangeCounts:
 
 
 def _of_stages(name: str, meaning: str, field_name: str) -> MetricDeclaration:
-    """Shown with the operator that leads the stage."""
+    """Declare a metric labelled with the operator that leads the stage."""
 
     def samples(scrape: Scrape) -> Samples:
-        found: dict[tuple[str, ...], Figure] = {}
+        by_label: dict[tuple[str, ...], Figure] = {}
         for application, stage, figure in getattr(scrape.node, field_name):
-            found.setdefault((scrape.app_label(application), stage.partition("+")[0][:MAX_LABEL]), figure)
-        return found.items()
+            by_label.setdefault((scrape.app_label(application), stage.partition("+")[0][:MAX_LABEL]), figure)
+        return by_label.items()
 
     return MetricDeclaration(name, "gauge", meaning, ("app", "operator"), samples)
 
@@ -63,21 +64,21 @@ def _changes(scrape: Scrape) -> Samples:
 # fmt: off
 METRICS: tuple[MetricDeclaration, ...] = (
     _of_stages("agiledart_scaling_score",
-        "What a stage can do at 80 % of its time, as a share of the rows that are due: 1 is just enough, less is too few "
-        "instances. Of stages with limits, told by the agent that coordinates their application.", "scaling_scores"),
+        "Rows that a stage can process at 80 % of its time, as a share of its input: 1 is just enough, less is too few "
+        "instances. Of stages with limits, reported by the agent that coordinates their application.", "scaling_scores"),
     _of_stages("agiledart_scaling_instances",
-        "Instances of a stage with limits, told by the agent that coordinates its application.", "scaling_instances"),
+        "Instances of a stage with limits, reported by the agent that coordinates its application.", "scaling_instances"),
     MetricDeclaration("agiledart_scaling_changes_total", "counter",
-        "Changes of stages that are over, told by the agent that coordinates the application; kind is scale, move or drain, reason "
-        "user or the policy, state done, let-go (nothing has changed) or rolled-back (rows since the last epoch came again).",
+        "Changes of stages that have ended, reported by the coordinator of the application; kind is scale, move or drain, reason "
+        "user or the policy, state done, let-go (nothing has changed) or rolled-back (rows since the last epoch were replayed).",
         ("kind", "reason", "state"), _changes, ChangeFinalised),
     MetricDeclaration("agiledart_scaling_changeover_pause_seconds", "gauge",
-        "For how long rows of some key group stood still in the last change of an application: from what an instance of the term "
-        "before took last to what one of the new term took first, as the sender saw it.", ("app",),
+        "Longest pause of a key group in the last change of an application: from the last row that an instance of the earlier "
+        "generation took to the first that one of the new generation took, as the sender saw it.", ("app",),
         lambda scrape: samples_of(scrape.changes.changeover_pauses), ChangeMeasured),
     MetricDeclaration("agiledart_scaling_moved_bytes_total", "counter",
-        "Bytes of state, as it was saved last, of key groups that went to another node.", (),
+        "Bytes of state, as last saved, of key groups that moved to another node.", (),
         lambda scrape: samples_of(scrape.changes.moved_bytes)),
 )
 # fmt: on
-"""In the order of the reference."""
+"""All metrics of scaling, in the order of the reference."""

@@ -1,1 +1,3 @@
-"""What an agent keeps of the ring across restarts, and the monitor that rejoins after isolation."""
+"""Ring membership across restarts: addresses of known nodes, links to them, and the monitor that rejoins after
+isolation.
+"""

@@ -1,4 +1,4 @@
-"""The addresses of nodes that this agent has met, so that a restart finds the ring again without a token."""
+"""Addresses of nodes that this agent has met, so that a restart finds the ring again without a token."""
 
 import contextlib
 import json
@@ -9,11 +9,11 @@ from agiledart_agent.state_files.backed_up_file import read_backed_up, write_bac
 from agiledart_kernel.errors import OperationFailed
 
 MAX_REMEMBERED = 64
-"""Addresses kept: any one that answers is enough."""
+"""Number of stored addresses: any one that answers is enough."""
 
 
 class PeerAddressFile:
-    """Reads and writes `peers.json` in the state directory.
+    """Reader and writer of `peers.json` in the state directory.
 
     Attributes:
         notice: why the last good copy was read, or why nothing could be.
@@ -25,12 +25,14 @@ class PeerAddressFile:
         self.notice = ""
 
     def addresses(self) -> list[str]:
-        """What is remembered; nothing when file and copy are missing or damaged (a token or other nodes help then)."""
+        """Return the stored addresses; none when file and copy are missing or damaged (a token or other nodes help
+        then).
+        """
         self.notice = ""
         try:
-            kept = read_backed_up(self._path)
-            self.notice = kept.notice
-            found = json.loads(kept.content)
+            stored = read_backed_up(self._path)
+            self.notice = stored.notice
+            document = json.loads(stored.content)
         except FileNotFoundError:
             return []
         except (OSError, ValueError, OperationFailed) as error:
@@ -38,12 +40,12 @@ class PeerAddressFile:
                 f"{self._path} is damaged ({error}), and so is its copy: the addresses of other nodes are lost."
             )
             return []
-        if not isinstance(found, list):
+        if not isinstance(document, list):
             return []
-        return [text for text in found if isinstance(text, str) and len(text) < 300][:MAX_REMEMBERED]
+        return [text for text in document if isinstance(text, str) and len(text) < 300][:MAX_REMEMBERED]
 
     def save(self, addresses: Iterable[str]) -> None:
-        """Replace what is remembered, atomically; an agent goes on with a full disk."""
+        """Replace the stored addresses, atomically. With a full disk the agent continues."""
         wanted = tuple(sorted(filter(None, addresses)))[:MAX_REMEMBERED]
         if not wanted or wanted == self._saved:
             return

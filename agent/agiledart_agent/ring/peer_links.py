@@ -1,7 +1,7 @@
-"""Links to the other nodes of the ring: dialled when there is something to say, kept while they are used.
+"""Links to the other nodes of the ring: dialled when there is a message to send, kept while they are used.
 
-A message to a peer without a link waits for the dial, in a queue of bounded length; when the dial fails, the queue is
-dropped and counted, and the node is told that the link was lost: a hint for its failure detector, which decides.
+A message to a peer without a link waits for the dial, in a queue of bounded length. When the dial fails, the queue is
+dropped and counted, and the node gets the event that the link was lost: a hint for its failure detector, which decides.
 """
 
 import asyncio
@@ -21,28 +21,29 @@ from agiledart_transport.link import HIGH_WATER_BYTES, Link
 from agiledart_transport.monitored_link import MonitoredLink
 
 MAX_WAITING = 64
-"""Messages that wait for one dial; protocols repeat what matters."""
+"""Messages that wait for one dial; protocols repeat the important ones."""
 
 DIAL_SECONDS = 3.0
 
 SILENT_SECONDS = 10
-"""For which a link may be silent while no other one to the peer opens; then it is lost."""
+"""Time for which a link may be silent while no other one to the peer opens; then it is lost."""
 
 LINK_STEP = 100
-"""Permille in which the use of a link is told."""
+"""Step, in permille, in which the use of a link is reported."""
 
 Dial = Callable[[Peer, bool], Awaitable[Link]]
-"""Whom, and whether only directly."""
+"""(peer to dial, whether only directly)."""
 
 
 class PeerLinks:
-    """One link a peer, whoever dialled it.
+    """One link for each peer, whichever side dialled it.
 
     Args:
         codec: of the messages that travel.
-        dial: opens a verified link to a peer, or raises. Also beside one that is silent: the first that answers is used.
+        dial: opens a verified link to a peer, or raises. Also beside a silent one: the first link that answers is used.
         received: called with each message and its sender.
-        lost: called when a link broke or could not be opened, and whether the peer's machine refused it: nothing listens there.
+        lost: called when a link broke or could not be opened, and whether the peer's machine refused it: no process
+            listens there.
     """
 
     def __init__(
@@ -64,11 +65,11 @@ class PeerLinks:
 
     @property
     def count(self) -> int:
-        """Peers with an open link."""
+        """Number of peers with an open link."""
         return len(self._links)
 
     def links(self) -> tuple[Link, ...]:
-        """All that are open, also those that a younger one superseded."""
+        """Return all open links, also those that a newer one superseded."""
         return tuple(self._senders)
 
     @property
@@ -77,26 +78,26 @@ class PeerLinks:
         return tuple(self._senders[link] for link in self._links.values() if not link.closed)
 
     def moved(self) -> list[tuple[NodeId, int]]:
-        """Peers whose link is used more or less than at the last look, with its use now.
+        """Return the peers whose link is used more or less than at the last call, with its use now.
 
-        Use is what waits to be sent, in permille of what may wait before the link counts as full: a link that takes
-        everything at once is at 0, whatever goes through it.
+        Use is the queue of bytes to send, in permille of the size at which the link counts as full. A link that takes
+        everything at once is at 0, however much goes through it.
         """
-        found = []
+        changes = []
         for node, link in self._links.items():
             use = min(1_000, LINK_STEP * (10 * link.unsent_bytes // HIGH_WATER_BYTES))
             if use != self._reported_use.get(node, 0):
                 self._reported_use[node] = use
-                found.append((node, use))
+                changes.append((node, use))
         closed = [node for node in self._reported_use if node not in self._links]
-        return found + [(node, 0) for node in closed if self._reported_use.pop(node)]
+        return changes + [(node, 0) for node in closed if self._reported_use.pop(node)]
 
     def send(self, to: Peer, message: Message) -> None:
-        """Send now, or when the dial succeeds; may be lost."""
+        """Send now, or when the dial succeeds; the message may be lost."""
         body = self._codec.encode(message)
         link = self._links.get(to.node)
         if link is not None and not link.closed:
-            link.send(FrameKind.CONTROL, body)  # a peer that does not read is cut off by the link itself
+            link.send(FrameKind.CONTROL, body)  # the link itself cuts off a peer that does not read
             return
         waiting = self._waiting.setdefault(to.node, deque())
         if len(waiting) >= MAX_WAITING:
@@ -116,7 +117,7 @@ class PeerLinks:
             TimeoutError,
             ValueError,
             RemoteProtocolError,
-        ) as error:  # ValueError: a peer's address that is none
+        ) as error:  # ValueError: an invalid address of a peer
             self.dropped["no link"] += len(self._waiting.pop(to.node, ()))
             self._dials.pop(to.node, None)
             self._lost(to.node, isinstance(error, ConnectionRefusedError))
@@ -125,7 +126,7 @@ class PeerLinks:
         self.adopt(link)
 
     def adopt(self, link: Link) -> None:
-        """Use a verified link, dialled or accepted. A younger life of a node supersedes its older link."""
+        """Use a verified link, dialled or accepted. A newer incarnation of a node supersedes its older link."""
         sender = link.peer.as_peer()
         self._senders[link] = sender
         current = self._links.get(sender.node)
@@ -136,10 +137,10 @@ class PeerLinks:
             link.send(FrameKind.CONTROL, body)
 
     def _keep(self, peer: Peer, link: Link) -> None:
-        """Watch over the link that is used for a peer."""
+        """Monitor the link that is used for a peer."""
         if (known := self._kept.get(peer.node)) is not None:
             if known.link is link:
-                return  # it has just gone over to this one
+                return  # the monitor has just switched to this link
             known.close()
         self._kept[peer.node] = MonitoredLink(
             link,
@@ -152,37 +153,37 @@ class PeerLinks:
         )
 
     def look(self) -> None:
-        """See which links answer. The owner calls this about once a second."""
-        for kept in list(self._kept.values()):
-            kept.look()
+        """Check which links answer. The owner calls this about once a second."""
+        for monitored in list(self._kept.values()):
+            monitored.look()
 
     def echoed(self, link: Link, body: bytes) -> None:
-        """A link has answered a probe."""
+        """Note that a link has answered a probe."""
         sender = self._senders.get(link)
-        if sender is not None and (kept := self._kept.get(sender.node)) is not None:
-            kept.echoed(link, body)
+        if sender is not None and (monitored := self._kept.get(sender.node)) is not None:
+            monitored.echoed(link, body)
 
     def frame(self, link: Link, kind: int, body: bytes) -> None:
-        """A frame came in; raises RemoteProtocolError when it is none of ours (the link then closes)."""
+        """Take a frame. Raises RemoteProtocolError when it is not a message between agents (the link then closes)."""
         if kind != FrameKind.CONTROL:
             raise RemoteProtocolError("kind", "only CONTROL frames travel between agents")
         sender = self._senders.get(link) or link.peer.as_peer()  # a first frame may come before `adopt`
         self._received(sender, self._codec.decode(body))
 
     def closed(self, link: Link) -> None:
-        """A link ended, for whatever reason."""
+        """Note that a link has ended, for any reason."""
         sender = self._senders.pop(link, None)
         if sender is not None and self._links.get(sender.node) is link:
             del self._links[sender.node]
-            self._kept.pop(sender.node).close()  # it is dialled when there is something to say
+            self._kept.pop(sender.node).close()  # the next message dials the peer again
             if not self._closed:
                 self._lost(sender.node, False)
 
     async def close(self) -> None:
-        """Close all links and give up all dials."""
+        """Close all links and cancel all dials."""
         self._closed = True
-        for kept in self._kept.values():
-            kept.close()
+        for monitored in self._kept.values():
+            monitored.close()
         for task in self._dials.values():
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -1,7 +1,8 @@
-"""A member of a ring that reaches none of the others says so, and goes on looking for them.
+"""Rejoin monitor: a member of a ring that reaches no other member says so, and keeps looking for them.
 
-It may be right alone, after the others died or left, or wrong, since it forgot where they are or a link is cut: nobody can tell, so
-both is said in the same words, and ends by itself as soon as one of them answers.
+It may be alone rightly, after the others failed or left, or wrongly, since it lost their addresses or a link is cut. No
+node can tell the two apart, so the text is the same for both. The state ends by itself as soon as one of the others
+answers.
 """
 
 import asyncio
@@ -16,23 +17,23 @@ from agiledart_overlay.wire.events import UnwatchPeer, WatchPeer
 
 LOOK_SECONDS = 2.0
 GRACE_SECONDS = 20.0
-"""Between two looks, at first and after a while."""
+"""Time between two checks, at first and after a while."""
 
 MAX_LISTED_ADDRESSES = 3
 
 
 class RejoinMonitor:
-    """Looks for others while there is none.
+    """Looks for other nodes while this node reaches none.
 
     Args:
-        memory: where they were.
-        greet: the node at an address, or why there is none.
-        known: those that this node reaches now.
+        peer_addresses: their last known addresses.
+        greet: returns the node at an address, or why there is none.
+        known: returns the nodes that this node reaches now.
         feed: takes events for the node.
 
     Attributes:
-        is_expected: there must be others: this node joined a network that it did not found.
-        alone: what to tell users; empty while somebody is reached, and in a network of one.
+        is_expected: there must be other nodes: this node joined a network that it did not create.
+        alone: text for users; empty while another node is reached, and in a network of one.
     """
 
     def __init__(
@@ -50,14 +51,14 @@ class RejoinMonitor:
         self.alone = ""
 
     async def check_forever(self) -> None:
-        """Look now and then; told in the log when it begins and when it ends."""
+        """Check now and then. The log says when the isolation begins and when it ends."""
         pause = LOOK_SECONDS
         while True:
             await asyncio.sleep(pause)
             pause = min(2 * pause, GRACE_SECONDS) if await self.look() else LOOK_SECONDS
 
     async def look(self) -> bool:
-        """Look once; whether this node is alone, and should not be."""
+        """Check once. Return whether this node is isolated and should not be."""
         if self._known():
             self._found()
             return False
@@ -72,7 +73,8 @@ class RejoinMonitor:
             if isinstance(peer, Peer):
                 seen[peer.node] = peer
         for node, peer in seen.items():
-            # Who has just begun comes by itself, and would be told that somebody of its number is in the ring already.
+            # A node that has just started joins by itself. A contact would tell it that a node of its id is already in
+            # the ring.
             if self._seen.get(node) == peer and node not in self._checked_at:
                 self._checked_at[node] = peer
                 self._feed(WatchPeer(peer))  # the ring probes it, and two rings that meet become one
@@ -81,7 +83,7 @@ class RejoinMonitor:
 
     def _found(self) -> None:
         if self.alone:
-            self._log.info("ring.reconnected", f"  no longer alone: {len(self._known())} other nodes are reached")
+            self._log.info("ring.reconnected", f"  no longer isolated: {len(self._known())} other nodes are reached")
         self.alone = ""
         for node in self._checked_at:
             self._feed(UnwatchPeer(node))
@@ -92,9 +94,11 @@ class RejoinMonitor:
 def _list_text(addresses: Sequence[str]) -> str:
     if not addresses:
         return (
-            "alone, looking for the other nodes of this network, and no address of them is known (peers.json is lost). Give it "
+            "isolated, looking for the other nodes of this network, without any address of them (peers.json is lost). Give it "
             "one:  agiledart token create   on another node, and   agiledart agent --join @FILE   here"
         )
-    shown = ", ".join(addresses[:MAX_LISTED_ADDRESSES])
+    listed = ", ".join(addresses[:MAX_LISTED_ADDRESSES])
     more = f" and {len(addresses) - MAX_LISTED_ADDRESSES} more" if len(addresses) > MAX_LISTED_ADDRESSES else ""
-    return f"alone, looking for {shown}{more}: none of them answers. Look whether they run and can be reached from here"
+    return (
+        f"isolated, looking for {listed}{more}: none of them answers. Check that they run and can be reached from here"
+    )

@@ -1,1 +1,1 @@
-"""The service of sink logs: readers, owners, titles, and the server of a node's logs."""
+"""Service of sink logs: readers, owners, ownership proofs, and the server of a node's logs."""

@@ -1,8 +1,9 @@
-"""Whether who asks may read a log: by its scope, the log's owner, and with whom the owner shares the application.
+"""Authorisation of readers of logs: by their scope, the log's owner, and the keys with which the owner shares the
+application.
 
-Only who would be refused as a stranger costs a look at the ring; what it says is believed for some seconds, so that a stranger's
-questions cost no more than a friend's. While the ring is silent, what it said last counts on for some minutes; who is not named
-there is asked to come again, and is not refused.
+Only a requester that would be refused as a stranger causes a query to the ring. The answer is cached for some seconds,
+so that a stranger's requests cost no more than others. While the ring is silent, its last answer counts for some
+minutes; a requester that it does not name is asked to try again, and is not refused.
 """
 
 import asyncio
@@ -17,10 +18,10 @@ from agiledart_node.records.sink_directory import FindSharers, SharersFound
 from agiledart_sink_log.layout import Description
 
 CACHE_SECONDS: Final = 5.0
-"""How long a share that was taken back may still let somebody read."""
+"""Time for which a revoked share may still admit a reader."""
 
 SILENT_SECONDS: Final = 600.0
-"""How long a share may let somebody read while the ring cannot be asked whether it was taken back."""
+"""Time for which a share may admit a reader while the ring cannot be asked whether it was revoked."""
 
 FIND_SECONDS: Final = 10.0
 MAX_CACHED: Final = 1_024
@@ -30,12 +31,12 @@ _OwnedApplication = tuple[str, bytes]
 
 
 def ownership_of_log(found: Description) -> LogOwnership:
-    """What permissions depend on of a log that lies here."""
+    """Return the ownership of a log on this node, on which permissions depend."""
     return LogOwnership(found.name, found.application, bytes.fromhex(found.owner))
 
 
 class LogReadAuthoriser:
-    """Judges readers of logs.
+    """Authoriser of readers of logs.
 
     Args:
         feed: takes events for the node.
@@ -48,26 +49,28 @@ class LogReadAuthoriser:
         self._known: dict[_OwnedApplication, tuple[float, tuple[bytes, ...]]] = {}
 
     async def refusal(self, principal: Principal, log: LogOwnership) -> str:
-        """One of `permissions.REFUSALS`, or empty: it may. Raises OperationFailed: only the ring could say, and is silent."""
-        why = log_read_refusal(principal, log)
-        if why != "owner" or not log.application:
-            return why
+        """Return one of `permissions.REFUSALS`, or an empty string: it may. Raises OperationFailed: the answer needs
+        the ring, which is silent.
+        """
+        reason = log_read_refusal(principal, log)
+        if reason != "owner" or not log.application:
+            return reason
         keys, is_known = await self._sharers((log.application, log.owner))
-        why = log_read_refusal(principal, log._replace(shared=keys))
-        if why and not is_known:
+        reason = log_read_refusal(principal, log._replace(shared=keys))
+        if reason and not is_known:
             raise OperationFailed(
                 f"The log {log.name} is not yours, and the ring does not answer whether {log.application} was shared with you. Try "
                 "again."
             )
-        return why
+        return reason
 
     def found(self, effect: SharersFound) -> None:
-        """The node answered `FindSharers`."""
+        """Take the node's answer to `FindSharers`."""
         if (future := self._finding.pop(effect.request, None)) is not None and not future.done():
             future.set_result(effect)
 
     async def _sharers(self, owned_application: _OwnedApplication) -> tuple[tuple[bytes, ...], bool]:
-        """With whom an application is shared, and whether the ring has said so just now."""
+        """Return the keys with which an application is shared, and whether the ring has just confirmed them."""
         loop = asyncio.get_running_loop()
         at, keys = self._known.get(owned_application, (-inf, ()))
         if loop.time() < at + CACHE_SECONDS:
@@ -77,15 +80,15 @@ class LogReadAuthoriser:
         self._finding[number] = answer
         self._feed(FindSharers(number, *owned_application))
         try:
-            found = await asyncio.wait_for(answer, FIND_SECONDS)
+            answered = await asyncio.wait_for(answer, FIND_SECONDS)
         except TimeoutError:
-            found = SharersFound(number, is_known=False)
+            answered = SharersFound(number, is_known=False)
         finally:
             self._finding.pop(number, None)
-        if not found.is_known:
+        if not answered.is_known:
             return (keys if loop.time() < at + SILENT_SECONDS else ()), False
         self._known.pop(owned_application, None)
-        self._known[owned_application] = (loop.time(), found.keys)
+        self._known[owned_application] = (loop.time(), answered.keys)
         if len(self._known) > MAX_CACHED:
             del self._known[next(iter(self._known))]
-        return found.keys, True
+        return answered.keys, True

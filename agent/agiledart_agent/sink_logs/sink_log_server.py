@@ -1,10 +1,10 @@
-"""Serves the sink logs of this node to readers, and tells readers where any log of the network is.
+"""Server of this node's sink logs; it also tells readers where any log of the network is.
 
-Files are read by a thread or two, never by the event loop. A long poll looks at the 20 bytes of the partition's `committed` file:
-50 times a second just after something came, 5 times a second when nothing does, and not at all when nobody waits.
+Threads read files, never the event loop. A long poll reads the 20 bytes of the partition's `committed` file: 50 times a
+second just after new rows came, 5 times a second when none come, and not at all without a waiting reader.
 
-Bounds: `MAX_READERS` connections, one request of each at work and `MAX_WAITING` behind it, and `MAX_UNSENT_BYTES` of answers that
-nobody has taken yet; beyond that `overloaded` is answered, and readers come again.
+Bounds: `MAX_READERS` connections, one request of each in progress and `MAX_WAITING` behind it, and `MAX_UNSENT_BYTES`
+of untaken answers. Beyond that the server answers `overloaded`, and readers try again.
 """
 
 import asyncio
@@ -64,11 +64,12 @@ LAST_LOOK_SECONDS: Final = 0.2
 FIND_SECONDS: Final = 15.0
 NOTE_SECONDS: Final = 30.0
 TRIM_SECONDS: Final = 60.0
-"""Between two looks for logs that nobody writes and that are beyond their bounds."""
+"""Time between two checks for logs without a writer that exceed their bounds."""
 
 STARTUP_GRACE_SECONDS: Final = 5.0
-"""After so long an agent that has just started believes the ring that there is no such log: when a whole mesh starts again, nodes
-tell of their logs one after the other."""
+"""Time after its start at which an agent believes the ring that a log does not exist. When a whole mesh starts again,
+nodes register their logs one after the other.
+"""
 
 REQUESTS: Codec[LogRequest] = Codec(LogRequest)
 ANSWERS: Codec[LogAnswer] = Codec(LogAnswer)
@@ -88,23 +89,24 @@ class _ReaderConnection:
 
 @dataclass(eq=False)
 class _OpenLog:
-    """A log that was asked for; its reader belongs to one thread at a time."""
+    """A log that was requested; its reader belongs to one thread at a time."""
 
     reader: LogReader
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class SinkLogServer:
-    """The service `sink_log` of one agent.
+    """Service `sink_log` of one agent.
 
     Args:
         root: the state directory, above `sink-logs`.
-        me: this node as others reach it.
+        me: returns this node as others reach it.
         feed: takes events for the node.
-        count_refused: called with (reason, who) for each request that is not allowed.
+        count_refused: called with (reason, requester) for each request that is not permitted.
         warn: takes a sentence about a log that cannot be kept within its bounds.
-        title_of: (log, owner) → the owner's signed order, which shows that it is his.
-        note_refused: takes (who, whence, log, reason, sentence) of each reading that is not allowed, for the audit.
+        proof_of: (log, owner) → the owner's signed command, which proves the ownership.
+        audit_refused: takes (requester, origin, log, reason, sentence) of each read that is not permitted, for the
+            audit.
 
     Attributes:
         answered: requests by kind of answer, for metrics; refusals count under their reason.
@@ -134,40 +136,40 @@ class SinkLogServer:
 
     @property
     def readers(self) -> int:
-        """Connections now."""
+        """Number of connections."""
         return len(self._connections)
 
     # ---- the ring
 
     def note_logs(self) -> None:
-        """Tell the ring of every log here, as far as it does not know."""
-        for _, found in logs_in(self._root):
-            owner = bytes.fromhex(found.owner)
+        """Register every log here with the ring, as far as the ring does not know it."""
+        for _, log in logs_in(self._root):
+            owner = bytes.fromhex(log.owner)
             self._feed(
                 RegisterSink(
                     SinkRecord(
-                        found.name,
-                        found.application,
-                        found.version,
+                        log.name,
+                        log.application,
+                        log.version,
                         self._me(),
-                        found.opened_ms,
-                        found.log_id,
-                        found.schema_json(),
-                        found.partitions,
+                        log.opened_ms,
+                        log.log_id,
+                        log.schema_json(),
+                        log.partitions,
                         owner,
-                        self._proof_of(found.name, owner) if owner else b"",
+                        self._proof_of(log.name, owner) if owner else b"",
                     )
                 )
             )
 
     async def announce_forever(self) -> None:
-        """The ring forgets when all nodes of a neighbourhood end at once; so it is reminded now and then."""
+        """Register the logs again and again: the ring forgets when all nodes of a neighbourhood end at once."""
         while True:
             self.note_logs()
             await asyncio.sleep(NOTE_SECONDS)
 
     async def trim_forever(self) -> None:
-        """Keep the bounds of logs that no application writes any more; a writer keeps those of its own."""
+        """Keep the bounds of logs without a writer; a writer keeps those of its own."""
         warned: set[str] = set()
         while True:
             failures = await asyncio.get_running_loop().run_in_executor(
@@ -180,16 +182,16 @@ class SinkLogServer:
             await asyncio.sleep(TRIM_SECONDS)
 
     def sharers_found(self, effect: SharersFound) -> None:
-        """The node answered `FindSharers`."""
+        """Take the node's answer to `FindSharers`."""
         self._read_authoriser.found(effect)
 
     def found(self, effect: SinkFound) -> None:
-        """The node answered `FindSink`."""
+        """Take the node's answer to `FindSink`."""
         if (future := self._finding.pop(effect.request, None)) is not None and not future.done():
             future.set_result(effect)
 
     async def find(self, name: str) -> SinkFound:
-        """Where the ring says that a log is."""
+        """Look up a log on the ring."""
         self._number += 1
         number = self._number
         answer: asyncio.Future[SinkFound] = asyncio.get_running_loop().create_future()
@@ -205,7 +207,7 @@ class SinkLogServer:
     # ---- connections
 
     def accept(self, link: Link) -> LinkHandler:
-        """A reader has come; its grant's role was judged."""
+        """Accept a reader. Its grant's role was verified."""
         if len(self._connections) >= MAX_READERS:
             self._count_refused("too many readers", link.remote)
             asyncio.get_running_loop().call_soon(link.close, "full")
@@ -221,11 +223,11 @@ class SinkLogServer:
             self._count_refused(reason, link.remote)
 
     def links(self) -> tuple[Link, ...]:
-        """Of readers."""
+        """Return the links of readers."""
         return tuple(self._connections)
 
     async def close(self) -> None:
-        """Let all readers go."""
+        """Close the links of all readers."""
         for connection in list(self._connections.values()):
             if connection.work is not None:
                 connection.work.cancel()
@@ -244,7 +246,7 @@ class SinkLogServer:
             connection.work = asyncio.create_task(self._serve(connection))
 
     async def _serve(self, connection: _ReaderConnection) -> None:
-        """Answer what a connection asks, one after the other."""
+        """Answer the requests of a connection, one after the other."""
         while connection.waiting:
             request = connection.waiting.popleft()
             try:
@@ -255,8 +257,10 @@ class SinkLogServer:
                 text = f"The log {request.sink} cannot be read on {self._me().name}: {error.strerror or error}."
                 answer = LogRefused(request.request, UNAVAILABLE, text)
             except Exception as error:  # noqa: BLE001  a fault of ours costs this answer, not all that wait behind it
-                self._warn(f"a question about the log {request.sink} could not be answered: {error!r}")
-                text = f"The log {request.sink} cannot be read on {self._me().name} now; its agent's log says why."
+                self._warn(f"a request for the log {request.sink} could not be answered: {error!r}")
+                text = (
+                    f"The log {request.sink} cannot be read on {self._me().name} now; the agent's log has the reason."
+                )
                 answer = LogRefused(request.request, UNAVAILABLE, text)
             self._answer(connection, answer)
             try:
@@ -276,7 +280,8 @@ class SinkLogServer:
     async def _answer_to(self, link: Link, request: LogRequest) -> LogAnswer:
         number, name = request.request, request.sink
         principal = Principal.of(link.peer.grant)
-        if principal.scope.startswith("sink:") and principal.scope != f"sink:{name}":  # that learns no names
+        # so that such a reader learns no names
+        if principal.scope.startswith("sink:") and principal.scope != f"sink:{name}":
             return self._refused(link, number, "scope", LogOwnership(name))
         if sink_name_fault(name):
             return _unknown(number, name)
@@ -290,15 +295,15 @@ class SinkLogServer:
             return LogRefused(number, ELSEWHERE, f"The log {name} is not on {self._me().name}.")
         ownership = ownership_of_log(log.reader.description)._replace(
             name=name
-        )  # what it says of its name, users' code may have written
-        if why := await self._read_authoriser.refusal(principal, ownership):
-            return self._refused(link, number, why, ownership)
-        if isinstance(request, Fetch) and sum(one.unsent_bytes for one in self._connections) > MAX_UNSENT_BYTES:
-            return _overloaded(request, "readers do not take what they have asked for")
+        )  # users' code may have written the name in it
+        if reason := await self._read_authoriser.refusal(principal, ownership):
+            return self._refused(link, number, reason, ownership)
+        if isinstance(request, Fetch) and sum(other.unsent_bytes for other in self._connections) > MAX_UNSENT_BYTES:
+            return _overloaded(request, "readers do not take the requested rows")
         return await (self._ends(log, request) if isinstance(request, Ends) else self._fetch(log, request))
 
     def _refused(self, link: Link, number: int, why: str, log: LogOwnership) -> LogRefused:
-        """Who asks may not read this; counted, and noted in the audit."""
+        """Refuse a reader; the refusal is counted and audited."""
         principal = Principal.of(link.peer.grant)
         text = not_to_be_read(principal, why, log)
         self._count_refused(why, link.remote)
@@ -307,10 +312,12 @@ class SinkLogServer:
 
     async def _locate(self, link: Link, request: Locate) -> LogAnswer:
         principal = Principal.of(link.peer.grant)
-        found = await self.find(request.sink)
-        record = found.record
-        if record is None and found.reason:
-            text = f"The log {request.sink} cannot be looked up: the ring did not answer ({found.reason}). Try again."
+        looked_up = await self.find(request.sink)
+        record = looked_up.record
+        if record is None and looked_up.reason:
+            text = (
+                f"The log {request.sink} cannot be looked up: the ring did not answer ({looked_up.reason}). Try again."
+            )
             return LogRefused(request.request, UNAVAILABLE, text)
         if record is None and asyncio.get_running_loop().time() - self._started < STARTUP_GRACE_SECONDS:
             text = f"The log {request.sink} is not known yet: {self._me().name} has just started. Try again."
@@ -320,8 +327,8 @@ class SinkLogServer:
         if record is None:
             return _unknown(request.request, request.sink)
         log = LogOwnership(record.name, record.application, record.owner)
-        if why := await self._read_authoriser.refusal(principal, log):
-            return self._refused(link, request.request, why, log)
+        if reason := await self._read_authoriser.refusal(principal, log):
+            return self._refused(link, request.request, reason, log)
         node = record.node
         return Located(
             request.request, record.name, record.application, record.version, node.node, node.name, node.address,
@@ -354,8 +361,8 @@ class SinkLogServer:
 
         async def news() -> tuple[PartitionEnds, ...] | None:
             ends = await self._in_thread(log, look) if uncommitted else look()
-            for one in ends:
-                if (one.latest if uncommitted else one.committed) > request.after.get(one.partition, -1):
+            for end in ends:
+                if (end.latest if uncommitted else end.committed) > request.after.get(end.partition, -1):
                     return ends
             return None
 
@@ -398,23 +405,23 @@ class SinkLogServer:
 
 
 def trim_all(root: Path, now_ns: int) -> list[str]:
-    """Trim every log below a state directory that nobody writes; a sentence for each that could not be."""
+    """Trim every log without a writer below a state directory. Return a sentence for each that could not be trimmed."""
     failures = []
-    for directory, found in logs_in(root):
+    for directory, log in logs_in(root):
         try:
             trim_idle(directory, now_ns // 1_000_000)
         except (OSError, OperationFailed) as error:
-            failures.append(f"the log {found.name} cannot be trimmed: {error}")
+            failures.append(f"the log {log.name} cannot be trimmed: {error}")
     return failures
 
 
 async def _until(look: Callable[[], Coroutine[Any, Any, R | None]], wait_ms: int) -> R | None:
-    """What `look` finds, or None when it finds nothing in time; looks less and less often."""
+    """Return the result of `look`, or None when it has none in time. It looks less and less often."""
     loop = asyncio.get_running_loop()
     deadline, pause = loop.time() + wait_ms / 1000, FIRST_LOOK_SECONDS
     while True:
-        if (found := await look()) is not None:
-            return found
+        if (result := await look()) is not None:
+            return result
         left = deadline - loop.time()
         if left <= 0:
             return None

@@ -1,9 +1,9 @@
-"""Small files of the state directory without which a node is lost: each has a copy with a checksum beside it.
+"""Backed-up files: small files without which a node is lost. Each has a copy with a checksum beside it.
 
-`NAME.good` holds the SHA-256 of what follows, a line end, and what was written to NAME. It is written first, so it is never older
-than NAME. Where they differ, NAME was damaged, cut short, taken away, or comes from another node, and the copy is right. A release
-that knows no copies reads NAME alone; what it wrote there since is lost to this one, and no more than that: keys and grants are the
-same for years, and of the addresses of others any one will do.
+`NAME.good` holds the SHA-256 of the content, a line end, and the content written to NAME. It is written first, so it is
+never older than NAME. Where they differ, NAME was damaged, cut short or removed, or comes from another node, and the
+copy is right. A release without copies reads NAME alone. What it wrote there since is lost to this release, and no more
+than that: keys and grants stay the same for years, and of the addresses of other nodes any one is enough.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ _DIGEST_CHARS = 64
 
 
 class BackedUpFile(NamedTuple):
-    """What a kept file holds.
+    """Content of a backed-up file.
 
     Args:
-        notice: why the copy was taken, for the user; empty when the file itself is whole.
-        has_copy: whether there is a good copy.
+        notice: why the copy was taken, for the user; empty when the file itself is intact.
+        has_backup: whether there is a good copy.
     """
 
     content: bytes
@@ -31,33 +31,34 @@ class BackedUpFile(NamedTuple):
 
 
 def backup_path(path: Path) -> Path:
-    """Where the copy of a kept file lies."""
+    """Return the path of the copy of a file."""
     return path.with_name(f"{path.name}.good")
 
 
 def is_stored(path: Path) -> bool:
-    """Whether there is such a file, or at least its copy."""
+    """Return whether there is such a file, or at least its copy."""
     return path.exists() or backup_path(path).exists()
 
 
 def write_backed_up(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace a file and its copy; raises OSError."""
+    """Replace a file and its copy. Raises OSError."""
     write_durably(backup_path(path), sha256(content).hexdigest().encode() + b"\n" + content, mode)
     write_durably(path, content, mode)
 
 
 def read_backed_up(path: Path, *, secret: bool = False) -> BackedUpFile:
-    """What was written last, from the file or its copy; without a copy what the file holds, whole or not.
+    """Return the last written content, from the file or its copy; without a copy the file's content as it is.
 
     Raises:
-        FileNotFoundError: there is neither. Other OSErrors: they cannot be read.
-        OperationFailed: the file is not ours, or no plain file.
+        FileNotFoundError: neither exists. Other OSErrors: they cannot be read.
+        OperationFailed: the file is not ours, or not a plain file.
     """
     return read_file_and_copy(path, secret=secret)[0]
 
 
 def read_file_and_copy(path: Path, *, secret: bool = False) -> list[BackedUpFile]:
-    """The same, and behind it what the file holds where that is something else: the copy may be another node's.
+    """Return the content as `read_backed_up` does, and behind it the file's own when it differs: the copy may be
+    another node's.
 
     Raises:
         As `read_backed_up`.
@@ -72,17 +73,17 @@ def read_file_and_copy(path: Path, *, secret: bool = False) -> list[BackedUpFile
         return [BackedUpFile(content, "", has_backup=False)]
     if content == copy:
         return [BackedUpFile(copy, "", has_backup=True)]
-    what = "is missing" if content is None else "is damaged" if content else "is empty"
-    found = [BackedUpFile(copy, f"{path} {what}: its last good copy was put in its place.", has_backup=True)]
+    state = "is missing" if content is None else "is damaged" if content else "is empty"
+    contents = [BackedUpFile(copy, f"{path} {state}: it was restored from its last good copy.", has_backup=True)]
     if content:
-        found.append(
-            BackedUpFile(content, f"{backup_path(path)} is another node's: it was made anew.", has_backup=True)
+        contents.append(
+            BackedUpFile(content, f"{backup_path(path)} is another node's: it was written anew.", has_backup=True)
         )
-    return found
+    return contents
 
 
 def _read_copy(path: Path, *, secret: bool) -> bytes | None:
-    """None: there is none, or it is damaged itself."""
+    """Return the content of the copy; None: there is none, or it is damaged itself."""
     try:
         head, line_end, content = read_private(backup_path(path), secret=secret).partition(b"\n")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Taking things off a disk until they are gone: it may be read-only for a while, or the process out of descriptors."""
+"""Retry of deletions until nothing is left: a disk may be read-only for a while, or the process out of descriptors."""
 
 import asyncio
 import contextlib
@@ -7,15 +7,15 @@ from concurrent.futures import Executor
 from typing import Final
 
 AGAIN_SECONDS: Final = 5.0
-"""After which what did not go is asked to go again. No disk heals sooner than that, and nobody waits for the space."""
+"""Time until the next attempt. No disk heals sooner than that, and nothing waits for the space."""
 
 
 class DeletionRetry:
-    """Repeats an attempt until it says that nothing is left.
+    """Repeats an attempt until nothing is left.
 
     Args:
-        thread: where the files are touched.
-        attempt: takes away what is to go; False: something of it is still there.
+        thread: executor in which the files are touched.
+        attempt: deletes what is to go; returns False when something is still there.
     """
 
     def __init__(self, thread: Executor, attempt: Callable[[], bool]) -> None:
@@ -24,7 +24,7 @@ class DeletionRetry:
         self._is_waiting = False
 
     def work(self) -> None:
-        """Attempt it, and again later; in the thread."""
+        """Make an attempt, and repeat it later when something is left; in the thread."""
         if not self._attempt() and not self._is_waiting:
             self._is_waiting = True
             with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -32,5 +32,5 @@ class DeletionRetry:
 
     def _again(self) -> None:
         self._is_waiting = False
-        with contextlib.suppress(RuntimeError):  # the agent ends; its next start sees what lies there
+        with contextlib.suppress(RuntimeError):  # the agent ends; its next start sees what is left
             self._thread.submit(self.work)

@@ -1,7 +1,7 @@
-"""The state directory and its small files: ours alone, opened without following links.
+"""Private files: the state directory and its small files, owned by this user alone, opened without following links.
 
-Who can write in the directory, or put a link there, could have the agent read or overwrite what it pleases; who can
-read it has the node's key.
+A user that can write in the directory, or put a link there, could make the agent read or overwrite any file. A user
+that can read it has the node's key.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Final
 from agiledart_kernel.errors import OperationFailed
 
 MAX_FILE_BYTES: Final = 1 << 20
-"""No small file of a state directory is larger; a chain of grants has 2 kB."""
+"""Largest small file of a state directory; a chain of grants has 2 kB."""
 
 
 def secure_state_directory(path: Path) -> None:
@@ -25,32 +25,33 @@ def secure_state_directory(path: Path) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        found = os.fstat(handle)
-        if found.st_uid != os.geteuid():
+        status = os.fstat(handle)
+        if status.st_uid != os.geteuid():
             raise OperationFailed(
-                f"{path} belongs to user {found.st_uid}, not to the one that runs the agent ({os.geteuid()}). "
+                f"{path} belongs to user {status.st_uid}, not to the one that runs the agent ({os.geteuid()}). "
                 f"Run:  sudo chown -R {os.geteuid()} {path}   or give another --state-dir."
             )
-        if found.st_mode & 0o022:
+        if status.st_mode & 0o022:
             raise OperationFailed(
                 f"Others may write in {path}: they could replace the node's key. "
                 f"Run:  chmod 700 {path}   and make sure that what is in it is yours."
             )
-        if found.st_mode & 0o055:
+        if status.st_mode & 0o055:
             os.fchmod(handle, 0o700)
     finally:
         os.close(handle)
 
 
 def read_private(path: Path, *, secret: bool = False, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-    """A small file of the state directory; a link, a pipe and what another user put there are not read.
+    """Return the content of a small file of the state directory. It does not read links, pipes and files of other
+    users.
 
     Args:
-        secret: refuse one that others may read, too.
+        secret: refuse a file that others may read, too.
 
     Raises:
-        FileNotFoundError: there is none. Other OSErrors: it cannot be read.
-        OperationFailed: it is not ours, or no plain file.
+        FileNotFoundError: it does not exist. Other OSErrors: it cannot be read.
+        OperationFailed: it is not ours, or not a plain file.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -59,12 +60,12 @@ def read_private(path: Path, *, secret: bool = False, max_bytes: int = MAX_FILE_
             raise OperationFailed(f"{path} is a link; put the file itself there.") from None
         raise error
     with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise OperationFailed(f"{path} is no plain file.")
-        if found.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
-            raise OperationFailed(f"{path} belongs to user {found.st_uid}. Run:  sudo chown {os.geteuid()} {path}")
-        if secret and found.st_mode & 0o077:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise OperationFailed(f"{path} is not a plain file.")
+        if status.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
+            raise OperationFailed(f"{path} belongs to user {status.st_uid}. Run:  sudo chown {os.geteuid()} {path}")
+        if secret and status.st_mode & 0o077:
             raise OperationFailed(f"{path} can be read by others, so its key may be known. Run: chmod 600 {path}")
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:

@@ -1,4 +1,6 @@
-"""A set of small byte strings in one file of the state directory, written whole: what others know, too, and will tell again."""
+"""Stored set: small byte strings in one file of the state directory, written whole. Neighbours know them, too, and send
+them again.
+"""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +16,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(tuple[bytes, ...])
 
 
 class StoredSet:
-    """A file.
+    """One file with a set of byte strings.
 
     Args:
         max_bytes: a longer file is not read.
@@ -27,14 +29,14 @@ class StoredSet:
         self._writing = asyncio.Lock()
 
     def found(self) -> tuple[bytes, ...]:
-        """What lies there; nothing when it cannot be read: neighbours know it, too."""
+        """Return the stored items; none when the file cannot be read: neighbours know them, too."""
         try:
             return _DECODER.decode(read_private(self._path, max_bytes=self._max_bytes))
         except (OSError, OperationFailed, msgspec.MsgspecError):
             return ()
 
     async def keep(self, items: tuple[bytes, ...]) -> None:
-        """Write what was asked for last, once however many ask meanwhile; a full disk leaves the old file."""
+        """Write the last requested set, once for however many requests meanwhile. A full disk leaves the old file."""
         self._wanted = items
         async with self._writing:
             if self._wanted is self._written:

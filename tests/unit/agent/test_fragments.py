@@ -275,7 +275,7 @@ def test_a_fragment_goes_to_its_holder_and_comes_back(tmp_path: Path) -> None:
         size = len(fragments[2])
         assert await bench.client.get(Peer(NodeId(2)), key, DIGEST, 0, 0, size) == fragments[2]
         assert await bench.client.get(Peer(NodeId(2)), key, DIGEST, 100, 300_000, 300_000) == fragments[2][100:300_100]
-        with pytest.raises(OperationFailed, match="another element"):
+        with pytest.raises(OperationFailed, match="another snapshot"):
             await bench.client.get(Peer(NodeId(2)), key, bytes(32), 0, 0, size)
         with pytest.raises(OperationFailed, match="bytes 0 to"):
             await bench.client.get(Peer(NodeId(2)), key, DIGEST, 0, size + 1, size + 1)
@@ -311,7 +311,7 @@ def test_a_holder_whose_disk_does_not_take_it_says_so_and_keeps_nothing(
             monkeypatch.setattr(FragmentWriter, "write", full)
         else:
             monkeypatch.setattr(Path, "mkdir", unwritable)
-        with pytest.raises(OperationFailed, match="the disk does not take it"):
+        with pytest.raises(OperationFailed, match="the disk does not take the fragment"):
             await bench.client.put(Peer(NodeId(2)), about(fragments, 0, 2), fragments[0])
         assert bench.server.answered["disk"] == 1
         assert (bench.kept, bench.store.count) == ([], 0)
@@ -349,7 +349,7 @@ def test_a_holder_that_sends_too_much_is_not_believed(tmp_path: Path) -> None:
     async def work() -> None:
         bench, fragments = Bench(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
         await bench.client.put(Peer(NodeId(2)), about(fragments, 0, 2), fragments[0])
-        with pytest.raises(OperationFailed, match="more than it was asked for"):
+        with pytest.raises(OperationFailed, match="more than was requested"):
             await bench.client.get(Peer(NodeId(2)), about(fragments, 0, 2).key, DIGEST, 0, 0, 10)
 
     run(work())
@@ -364,9 +364,9 @@ def test_what_lies_under_a_hash_is_given_to_who_names_it(tmp_path: Path) -> None
         taken = [piece async for piece in bench.client.take(OWNER, RUN, DIGEST, length)]
         assert b"".join(taken) == ELEMENT * 20
         assert len(taken) > 1
-        with pytest.raises(OperationFailed, match="does not lie here"):
+        with pytest.raises(OperationFailed, match="this node does not have it"):
             _ = [piece async for piece in bench.client.take(OWNER, RUN, bytes(32), length)]
-        with pytest.raises(OperationFailed, match="more than it was asked for"):
+        with pytest.raises(OperationFailed, match="more than was requested"):
             _ = [piece async for piece in bench.client.take(OWNER, RUN, DIGEST, length - 1)]
         path.write_bytes(b"before")
         with pytest.raises(OperationFailed, match="cut short"):

@@ -94,7 +94,7 @@ def test_a_tool_reads_beside_a_running_agent(tmp_path: Path) -> None:
     beside = Identity.read(tmp_path, clock)
     assert beside.issuer().public_key == running.network
     assert Identity.read(tmp_path, clock).incarnation == 0
-    with pytest.raises(OperationFailed, match="No node lives in"):
+    with pytest.raises(OperationFailed, match="There is no node in"):
         Identity.read(tmp_path / "elsewhere", clock)
 
 
@@ -265,7 +265,7 @@ def test_links_in_the_state_directory_are_not_followed(tmp_path: Path, name: str
 
 def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(OperationFailed, match="no plain file"):
+    with pytest.raises(OperationFailed, match="not a plain file"):
         read_private(tmp_path / "pipe")
     (tmp_path / "long").write_bytes(bytes(MAX_FILE_BYTES + 1))
     with pytest.raises(OperationFailed, match="damaged"):

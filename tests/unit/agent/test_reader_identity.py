@@ -45,7 +45,7 @@ def test_a_token_makes_the_same_member_each_time_for_it_is_counted_once(issuer: 
 
 
 def test_tokens_of_agents_are_refused(issuer: Identity) -> None:
-    with pytest.raises(OperationFailed, match="takes one of the role reader"):
+    with pytest.raises(OperationFailed, match="needs one of the role reader"):
         identity_from_token(token(issuer, "agent", ""))
 
 
@@ -62,7 +62,7 @@ def test_a_file_brings_it_back_and_shows_it_to_nobody_else(issuer: Identity, tmp
         read_identity(path)
     path.chmod(0o600)
     path.write_text("{}")
-    with pytest.raises(OperationFailed, match="is no identity file"):
+    with pytest.raises(OperationFailed, match="is not an identity file"):
         read_identity(path)
     with pytest.raises(OperationFailed, match="cannot be read: no such file"):
         read_identity(tmp_path / "none")

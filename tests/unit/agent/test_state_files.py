@@ -152,7 +152,7 @@ def test_the_copy_of_another_node_is_not_taken(member: tuple[Path, bytes, Path],
     assert came_up_as == key
     assert (directory / name).read_bytes() == content
     assert read_backed_up(directory / name) == (content, "", True)
-    assert f"{backup_path(directory / name)} is another node's: it was made anew." in log
+    assert f"{backup_path(directory / name)} is another node's: it was written anew." in log
 
 
 def test_a_damaged_copy_is_not_taken(member: tuple[Path, bytes, Path]) -> None:
@@ -179,7 +179,7 @@ def test_without_a_copy_file_cause_and_command_are_said(
     if said:
         assert str(directory / name) in said
         assert "agiledart agent --" in said
-        assert any(word in said for word in ("damaged", "missing", "does not go with"))
+        assert any(word in said for word in ("damaged", "missing", "does not match"))
         assert name != "peers.json", "nobody is kept from starting by that"
     else:
         assert came_up_as == key
@@ -249,8 +249,8 @@ def test_who_reaches_nobody_says_so_once_goes_on_looking_and_says_when_it_is_ove
     world = World(tmp_path, OTHERS)
     assert world.look()
     assert world.look()
-    assert "alone, looking for 192.0.2.1:9464, 192.0.2.2:9464" in world.rejoin_monitor.alone
-    assert world.log.getvalue().count("alone, looking for") == 1
+    assert "isolated, looking for 192.0.2.1:9464, 192.0.2.2:9464" in world.rejoin_monitor.alone
+    assert world.log.getvalue().count("isolated, looking for") == 1
     world.answers[OTHERS[1]] = peer = Peer(NodeId(7), 1, "a2", OTHERS[1])
     assert world.look()
     assert world.events == [], "who has just begun comes by itself"
@@ -260,7 +260,7 @@ def test_who_reaches_nobody_says_so_once_goes_on_looking_and_says_when_it_is_ove
     assert not world.look()
     assert world.rejoin_monitor.alone == ""
     assert world.events == [WatchPeer(peer), UnwatchPeer(peer.node)]
-    assert "no longer alone" in world.log.getvalue()
+    assert "no longer isolated" in world.log.getvalue()
 
 
 def test_a_network_of_one_is_not_alone_and_a_member_without_addresses_is(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_network_of_one_is_not_alone_and_a_member_without_addresses_is(tmp_pat
     assert world.rejoin_monitor.alone == ""
     world.rejoin_monitor.is_expected = True
     assert world.look()
-    assert "no address of them is known" in world.rejoin_monitor.alone
+    assert "without any address of them" in world.rejoin_monitor.alone
     assert "agiledart agent --join" in world.rejoin_monitor.alone
 
 

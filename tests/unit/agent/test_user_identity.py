@@ -69,12 +69,12 @@ def test_a_name_stands_for_who_holds_a_token(tmp_path: Path) -> None:
     kept = keep_identity("work", f"@{file}", NOW, folder)
     assert identity_of("work", NOW + 2 * HOUR, folder) == identity_of(f"@{kept}", NOW + 2 * HOUR, folder)
     assert identity_of("work", NOW, folder).seed == identity_of(text, NOW, folder).seed
-    with pytest.raises(OperationFailed, match="There is an identity work already"):
+    with pytest.raises(OperationFailed, match="An identity work already exists"):
         keep_identity("work", text, NOW, folder)
     with pytest.raises(ConfigurationError, match=r"There is no identity 'wrok'. Known: .*work"):
         identity_of("wrok", NOW, folder)
     for wrong in ("../work", "", "a/b", ".hidden"):
-        with pytest.raises(ConfigurationError, match="cannot be a name"):
+        with pytest.raises(ConfigurationError, match="is an invalid name"):
             keep_identity(wrong, text, NOW, folder)
         with pytest.raises(ConfigurationError, match="There is no identity"):
             identity_of(wrong, NOW, folder)
