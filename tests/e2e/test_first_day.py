@@ -174,7 +174,7 @@ def test_a_node_without_room_is_told_at_once_and_nodes_show_what_is_free(tmp_pat
         assert shown == ["3", "2"]
         full = submit(tmp_path, made, "--name", "more")
         assert full.returncode == 1
-        assert "more waiting for capacity: no node has room" in full.stderr
+        assert "more waiting for capacity: no node has capacity" in full.stderr
         assert "agiledart agent --capacity" in full.stderr
         assert cli("stop", "rooms", "--now", "--agent", state_dir).returncode == 0
         status = lambda: cli("status", "more", "--agent", state_dir, "-o", "json").stdout  # noqa: E731

@@ -152,7 +152,8 @@ def check_body(command: Command, body: dict[str, Any]) -> None:
     if isinstance(command, Submit):
         name = "submit-dry-run" if command.dry_run else "submit"
     else:
-        name = type(command).__name__.lower().replace("listapplications", "list")
+        kind = type(command).__name__
+        name = {"ListApplications": "list", "TraceRoute": "route", "ShareApplication": "share"}.get(kind, kind.lower())
     msgspec.convert(body, RESPONSES[name])
     if body.get("summary"):
         msgspec.convert(body["summary"], RESPONSES["summary"])

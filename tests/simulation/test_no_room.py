@@ -56,7 +56,10 @@ def test_it_waits_where_everybody_can_see_it_and_runs_when_there_is_room() -> No
     status = mesh.status("a3", "third")
     assert status["state"] == "deploying"
     assert status["reason"].startswith("waiting for capacity: no node has capacity for instance")
-    assert "Start more agents, give one more room (agiledart agent --capacity), stop something" in status["reason"]
+    assert (
+        "Start more agents, raise the capacity of one (agiledart agent --capacity), stop an application"
+        in status["reason"]
+    )
     assert [entry["text"].partition(":")[0] for entry in status["history"]] == [
         "submitted to a1",
         "waiting for capacity",
@@ -92,7 +95,7 @@ def test_the_line_is_bounded() -> None:
     mesh.send("third")
     mesh.wait_until_waiting("third")
     told = mesh.refusal(mesh.send("fourth"))
-    assert told.startswith("no node has room")
+    assert told.startswith("no node has capacity")
     assert told.endswith("1 others wait for room already.")
     assert mesh.status("a1", "fourth")["state"] == "failed"
 
@@ -100,7 +103,7 @@ def test_the_line_is_bounded() -> None:
 def test_without_a_line_it_is_refused_at_once() -> None:
     mesh = Full(4, max_pending=0)
     mesh.fill()
-    assert mesh.refusal(mesh.send("third"), 5 * SECOND).startswith("no node has room")
+    assert mesh.refusal(mesh.send("third"), 5 * SECOND).startswith("no node has capacity")
 
 
 def test_the_wait_has_an_end() -> None:
@@ -115,7 +118,7 @@ def test_the_wait_has_an_end() -> None:
 
 def test_what_would_not_fit_even_into_empty_nodes_does_not_wait() -> None:
     mesh = Full(6)
-    assert mesh.refusal(mesh.send("giant", 3 * PLACES), 5 * SECOND).startswith("no node has room")
+    assert mesh.refusal(mesh.send("giant", 3 * PLACES), 5 * SECOND).startswith("no node has capacity")
     assert mesh.alarms == []
 
 
