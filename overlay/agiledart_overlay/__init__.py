@@ -1,10 +1,10 @@
-"""Pastry: who is in the ring, and which way to a key.
+"""Pastry overlay: membership of the ring, and routes to keys.
 
-Everything here is protocol code without I/O: `OverlayMachine.step(event, now)` returns effects, a driver carries them out.
-The machine joins a ring, keeps leaf set, routing table and neighbourhood set, detects failures, routes messages, and keeps
-small named records at their keys. Import from the modules (`agiledart_overlay.overlay_machine`, `.events`, `.effects`,
-`.messages`,
-`.config`); nothing is re-exported here. May import `agiledart_kernel` and nothing else of AgileDart.
+All code here is protocol code without I/O: `OverlayMachine.step(event, now)` returns effects, and a driver carries them out. The
+machine joins a ring, keeps leaf set, routing table and neighbourhood set, detects failures, routes messages, and stores small
+named records at their keys. Import from the modules (`agiledart_overlay.overlay_machine`, `.wire.events`, `.wire.effects`,
+`.wire.messages`, `.wire.config`); this package re-exports nothing. It may import `agiledart_kernel` and nothing else of
+AgileDART.
 
-Source: [Pastry]; [AgileDART] §III; the rules and figures are those of the project's overlay specification.
+Source: [Pastry]; [AgileDART] §III; the project's overlay specification gives rules and figures.
 """

@@ -1,4 +1,4 @@
-"""What can be seen of one overlay machine from outside, by the node above it, tests and checkers. Nothing changes anything."""
+"""Read-only view of one overlay machine, for the node above it, tests and checkers."""
 
 from collections.abc import Container
 
@@ -18,7 +18,7 @@ from agiledart_overlay.wire.statistics import OverlayStatistics
 
 
 class Inspection:
-    """The read-only side of an overlay machine."""
+    """Read-only side of an overlay machine."""
 
     __slots__ = ("_directory", "_received", "_router", "_view")
 
@@ -28,94 +28,94 @@ class Inspection:
 
     @property
     def me(self) -> Peer:
-        """This node."""
+        """Return this node."""
         return self._view.me
 
     @property
     def joined(self) -> bool:
-        """Whether this node is a member."""
+        """Report whether this node is a member."""
         return self._view.joined
 
     def claim(self, now: Instant) -> Arc | None:
-        """The keys that this node would deliver now, by its own clock; None: it answers for nothing."""
+        """Return the keys that this node would deliver now, by its own clock; None when it delivers none."""
         return self._view.agreed.claim(now)
 
     @property
     def claim_ends(self) -> int:
-        """The instant of this node's clock at which the claim ends by itself, unless a lease is renewed before."""
+        """Return the instant of this node's clock at which the claim ends, unless a lease is renewed before."""
         return self._view.agreed.lease
 
     @property
     def agreed_neighbours(self) -> tuple[Peer | None, Peer | None]:
-        """Agreed predecessor and successor; this node itself in a ring of one."""
+        """Return the agreed predecessor and successor; this node itself in a ring of one."""
         agreed = self._view.agreed
         return agreed.predecessor.peer, agreed.successor.peer
 
     @property
     def is_stable(self) -> bool:
-        """Whether it is in the ring and nothing is under way between it and its neighbours."""
+        """Report whether the node is in the ring, with no change pending between it and its neighbours."""
         agreed = self._view.agreed
         return agreed.confirmed and not agreed.is_pending
 
     @property
     def leaf_set(self) -> LeafSet:
-        """The nearest members in id. Read only."""
+        """Return the nearest members in id; read only."""
         return self._view.leaf_set
 
     @property
     def routing_table(self) -> RoutingTable:
-        """The routing table. Read only."""
+        """Return the routing table; read only."""
         return self._view.routing_table
 
     @property
     def neighbourhood(self) -> Neighbourhood:
-        """The nearest peers in latency. Read only."""
+        """Return the nearest peers in latency; read only."""
         return self._view.neighbourhood
 
     @property
     def watched(self) -> tuple[NodeId, ...]:
-        """Peers that are probed because the node above wants to know of their death."""
+        """Return peers that are probed because the node above asked for news of their death."""
         return tuple(self._view.watched)
 
     @property
     def hops_pending(self) -> int:
-        """Routed messages that this node took over and that the next one has not acknowledged yet."""
+        """Return the number of routed messages that the next node has not acknowledged yet."""
         return self._router.pending
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """Copies of records kept here."""
+        """Return the copies of records stored here."""
         return tuple(self._directory.copies)
 
     def known_peers(self) -> tuple[Peer, ...]:
-        """Peers in any table that are held for alive, sorted by id, without this node."""
+        """Return the peers of all tables that count as alive, sorted by id, without this node."""
         return tuple(sorted(self._view.known(), key=lambda peer: peer.node))
 
     def is_alive(self, node: NodeId) -> bool:
-        """Whether a node is known and not declared dead; true for this node."""
+        """Report whether a node is known and not declared dead; true for this node."""
         return node == self._view.me.node or node in self._view.book
 
     def next_hop(self, key: NodeId, avoid: Container[NodeId] = ()) -> Peer | None:
-        """Where a message for this key goes from here, if not to those that stayed silent; None: this node is the closest."""
+        """Return the next node for this key, passing over silent ones; None: this node is the closest."""
         return self._view.next_hop(key, avoid).peer
 
     def rtt_ns(self, node: NodeId) -> Duration | None:
-        """Smoothed round-trip time to a peer; None when it was never measured."""
+        """Return the smoothed round-trip time to a peer; None when it was never measured."""
         known = self._view.book.get(node)
         return Duration(known.rtt_ns) if known is not None and known.rtt_ns else None
 
     @property
     def coordinate(self) -> Coordinate:
-        """Where this node lies in the space of latencies, and how sure it is of that."""
+        """Return this node's place in the space of latencies, with its error."""
         return self._view.distances.vitals.coordinate
 
     def coordinate_of(self, node: NodeId) -> Coordinate | None:
-        """Where a peer said it lies; None when it is not known."""
+        """Return a peer's own report of its place; None when it is unknown."""
         known = self._view.book.get(node)
         return known.vitals.coordinate if known is not None and known.vitals is not None else None
 
     def statistics(self) -> OverlayStatistics:
-        """Counts so far."""
+        """Return the counts so far."""
         view = self._view
         return OverlayStatistics(
             joined=view.joined,

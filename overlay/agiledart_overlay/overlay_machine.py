@@ -1,4 +1,4 @@
-"""`OverlayMachine`: one node's part in the ring, composed of membership, liveness, repair, router, directory and trees."""
+"""`OverlayMachine`: one node's part in the ring: membership, liveness, repair, router, directory and topic trees."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -41,18 +41,18 @@ from agiledart_overlay.wire.events import (
 )
 
 _LEAVE_POLL_SHARE = 20
-"""While leaving, the hand-over is looked at so many times within its time-out."""
+"""While leaving, the node checks its hand-over this many times within the timeout."""
 
 
 class OverlayMachine(Inspection):
     """One node's part in the ring: takes events, returns effects. Its timers are named `("overlay", …)`.
 
     Args:
-        me: this node; its incarnation must be higher than in any earlier life.
+        me: this node; its incarnation must be higher than in any earlier incarnation.
         config: figures; the first three must be equal on all nodes.
         random: for the order of probes and the choice of helpers.
-        observe: told what happened.
-        merge: what two values of one record say together.
+        observe: called with each observation.
+        merge: merges two values of one record.
     """
 
     __slots__ = (
@@ -160,7 +160,7 @@ class OverlayMachine(Inspection):
         }
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
-        """Take one event; return what is to be done, in order."""
+        """Take one event; return the effects in order."""
         view = self._view
         agreed = view.agreed
         view.now = now
@@ -186,12 +186,12 @@ class OverlayMachine(Inspection):
                 self._directory.copies.hand_over()
         if view.gone or view.leaves_changed or view.refilled:
             self._propagate_changes()
-        # What is handed out is not held here as well: it is freed while it is still in the cache, not a step of this node later.
+        # The machine keeps no reference to the effects: they are freed while still in the cache, not a step of this node later.
         effects, view.effects = view.effects, []
         return effects
 
     def _go_on(self) -> None:
-        """What this step has made possible or necessary in the agreed ring."""
+        """Carry out the consequences of this step in the agreed ring."""
         view = self._view
         agreed = view.agreed
         while True:
@@ -224,7 +224,7 @@ class OverlayMachine(Inspection):
         self._membership.rejoin(reason, through)
 
     def _propagate_changes(self) -> None:
-        """Tell every part what this step changed."""
+        """Tell every part of the changes of this step."""
         view = self._view
         gone, view.gone = view.gone, []
         refilled, view.refilled = view.refilled, []
@@ -244,22 +244,22 @@ class OverlayMachine(Inspection):
             self.scribe.on_leaves_changed(gone)
 
     def violations(self) -> list[str]:
-        """What must hold of this node between any two steps and does not, in sentences; empty when all is well.
+        """Return violated invariants of this node between two steps, as sentences; empty when all is well.
 
-        Each part judges its own state, by this node's clock alone; nothing changes. For tests and simulators, after each step or
+        Each part checks its own state, by this node's clock alone; nothing changes. For tests and simulators, after each step or
         now and then: it costs as much as some ten steps.
         """
         view = self._view
         parts = (view, self._membership, self._liveness, self._repair, self._router, self._directory, self.scribe)
-        found = [line for part in parts for line in part.violations()]
+        complaints = [line for part in parts for line in part.violations()]
         if view.effects or view.loopback_messages or view.gone or view.leaves_changed:
-            found.append("step: something that a step has done was not told")
+            complaints.append("step: a change of a step was not propagated")
         if self._leave_by is not None:
-            found.extend(view.missing_timer("leave"))
-        return [f"{line} (at {view.me.node.short})" for line in found]
+            complaints.extend(view.missing_timer("leave"))
+        return [f"{line} (at {view.me.node.short})" for line in complaints]
 
     def adopt(self, peers: Iterable[Peer], now: Instant) -> None:
-        """Put members into the tables without contact: for simulations that begin with a finished ring. No timer is set."""
+        """Put members into the tables without contact, for simulations that begin with a finished ring. No timer is set."""
         view = self._view
         view.now = now
         for peer in peers:
@@ -324,9 +324,9 @@ class OverlayMachine(Inspection):
             self._on_leave_timer()
 
     def _on_leave_timer(self) -> None:
-        """Go when nothing holds this node any more, or the time is over.
+        """Leave when no change is pending any more, or the time is over.
 
-        If it had to join again meanwhile, it tries to be in once more before it goes: what it keeps may be nowhere else.
+        A node that had to rejoin meanwhile first becomes a member once more: its records may exist on no other node.
         """
         view = self._view
         if self._leave_by is None:
@@ -344,7 +344,7 @@ class OverlayMachine(Inspection):
         self._stop()
 
     def _stop(self) -> None:
-        """Out of the ring, and not to come back."""
+        """Stop all parts: this node is out of the ring for good."""
         self._liveness.stop()
         self._repair.stop()
         self._router.stop()

@@ -1,4 +1,4 @@
-"""What peers say of themselves (I am here, I joined, I go), where it concerns more than one part of the node."""
+"""Dispatch of peers' messages about themselves (present, joined, leaving) that concern several parts of the node."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from agiledart_overlay.wire.effects import PeerLeft
 
 
 class PeerMessageDispatcher:
-    """Passes such words on to the parts of one node."""
+    """Dispatcher of such messages to the parts of one node."""
 
     __slots__ = ("_arrival", "_liveness", "_membership", "_neighbours", "_peer_gossip", "_repair", "_view")
 
@@ -34,7 +34,7 @@ class PeerMessageDispatcher:
         self._membership, self._liveness, self._repair = membership, liveness, repair
 
     def messages(self) -> dict[type, Callable[[Peer, Any], None]]:
-        """Who hears what."""
+        """Return the handler of each message."""
         return {
             wire.PeerProbe: self.on_probe,
             wire.ProbeAck: self.on_probe_ack,
@@ -47,7 +47,7 @@ class PeerMessageDispatcher:
         }
 
     def on_probe(self, sender: Peer, message: wire.PeerProbe) -> None:
-        """Somebody asks whether this node lives; a member shows itself with it."""
+        """Answer a probe; a probe of a member also introduces its sender."""
         view = self._view
         if message.joined:
             view.meet(sender, message.refutations, message.vitals)
@@ -59,7 +59,7 @@ class PeerMessageDispatcher:
         view.send(sender, self._membership.ring_creation.answer_to(message.number))
 
     def on_probe_ack(self, sender: Peer, message: wire.ProbeAck) -> None:
-        """An answer to any of the probes of this node."""
+        """Take the answer to any probe of this node."""
         view = self._view
         asked_at = self._peer_gossip.asked_at(sender.node, message.number)
         if message.joined and view.joined:
@@ -72,14 +72,14 @@ class PeerMessageDispatcher:
         self._membership.search.on_probe_ack(sender, message)
 
     def on_leaf_state(self, sender: Peer, message: wire.LeafState) -> None:
-        """Somebody's leaf set."""
+        """Take a peer's leaf set."""
         if message.joined and self._view.joined:
             self._view.meet(sender, message.refutations)
         self._membership.search.bootstrap.on_leaf_state(sender, message)
         self._repair.on_leaf_state(sender, message)
 
     def on_announce(self, sender: Peer, message: wire.Announce) -> None:
-        """Somebody is a member now, or still."""
+        """Take a peer's announcement that it is a member, or still is."""
         view = self._view
         if not view.joined:
             view.drop("outside")
@@ -88,7 +88,7 @@ class PeerMessageDispatcher:
         self._arrival.on_announce(sender, message)
 
     def on_announced(self, sender: Peer, message: wire.Announced) -> None:
-        """The answer to it."""
+        """Take the answer to an announcement."""
         view = self._view
         if view.joined:
             asked_at = self._arrival.asked_at(sender.node, message.number)
@@ -96,19 +96,19 @@ class PeerMessageDispatcher:
             self._arrival.on_announced(sender, message)
 
     def on_accused(self, sender: Peer, message: wire.Accused) -> None:
-        """Somebody holds this node for dead."""
+        """Take a message of a peer that believes this node is dead."""
         if self._view.joined:
             self._arrival.on_accused(sender, message)
         else:
             self._membership.on_accused(sender, message)
 
     def on_refute(self, sender: Peer, message: wire.Refute) -> None:
-        """Somebody lives."""
+        """Take a peer's refutation of its death."""
         if self._view.joined:
             self._view.meet(sender, message.refutations)
 
     def on_departing(self, sender: Peer, _message: wire.Departing) -> None:
-        """A peer says good-bye; only a higher incarnation of it returns."""
+        """Remove a departing peer; only a higher incarnation of it can return."""
         view = self._view
         self._liveness.checks.forget(sender.node)
         self._neighbours.leases.on_left(sender)

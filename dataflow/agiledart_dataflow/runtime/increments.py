@@ -3,7 +3,7 @@
     no base      every snapshot is full, until one of them is committed: that is the base
     a base       changes since it, as one more link of its chain; full where that would not pay, or the chain is long enough
     committed    the snapshot of that barrier is the base, and the changes before it are forgotten: not earlier, so nothing is
-        lost with an epoch that is never committed
+                 lost with an epoch that is never committed
 
 A state that supports it is encoded asynchronously: the state as of the barrier is encoded bit by bit, and its size is known at
 the end. So an increment is judged worthwhile by the average size of its keys. Any other state is encoded here.

@@ -24,17 +24,12 @@ import msgspec
 
 from agiledart_dataflow.aggregation.make_operator import MakeStore
 from agiledart_dataflow.counts.statistics import InstanceStatistics, StepCounts
-from agiledart_dataflow.data.batch import Batch, Held, Order, as_rows, listed
-from agiledart_dataflow.data.position import START, Position, final_behind, is_final, reached
-from agiledart_dataflow.data.rows import Either
+from agiledart_dataflow.data.batch import Batch, Held, Order
+from agiledart_dataflow.data.position import START, Position, is_final, reached
 from agiledart_dataflow.data.schema import generic
-from agiledart_dataflow.operators.loop_text import RowStep
-from agiledart_dataflow.operators.segments import Run
 from agiledart_dataflow.plan.connectors import SinkWriter
-from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan
+from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.runtime.arrivals import Arrivals, SingleInputArrivals, arrivals_type, inbox_for
-from agiledart_dataflow.runtime.dead_letter_writer import CANNOT_TRAVEL, DeadLetterWriter
-from agiledart_dataflow.runtime.error_reports import ErrorReports
 from agiledart_dataflow.runtime.generation_handover import (
     ChangeFailed,
     GenerationHandover,
@@ -46,24 +41,18 @@ from agiledart_dataflow.runtime.merge import Merge, merge_type, typed_rows
 from agiledart_dataflow.runtime.outbox import Emit, Outbox
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.runtime.single_input_merge import SingleInputMerge, merge_for
+from agiledart_dataflow.runtime.stage_steps import Observer, RowTap, StageSteps
 from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapshot, AsyncStateSnapshot
 from agiledart_dataflow.state.dirty_keys import Increment
 from agiledart_dataflow.state.key_groups import NO_STATE, OperatorState, StateSnapshot, snapshot_of
 from agiledart_dataflow.state.snapshot_reader import Pieces, restore_groups
-from agiledart_dataflow.user_code.user_errors import NO_RECORD, record_in, user_code_error
-from agiledart_kernel.errors import AgileDartError, LocalProtocolError, OperationFailed
+from agiledart_kernel.errors import LocalProtocolError, OperationFailed
 
 WORK_BUDGET = 4_096
 """Rows that one call of `work` treats at most: some milliseconds, so that a driver stays responsive."""
 
 _CHUNK = 1_024
 """Rows that pass the operator in one go."""
-
-RowTap = Callable[[list[Any], Order], None]
-"""Tap: gets the rows that leave a step and what goes with them, once for each batch. Must not raise and must not keep the lists."""
-
-Observer = Callable[[Held, Order], None]
-"""The same for rows in either form; the observer may read few of them."""
 
 EncodedSnapshot = bytes | AsyncInstanceSnapshot
 """Snapshot of an instance at a barrier; of a large state a part may not be encoded yet."""
@@ -102,6 +91,7 @@ class Instance:
         make_store: makes the stores of steps with `keep="disk"`; without it state is in memory.
 
     Attributes:
+        steps: its work on rows.
         state: its operator's state, by key group; without the rows waiting in the inbox.
         programs: the topology with the plans that may hold behind barriers to come, by their names.
         on_save: called before it saves itself.
@@ -145,36 +135,16 @@ class Instance:
         self.offer = self._inbox.offer
         """offer(edge, source, batch): put the next batch of a channel into the inbox; no work is done yet. Not for barriers."""
         self._passes = self._inbox.passes if isinstance(self._inbox, SingleInputArrivals | SingleInputMerge) else None
-        self._operator = program.operator(stage, self._on_operator_error, make_store)
-        self.state: OperatorState = NO_STATE if self._operator is None else self._operator
-        self._run_batch = getattr(self._operator, "run_batch", None)
-        self._sides: dict[str, tuple[list[Any], list[Any]]] = getattr(self._operator, "sides", {})
-        self.reports = ErrorReports()
-        self._letters = DeadLetterWriter(program.row_type)
-        self._segments = program.segments(stage, self._on_step_error)
-        self.on_barrier: BarrierReport | None = None
         self._outbox = Outbox(plan, stage, index, program.key_functions(stage))
+        self.steps = StageSteps(program, stage, self._outbox, writer, make_store)
+        self.state: OperatorState = NO_STATE if self.steps.operator is None else self.steps.operator
+        self.reports = self.steps.errors.reports
+        self.on_barrier: BarrierReport | None = None
         self._watermark: Position = START
-        self._counts: dict[str, StepCounts] = {}  # of its steps, in the order in which rows pass them
+        self._counts = self.steps.counts
         self._writer = writer
-        steps = program.steps(stage)
-        self._counted = StepCounts()
-        self._is_broadcast = steps[0].traits.shares_second
-        self._own_step = steps[0].name if steps[0].traits.is_bare else ""
-        self._first_step = steps[0].name if self._own_step or self._operator is not None else ""
-        if self._own_step:
-            self._counts[self._own_step] = self._counted
-        if self._operator is not None:
-            self._counts[self._operator.name] = self._operator.counts
-        if self._segments is not None:
-            self._counts |= self._segments.counts
-        self._taps: Mapping[str, RowTap] = {}
-        self._observer: Observer | None = None
-        self._parts = [] if self._segments is None else [("", self._segments)]
-        self._list_run = self._list_path()
-        self._fast = self._fast_path()
-        self._write_columns = getattr(writer, "write_columns", None)
-        if (steps[0].traits.stage == "sink") != (writer is not None):
+        self._fast = self.steps.fast
+        if (program.steps(stage)[0].traits.stage == "sink") != (writer is not None):
             raise LocalProtocolError(
                 f"stage {plan.stages[stage].name}: a sink needs a writer, and nothing else has one"
             )
@@ -245,10 +215,10 @@ class Instance:
 
     def direct(self) -> "DirectSink | None":
         """Return for a sink of one input a direct way past its inbox; None where it is tapped, or more than rows comes in."""
-        inbox, writer, counted = self._inbox, self._writer, self._counted
+        inbox, writer, counted = self._inbox, self._writer, self.steps.counted
         if writer is None or not isinstance(inbox, SingleInputArrivals) or self._carries != "rows":
             return None
-        if self._taps or self._observer is not None:
+        if self.steps.is_watched:
             return None
 
         def count(rows: int) -> None:
@@ -256,7 +226,7 @@ class Instance:
             counted.rows_in += rows
             counted.rows_out += rows
 
-        return DirectSink(self._own_step, self.inputs[0], writer.write, count)
+        return DirectSink(self.steps.own_step, self.inputs[0], writer.write, count)
 
     def fused_with(self, sink: "DirectSink", batch_rows: int) -> Callable[[list[Any]], None] | None:
         """Return a loop for entering rows: through the steps and into the sink, batch by batch, as `work` of both would.
@@ -265,20 +235,15 @@ class Instance:
         sink is not the only output. Rows must not wait here meanwhile. Raises the errors of `work`.
         """
         inbox, outbox = self._inbox, self._outbox
-        if (
-            self._fast is None
-            or not isinstance(inbox, SingleInputArrivals)
-            or (outbox.only, self.index) != sink.channel
-        ):
+        if not isinstance(inbox, SingleInputArrivals) or (outbox.only, self.index) != sink.channel:
             return None
-        assert self._segments is not None  # else there is no fast path
-        chain = self._segments.fused()
-        if chain is None:
+        write_rows = self.steps.fused_into(batch_rows, sink.write)
+        if write_rows is None:
             return None
 
         def run(rows: list[Any]) -> None:
             try:
-                written = chain.run_into(rows, batch_rows, sink.write)
+                written = write_rows(rows)
             except OperationFailed as error:
                 raise OperationFailed(f"{sink.step}: {error}") from None
             inbox.count_bypassed(len(rows))
@@ -288,140 +253,18 @@ class Instance:
         return run
 
     def show(self, taps: Mapping[str, RowTap]) -> None:
-        """Set the taps on steps, by their names; they replace the ones before.
-
-        Without taps a stage's stateless steps are one loop; with them it is cut at each tap.
-        """
-        self._taps = taps
-        if self._segments is not None:
-            self._parts = self._segments.parts(taps) if taps else [("", self._segments)]
-        self._list_run = self._list_path()
-        self._fast = self._fast_path()
+        """Set the taps on steps, by their names; they replace the ones before."""
+        self.steps.show(taps)
+        self._fast = self.steps.fast
 
     def observe(self, observer: Observer) -> None:
         """Give all rows that a sink writes to this observer from now on."""
-        self._observer = observer
-
-    def _list_path(self) -> Run | None:
-        """Return the stateless steps for rows in a list, where they are one generated loop without a tap; else None."""
-        return None if self._taps or self._segments is None else self._segments.over_lists()
-
-    def _fast_path(self) -> Run | None:
-        """Return the whole work on rows in a list where a stage is only such a loop; else None."""
-        return None if self._operator is not None or self._own_step else self._list_run
+        self.steps.observe(observer)
 
     def _pass(self, held: Held, order: Order, watermark: Position, emit: Emit) -> None:
         self._watermark = watermark
-        count = len(held)
-        if self._own_step:
-            self._counted.rows_in += count
-            self._counted.rows_out += count
-            if self._writer is not None and count:
-                self._write(held, order)
-        elif self._operator is not None:
-            held, order = self._operate(held, order, watermark)
-            if is_final(watermark) and len(held) and order is not None:
-                watermark = final_behind(watermark, listed(order[-1:])[0])
-        if self._taps:
-            self._look(self._first_step, held, order)
-        if self._list_run is not None and type(held) is list:
-            if held:
-                held, order = self._list_run(held, order)
-        else:
-            for last, part in self._parts:
-                if len(held):
-                    held, order = part.run(held, order)
-                    if self._taps:
-                        self._look(last, held, order)
+        held, order, watermark = self.steps.run(held, order, watermark)
         self._outbox.send(held, order, watermark, emit)
-
-    def _write(self, held: Held, order: Order) -> None:
-        assert self._writer is not None
-        try:
-            if self._write_columns is not None and type(held) is not list:
-                self._write_columns(held)
-            else:
-                self._writer.write(held if type(held) is list else as_rows(held))
-        except OperationFailed as error:
-            raise OperationFailed(f"{self._own_step}: {error}") from None
-        if self._observer is not None:
-            self._observer(held, order)
-
-    def _look(self, step: str, held: Held, order: Order) -> None:
-        tap = self._taps.get(step)
-        if tap is not None and len(held):
-            tap(as_rows(held), listed(order))
-
-    def _operate(self, held: Held, order: Order, watermark: Position) -> tuple[Held, Order]:
-        operator = self._operator
-        assert operator is not None
-        out: tuple[Held, Order]
-        try:
-            if self._run_batch is not None:
-                out = self._run_batch(held, order, watermark)
-            else:
-                if type(held) is not list:
-                    held, order = as_rows(held), listed(order)
-                out = operator.run(held, order, watermark)
-        except AgileDartError:
-            raise
-        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
-            raise user_code_error(
-                operator.name, operator.function, error, record_in(error.__traceback__, operator)
-            ) from error
-        if self._sides:
-            for tag, (rows, at) in self._sides.items():
-                self._outbox.put_aside(f"{operator.name}/{tag}", rows, at)
-            self._sides.clear()
-        return out
-
-    def _on_step_error(self, step: RowStep, row: Any, at: Any, error: Exception) -> None:
-        """Report a row at which a step raised, under a policy that goes on without it."""
-        self._put_aside(step.name, step.function, step.policy, row, at, error, row)
-
-    def _put_aside(
-        self,
-        step: str,
-        function: Callable[..., Any] | None,
-        policy: str,
-        row: Any,
-        at: Any,
-        error: Exception,
-        record: Any,
-    ) -> None:
-        edge = self._outbox.edge_of(side := f"{step}/{ERRORS}") if policy == "dead_letter" else None
-        if edge is not None:
-            letter = self._letters.letter(edge, step, function, record, error)
-            if letter is not None:
-                self._outbox.put_aside(side, [letter], [at])
-            else:
-                policy, counts = CANNOT_TRAVEL, self._counts[step]
-                counts.skipped, counts.dead_letters = counts.skipped + 1, counts.dead_letters - 1
-        self.reports.note(step, function, error, row, policy)
-
-    def _on_operator_error(self, error: Exception, row: Any, at: Position) -> None:
-        """Report a row at which the operator raised, under a policy that goes on without it."""
-        operator = self._operator
-        assert operator is not None
-        head = self._program.steps(self.stage)[0]
-        policy = head.on_error
-        if row is NO_RECORD:  # a timer or a result: only its effect is lost
-            self.reports.note(operator.name, operator.function, error, row, "skip")
-            return
-        if self._is_broadcast and at[-1]:  # every instance gets it, so its letter would come from each of them
-            policy = "skip"
-        if policy == "dead_letter":
-            operator.counts.dead_letters += 1
-        else:
-            operator.counts.skipped += 1
-        letter = (
-            row
-            if head.state is None or head.state.other_rows is None
-            else Either(None, row)
-            if at[-1]
-            else Either(row, None)
-        )
-        self._put_aside(operator.name, operator.function, policy, row, at, error, letter)
 
     def offer_barrier(self, edge: int, source: int, batch: Batch) -> None:
         """Put a barrier into the inbox.
@@ -543,7 +386,7 @@ class Instance:
             steps={name: msgspec.structs.replace(counts) for name, counts in self._counts.items()},
             latency=[] if self._writer is None else self._writer.latency.to_plain(),
             queued_rows=self.queued_rows,
-            state_keys=0 if self._operator is None else self._operator.state_keys,
+            state_keys=0 if self.steps.operator is None else self.steps.operator.state_keys,
             event_time=reached(self._watermark),
             finished=self.finished,
             sent=self._outbox.sent(),
@@ -553,7 +396,7 @@ class Instance:
     @property
     def written(self) -> int:
         """Return the rows that a sink has written in this run, without those of rolled-back epochs."""
-        return self._counted.rows_out
+        return self.steps.counted.rows_out
 
     def snapshot(self, barrier: int = 0) -> bytes:
         """Encode state, queues, watermarks and counts, between two calls of `work`. `barrier`: as of this one, which has just

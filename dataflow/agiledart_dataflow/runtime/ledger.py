@@ -3,7 +3,7 @@
     a source    lines = records + late + malformed + shed + spooled + waiting
     a step      in = out + filtered + skipped + dead letters + late, where one row makes at most one
     with state  in = taken + filtered + skipped + dead letters + late; rows taken come out of running values at once, of tumbling
-    and hopping windows by the end, and none stay there
+                and hopping windows by the end, and none stay there
     a stage     rows received and not waiting = in of its first step; out of a step = in of the next; out of the last = sent
     a channel   sent = received, at the end; channels of ended generations: the same over each edge, all together
 

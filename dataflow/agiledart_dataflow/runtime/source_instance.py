@@ -33,11 +33,11 @@ from agiledart_dataflow.event_time.pacer import Pacer, stamper
 from agiledart_dataflow.operators.keyed_step import LATE
 from agiledart_dataflow.plan.connectors import Reading, SourceReader
 from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan
-from agiledart_dataflow.runtime.instance import RowTap
 from agiledart_dataflow.runtime.intake import Intake
 from agiledart_dataflow.runtime.outbox import Emit, Outbox
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.runtime.source_validator import SourceValidator
+from agiledart_dataflow.runtime.stage_steps import RowTap
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
 IDLE_NS = 5_000_000

@@ -1,4 +1,4 @@
-"""How a node becomes a member: searching, bootstrap, founding, arrival.
+"""Join: a node becomes a member through search, bootstrap, ring creation and arrival.
 
-It is the last room below the machine, beside routing.
+The package is the last layer below the machine, beside routing.
 """

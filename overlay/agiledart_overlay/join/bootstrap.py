@@ -1,9 +1,9 @@
-"""From which member a join starts: the nearest of the seeds, and of the members that it leads to.
+"""Choice of the member from which a join starts: the nearest of the seeds, and of the members that they lead to.
 
 The join takes its neighbourhood set and its first row from that member, so a near one gives near tables. All seeds are probed at
-once; the first answer is the nearest. Then its leaves, whose places have nothing to do with their ids, are a sample of the ring:
-some are probed, and the search goes on from one that is nearer. A round lasts as long as the best round trip so far: whoever
-answers later is not nearer.
+once; the first answer is the nearest. Its leaves are a sample of the ring, because their places are independent of their ids:
+some are probed, and the search continues from a nearer one. A round lasts as long as the best round trip so far: later answers
+come from farther nodes.
 
 Source: [Pastry proximity] (finding a nearby node); the project's overlay specification §5, step 1.
 """
@@ -16,11 +16,11 @@ from agiledart_overlay.state.view import View
 from agiledart_overlay.wire.messages import LeafRequest, LeafState, PeerProbe
 
 _LEAST_NS = 1 * MILLISECOND
-"""Round trips shorter than this are all near: no further search, and the least length of a round."""
+"""Round trips shorter than this are all near: no further search. Also the least length of a round."""
 
 
 class Bootstrap:
-    """The search of one joiner; asks for `chosen` once, with the member to start from."""
+    """Search of one joiner; calls `chosen` once, with the member to start from."""
 
     __slots__ = ("_asked", "_chosen", "_nearest", "_nearest_ns", "_rounds", "_sent_at", "_tried", "_view")
 
@@ -35,7 +35,7 @@ class Bootstrap:
         self._tried: dict[int, None] = {}
 
     def begin(self, *, is_hurried: bool) -> None:
-        """Seeds have just been probed; hurried: take the first that answers."""
+        """Begin after the seeds were probed; hurried: take the first one that answers."""
         view = self._view
         view.cancel_timer("nearer")
         self._rounds = 0 if is_hurried else view.config.bootstrap_rounds
@@ -44,12 +44,12 @@ class Bootstrap:
         self._tried.clear()
 
     def stop(self) -> None:
-        """The joiner needs no member any more."""
+        """Stop: the joiner needs no member any more."""
         self._nearest = self._asked = None
         self._view.cancel_timer("nearer")
 
     def on_member(self, sender: Peer) -> None:
-        """A member answered a probe."""
+        """Take a member's answer to a probe."""
         view = self._view
         took = view.now - self._sent_at
         if self._nearest is None:
@@ -60,7 +60,7 @@ class Bootstrap:
             self._nearest, self._nearest_ns = sender, took
 
     def _request_leaves(self) -> None:
-        """Ask the nearest so far for its leaves, or be content with it."""
+        """Ask the nearest member so far for its leaves, or choose it."""
         view = self._view
         assert self._nearest is not None
         if self._rounds <= 0 or self._nearest_ns < _LEAST_NS:
@@ -72,12 +72,14 @@ class Bootstrap:
         view.set_timer("nearer", view.now + 4 * self._nearest_ns)
 
     def on_leaf_state(self, sender: Peer, message: LeafState) -> None:
-        """Its leaves: probe some of them."""
+        """Probe some leaves of the nearest member."""
         view = self._view
         if self._asked is None or sender.node != self._asked.node:
             return
         strangers = [
-            each.peer for each in message.sightings if each.peer.node not in self._tried and each.peer != view.me
+            sighting.peer
+            for sighting in message.sightings
+            if sighting.peer.node not in self._tried and sighting.peer != view.me
         ]
         view.random.shuffle(strangers)
         self._sent_at = view.now
@@ -87,7 +89,7 @@ class Bootstrap:
         view.set_timer("nearer", view.now + max(_LEAST_NS, self._nearest_ns))
 
     def on_timer(self) -> None:
-        """A round is over: go on from a nearer one, or be content."""
+        """End a round: continue from a nearer member, or choose the present one."""
         if self._nearest is None:
             return
         if self._asked is not None and self._nearest.node != self._asked.node:
@@ -102,5 +104,5 @@ class Bootstrap:
             self._chosen(nearest)
 
     def violations(self) -> list[str]:
-        """A round of the search ends by itself."""
+        """Check that a round of the search ends by a timer."""
         return self._view.missing_timer("nearer") if self._asked is not None else []

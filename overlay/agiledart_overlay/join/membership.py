@@ -1,18 +1,17 @@
-"""Coming and going: joining, founding, leaving, joining again. How a node finds the ring: `search`; how it is let in: `joiner`.
+"""Joining, ring creation, leaving and rejoining. `ring_search` finds the ring; `handshake` lets the node in.
 
-A joiner moves through these phases; the timer "join" moves it on when nothing comes.
+A joiner moves through these phases; the timer "join" moves it on when no message comes.
 
     OUTSIDE   not asked to join, or gave up, or left
-    SEEKING   seeds were probed; the first that says it is a member gets the JoinRequest; members on its way send rows; the
-              guardian of its gap queues it and calls it
-    MEMBER    its guardian has confirmed it: it answers for its keys, and `arrival` begins
+    SEEKING   seeds were probed; the first member that answers gets the JoinRequest; members on its route send rows; the owner of
+              its key range queues and invites it
+    MEMBER    its range owner has confirmed it: it delivers its keys, and `node_arrival` begins
 
-A joiner is in nobody's tables and answers for nothing. A member that must go (`rejoin`) becomes SEEKING again under the same
-incarnation with one more refutation, so links and applications are not disturbed, and never gives up.
+A joiner is in no node's tables and delivers nothing. A member that must rejoin becomes SEEKING again under the same incarnation
+with one more refutation, so links and applications are not disturbed; it never gives up.
 
-The awkward case is that all agents start at once: then no seed is a member, and one of them founds the ring, see `founder`.
-
-Source: [Pastry] §2.4; the project's overlay specification §5.
+The awkward case is a simultaneous start of all agents: then no seed is a member, and one of them creates the ring, see
+`ring_creation`. Source: [Pastry] §2.4; the project's overlay specification §5.
 """
 
 from enum import IntEnum
@@ -31,7 +30,7 @@ from agiledart_overlay.wire.ring_messages import AdmissionConfirmed, JoinQueued,
 
 
 class Phase(IntEnum):
-    """Where a node stands."""
+    """Phase of a node."""
 
     OUTSIDE = 0
     SEEKING = 1
@@ -39,7 +38,7 @@ class Phase(IntEnum):
 
 
 class Membership:
-    """Join, leave and rejoin, of one node."""
+    """Join, leave and rejoin of one node."""
 
     __slots__ = (
         "_arrival",
@@ -66,13 +65,13 @@ class Membership:
 
     @property
     def seeds(self) -> tuple[Peer, ...]:
-        """Peers that may be in the ring, given at the start."""
+        """Return peers that may be in the ring, given at the start."""
         return self._view.seeds
 
     # ---- the joiner
 
     def join(self, seeds: tuple[Peer, ...]) -> None:
-        """Start joining; without seeds found a ring."""
+        """Start joining; without seeds create a ring."""
         view = self._view
         if self.phase is not Phase.OUTSIDE:
             view.drop("join-twice")
@@ -98,7 +97,7 @@ class Membership:
         self.search.seek(is_hurried=self._rejoins)
 
     def on_join_timer(self) -> None:
-        """Nothing came: try again, found a ring, or give up."""
+        """Try again, create a ring, or give up, when no message came."""
         view = self._view
         if self.phase is not Phase.SEEKING:
             return
@@ -117,7 +116,7 @@ class Membership:
         return not self.search.has_asked and self.ring_creation.is_due(self.search.tries, was_member=self._rejoins)
 
     def on_ring_creation_reply(self, sender: Peer, message: RingCreationReply) -> None:
-        """Somebody was asked whether this node may found a ring."""
+        """Take a peer's answer to the request to create a ring."""
         if self.phase is not Phase.SEEKING:
             return
         is_last = self.ring_creation.on_ring_creation_reply(sender, message)
@@ -130,7 +129,7 @@ class Membership:
             self._create_ring()
 
     def on_request_ring_creation(self, sender: Peer, message: RequestRingCreation) -> None:
-        """Somebody else wants to found a ring."""
+        """Answer a peer that wants to create a ring."""
         is_free = self.phase is not Phase.MEMBER and not self._view.agreed.active
         is_free = is_free and not self._neighbours.handshake.is_invited
         self.ring_creation.on_request_ring_creation(sender, message, is_free=is_free)
@@ -150,7 +149,7 @@ class Membership:
         self._view.effects.append(JoinFailed(reason))
 
     def on_queued(self, sender: Peer, message: JoinQueued) -> None:
-        """The guardian will call."""
+        """Wait: the range owner has queued the join and will invite this node."""
         view = self._view
         self.ring_creation.saw_ring(0)
         if self.phase is Phase.SEEKING and message.attempt == self.search.attempt:
@@ -158,7 +157,7 @@ class Membership:
             view.set_timer("join", view.now + view.config.queue_timeout_ns)
 
     def on_refused(self, sender: Peer, message: JoinRefused) -> None:
-        """Not now, or never."""
+        """Take a refusal, for now or for good."""
         view = self._view
         if message.reason in ("incarnation", "left"):
             self._on_incarnation_refused(sender, message)
@@ -170,17 +169,17 @@ class Membership:
         view.set_timer("join", view.now + int(view.config.join_retry_ns * 2 * view.random.uniform()))
 
     def _on_incarnation_refused(self, sender: Peer, message: JoinRefused) -> None:
-        """Somebody knows a life of this node that outranks this one.
+        """Treat a refusal by a peer that knows a higher-ranked incarnation of this node.
 
-        Those who forgot that, or never knew it, may have let it in: then it goes again, else half of the ring would have it in
-        its tables and the other half not. Where a guardian has begun to let this life in and was lost, it is this life that
-        others know: it outranks what they know of it.
+        Peers that forgot it, or never knew it, may have admitted this node: then it leaves, or half of the ring would have it in
+        its tables and the other half not. If a range owner began to admit this incarnation and was lost, the peers know this very
+        incarnation: it then outranks their knowledge.
         """
         view = self._view
         mine, theirs = view.me.incarnation, message.incarnation
         is_answer = self.phase is Phase.SEEKING and message.attempt == self.search.attempt and not view.agreed.active
         if is_answer and theirs == mine and message.reason == "incarnation" and self._neighbours.handshake.was_invited:
-            self.rejoin("its guardian was lost while it was let in", None)
+            self.rejoin("its range owner was lost during its admission", None)
             return
         is_over = theirs > mine or (theirs == mine and (message.reason == "left" or (is_answer and not self._rejoins)))
         if is_over and self.phase is not Phase.OUTSIDE:
@@ -189,7 +188,7 @@ class Membership:
     def _end_incarnation(self, sender: Peer, theirs: int) -> None:
         reason = (
             f"{sender.name or sender.node.short} knows this node with incarnation {theirs}, "
-            f"this life has {self._view.me.incarnation}: it runs twice, or its state directory was restored from a copy"
+            f"this process has {self._view.me.incarnation}: the node runs twice, or its state directory was restored from a copy"
         )
         if self.phase is Phase.MEMBER:
             self._view.agreed.expel_reason = reason
@@ -197,14 +196,14 @@ class Membership:
             self._fail(reason)
 
     def expel(self, reason: str) -> None:
-        """This life should not have been let in: out, and the node above is told why."""
+        """Leave because this incarnation should not have been admitted, and report the reason to the node above."""
         self._send_departing(is_clean=False)
         self._fail(reason)
 
     def on_accused(self, sender: Peer, message: Accused) -> None:
-        """Somebody on the way holds this node for dead.
+        """Take a message of a peer on the route that believes this node is dead.
 
-        It was in the ring in this life, or about to be: outrank what is known of it. It was not: its number was used before.
+        If this incarnation was in the ring, or nearly, it outranks that knowledge. If not, its number was used before.
         """
         view = self._view
         if self.phase is not Phase.SEEKING or view.agreed.active:
@@ -220,12 +219,12 @@ class Membership:
             self._end_incarnation(sender, message.incarnation)
 
     def on_admission_confirmed(self, sender: Peer, message: AdmissionConfirmed) -> None:
-        """The guardian says that this node is in."""
+        """Become a member when the range owner confirms the admission."""
         if self._neighbours.handshake.on_admission_confirmed(sender, message):
             self._become_member()
 
     def _create_ring(self) -> None:
-        """A ring of one."""
+        """Create a ring of one."""
         agreed = self._view.agreed
         agreed.create_ring(self._view.now)
         agreed.seeking = False
@@ -241,9 +240,12 @@ class Membership:
         leaves, queued_joins = handshake.leaves, handshake.queued_joins
         handshake.reset()
         for side in (view.agreed.predecessor, view.agreed.successor):
-            told = next((each for each in leaves if side.peer is not None and each.peer.node == side.peer.node), None)
-            if told is not None:
-                view.meet(told.peer, told.refutations)
+            neighbour_sighting = next(
+                (sighting for sighting in leaves if side.peer is not None and sighting.peer.node == side.peer.node),
+                None,
+            )
+            if neighbour_sighting is not None:
+                view.meet(neighbour_sighting.peer, neighbour_sighting.refutations)
         self._neighbours.range_owner.take_over(queued_joins)
         view.effects.append(JoinCompleted())
         view.observe(RingJoined(view.now - self._started, self.search.attempt))
@@ -268,7 +270,7 @@ class Membership:
         view.cancel_timer("join")
 
     def rejoin(self, reason: str, through: Peer | None) -> None:
-        """The ring goes on without this node: stop, and join again, under the same incarnation with one more refutation."""
+        """Leave a ring that goes on without this node, and join again with one more refutation of the same incarnation."""
         view = self._view
         agreed, handshake = view.agreed, self._neighbours.handshake
         contacts = [side.peer for side in (agreed.predecessor, agreed.successor) if side.peer is not None]
@@ -297,9 +299,9 @@ class Membership:
             self.search.seek_through(through)
 
     def leave(self, *, is_clean: bool) -> None:
-        """Say good-bye to all; records have been handed over.
+        """Take leave of all peers; records have been handed over.
 
-        Not clean: something is pending between this node and its ring neighbours, so to them it just falls silent.
+        Not clean: a change is pending between this node and its ring neighbours, so to them it just falls silent.
         """
         self._send_departing(is_clean=is_clean)
         self._view.effects.append(LeaveCompleted())
@@ -317,15 +319,15 @@ class Membership:
         self._stop()
 
     def violations(self) -> list[str]:
-        """Phase and flags say the same; who looks for the ring asks again."""
+        """Check that phase and flags agree, and that a search has a timer."""
         view = self._view
         agreed, phase = view.agreed, self.phase
-        found = [*self._arrival.violations(), *self._neighbours.violations(), *self.search.bootstrap.violations()]
+        complaints = [*self._arrival.violations(), *self._neighbours.violations(), *self.search.bootstrap.violations()]
         flags = (view.joined, agreed.confirmed, agreed.seeking)
         if flags != (phase is Phase.MEMBER, phase is Phase.MEMBER, phase is Phase.SEEKING):
-            found.append(f"phase: {phase.name}, but joined, confirmed, seeking are {flags}")
+            complaints.append(f"phase: {phase.name}, but joined, confirmed, seeking are {flags}")
         if phase is Phase.SEEKING:
-            found.extend(view.missing_timer("join"))
+            complaints.extend(view.missing_timer("join"))
         if phase is Phase.OUTSIDE and agreed.active:
-            found.append("phase: OUTSIDE, and it may deliver")
-        return found
+            complaints.append("phase: OUTSIDE, and it may deliver")
+        return complaints

@@ -1,16 +1,16 @@
-"""What a new member does once it is in: it shows itself to those who should know it, and finds near peers for its tables.
+"""Arrival of a new member: it announces itself to the peers that should know it, and finds near peers for its tables.
 
-Called from one place after the node has become a member (`begin`), and again when others hold it for dead (`on_accused`).
+It runs after the node has become a member (`begin`), and again when others believe it dead (`on_accused`).
 
-    LEAVES   the leaf set is announced to every leaf, repeated until it answers; a leaf that knows more says what. The
-             answers place this node in the space of latencies
-    TABLE    of all that the join told of, the cheapest for each slot and the nearest neighbours by coordinates are contacted
-    LOCALITY the nearest entry of each row is asked for its row, the nearest neighbour for its neighbours; whoever would be
-             clearly cheaper than the entry here is contacted
-    SETTLED  nothing is under way
+    LEAVES   the leaf set is announced to every leaf, repeated until it answers; a leaf that knows more sends it. The answers
+             place this node in the space of latencies
+    TABLE    of all peers reported during the join, the cheapest for each slot and the nearest neighbours by coordinates are
+             contacted LOCALITY the nearest entry of each row is asked for its row, the nearest neighbour for its neighbours; a
+             peer clearly cheaper than the entry here is contacted
+    IDLE     no work is pending
 
-Each stage ends when all have answered or its time is over, and each is bounded by a figure of the configuration, so a join costs a
-known number of messages at most. A contact shows this node to the peer, too, which puts it where it fits.
+Each stage ends when all have answered or its time is over, and each is bounded by a figure of the configuration. So a join costs
+at most a known number of messages. A contact also introduces this node to the peer, which puts it where it fits.
 
 Source: [Pastry] §2.4 and [Pastry proximity] (second stage); the project's overlay specification §5, steps 4 to 6.
 """
@@ -32,11 +32,11 @@ _TRIES = 3
 
 
 _PASSES = 4
-"""Times that the round trips to the leaves are taken into the coordinate."""
+"""Times that the round trips to the leaves are applied to the coordinate."""
 
 
 class ArrivalStage(IntEnum):
-    """What the new member is busy with."""
+    """Stage of the arrival."""
 
     IDLE = 0
     LEAVES = 1
@@ -45,7 +45,7 @@ class ArrivalStage(IntEnum):
 
 
 class Announcement:
-    """One peer that was told and has not answered yet."""
+    """Announcement to one peer that has not answered yet."""
 
     __slots__ = ("number", "peer", "sent_at", "tries")
 
@@ -63,30 +63,30 @@ class NodeArrival:
         self._waiting: dict[NodeId, Announcement] = {}
         self._gathered: dict[NodeId, Sighting] = {}
         self._future: dict[NodeId, Sighting] = {}
-        """Leaves that the neighbours told of, until they answer."""
+        """Leaves that the neighbours reported, until they answer."""
         self._known_and_announced: tuple[Sightings, Sightings] = ((), ())
-        """Leaves known now, and what announcements say while these do not change."""
+        """Leaves known now, and the content of announcements while these do not change."""
         self._stage = ArrivalStage.IDLE
 
     @property
     def stage(self) -> ArrivalStage:
-        """What is under way."""
+        """Return the present stage."""
         return self._stage
 
     def begin(self, gathered: Iterable[Sighting] = (), leaves: Iterable[Sighting] = ()) -> None:
-        """This node is a member now; the join told it of these peers, and its neighbours of these leaves."""
+        """Begin as a new member, with peers reported during the join and leaves reported by the neighbours."""
         view = self._view
         self._gathered = {sighting.peer.node: sighting for sighting in gathered}
         self._stage = ArrivalStage.LEAVES
         view.distances.is_locating = True
         config = view.config
         future = LeafSet(view.me.node, config.leaf_count, config.id_bits)
-        told: dict[NodeId, Sighting] = {}
+        reported: dict[NodeId, Sighting] = {}
         for sighting in leaves:
             if not view.book.is_dead(sighting.peer, sighting.refutations):
-                told[sighting.peer.node] = sighting
+                reported[sighting.peer.node] = sighting
                 future.add(sighting.peer)
-        self._future = {peer.node: told[peer.node] for peer in future.members}
+        self._future = {peer.node: reported[peer.node] for peer in future.members}
         self._known_and_announced = ((), tuple(self._future.values()))
         for peer in {peer.node: peer for peer in (*view.leaf_set.members, *future.members)}.values():
             self._announce_to(peer)
@@ -95,7 +95,7 @@ class NodeArrival:
             self._advance()
 
     def stop(self) -> None:
-        """This node is no member any more."""
+        """Stop: this node is no longer a member."""
         self._waiting.clear()
         self._gathered.clear()
         self._future.clear()
@@ -112,13 +112,13 @@ class NodeArrival:
         self._send(announcement)
 
     def _send(self, announcement: Announcement) -> None:
-        """Leaves get the leaf set with it; to the others, whose leaves are far away, it would say nothing."""
+        """Send an announcement; only leaves get the leaf set with it, as distant nodes have other leaves."""
         view = self._view
         node = announcement.peer.node
         if node in self._future:
             known = view.leaf_sightings()
             if self._known_and_announced[0] is not known:
-                merged = {**self._future, **{each.peer.node: each for each in known}}
+                merged = {**self._future, **{sighting.peer.node: sighting for sighting in known}}
                 self._known_and_announced = known, tuple(merged.values())
             state = self._known_and_announced[1]
         else:
@@ -130,7 +130,7 @@ class NodeArrival:
             self._view.set_timer("announce", self._view.now + 2 * self._view.config.probe_timeout_ns)
 
     def on_timer(self) -> None:
-        """Announce again to those that did not answer."""
+        """Announce again to peers that did not answer."""
         view = self._view
         for announcement in list(self._waiting.values()):
             if announcement.tries >= _TRIES or view.book.is_dead(announcement.peer, 0):
@@ -143,14 +143,14 @@ class NodeArrival:
             self._advance()
 
     def asked_at(self, node: NodeId, number: int) -> Instant | None:
-        """When the announcement with this number was sent, if it was, and only once: else its answer measures nothing."""
+        """Return the instant of the announcement with this number; None unless it was sent exactly once: its answer measures nothing."""
         announcement = self._waiting.get(node)
         if announcement is None or announcement.number != number or announcement.tries > 1:
             return None
         return announcement.sent_at
 
     def on_announced(self, sender: Peer, message: Announced) -> None:
-        """Somebody answered an announcement."""
+        """Take an answer to an announcement."""
         view = self._view
         announcement = self._waiting.get(sender.node)
         if announcement is not None and announcement.number == message.number:
@@ -162,16 +162,18 @@ class NodeArrival:
                 self._advance()
 
     def on_announce(self, sender: Peer, message: Announce) -> None:
-        """A new member, or one back from the dead; the caller has put it into the tables. It is told which leaves it lacks."""
+        """Answer a new member, or one back from the dead, with the leaves that it lacks; the caller has put it into the tables."""
         view = self._view
         self._peer_gossip.receive_sightings(message.sightings)
-        told: tuple[Sighting, ...] = ()
+        lacking: tuple[Sighting, ...] = ()
         if sender.node in view.leaf_set:
-            told = view.sightings(view.leaf_set.lacking(sender.node, [each.peer.node for each in message.sightings]))
-        view.send(sender, Announced(message.number, view.refutations, told, view.distances.vitals))
+            lacking = view.sightings(
+                view.leaf_set.lacking(sender.node, [sighting.peer.node for sighting in message.sightings])
+            )
+        view.send(sender, Announced(message.number, view.refutations, lacking, view.distances.vitals))
 
     def on_accused(self, sender: Peer, message: Accused) -> None:
-        """Somebody holds this node for dead: refute, and announce to all, because others will too."""
+        """Refute an accusation of death, and announce to all peers, because others will have heard it too."""
         view = self._view
         if message.refutations >= view.refutations:
             if not view.outrank(message.refutations):
@@ -186,11 +188,11 @@ class NodeArrival:
     # ---- table and locality
 
     def on_stage_timer(self) -> None:
-        """The time of a stage is over."""
+        """End a stage whose time is over."""
         self._advance()
 
     def _advance(self) -> None:
-        """The next stage; one that has nothing to do is passed over."""
+        """Enter the next stage; skip a stage without work."""
         view = self._view
         if self._stage is ArrivalStage.LEAVES:
             view.distances.locate(_PASSES)
@@ -210,7 +212,7 @@ class NodeArrival:
         view.cancel_timer("arrive")
 
     def _contact_gathered(self) -> int:
-        """Of all that the join told of, contact the best for each slot and the nearest; how many were contacted."""
+        """Contact the best reported peers for each slot and the nearest ones; return the number of contacts."""
         view, config = self._view, self._view.config
         gathered, self._gathered = self._gathered, {}
         strangers = [sighting for node, sighting in gathered.items() if node != view.me.node and node not in view.book]
@@ -239,7 +241,7 @@ class NodeArrival:
         return 1.0 if cost is None else cost
 
     def _ask_for_locality(self) -> int:
-        """Ask near entries for their rows and their neighbours; how many were asked."""
+        """Ask near entries for their rows and their neighbours; return the number of questions."""
         view = self._view
         most = view.config.second_stage_questions
         asked = 0
@@ -256,13 +258,13 @@ class NodeArrival:
         return asked
 
     def violations(self) -> list[str]:
-        """What is announced or asked is repeated or given up; outside the ring nothing is."""
+        """Check that announcements and questions have timers, and that none exist outside the ring."""
         view = self._view
-        found = view.missing_timer("announce") if self._waiting else []
+        complaints = view.missing_timer("announce") if self._waiting else []
         if self._stage in (ArrivalStage.TABLE, ArrivalStage.LOCALITY):
-            found.extend(view.missing_timer("arrive"))
+            complaints.extend(view.missing_timer("arrive"))
         if self._stage is ArrivalStage.LEAVES and not self._waiting:
-            found.append("arrival: it waits for leaves, of which none was told")
+            complaints.append("arrival: it waits for leaves, and none was reported")
         if not view.joined and (self._waiting or self._stage is not ArrivalStage.IDLE):
-            found.append("arrival: the node is not in the ring, and tells that it is")
-        return found
+            complaints.append("arrival: the node is not in the ring and announces itself")
+        return complaints

@@ -1,19 +1,19 @@
-"""Who founds a ring when nobody is in one: the smallest of those that look for one, with the assent of all that answer it.
+"""Creation of a ring when no node is in one: by the smallest seeking node, with the assent of all that answer it.
 
-The awkward case is that all agents start at once, or come back at once after their ring was lost: then no seed is a member, and
-two that know each other only through a third must not both found. Whoever looks for a ring
+The awkward case is a simultaneous start of all agents, or their return after the ring was lost: then no seed is a member, and two
+nodes that know each other only through a third must not both create a ring. A node that looks for a ring
+    * reports, on every answer to a probe, the smallest seeking node that it knows, itself or by gossip, and the age of that news;
+      so the smallest becomes known to all connected nodes, one hop in each round of questions;
+    * creates a ring only after three rounds, when neither it nor any node it asked has known of a ring for `merge_after`, and no
+      node known to it in that time is smaller;
+    * then asks every node that answered it in that time (`RequestRingCreation`). A node that assents promises not to assent to
+      another one for a while. A node refuses if it knows of a ring or of a smaller node, or has promised already. One refusal, or
+      silence: another round.
 
-    * tells, on every answer to a probe, the smallest node that it knows to look for one, itself or by hearsay, and how long ago
-      that one was heard; so the smallest becomes known to all that are connected, one hop in each round of questions;
-    * founds only after three rounds, when neither it nor anybody it asked has heard of a ring for `merge_after`, and nobody that
-      it has heard of in that time is smaller;
-    * then asks everybody that answered it in that time (`RequestRingCreation`). Who assents promises to assent to nobody else for a while;
-      who knows of a ring, or of a smaller one, or has promised already, refuses. One refusal, or silence: another round.
+So of two nodes that look for a ring at one time, and that a surviving third node answered, only one creates a ring. The promise
+is longer than the wait for assents; after it the third node has met the new ring itself.
 
-So of two that look for a ring at one time, and that both were answered by one third node which lives on, one founds. The promise
-is longer than the wait for assents; after it the third one has met the new ring itself.
-
-That nobody answers at all is enough only for one that was in a ring before: it is cut off, and goes on alone.
+If no node answers at all, only a node that was in a ring before may create one: it is cut off, and goes on alone.
 
 Source: own; the project's overlay specification §5 step 7 g asks for less.
 """
@@ -26,16 +26,16 @@ from agiledart_overlay.wire.messages import ProbeAck
 from agiledart_overlay.wire.ring_messages import RequestRingCreation, RingCreationReply
 
 _TRIES = 3
-"""Times that seeds are asked before a node may found a ring."""
+"""Times that seeds are asked before a node may create a ring."""
 
 _PROMISE_ROUNDS = 4
-"""Rounds of questions for which a promise holds; who asked waits for one round."""
+"""Rounds of questions for which a promise holds; the node that asks waits for one round."""
 
 _MAX_ANSWERED = 64
 
 
 class RingCreation:
-    """What one node knows of others that look for a ring, and its promise."""
+    """Knowledge of one node about others that look for a ring, and its promise."""
 
     __slots__ = ("_answered", "_number", "_promised", "_ring_seen", "_smallest", "_view", "_waiting", "has_left")
 
@@ -51,21 +51,21 @@ class RingCreation:
         """This node left a ring in which others stayed."""
 
     def reset(self) -> None:
-        """Looking for a ring, as if for the first time."""
+        """Forget earlier searches for a ring."""
         self._ring_seen, self.has_left = None, False
         self._answered.clear()
 
     # ---- rings
 
     def saw_ring(self, age_ms: int) -> None:
-        """Somebody was in a ring so long ago; negative: never."""
+        """Note the age of a peer's last membership in a ring; negative: never."""
         if age_ms >= 0:
             seen = Instant(self._view.now - age_ms * MILLISECOND)
             self._ring_seen = seen if self._ring_seen is None else max(self._ring_seen, seen)
 
     @property
     def ring_age_ms(self) -> int:
-        """How long ago this node last knew of a ring; -1: it never did."""
+        """Return the age of this node's last knowledge of a ring; -1: it never had any."""
         if self._view.agreed.active or self.has_left:
             return 0
         return -1 if self._ring_seen is None else (self._view.now - self._ring_seen) // MILLISECOND
@@ -78,7 +78,7 @@ class RingCreation:
     # ---- others that look for one
 
     def note_candidate(self, peer: Peer, age_ms: int = 0) -> None:
-        """A node looks for a ring; it was heard so long ago."""
+        """Note a node that looks for a ring, and the age of that news."""
         view = self._view
         at = view.now - age_ms * MILLISECOND
         if peer.node == view.me.node or not self._is_recent(at):
@@ -90,7 +90,7 @@ class RingCreation:
             self._smallest = (peer, max(at, smallest[1]))
 
     def on_answer(self, sender: Peer, message: ProbeAck) -> None:
-        """A node that was probed has answered."""
+        """Take the answer of a probed node."""
         view = self._view
         self.saw_ring(0 if message.joined else message.ring_age_ms)
         self._answered.pop(sender.node, None)
@@ -112,7 +112,7 @@ class RingCreation:
 
     @property
     def smallest(self) -> Peer | None:
-        """The smallest other node that lately looked for a ring, as far as this one has heard."""
+        """Return the smallest other node that lately looked for a ring, as far as this one knows."""
         known = self._known_smallest()
         return known[0] if known is not None else None
 
@@ -122,14 +122,14 @@ class RingCreation:
         return {node: peer for node, (peer, _) in self._answered.items()}
 
     def answer_to(self, number: int) -> ProbeAck:
-        """What this node answers to a probe of one that looks for a ring."""
+        """Return this node's answer to a probe of a node that looks for a ring."""
         view = self._view
         smallest = self._known_smallest()
         if view.agreed.seeking and (smallest is None or view.me.node < smallest[0].node):
             smallest = (view.me, view.now)
         age_ms = self.ring_age_ms
         if view.joined and not view.agreed.is_fit(view.now):
-            age_ms = 1  # it slept, and must ask itself whether it still is in one
+            age_ms = 1  # it slept, and must first find out whether it is still in one
         ack = (number, view.refutations, view.agreed.active, view.distances.vitals, age_ms)
         if smallest is None or view.agreed.active:
             return ProbeAck(*ack)
@@ -138,7 +138,7 @@ class RingCreation:
     # ---- founding
 
     def is_due(self, tries: int, *, was_member: bool) -> bool:
-        """Whether this node should found a ring, if those that answer it assent."""
+        """Report whether this node should create a ring, if all nodes that answer it assent."""
         if tries < _TRIES or self._is_ring_near or self._promised_to_other(self._view.me.node):
             return False
         answers = self._recent_answers()
@@ -149,7 +149,7 @@ class RingCreation:
         return min(answers) > me and (smallest is None or smallest.node > me)
 
     def ask(self) -> bool:
-        """Ask all that answered for their assent; true when there is nobody to ask."""
+        """Ask all nodes that answered for their assent; return True when there are none."""
         view = self._view
         self._waiting = self._recent_answers()
         self._number = view.number()
@@ -158,16 +158,16 @@ class RingCreation:
         return not self._waiting
 
     def give_up(self) -> None:
-        """Not all have assented in time, or somebody did not."""
+        """Give up: some nodes refused, or did not assent in time."""
         self._waiting = None
 
     @property
     def is_asking(self) -> bool:
-        """Whether assents are waited for."""
+        """Report whether assents are awaited."""
         return self._waiting is not None
 
     def on_ring_creation_reply(self, sender: Peer, message: RingCreationReply) -> bool:
-        """Somebody has answered; true when it was the last one, and all assented."""
+        """Take an answer; return True when it was the last one, and all assented."""
         waiting = self._waiting
         self.saw_ring(message.ring_age_ms)
         if waiting is None or message.number != self._number or sender.node not in waiting:
@@ -179,7 +179,7 @@ class RingCreation:
         return not waiting
 
     def on_request_ring_creation(self, sender: Peer, message: RequestRingCreation, *, is_free: bool) -> None:
-        """Somebody wants to found. `is_free`: this node is in no ring and in no admission to one."""
+        """Answer a node that wants to create a ring. `is_free`: this node is in no ring and in no admission to one."""
         view = self._view
         self.note_candidate(sender)
         smallest = self.smallest

@@ -1,7 +1,7 @@
-"""How a node outside the ring finds a member that brings its join on the way, and what it learns of others meanwhile.
+"""Search of a node outside the ring for a member that forwards its join; it also collects the peers reported meanwhile.
 
-One attempt: seeds and fellows are probed; the first that says it is a member leads to a near one (`bootstrap`), which gets the
-JoinRequest. Members on its way send rows; the next attempt asks those, too, and who gets in takes its tables from them.
+One attempt: seeds and fellow seekers are probed; the first member that answers leads to a near one (`bootstrap`), which gets the
+JoinRequest. Members on its route send rows; the next attempt also asks these, and a new member takes its tables from them.
 
 Source: [Pastry] §2.4; the project's overlay specification §5, steps 1 and 2.
 """
@@ -20,12 +20,12 @@ _MAX_GATHERED = 1_024
 
 
 class RingSearch:
-    """Attempts of one node to get a join on its way.
+    """Attempts of one node to send a join to the ring.
 
     Attributes:
-        attempt: number of the last one in this life.
+        attempt: number of the last attempt in this incarnation.
         tries: attempts since the node began to look for the ring.
-        is_answered: somebody answered since then, member or not.
+        is_answered: some node answered since then, member or not.
         has_asked: a member has the request of this attempt.
     """
 
@@ -47,22 +47,22 @@ class RingSearch:
         self.attempt = self.tries = 0
         self.is_answered = self.has_asked = False
         self._fellows: dict[NodeId, Peer] = {}
-        """Others that may help: joiners that looked for a member here, members that an earlier attempt told of."""
+        """Other nodes that may help: joiners that looked for a member here, members that an earlier attempt reported."""
         self._gathered: dict[NodeId, Sighting] = {}
 
     @property
     def is_on(self) -> bool:
-        """Whether this node looks for the ring, and nobody has offered it a place yet."""
+        """Report whether this node looks for the ring and has no offer of a key range yet."""
         agreed = self._view.agreed
         return agreed.seeking and not agreed.active
 
     def forget(self) -> None:
-        """A search that has nothing to do with earlier ones."""
+        """Forget earlier searches."""
         self._fellows.clear()
         self.is_answered = False
 
     def seek(self, *, is_hurried: bool) -> None:
-        """The next attempt; hurried, or not the first: through whoever answers first."""
+        """Begin the next attempt; hurried, or not the first: through the first node that answers."""
         view = self._view
         self._new_attempt()
         for sighting in self._gathered.values():
@@ -78,7 +78,7 @@ class RingSearch:
         view.set_timer("join", view.now + view.config.join_retry_ns)
 
     def seek_through(self, member: Peer) -> None:
-        """The next attempt, through somebody who is known to be in."""
+        """Begin the next attempt, through a known member."""
         self._new_attempt()
         self._request(member, walking=True)
 
@@ -96,7 +96,7 @@ class RingSearch:
     # ---- what comes in
 
     def on_probe_ack(self, sender: Peer, message: ProbeAck) -> None:
-        """A seed answered; if it is a member, the join starts from it or from one that is nearer."""
+        """Take a seed's answer; a member starts the join, through itself or a nearer one."""
         if not self.is_on:
             return
         self.is_answered = True
@@ -105,12 +105,12 @@ class RingSearch:
             self.bootstrap.on_member(sender)
 
     def _on_chosen(self, member: Peer) -> None:
-        """The nearest member that could be found."""
+        """Send the join to the nearest member found."""
         if self.is_on and not self.has_asked:
             self._request(member, walking=False)
 
     def on_fellow(self, sender: Peer) -> None:
-        """Somebody else who is not a member either looks for one here."""
+        """Note another node outside the ring that looks for a member here."""
         self._ring_creation.note_candidate(sender)
         if self._view.agreed.seeking:
             self._add_fellow(sender)
@@ -120,7 +120,7 @@ class RingSearch:
             self._fellows[peer.node] = peer
 
     def on_rows(self, sender: Peer, message: JoinRows) -> None:
-        """A member on the way tells what it knows."""
+        """Take the rows of a member on the route."""
         self._ring_creation.saw_ring(0)
         if self._view.agreed.seeking and message.attempt == self.attempt:
             self.gather((Sighting(sender), *message.sightings))
@@ -134,13 +134,13 @@ class RingSearch:
                 self._gathered.setdefault(sighting.peer.node, sighting)
 
     def take(self) -> tuple[Sighting, ...]:
-        """The search is over: all that were gathered."""
+        """End the search; return all members gathered."""
         gathered = tuple(self._gathered.values())
         self._gathered.clear()
         self._fellows.clear()
         return gathered
 
     def keep(self, contacts: Iterable[Peer]) -> None:
-        """A member must join again: these, and the fellows of before, may know the way."""
+        """Keep these contacts, and earlier fellows, for the rejoin of a member."""
         known = {peer.node: peer for peer in (*contacts, *self._fellows.values()) if peer.node != self._view.me.node}
         self._fellows = dict(list(known.items())[:MAX_SEEDS])

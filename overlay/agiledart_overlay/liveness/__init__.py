@@ -1,1 +1,1 @@
-"""Who is alive: probes, suspicion, incarnations, what others say. It imports tables, wire and state."""
+"""Liveness of peers: probes, suspicion, incarnations, gossip. It imports tables, wire and state."""

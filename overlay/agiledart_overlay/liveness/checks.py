@@ -1,15 +1,16 @@
 """Checks of single peers: direct probes, indirect probes, suspicion, death; SWIM with Lifeguard's local health.
 
-A check goes through these stages; any message from the peer itself ends it. Who is checked when: `liveness`.
+A check goes through these stages; any message from the peer itself ends it. `failure_detector` chooses the peers.
 
     DIRECT    probed, waiting max(probe_timeout, 4 RTT); a lost link starts at INDIRECT at once, a refused one at SUSPECT
     INDIRECT  three leaves were asked to probe it, and it was probed again; waiting twice that time
-    SUSPECT   it and the leaf set were told; it may refute, others may confirm; waiting 1 to 2 s (lan), or 0.2 s where its machine
-              refuses connections to us and to one who confirms: no process listens there, so nobody is slow
-    dead      buried; the leaf set is told, and each of them looks for itself
+    SUSPECT   it and the leaf set were notified; it may refute, others may confirm; waiting 1 to 2 s (lan), or 0.2 s where its
+              machine refuses connections to this node and to a confirming one: no process listens there, so slowness is no
+              explanation
+    dead      removed; the leaf set is notified, and each leaf checks for itself
 
-The awkward case is a node that is itself slow or was asleep: to it all others look dead. When an own timer comes late it
-stretches its waits, and when it comes very late all unfinished checks start anew.
+The awkward case is a node that is itself slow or was asleep: to it all others seem dead. When its own timer comes late it
+lengthens its waits, and when it comes very late all unfinished checks start anew.
 
 Source: [SWIM] §4, [Lifeguard] §IV; figures from the project's overlay specification §6.
 """
@@ -38,14 +39,14 @@ _WORST_HEALTH = 4
 _MOST_CONFIRMATIONS: Final = 3
 
 _REFUSALS: Final = 2
-"""One refused connection may be a moment's accident of a device between."""
+"""One refused connection may be a moment's fault of a device between."""
 
 _SHORTENING_PERMILLE: Final = ((1000,), (0, 1000), (0, 631, 1000), (0, 500, 792, 1000))
-"""1000 · log(c + 1) / log(k + 1), row k = confirmations that can be had, column c = confirmations so far."""
+"""1000 · log(c + 1) / log(k + 1), row k = possible confirmations, column c = confirmations so far."""
 
 
 class CheckStage(IntEnum):
-    """Where a check stands."""
+    """Stage of a check."""
 
     DIRECT = 1
     INDIRECT = 2
@@ -57,11 +58,11 @@ class Check:
 
     Attributes:
         first: number of the first probe; an answer to it or a later one is a sign of life.
-        cause: `silent`, `link` or `rumour`, the reason to give if it turns out dead.
-        askers: others who want to know the outcome (they suspect it).
-        confirmed: others who cannot reach it either.
-        refusals: times that its machine said that nothing listens there.
-        began: when it was asked first; since: when it was suspected.
+        cause: `silent`, `link` or `rumour`, the reason given if the peer turns out dead.
+        askers: other nodes that suspect it and want to know the outcome.
+        confirmed: other nodes that cannot reach it either.
+        refusals: times that its machine refused a connection.
+        began: instant of the first probe; since: instant of the suspicion.
     """
 
     __slots__ = (
@@ -78,7 +79,7 @@ class Check:
 
 
 class Checks:
-    """All checks of one node that are under way, and its trust in its own judgement."""
+    """All checks of one node in progress, and its confidence in its own timing."""
 
     __slots__ = ("_checks", "_health", "_probes", "_view")
 
@@ -90,11 +91,11 @@ class Checks:
 
     @property
     def health(self) -> int:
-        """0: this node is prompt; each step up lengthens its waits by the whole time-out."""
+        """Return the local health: 0 when this node is prompt; each step up lengthens its waits by the whole timeout."""
         return self._health
 
     def is_suspect(self, node: NodeId) -> bool:
-        """Whether a peer answers neither this node nor its helpers."""
+        """Report whether a peer answers neither this node nor its helpers."""
         check = self._checks.get(node)
         return check is not None and check.stage is CheckStage.SUSPECT
 
@@ -102,7 +103,7 @@ class Checks:
         yield from self._checks.values()
 
     def get(self, node: NodeId) -> Check | None:
-        """The check of a peer, if one is under way."""
+        """Return the check of a peer, if one is in progress."""
         return self._checks.get(node)
 
     def stop(self) -> None:
@@ -117,11 +118,11 @@ class Checks:
         known = self._view.book.get(peer.node)
         rtt = known.rtt_ns if known is not None else 0
         least = self._view.config.probe_timeout_ns
-        # Bounded, since a peer that slept has answered once after seconds, which says nothing about the next time.
+        # Bounded, since a peer that slept has once answered after seconds, which predicts nothing.
         return min(max(least, 4 * rtt), 5 * least) * (1 + self._health)
 
     def probe(self, peer: Peer) -> int:
-        """Send a probe; its number."""
+        """Send a probe; return its number."""
         view = self._view
         number = view.number()
         self._probes[number] = (peer.node, view.now)
@@ -129,12 +130,12 @@ class Checks:
         return number
 
     def answered(self, sender: Peer, number: int) -> Instant | None:
-        """An answer to a probe: when that was sent, if it was."""
+        """Take the answer to a probe; return the instant at which that was sent, if it was."""
         probe = self._probes.pop(number, None)
         return probe[1] if probe is not None and probe[0] == sender.node else None
 
     def forget_probes(self) -> list[int]:
-        """Old probes will not be answered any more: their numbers."""
+        """Drop old probes that will not be answered any more; return their numbers."""
         oldest = self._view.now - 20 * self._view.config.probe_timeout_ns
         forgotten = [number for number, (_, at) in self._probes.items() if at < oldest]
         for number in forgotten:
@@ -152,7 +153,7 @@ class Checks:
         return check
 
     def wait_for(self, peer: Peer) -> None:
-        """A check that begins with another question than a probe."""
+        """Begin a check whose question was another message than a probe."""
         view = self._view
         check = Check(peer, CheckStage.DIRECT, "silent", view.number(), view.now, view.now + self._wait_ns(peer))
         self._checks[peer.node] = check
@@ -174,7 +175,7 @@ class Checks:
     # ---- deadlines
 
     def on_late(self, late_ns: int) -> None:
-        """An own timer came so late: trust the own judgement less; after a sleep not at all."""
+        """Note that an own timer came late: lower the local health; after a sleep begin all checks anew."""
         view = self._view
         if late_ns <= view.config.late_ns:
             return
@@ -186,11 +187,11 @@ class Checks:
                 fresh.askers = check.askers
 
     def on_time(self) -> None:
-        """A round was on time: trust the own judgement more."""
+        """Note that a round was on time: raise the local health."""
         self._health = max(0, self._health - 1)
 
     def distrust(self) -> None:
-        """Trust the own judgement less."""
+        """Lower the local health."""
         self._health = min(_WORST_HEALTH, self._health + 1)
 
     def on_checks(self) -> None:
@@ -216,7 +217,7 @@ class Checks:
             self._suspect(check)
 
     def _doubt_beyond(self, node: NodeId) -> None:
-        """The nearest leaf of a side is silent: who stands in its rack may be, too. So a row of dead costs the time of one."""
+        """Check the leaves beyond a silent nearest leaf: they may be in its rack. So a row of dead nodes costs the time of one."""
         leaf_set = self._view.leaf_set
         for side in (leaf_set.clockwise, leaf_set.counterclockwise):
             if side and side[0].node == node:
@@ -244,7 +245,7 @@ class Checks:
         self.wait_for_confirmations(check)
 
     def wait_for_confirmations(self, check: Check) -> None:
-        """How long a suspect has left, after one more confirmation or none."""
+        """Set a suspect's remaining time, after one more confirmation or none."""
         view = self._view
         others = min(_MOST_CONFIRMATIONS, len(view.leaf_set) - (check.peer.node in view.leaf_set))
         wait = suspicion_ns(len(check.confirmed), others, view.config.suspicion_min_ns, view.config.suspicion_max_ns)
@@ -254,7 +255,7 @@ class Checks:
         view.set_timer_by("checks", max(check.deadline, view.now))
 
     def declare(self, check: Check) -> None:
-        """A check has ended in death: the leaf set is told."""
+        """End a check in death, and notify the leaf set."""
         view = self._view
         peer = check.peer
         known = view.book.get(peer.node)
@@ -262,8 +263,8 @@ class Checks:
             del self._checks[peer.node]
             return
         ends = (view.leaf_set.successor, view.leaf_set.predecessor)
-        # The leaves of both ring neighbours together are all that can hold the dead one for a leaf: each of the two tells its own,
-        # even when it was the other that found out.
+        # Both ring neighbours' leaves together are all nodes that can have the dead one as a leaf. So each of the two notifies
+        # its own leaves, even when the other one found out.
         if not check.is_declared or any(end is not None and end.node == peer.node for end in ends):
             for leaf in view.leaf_set.members:
                 if leaf.node != peer.node:
@@ -271,7 +272,7 @@ class Checks:
         self.mark_dead(peer, check.cause)
 
     def mark_dead(self, peer: Peer, reason: str) -> None:
-        """This life of a peer is over: out of all tables, and the node above is told."""
+        """End this incarnation of a peer: remove it from all tables, and notify the node above."""
         view = self._view
         known = view.book.get(peer.node)
         if known is None:
@@ -285,7 +286,7 @@ class Checks:
         view.effects.append(PeerFailed(known.peer, reason))
 
     def note_alive(self, node: NodeId) -> None:
-        """A peer sent something: it lives."""
+        """End the check of a peer that sent a message: it is alive."""
         check = self._checks.pop(node, None)
         if check is None:
             return
@@ -303,7 +304,7 @@ class Checks:
         self._checks.pop(node, None)
 
     def on_link_lost(self, node: NodeId, *, refused: bool = False) -> None:
-        """A connection broke: try the peer at once, and ask others to. One that is refused: suspect it at once, too."""
+        """Check a peer at once, with helpers, when a connection broke. When it was refused, suspect it at once, too."""
         known = self._view.book.get(node)
         check = self._checks.get(node)
         if known is None:
@@ -323,29 +324,29 @@ class Checks:
             self.wait_for_confirmations(check)
 
     def doubt(self, node: NodeId) -> None:
-        """Another part got no answer from this peer: have a look."""
+        """Check a peer that another part got no answer from."""
         known = self._view.book.get(node)
         if known is not None and node not in self._checks:
             self.examine(known.peer, CheckStage.DIRECT, "silent")
 
     def violations(self) -> list[str]:
-        """The timer fires by the first deadline; nobody is checked under another's id; the own health is in its range."""
-        view, found = self._view, []
+        """Check deadlines against the timer, ids of checks, and the range of the local health."""
+        view, complaints = self._view, []
         if self._checks:
-            found = view.missing_timer("checks", min(check.deadline for check in self._checks.values()))
+            complaints = view.missing_timer("checks", min(check.deadline for check in self._checks.values()))
         for node, check in self._checks.items():
             if check.peer.node != node or node == view.me.node or not check.began <= check.since <= view.now:
-                found.append(f"check: that of {node.short} makes no sense")
+                complaints.append(f"check: that of {node.short} makes no sense")
         if not 0 <= self._health <= _WORST_HEALTH:
-            found.append(f"check: the own health is {self._health}")
-        return found
+            complaints.append(f"check: the own health is {self._health}")
+        return complaints
 
 
 def suspicion_ns(confirmations: int, others: int, shortest_ns: int, longest_ns: int) -> int:
-    """How long a suspect has to refute, given how many others confirm the suspicion.
+    """Return the time that a suspect has to refute, given how many other nodes confirm the suspicion.
 
     Alone, a node may be wrong because its own link is bad: it waits longest. Each independent confirmation shortens the wait, on
-    a logarithmic scale because the first ones say most. The logarithms are a table, so that all platforms agree.
+    a logarithmic scale because the first ones tell most. The logarithms are a table, so that all platforms agree.
 
     Args:
         confirmations: other nodes that confirmed so far.

@@ -1,8 +1,6 @@
-"""Who is alive: whom a node looks at in each round, what it hears of others, and what it answers when it is itself suspected.
+"""Failure detector: the peers that a node examines in each round, news of others, and its answers when it is itself suspected.
 
-How a single peer is looked at: `checks`.
-
-Source: [SWIM] §4, [Lifeguard] §IV; figures from the project's overlay specification §6.
+The check of a single peer: `checks`. Source: [SWIM] §4, [Lifeguard] §IV; figures from the project's overlay specification §6.
 """
 
 from collections.abc import Iterable
@@ -28,7 +26,7 @@ _MAX_INDIRECT_PROBES = 256
 
 
 class FailureDetector:
-    """The failure detector of one node."""
+    """Failure detector of one node."""
 
     __slots__ = ("_indirect_probes", "_probe_order", "_rounds", "_view", "checks")
 
@@ -40,7 +38,7 @@ class FailureDetector:
         self._rounds = 0
 
     def start(self) -> None:
-        """Begin the rounds; the first one at a random time, so that nodes do not march in step."""
+        """Begin the rounds; the first one at a random time, so that nodes do not act in step."""
         view = self._view
         view.set_timer("round", view.now + int(view.config.lease_renewal_ns * view.random.uniform()))
 
@@ -53,7 +51,7 @@ class FailureDetector:
     # ---- own rounds
 
     def on_round(self, asked: Iterable[Peer] = ()) -> None:
-        """Examine ring neighbours, the watched, the suspects, and now and then one more peer in turn.
+        """Examine ring neighbours, watched peers and suspects, and now and then one more peer in turn.
 
         Args:
             asked: ring neighbours that were asked for a lease just now, which is as good as a probe.
@@ -89,7 +87,7 @@ class FailureDetector:
                 self._remind(check)
 
     def _remind(self, check: Check) -> None:
-        """Tell one more leaf of the suspicion: an answer that was lost comes again, also that it is dead already."""
+        """Repeat the suspicion to one more leaf: an answer that was lost comes again, even that the peer is already dead."""
         view = self._view
         known = view.book.get(check.peer.node)
         leaves = [peer for peer in view.leaf_set.members if peer.node != check.peer.node]
@@ -97,7 +95,7 @@ class FailureDetector:
             view.send(view.random.choice(leaves), Suspect(check.peer, known.refutations))
 
     def _next_probe_target(self) -> Peer | None:
-        """A leaf in shuffled round robin; every fourth time another known peer."""
+        """Return a leaf in shuffled round robin; every fourth time another known peer."""
         view = self._view
         if self._rounds % 4 == 0:
             others = [peer for peer in view.known() if peer.node not in view.leaf_set]
@@ -116,17 +114,19 @@ class FailureDetector:
     # ---- what comes in
 
     def on_probe_ack(self, sender: Peer, message: ProbeAck) -> None:
-        """An answer: a round trip, and perhaps the end of an errand."""
+        """Take an answer: it gives a round trip, and may end an indirect probe."""
         view = self._view
         sent_at = self.checks.answered(sender, message.number)
         if sent_at is not None:
             view.measure(sender.node, sent_at, message.vitals)
-        errand = self._indirect_probes.pop(message.number, None)
-        if errand is not None and errand[2] == sender.node:
-            view.send(errand[0], IndirectProbeAck(errand[1], sender.node, message.refutations, message.joined))
+        indirect_probe = self._indirect_probes.pop(message.number, None)
+        if indirect_probe is not None and indirect_probe[2] == sender.node:
+            view.send(
+                indirect_probe[0], IndirectProbeAck(indirect_probe[1], sender.node, message.refutations, message.joined)
+            )
 
     def on_indirect_probe(self, sender: Peer, message: IndirectProbe) -> None:
-        """Probe somebody for somebody else; only peers that this node knows, so that it cannot be used to reach strangers."""
+        """Probe a peer for another node; only known peers, so that this node cannot be used to reach strangers."""
         view = self._view
         known = view.book.get(message.target.node)
         if known is None or len(self._indirect_probes) >= _MAX_INDIRECT_PROBES:
@@ -136,7 +136,7 @@ class FailureDetector:
         self._indirect_probes[self.checks.probe(known.peer)] = (sender, message.number, message.target.node)
 
     def on_indirect_probe_ack(self, _sender: Peer, message: IndirectProbeAck) -> None:
-        """A helper reached the peer: it lives, only the way to it is bad. So its own word that it is out may not come through."""
+        """Take a helper's report that the peer lives and only the path to it is bad; the helper also reports its membership."""
         check = self.checks.get(message.target)
         known = self._view.book.get(message.target)
         if check is None or known is None or message.refutations < known.refutations:
@@ -148,7 +148,7 @@ class FailureDetector:
         self.checks.note_alive(message.target)
 
     def on_suspect(self, sender: Peer, message: Suspect) -> None:
-        """Somebody suspects: refute if it is this node, else look for oneself and tell what was found."""
+        """Answer a suspicion: refute one of this node, else check the peer and report the result."""
         view = self._view
         target = message.target
         if target.node == view.me.node:
@@ -161,7 +161,7 @@ class FailureDetector:
         if known is None or known.peer.incarnation != target.incarnation:
             return
         if known.refutations > message.refutations:
-            # It has refuted this already, but the way from it to the sender may be broken.
+            # The peer has refuted this already, but its path to the sender may be broken.
             if known.is_placed:
                 view.send(sender, IndirectProbeAck(0, target.node, known.refutations))
             return
@@ -176,7 +176,7 @@ class FailureDetector:
             check.askers[sender.node] = sender
 
     def on_confirm(self, sender: Peer, message: ConfirmSuspicion) -> None:
-        """Another node cannot reach the suspect either."""
+        """Note that another node cannot reach the suspect either."""
         check = self.checks.get(message.target)
         if check is None or check.stage is not CheckStage.SUSPECT or check.peer.incarnation != message.incarnation:
             return
@@ -185,9 +185,9 @@ class FailureDetector:
             self.checks.wait_for_confirmations(check)
 
     def on_declared_failed(self, _sender: Peer, message: DeclaredFailed) -> None:
-        """Somebody declared a peer dead. Own probes and those of helpers decide: a rumour alone kills nobody.
+        """Check a peer that another node declared dead. Own probes and those of helpers decide: a rumour alone kills no peer.
 
-        Two lost probes are no proof either: a node with a bad connection spreads such rumours of everybody.
+        Two lost probes are no proof either: a node with a bad connection spreads such rumours about all peers.
         """
         view = self._view
         target = message.target
@@ -207,7 +207,7 @@ class FailureDetector:
             self.checks.declare(check)
 
     def refute(self, refutations: int, accuser: Peer | None) -> None:
-        """Speak up: this node lives."""
+        """Refute: this node is alive."""
         view = self._view
         if refutations < view.refutations:
             if accuser is not None:
@@ -217,28 +217,28 @@ class FailureDetector:
             return
         self.checks.distrust()
         view.observe(SelfRefuted(view.refutations))
-        told = {peer.node: peer for peer in view.known()}
+        receivers = {peer.node: peer for peer in view.known()}
         if accuser is not None:
-            told[accuser.node] = accuser
-        for peer in told.values():
+            receivers[accuser.node] = accuser
+        for peer in receivers.values():
             view.send(peer, Refute(view.refutations))
 
     def violations(self) -> list[str]:
-        """Rounds go on while the node is in the ring; errands are bounded."""
+        """Check that rounds go on while the node is in the ring, and that indirect probes are bounded."""
         view = self._view
-        found = self.checks.violations()
+        complaints = self.checks.violations()
         # A machine that was put into a finished ring has no rounds.
         if view.joined and view.agreed.wake_deadline < FOREVER:
-            found.extend(view.missing_timer("round"))
+            complaints.extend(view.missing_timer("round"))
         if len(self._indirect_probes) > _MAX_INDIRECT_PROBES:
-            found.append(f"bound: {len(self._indirect_probes)} errands, at most {_MAX_INDIRECT_PROBES}")
-        return found
+            complaints.append(f"bound: {len(self._indirect_probes)} indirect probes, at most {_MAX_INDIRECT_PROBES}")
+        return complaints
 
 
 def step_out(view: View, node: NodeId, refutations: int) -> None:
-    """A peer lives but is not in the ring, by its own word or by that of a helper: out of the tables; a watched one stays known.
+    """Remove a live peer that is out of the ring, by its own report or a helper's; a watched one stays known.
 
-    It joins again, or it went and its good-bye was lost. If that is old news, it will refute.
+    It rejoins, or it left and its farewell was lost. If the news is old, it will refute.
     """
     known = view.book.get(node)
     if known is None:

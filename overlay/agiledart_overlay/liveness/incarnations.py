@@ -1,6 +1,6 @@
-"""Which life of a node speaks: a later one ends the earlier, an earlier one is told that it is over.
+"""Order of a node's incarnations: a later one ends the earlier; an earlier one is notified that it is over.
 
-Lives are ordered by (incarnation, refutations); see `peer_book`. Every message passes here before any part hears it.
+Incarnations are ordered by (incarnation, refutations); see `peer_book`. Every message passes here before any part receives it.
 """
 
 from agiledart_kernel.machine import Message
@@ -33,7 +33,7 @@ _SELF_CLAIMS = (
 
 
 class Incarnations:
-    """The door of one node."""
+    """Filter of all messages of one node."""
 
     __slots__ = ("_checks", "_view")
 
@@ -41,7 +41,7 @@ class Incarnations:
         self._view, self._checks = view, checks
 
     def accepts(self, sender: Peer, message: Message) -> bool:
-        """Settle which life of the sender speaks, before its words are heard."""
+        """Decide which incarnation of the sender speaks, before any part receives the message."""
         view = self._view
         known = view.book.alive.get(sender.node)
         if known is not None:
@@ -68,7 +68,7 @@ class Incarnations:
         return True
 
     def _refuse(self, sender: Peer, message: Message, refusal: wire.JoinRefused) -> None:
-        """These words come too late, or from a node that was restored from an old image of its disk: that one is told."""
+        """Drop a message that is too late, or from a node restored from an old disk image, and notify its sender."""
         view = self._view
         view.drop("old-life")
         if view.joined and isinstance(message, _SELF_CLAIMS):

@@ -1,4 +1,4 @@
-"""What others say of peers: it changes no table. Whoever would fit and is not known is asked, and shows itself by its answer.
+"""Gossip about peers: it changes no table. A reported peer that would fit and is unknown is probed, and its answer introduces it.
 
 Source: the project's overlay specification §5, steps 5 and 6, and §6.
 """
@@ -12,11 +12,11 @@ from agiledart_overlay.wire.messages import PeerProbe, Sighting
 
 _MAX_ASKED = 512
 _CLEARLY = 0.8
-"""A peer known by hearsay is contacted when it would cost less than this share of the entry that it would replace."""
+"""A peer known by gossip is contacted when it would cost less than this share of the entry that it would replace."""
 
 
 class PeerGossip:
-    """Questions of one node to peers that it has heard of."""
+    """Probes of one node to peers that others reported."""
 
     __slots__ = ("_asked", "_view")
 
@@ -25,12 +25,12 @@ class PeerGossip:
         self._asked: dict[NodeId, tuple[int, Instant]] = {}
 
     def receive_sightings(self, sightings: Iterable[Sighting]) -> None:
-        """Others speak of peers: contact those that would fit and are not known, since hearsay changes nothing."""
+        """Contact reported peers that would fit and are unknown, as gossip itself changes nothing."""
         view = self._view
         if not view.joined:
             return
         alive, leaves = view.book.alive, view.leaf_set.by_id
-        room = view.config.gossip_contacts
+        contacts_left = view.config.gossip_contacts
         for sighting in sightings:
             peer = sighting.peer
             if leaves.get(peer.node) is peer:
@@ -41,11 +41,11 @@ class PeerGossip:
                     self.contact(sighting)
             elif view.leaf_set.fits(peer.node):
                 self.contact(sighting)
-            elif room and self.would_improve(sighting) and self.contact(sighting):
-                room -= 1
+            elif contacts_left and self.would_improve(sighting) and self.contact(sighting):
+                contacts_left -= 1
 
     def would_improve(self, sighting: Sighting) -> bool:
-        """Whether a stranger would fill an empty slot or room for a neighbour, or clearly undercut the best entry there."""
+        """Report whether an unknown peer would fill an empty slot or neighbour place, or clearly undercut the best entry there."""
         view = self._view
         node = sighting.peer.node
         if node == view.me.node:
@@ -63,7 +63,7 @@ class PeerGossip:
         return view.distances.cost_at(sighting.peer, rtt) < _CLEARLY * view.distances.cost(primary)
 
     def contact(self, sighting: Sighting) -> bool:
-        """Probe a peer that this node has heard of, and show itself; false when it is dead or was asked just now."""
+        """Probe a reported peer, and introduce this node; return False when it is dead or was asked just now."""
         view = self._view
         peer = sighting.peer
         node = peer.node
@@ -75,7 +75,7 @@ class PeerGossip:
         return True
 
     def asked_at(self, node: NodeId, number: int) -> Instant | None:
-        """When this node sent the contact with this number, if it did."""
+        """Return the instant at which this node sent the contact with this number, if it did."""
         asked = self._asked.get(node)
         return asked[1] if asked is not None and asked[0] == number else None
 
@@ -89,12 +89,12 @@ class PeerGossip:
         return len(self._asked) < _MAX_ASKED
 
     def forget_old(self) -> None:
-        """Questions that will not be answered any more."""
+        """Drop questions that will not be answered any more."""
         view = self._view
         oldest = view.now - 4 * view.config.probe_timeout_ns
         for node in [node for node, (_, at) in self._asked.items() if at < oldest]:
             del self._asked[node]
 
     def violations(self) -> list[str]:
-        """Questions are bounded."""
+        """Check that questions are bounded."""
         return [f"bound: {len(self._asked)} contacts, at most {_MAX_ASKED}"] if len(self._asked) > _MAX_ASKED else []
