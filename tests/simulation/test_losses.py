@@ -50,7 +50,7 @@ def test_rows_between_two_epochs_come_twice_and_none_is_left_out() -> None:
         assert value is not None
         assert value.state is RunState.FINISHED
         if repeated:
-            assert dict(report.reached)["went back"]
+            assert dict(report.reached)["rolled back"]
             rows = run.ledger.committed_rows()
             assert len(rows) == 2 * run.rows + repeated
             assert len(dict.fromkeys(rows)) == courses[value.committed].place == 2 * run.rows

@@ -20,7 +20,7 @@ class RecordLedger:
         self._seen: dict[NodeId, int] = {}
         self._written: dict[NodeId, dict[int, dict[bytes, None]]] = {}
         self.is_single = True
-        """Whether every key had one root at a time, so that a confirmed value is the only one of its version."""
+        """True if every key had one root at a time, so that a confirmed value is the only one of its version."""
 
     def write(self, key: NodeId, version: int, value: bytes) -> None:
         """Note a requested write that would make this version."""

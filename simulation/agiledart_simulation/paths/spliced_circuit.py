@@ -55,16 +55,16 @@ class _Direction:
         """Return the instant at which a frame reaches the far end; `NEVER` if it does not."""
         self.given += size
         wires, path = self._wires, self._path
-        for hop, (one, other) in enumerate(pairwise(path)):
-            at = self._free[hop] = max(self._free[hop], wires.passes(one, other, at))
+        for hop, (here, there) in enumerate(pairwise(path)):
+            at = self._free[hop] = max(self._free[hop], wires.passes(here, there, at))
             if at == NEVER:
                 return NEVER
             if hop == 0:
-                self._note_acknowledged(wires.passes(other, one, at), size)
-            if other != path[-1]:
-                self._stalled |= other in self._stalls and size > SMALL_BYTES
-                at = wires.awake(other, at)
-                if at >= self._dies or (self._stalled and other in self._stalls):
+                self._note_acknowledged(wires.passes(there, here, at), size)
+            if there != path[-1]:
+                self._stalled |= there in self._stalls and size > SMALL_BYTES
+                at = wires.awake(there, at)
+                if at >= self._dies or (self._stalled and there in self._stalls):
                     return NEVER
         return wires.awake(path[-1], at)
 

@@ -473,19 +473,19 @@ REACHED = (
     "voter slot given",
     "premature: refused",
 )
-"""What a large campaign must have reached beside its kinds."""
+"""Events that a large campaign must have reached beside its kinds."""
 
 REACHED_BY_LOSSES = (*("attempt", "commit", "waited", "rolled back", "two coordinators", "overtaken", "changed plan"),)
-"""What a large campaign of lost states must have reached beside its kinds."""
+"""Events that a large campaign of lost states must have reached beside its kinds."""
 
 REACHED_BY_SCALING = (
     *("attempt", "commit", "changed plan", "handed", "two coordinators", "overtaken", "one stage", "several stages"),
     *("change done", "change let-go", "change rolled-back", "three stages", "join handed", "shared state handed"),
     "applied to preloaded state",
     *(
-        f"{who} died while {step}"
-        for who in ("coordinator", "old", "new")
+        f"{role} died while {step}"
+        for role in ("coordinator", "old", "new")
         for step in ("preparing", "hastening", "carried")
     ),
 )
-"""What a large campaign of changes must have reached beside its kinds."""
+"""Events that a large campaign of changes must have reached beside its kinds."""

@@ -47,7 +47,7 @@ CALM_NS: Final = 3 * SECOND
 """Time before the first fault: agents learn what their links cost."""
 
 FAR: Final = 1.3
-"""How many times longer than the best the path may be in the end."""
+"""Factor by which the path may be longer than the best one in the end."""
 
 SLACK_NS: Final = 5 * MILLISECOND
 """One slot: a shorter difference does not count."""
@@ -91,11 +91,11 @@ class RoutesRun:
     def _delays(self) -> dict[tuple[int, int], int]:
         """Draw the delays: both ends know each other and a relay; of the other pairs some do."""
         random, delays = self.random, dict[tuple[int, int], int]()
-        for one in range(self.nodes):
-            for other in range(one + 1, self.nodes):
-                is_needed = (one, other) == (0, self.sink) or 1 in (one, other)
+        for first in range(self.nodes):
+            for second in range(first + 1, self.nodes):
+                is_needed = (first, second) == (0, self.sink) or 1 in (first, second)
                 if is_needed or random.uniform() < 0.6:
-                    delays[one, other] = delays[other, one] = int(random.between(5, 60) * MILLISECOND)
+                    delays[first, second] = delays[second, first] = int(random.between(5, 60) * MILLISECOND)
         return delays
 
     def _begin(self) -> None:
@@ -186,8 +186,8 @@ class RoutesRun:
             self.at(self._crossing(circuit.path[::-1], self.now), lambda: self._lose(number, "closed"))
 
     def _crossing(self, path: tuple[int, ...], at: int) -> int:
-        for one, other in pairwise(path):
-            at = self.wires.passes(one, other, at) if at < NEVER else NEVER
+        for first, second in pairwise(path):
+            at = self.wires.passes(first, second, at) if at < NEVER else NEVER
         return at
 
     def _lose(self, number: int, why: str) -> None:
@@ -405,7 +405,7 @@ class RoutesRun:
     def _is_good(self) -> bool:
         """Return whether rows take a path that is nearly the best of this mode."""
         path = self.used.path
-        is_shut = any(self.wires.is_so("cut", self.now, one, other) for one, other in pairwise(path))
+        is_shut = any(self.wires.is_so("cut", self.now, first, second) for first, second in pairwise(path))
         if self.choosing.used is None or is_shut or any(node in self._stalls for node in path):
             return False
         if self.mode == (AUTO,) and not self.used.relay:
@@ -416,10 +416,10 @@ class RoutesRun:
         """Return the length of the shortest working path; a relay with a link to the target takes that one."""
         lengths = {0: 0}
         for _ in range(MOST_RELAYS + 1):
-            for (one, other), delay in self.wires.delays_ns.items():
-                is_straight = one == 0 or other == self.sink or not self._works(one, self.sink)
-                if one in lengths and one not in self._stalls and is_straight and self._works(one, other):
-                    lengths[other] = min(lengths.get(other, NEVER), lengths[one] + delay)
+            for (first, second), delay in self.wires.delays_ns.items():
+                is_straight = first == 0 or second == self.sink or not self._works(first, self.sink)
+                if first in lengths and first not in self._stalls and is_straight and self._works(first, second):
+                    lengths[second] = min(lengths.get(second, NEVER), lengths[first] + delay)
         return lengths.get(self.sink, NEVER)
 
     def _works(self, one: int, other: int) -> bool:

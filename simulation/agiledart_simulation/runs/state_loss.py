@@ -69,13 +69,15 @@ class StateLoss:
             if not is_newer:
                 yield assignment, last.checkpoint
 
-    def _destroy(self, each: Assignment, checkpoint: CheckpointId) -> None:
-        run, node = self._run, each.host.node
+    def _destroy(self, assignment: Assignment, checkpoint: CheckpointId) -> None:
+        run, node = self._run, assignment.host.node
         run.crash(node, is_power=bool(run.random.index(2)))
         run.stays_down[node] = run.world.now + run.random.index(_AWAY_S) * SECOND
-        run.ledger.destroyed[each.instance, checkpoint] = None
+        run.ledger.destroyed[assignment.instance, checkpoint] = None
         for disk in run.disks.values():
-            disk.snapshots.pop((each.instance, checkpoint), None)
-            for key in [key for key in disk.fragments if (key.instance, key.checkpoint) == (each.instance, checkpoint)]:
+            disk.snapshots.pop((assignment.instance, checkpoint), None)
+            for key in [
+                key for key in disk.fragments if (key.instance, key.checkpoint) == (assignment.instance, checkpoint)
+            ]:
                 del disk.fragments[key]
                 disk.owners.pop(key, None)

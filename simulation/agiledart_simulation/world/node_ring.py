@@ -40,10 +40,10 @@ from agiledart_simulation.world.trace import Trace
 from agiledart_simulation.world.world import World
 
 WALL_MS = 1_357_516_800_000
+"""Wall time of the virtual world's beginning: 2013-01-07."""
 
 TESTER = Principal("admin", "", b"t" * 32)
-"""Who asks in a virtual world."""
-"""Wall time of the virtual world's beginning: 2013-01-07."""
+"""The requester in a virtual world."""
 
 Hosted = tuple[NodeId, str, int]
 """(node, application, version)."""
