@@ -29,18 +29,18 @@ class Folder(NamedTuple):
     path: str
 
 class Tried(NamedTuple):
-    what: str
+    action: str
     path: str
     came: str
 
-def outcome(what, path, call):
+def outcome(action, path, call):
     try:
-        return Tried(what, str(path), f"done {call()}"[:60].encode("unicode_escape").decode())
+        return Tried(action, str(path), f"done {call()}"[:60].encode("unicode_escape").decode())
     except OSError as error:
-        return Tried(what, str(path), error.strerror or str(error))
+        return Tried(action, str(path), error.strerror or str(error))
 
 def ask(path):
-    """A question at the agent's socket, without what only its owner can read."""
+    """A question at the agent's socket, without action only its owner can read."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made:
         made.settimeout(10)
         made.connect(str(path))

@@ -195,7 +195,8 @@ def test_a_step_whose_rows_are_not_what_it_says_is_named(ring: Mesh, folder: Pat
     submit(ring, folder, "lying")
     status = ended(ring, "lying")
     assert status["state"] == "failed"
-    assert status["reason"].startswith("lies: its rows are not of the type that it declares: form: Expected `int`, got `str`")
+    fault = "lies: its rows are not of the type that it declares: form: Expected `int`, got `str`"
+    assert status["reason"].startswith(fault)
 
 
 def test_a_process_that_ends_itself(ring: Mesh, folder: Path) -> None:
