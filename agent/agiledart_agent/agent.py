@@ -225,6 +225,7 @@ class Agent:
             OperationFailed: with a text for the user.
         """
         settings = self._settings
+        # The listener comes first: its real port stands in the address that peers and executors get.
         await self._listen()
         await self._serve_metrics()
         if not seeds:  # otherwise only once this node is in the ring
@@ -255,6 +256,7 @@ class Agent:
         self.driver.on(ForgetRun, self._forget_run)
         self.fragments.register(self.driver)
         self.checkpoints.register(self.driver)
+        # The node gets the stored state before it enters the ring: it must answer other nodes by its earlier promises.
         self._feed(msgspec.structs.replace(self.runs.found(), fragments=self.fragments.found()))
         for effect in self.runs.ending:
             self._spawn(self._end_run(effect))
@@ -265,6 +267,7 @@ class Agent:
         self._spawn(self._watch_links())
         self._spawn(self._ask_links())
         await self._users.open(self.driver)
+        # A node without the authority's key has joined a network of others, so there must be other nodes.
         self.rejoin_monitor.is_expected = identity.authority is None
         await self._enter_ring(seeds)
         identity.keep_network()

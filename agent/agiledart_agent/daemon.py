@@ -205,6 +205,7 @@ async def _main(
         signals.again = loop.create_future()
         last: set[asyncio.Future[Any]] = {ending, signals.again}
         await asyncio.wait(last, timeout=DRAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        # A second signal or the end of the time replaces the orderly end by a plain one.
         if not ending.done():
             ending.cancel()
             cut = asyncio.create_task(agent.stop(drain=False))

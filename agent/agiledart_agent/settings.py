@@ -163,6 +163,7 @@ class AgentSettings:
         origins = dict.fromkeys(known, "default")
         if environment.get("STATE_DIRECTORY"):
             origins["state_dir"] = "STATE_DIRECTORY"
+        # From the weakest origin to the strongest: each overrides the ones before it.
         for origin, values in (
             (str(config_file), _from_file(config_file)),
             ("the environment", _from_environment(environment)),

@@ -156,6 +156,7 @@ class FrameReader:
         begin = self._start + HEADER_BYTES
         end = begin + length
         if len(self._buffer) < end:
+            # A long frame is collected in parts: one growing buffer would be copied with every read.
             if length >= _LONG_FRAME_BYTES:
                 self._missing = end - len(self._buffer)
                 rest, self._buffer, self._start = self._buffer[self._start :], b"", 0

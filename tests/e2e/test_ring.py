@@ -156,7 +156,7 @@ def test_a_member_that_forgot_the_others_is_not_alone_in_silence_and_finds_them_
         member.start()
         member.ready()
         told = wait_for(lambda: member.ask(Nodes())["isolation_warning"], 10.0, "the word that it is alone")
-        assert "no address of them is known" in told
+        assert "without any address of them" in told
         doctor = cli("doctor", "--agent", str(member.state_dir))
         assert "isolated, looking for the other nodes" in doctor.stdout
         assert "agiledart agent --join" in doctor.stdout

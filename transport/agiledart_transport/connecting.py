@@ -87,6 +87,7 @@ async def connect(
                 relay_socket = await connect_through_relay(via)
                 link.relay = via.name or via.host
             await _begin_tls(link, host, port, relay_socket, context, timeout)
+            # The dialer speaks first: the acceptor answers only after it has verified this HELLO.
             link.greet(encode_hello(mine))
             theirs = await link.greeting()
             negotiate(mine, theirs)

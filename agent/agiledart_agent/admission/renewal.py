@@ -100,6 +100,7 @@ class MembershipRenewer:
             self._answer = asyncio.get_running_loop().create_future()
             self._feed(RenewMembership(self._identity.chain, self._identity.token))
         waiting = self._answer
+        # Several callers may wait for one answer: a cancelled caller must not cancel it for the others.
         answer = await asyncio.shield(waiting)
         if self._answer is waiting:
             self._answer = None

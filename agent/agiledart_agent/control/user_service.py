@@ -174,8 +174,10 @@ class UserService:
         )
         try:
             terms = command_terms(command)
+            # A client of the socket has no key of its own: the agent signs for it.
             if client.is_local:
                 signed_command = self._signed(terms) if terms is not None else b""
+            # The agent carries out these two itself; the node verifies all other commands.
             if isinstance(command, CreateToken | ShutDownAgent) and terms is not None:
                 wall_ms = self._common_ms()
                 check_signed_command(self._verify, signed_command, terms, key=client.principal.key, wall_ms=wall_ms)

@@ -219,6 +219,7 @@ class ExecutorPool:
             ),
             return_exceptions=True,
         )
+        # Every slot has finished before an error is raised, so no start goes on without an observer.
         for answer in addresses:
             if isinstance(answer, BaseException):
                 raise answer
@@ -419,6 +420,7 @@ class ExecutorPool:
         application, version, events = executor.application, executor.version, self._events
         match message:
             case InstanceReports():
+                # Only a report ends the longer timeout of a start: other messages come while user code still loads.
                 executor.watch.sign(answers=True)
                 for name, report in message.reports:
                     events.reported(application, version, name, report)

@@ -465,6 +465,7 @@ class ExecutorService:
             self._printed.add(
                 application, "its latencies are not kept: their log belongs to an earlier owner of this name"
             )
+        # The agent remembers the key, so that `renew` can sign new credentials for it.
         executor_pass = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS)
         self._grants[application] = executor_pass.grant
         self._passes[executor_pass.node_id.hex] = executor_pass

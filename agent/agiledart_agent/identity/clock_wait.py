@@ -44,6 +44,7 @@ class ClockWait:
             except ClockIsWrong as error:
                 text = str(error)
             except Refused as error:
+                # No other refusal heals when the clock is set.
                 if error.reason != "not yet valid":
                     raise
                 _, _, detail = str(error).partition(": ")

@@ -379,6 +379,7 @@ class SinkLogServer:
             return LogRefused(number, UNKNOWN_SINK, text)
 
         async def news() -> bool | None:
+            # The committed end is 20 bytes, which the event loop may read itself; everything else goes to a thread.
             if request.uncommitted:
                 ends = await self._in_thread(log, lambda: reader.ends(request.partition, uncommitted=True))
                 return ends.latest > request.offset or None

@@ -118,7 +118,7 @@ def test_the_authoritys_key_goes_to_a_safe_and_comes_back(tmp_path: Path) -> Non
     with pytest.raises(OperationFailed, match="neither the network's authority key nor an admin's"):
         without.issuer()
     without.close()
-    with pytest.raises(OperationFailed, match="moved to a safe place already"):
+    with pytest.raises(OperationFailed, match="already moved to safe storage"):
         export_authority(tmp_path / "a1", tmp_path / "again", remove=False)
     safe.rename(tmp_path / "a1" / "authority.key")
     assert Identity.read(tmp_path / "a1").issuer().network == founder.network
