@@ -241,7 +241,7 @@ def test_refusals_are_in_the_users_words() -> None:
     assert "No application 'ghost'." in mesh.refusal(mesh.ask("a1", Status("ghost")))
     assert "is invalid" in mesh.refusal(mesh.ask("a1", Submit("x", pipeline_bytes_out_of_order(), b"code")))
     assert "cannot be read" in mesh.refusal(mesh.ask("a1", Submit("x", b"\xc1", b"code")))
-    assert "cannot be the name" in mesh.refusal(mesh.ask("a1", submission(pipeline("-rf"))))
+    assert "is not a valid name" in mesh.refusal(mesh.ask("a1", submission(pipeline("-rf"))))
     wrong = submission(pipeline("step"), parallelism={"cuont": 2})
     assert "Did you mean count?" in mesh.refusal(mesh.ask("a1", wrong))
     upside_down = submission(pipeline("step"), parallelism={"count": (8, 1)})

@@ -148,7 +148,7 @@ def test_fragments_of_a_dead_holder_are_made_again_before_the_next_epoch(seed: i
     assert run.value.committed == run.at, "no epoch has done it"
     assert run.whole()
     assert all(replica_node not in snapshot.replica_nodes for _, snapshot in run.snapshots())
-    assert not run.ledger.wrong
+    assert not run.ledger.violations
 
 
 @pytest.mark.parametrize("seed", [2, 5, 12])
@@ -164,4 +164,4 @@ def test_a_fragment_that_its_holders_disk_has_damaged_is_made_again(seed: int) -
     run._pass(5 * SECOND)
     assert run.value.committed == run.at
     assert run.whole()
-    assert not run.ledger.wrong
+    assert not run.ledger.violations

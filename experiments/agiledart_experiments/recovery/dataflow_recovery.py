@@ -75,9 +75,11 @@ class StruckRun(RecoveryRun):
         began = self.world.now
         for place in places:
             self.crash(self.ids[place], is_power=True)
-        while self.world.now - began < LIMIT_NS and not self.ledger.wrong and not self._runs_in(before.attempt + 1):
+        while (
+            self.world.now - began < LIMIT_NS and not self.ledger.violations and not self._runs_in(before.attempt + 1)
+        ):
             self._pass(LOOK_NS)
-        wrong = next(iter(self.ledger.wrong), "")
+        wrong = next(iter(self.ledger.violations), "")
         return Struck((self.world.now - began) / SECOND if self._runs_in(before.attempt + 1) else None, wrong)
 
     def _runs_in(self, attempt: int) -> bool:

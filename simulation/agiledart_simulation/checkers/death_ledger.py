@@ -32,7 +32,7 @@ class DeathLedger:
         self._buried: dict[tuple[Incarnation, Incarnation], None] = {}
         self._died: dict[Incarnation, int] = {}
         self.declared = self.false_alarms = 0
-        self.wrong: list[str] = []
+        self.violations: list[str] = []
 
     def on_death(self, incarnation: Incarnation) -> None:
         """Note that an incarnation has really ended."""
@@ -55,7 +55,7 @@ class DeathLedger:
             key = (peer.incarnation_key, victim.incarnation_key)
             # A link that held messages back delivers the dead node's last messages, so it seems to live again.
             if key in self._buried and self._is_calm(peer.node, victim.node):
-                self.wrong.append(
+                self.violations.append(
                     f"dead_2: {peer.node.short} buried {victim.node.short}/{victim.incarnation_key} twice: it had come back"
                 )
             self._buried[key] = None
@@ -65,7 +65,7 @@ class DeathLedger:
             return
         self.false_alarms += 1
         if self._is_calm(peer.node, victim.node):
-            self.wrong.append(
+            self.violations.append(
                 f"dead_1: {peer.node.short} declared {victim.node.short} dead ({effect.reason}) although it lives"
             )
 

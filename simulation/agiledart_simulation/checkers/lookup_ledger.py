@@ -30,7 +30,7 @@ class LookupLedger:
         self._taken: dict[int, None] = {}
         """Look-ups that their source has accepted. The others were dropped, or died with the source before it looked at them.
         """
-        self.wrong: list[str] = []
+        self.violations: list[str] = []
         self._lost_with_node = 0
 
     def send(self, key: NodeId, now: Instant) -> bytes:
@@ -50,9 +50,9 @@ class LookupLedger:
         self._delivered[number].append(peer.node)
         nodes = [visited.node for visited in effect.path]
         if len(dict.fromkeys(nodes)) < len(nodes):
-            self.wrong.append(f"rt_1: look-up {number} visited a node twice: {[node.short for node in nodes]}")
+            self.violations.append(f"rt_1: look-up {number} visited a node twice: {[node.short for node in nodes]}")
         elif self._strays(effect.key, nodes):
-            self.wrong.append(f"rt_1: look-up {number} took a hop that brought it no nearer")
+            self.violations.append(f"rt_1: look-up {number} took a hop that brought it no nearer")
 
     def _strays(self, key: NodeId, nodes: list[NodeId]) -> bool:
         bits, digit_bits = self._bits, self._digit_bits

@@ -55,11 +55,11 @@ class OwnershipChecker:
         self._count = [0] * len(self._keys)
         self._free_since: dict[int, int] = {}
         self.free_ns = self.longest_ns = 0
-        world.observers.append(self.look)
+        world.observers.append(self.check)
 
     # ---- checking
 
-    def look(self, node: SimulatedNode[OverlayMachine]) -> None:
+    def check(self, node: SimulatedNode[OverlayMachine]) -> None:
         """Check the claim of a node that has had an event."""
         self.expire()
         self._update(node.peer.node)

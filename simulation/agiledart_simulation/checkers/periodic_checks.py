@@ -43,13 +43,13 @@ class PeriodicChecks:
 
     def __init__(self, world: World[M], every: int = _EVERY) -> None:
         self._every = self._left = every
-        self.wrong: list[str] = []
-        world.observers.append(self.look)
+        self.violations: list[str] = []
+        world.observers.append(self.check)
 
-    def look(self, node: SimulatedNode[M]) -> None:
+    def check(self, node: SimulatedNode[M]) -> None:
         """Check a node that has had an event, if its turn has come."""
         self._left -= 1
         if self._left == 0:
             self._left = self._every
-            if len(self.wrong) < _MAX_KEPT:
-                self.wrong.extend(node.machine.violations())
+            if len(self.violations) < _MAX_KEPT:
+                self.violations.extend(node.machine.violations())

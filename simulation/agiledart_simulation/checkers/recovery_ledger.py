@@ -97,7 +97,7 @@ class RecoveryLedger:
         self._disks = disks
         self.destroyed: dict[tuple[InstanceId, CheckpointId], None] = {}
         self.acknowledged: dict[Stamp, RegisterValue] = {}
-        self.wrong: dict[str, None] = {}
+        self.violations: dict[str, None] = {}
         self._attempts: dict[NodeId, tuple[int, int]] = {}
         self._seen: dict[NodeId, list[PipelineRow]] = {}
         self._newest = Stamp()
@@ -110,8 +110,8 @@ class RecoveryLedger:
 
     def complain(self, line: str) -> None:
         """Report a violation."""
-        if len(self.wrong) < 50:
-            self.wrong[line] = None
+        if len(self.violations) < 50:
+            self.violations[line] = None
 
     # ---- what the register says
 

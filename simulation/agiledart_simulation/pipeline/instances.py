@@ -71,7 +71,7 @@ class InstanceEngine(Protocol):
         """Report that this attempt cannot continue here."""
         ...
 
-    def wrong(self, line: str) -> None:
+    def report_violation(self, line: str) -> None:
         """Report a violation."""
         ...
 
@@ -247,7 +247,7 @@ class VirtualStage:
         for row in sorted(ready, key=lambda row: row.at):
             group, is_of_all = group_of(self.instance.stage, row), self._is_of_all(row)
             if group not in owned(self.plan, self.instance) and not is_of_all:
-                self.engine.wrong(f"S1: {self.instance} got a row of group {group}, which it does not own")
+                self.engine.report_violation(f"S1: {self.instance} got a row of group {group}, which it does not own")
                 return
             joined_count = self._joined(row)
             if group in owned(self.plan, self.instance):

@@ -96,7 +96,7 @@ class EngineHost(Protocol):
         """Report that this attempt cannot continue here."""
         ...
 
-    def wrong(self, line: str) -> None:
+    def report_violation(self, line: str) -> None:
         """Report a violation."""
         ...
 
@@ -337,9 +337,9 @@ class PipelineEngine:
         self.sink_end += len(rows)
         self.host.store_rows(self, stage, checkpoint, encode(memory), rows, self.sink_end, after, has_ended=has_ended)
 
-    def wrong(self, line: str) -> None:
+    def report_violation(self, line: str) -> None:
         """Report a violation."""
-        self.host.wrong(line)
+        self.host.report_violation(line)
 
     def broken(self, reason: str) -> None:
         """Report that this attempt cannot continue here."""

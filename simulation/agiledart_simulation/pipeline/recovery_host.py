@@ -76,7 +76,7 @@ class HostEnvironment(Protocol):
         """Count a named event."""
         ...
 
-    def wrong(self, line: str) -> None:
+    def report_violation(self, line: str) -> None:
         """Report a violation."""
         ...
 
@@ -101,9 +101,9 @@ class RecoveryHost:
         self.now = Instant(0)
         self.out: list[Effect] = []
 
-    def wrong(self, line: str) -> None:
+    def report_violation(self, line: str) -> None:
         """Report a violation."""
-        self.world.wrong(line)
+        self.world.report_violation(line)
 
     # ---- the machine's contract
 
@@ -271,7 +271,7 @@ class RecoveryHost:
             try:
                 state = built(state, raw)
             except WrongChain as error:
-                self.world.wrong(f"V2: {saved.instance}: {error}")
+                self.world.report_violation(f"V2: {saved.instance}: {error}")
                 return None
         if len(saved.chain) > 1:
             self.world.reached("restored from a chain")
@@ -309,7 +309,7 @@ class RecoveryHost:
             parts = [_MEMORY.decode(state) for state in raw if state is not None]
             if len({part.frontier for part in parts}) > 1:
                 reason = "S2: the old instances of a term did not stand at one frontier"
-                self.world.wrong(reason)
+                self.world.report_violation(reason)
             if parts:
                 memories[mine.instance] = joined(
                     mine.instance.stage,

@@ -159,7 +159,7 @@ class ApplicationRun:
                 names = f"{self.ring.names[first]} and {self.ring.names[node]}"
                 place = f"scheduler slot {scheduler_slot[1]} of {scheduler_slot[0] or 'the only zone'}"
                 self._complain([f"sc_1: {names} both won {place}, term {scheduler_slot[2]}"])
-        self._complain(self.looks.wrong)
+        self._complain(self.looks.violations)
         self._complain(machine_violations(self.ring.live))
 
     def _is_quiet(self) -> bool:

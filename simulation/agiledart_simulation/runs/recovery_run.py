@@ -130,7 +130,7 @@ class RecoveryRun:
             if faults.do(kind):
                 self.reached(kind)
             self._pass(int(scenario.step_ms * MILLISECOND * self.random.uniform()))
-            if self.ledger.wrong:
+            if self.ledger.violations:
                 break
             self._restart_stopped()
         apply(world, Heal())
@@ -138,9 +138,9 @@ class RecoveryRun:
         for node in self.ids:
             self.start(node)
         began = world.now
-        while world.now - began < scenario.quiet_s * SECOND and not self.ledger.wrong and not self._is_quiet():
+        while world.now - began < scenario.quiet_s * SECOND and not self.ledger.violations and not self._is_quiet():
             self._pass(SECOND)
-        if not self.ledger.wrong:
+        if not self.ledger.violations:
             self.ledger.check_end(self.rows)
             # A host that prepared in vain and missed the message drops its preparation in this time: also one of a rival that
             # slept.
@@ -149,7 +149,7 @@ class RecoveryRun:
             self.ledger.check_configuration(self.hosts)
         reached = {**self.counts, **{f"message-{what}": n for what, n in world.network.reached.items()}}
         return RunReport(
-            violations=tuple(self.ledger.wrong)[:50],
+            violations=tuple(self.ledger.violations)[:50],
             events=world.events,
             messages=world.messages_sent,
             digest=self.trace.digest,
@@ -230,7 +230,7 @@ class RecoveryRun:
     def _pass(self, span_ns: int) -> None:
         """Let time pass, checking everything now and then."""
         until = self.world.now + span_ns
-        while self.world.now < until and not self.ledger.wrong:
+        while self.world.now < until and not self.ledger.violations:
             self.world.run_for(min(_LOOK_NS, until - self.world.now))
             self._detect()
             self.ledger.check(self.hosts)
@@ -401,7 +401,7 @@ class RecoveryRun:
         outcome: Event = Failed(effect.request, reason) if reason else Completed(effect.request)
         self.world.inject(host.me.node, outcome)
 
-    def wrong(self, line: str) -> None:
+    def report_violation(self, line: str) -> None:
         """Report a violation."""
         self.ledger.complain(line)
 

@@ -250,10 +250,10 @@ class RingRun:
     def _check_always(self) -> None:
         """Check the invariants that must hold at any time."""
         self._collect()
-        self.complain(self.looks.wrong)
+        self.complain(self.looks.violations)
         self.complain(machine_violations(self.ring.machines))
-        self.complain(self.lookups.wrong)
-        self.complain(self.hostile.deaths.wrong)
+        self.complain(self.lookups.violations)
+        self.complain(self.hostile.deaths.violations)
         self.complain(self.hostile.deaths.stale_violations())
         self.complain(self.owners.violations)
 

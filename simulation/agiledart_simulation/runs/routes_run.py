@@ -71,7 +71,7 @@ class RoutesRun:
         self.random = random = RandomStream(scenario.seed, "routes")
         self.now = self._order = self.events = 0
         self._due: list[tuple[int, int, Callable[[], None]]] = []
-        self.wrong: dict[str, None] = {}
+        self.violations: dict[str, None] = {}
         self.nodes = max(3, min(9, scenario.nodes))
         self.sink = self.nodes - 1
         delays = self._delays()
@@ -125,17 +125,17 @@ class RoutesRun:
 
     def run_until(self, until: int) -> None:
         """Let time pass."""
-        while self._due and self._due[0][0] <= until and not self.wrong:
+        while self._due and self._due[0][0] <= until and not self.violations:
             self.now, _, call = heappop(self._due)
             self.events += 1
             call()
-        if not self.wrong:
+        if not self.violations:
             self.now = until
 
     def complain(self, line: str) -> None:
         """Report a violation."""
-        if len(self.wrong) < _MOST_COMPLAINTS:
-            self.wrong[f"{line} at {self.now / SECOND:.6f} s"] = None
+        if len(self.violations) < _MOST_COMPLAINTS:
+            self.violations[f"{line} at {self.now / SECOND:.6f} s"] = None
 
     def _note(self, kind: str) -> None:
         self.trace.add(self.now, NodeId(0), None, kind, None)
@@ -359,10 +359,10 @@ class RoutesRun:
     def run(self) -> RunReport:
         """Apply faults, let it rest, check the outcome."""
         ends, second = self.faults.ends, SECOND
-        while self.now < ends and not self.wrong:
+        while self.now < ends and not self.violations:
             self.run_until(min(ends, self.now + second))
         began, good_since = self.now, -1
-        while not self.wrong and self.now - began < self.scenario.quiet_s * second:
+        while not self.violations and self.now - began < self.scenario.quiet_s * second:
             self.run_until(self.now + second // 2)
             if not self._is_good():
                 good_since = -1
@@ -378,7 +378,7 @@ class RoutesRun:
         counts["resent"] = self.ends.end.frames_resent
         counts["circles"], counts["reused"] = self.agents.circles, self.agents.reused
         return RunReport(
-            violations=tuple(self.wrong),
+            violations=tuple(self.violations),
             events=self.events,
             messages=self.agents.messages,
             digest=self.trace.digest,
@@ -389,14 +389,14 @@ class RoutesRun:
 
     def _end(self, is_good: bool) -> None:
         """End the run: no more rows, and rows in transit arrive."""
-        if not self.wrong and not is_good:
+        if not self.violations and not is_good:
             took, best = self._length(self.used.path) / SECOND, self._best() / SECOND
             self.complain(f"P7: rows go by {self.used.path}, which takes {took:.4f} s, the best path {best:.4f} s")
         self.is_over = True
         until = self.now + 30 * SECOND
-        while not self.wrong and self.now < until and not (self.ends.is_idle and not self.ends.waiting):
+        while not self.violations and self.now < until and not (self.ends.is_idle and not self.ends.waiting):
             self.run_until(self.now + SECOND // 2)
-        if not self.wrong and (self.ends.came != self.ends.put or not self.ends.is_idle):
+        if not self.violations and (self.ends.came != self.ends.put or not self.ends.is_idle):
             self.complain(f"P7: {self.ends.came} of {self.ends.put} rows have come")
 
     def _length(self, path: tuple[int, ...]) -> int:

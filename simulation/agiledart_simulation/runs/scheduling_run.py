@@ -141,8 +141,8 @@ def _run(options: RunOptions, counts: Sequence[int], network: NetworkConfig | No
 def _figures(ring: NodeRing, workload: Workload, scheduling: SchedulingObservations, events: int) -> RunFigures:
     """Return the current figures."""
     done = workload.submitted
-    responses = [(application.body, application.running_ns) for application in done if application.body]
-    refused = [application.refusal or "no answer" for application in done if not application.body]
+    responses = [(application.response, application.running_ns) for application in done if application.response]
+    refused = [application.refusal or "no answer" for application in done if not application.response]
     spread = dict.fromkeys(sorted(dict.fromkeys(ring.zones.values())), 0)
     for node in ring.live:
         if node.schedulers.role.scheduler_slot is not None:

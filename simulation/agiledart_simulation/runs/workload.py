@@ -78,7 +78,7 @@ class SubmittedApplication:
     running_ns: int = 0
 
     @property
-    def body(self) -> dict[str, Any]:
+    def response(self) -> dict[str, Any]:
         """Return the answer, when it runs; empty otherwise."""
         return self.answer.body if isinstance(self.answer, Replied) else {}
 

@@ -11,11 +11,11 @@ def test_a_live_node_is_no_dead_one_but_one_that_has_left_is() -> None:
     ledger = DeathLedger(ring.world, lambda _a, _b: True)
     me, other = (ring.world.nodes[node].peer for node in ids[:2])
     ledger.on_effect(me, PeerFailed(other, "silent"))
-    assert [line.split()[0] for line in ledger.wrong] == ["dead_1:"]
-    ledger.wrong.clear()
+    assert [line.split()[0] for line in ledger.violations] == ["dead_1:"]
+    ledger.violations.clear()
     ledger.on_effect(other, LeaveCompleted())
     ledger.on_effect(me, PeerFailed(other, "silent"))
-    assert ledger.wrong == []
+    assert ledger.violations == []
     ring.world.run_for(40 * SECOND)
     assert ledger.stale_violations() != []
 
@@ -28,7 +28,7 @@ def test_the_dead_may_come_back_only_while_links_hold_their_last_words() -> None
     ledger.on_death(dead.incarnation_key)
     for _ in range(2):
         ledger.on_effect(watcher, PeerFailed(dead, "silent"))
-    assert ledger.wrong == []
+    assert ledger.violations == []
     calm[0] = True
     ledger.on_effect(watcher, PeerFailed(dead, "silent"))
-    assert "had come back" in ledger.wrong[0]
+    assert "had come back" in ledger.violations[0]

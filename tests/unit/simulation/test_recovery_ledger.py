@@ -17,7 +17,7 @@ def acknowledged(*values: tuple[int, RegisterValue]) -> list[str]:
     ledger = RecoveryLedger({})
     for number, one in values:
         ledger.on_acknowledged(Stamp(Ballot(number, peer(1).node, 1), 1), one)
-    return list(ledger.wrong)
+    return list(ledger.violations)
 
 
 def test_a_life_that_only_lost_voters_knew_does_not_forbid_what_was_prepared_in_the_one_before() -> None:
