@@ -143,7 +143,7 @@ class NodeArrival:
             self._advance()
 
     def asked_at(self, node: NodeId, number: int) -> Instant | None:
-        """Return the instant of the announcement with this number; None unless it was sent exactly once: its answer measures nothing."""
+        """Return the instant of the announcement with this number; None when it was not sent, or sent more than once."""
         announcement = self._waiting.get(node)
         if announcement is None or announcement.number != number or announcement.tries > 1:
             return None

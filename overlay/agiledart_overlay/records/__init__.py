@@ -1,1 +1,1 @@
-"""Versioned records at a key: the responsible node, its copies, the client. It imports tables, wire and state."""
+"""Versioned records at a key: the responsible node, its copies, the client. The package imports tables, wire and state."""

@@ -1,4 +1,4 @@
-"""The asker's side of records: requests are routed to the root, repeated until answered, and end in one `RecordAnswer`."""
+"""Client side of records: requests are routed to the root, repeated until answered, and end in one `RecordAnswer`."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from agiledart_overlay.wire.messages import RecordRead, RecordReply, RecordWrite
 
 
 class RecordRequest:
-    """One request under way; `message` is the same at each repetition, so that the root does it once."""
+    """One pending request; `message` is the same at each repetition, so that the root carries it out once."""
 
     __slots__ = ("deadline", "message", "request", "retry_at")
 
@@ -23,7 +23,7 @@ class RecordClient:
     """Requests of this node about records anywhere.
 
     Args:
-        dispatch: brings a request one hop nearer to its root, or to the root's part of this node.
+        dispatch: passes a request one hop nearer to its root, or to this node's own root part.
     """
 
     __slots__ = ("_dispatch", "_requests", "_view")
@@ -34,7 +34,7 @@ class RecordClient:
         self._requests: dict[int, RecordRequest] = {}
 
     def store(self, event: StoreRecord) -> None:
-        """Compare and set."""
+        """Write a record if its version is as expected (compare and set)."""
         view = self._view
         if len(event.value) > MAX_RECORD_BYTES or event.expected_version < 0:
             view.effects.append(RecordAnswer(event.request, ok=False, version=0, value=b"", reason="overloaded"))
@@ -46,7 +46,7 @@ class RecordClient:
         )
 
     def read(self, event: ReadRecord) -> None:
-        """Read."""
+        """Read a record."""
         self._ask(event.request, RecordRead(self._view.me, self._view.number(), 0, event.key))
 
     def _ask(self, request: int, message: RecordWrite | RecordRead) -> None:
@@ -66,7 +66,7 @@ class RecordClient:
             self._dispatch(question.message)
 
     def on_timer(self) -> None:
-        """Repeat what was not answered; end what took too long."""
+        """Repeat unanswered requests; end those that took too long."""
         view = self._view
         for question in [question for question in self._requests.values() if question.retry_at <= view.now]:
             if view.now >= question.deadline:
@@ -78,7 +78,7 @@ class RecordClient:
             view.set_timer_by("requests", min(question.retry_at for question in self._requests.values()))
 
     def on_reply(self, message: RecordReply) -> None:
-        """The root answered; a second answer to the same request is ignored."""
+        """Take the root's answer; ignore a second answer to the same request."""
         question = self._requests.pop(message.number, None)
         if question is not None:
             self._view.effects.append(
@@ -86,9 +86,13 @@ class RecordClient:
             )
 
     def violations(self) -> list[str]:
-        """Every question is asked again or ended by a timer; they are bounded."""
+        """Check that every request has a timer, and that requests are bounded."""
         view = self._view
         questions = self._requests
         if len(questions) > view.config.max_requests_pending:
-            return [f"bound: {len(questions)} questions about records, at most {view.config.max_requests_pending}"]
-        return view.missing_timer("requests", min(each.retry_at for each in questions.values())) if questions else []
+            return [f"bound: {len(questions)} requests about records, at most {view.config.max_requests_pending}"]
+        return (
+            view.missing_timer("requests", min(question.retry_at for question in questions.values()))
+            if questions
+            else []
+        )

@@ -1,7 +1,7 @@
-"""Copies of records on one node: who else is known to hold them, to whom they belong now, and how they get there.
+"""Copies of records on one node: the other nodes known to hold them, their rightful holders now, and their transfer.
 
-When the leaf set changes, every holder offers its copies to whom they belong to now, until these have said that they have them;
-so a record lives as long as one holder does. A copy that belongs to others only is dropped a while after the root has it.
+When the leaf set changes, every replica node offers its copies to the rightful holders until these confirm; so a record lives as
+long as one replica node does. A copy that belongs to other nodes only is dropped a while after the root has it.
 
 Source: [Pastry] (replication on the leaf set as in PAST); the project's overlay specification §5, last paragraphs of step 7.
 """
@@ -21,16 +21,16 @@ _BATCH_NS = 50 * MILLISECOND
 """Leaf-set changes come in bursts; copies are offered once after them."""
 
 _SPARE_NS = 10 * SECOND
-"""A copy that belongs to others is kept so long after the root has confirmed it."""
+"""Time that a copy of other nodes is kept after the root has confirmed it."""
 
 
 def copy_of(record: Record) -> RecordCopy:
-    """A record on its way to another holder."""
+    """Return a record as a message to another replica node."""
     return RecordCopy(record.key, record.version, record.value, record.writer, record.follows)
 
 
 class RecordCopies:
-    """What one node holds.
+    """Copies on one node.
 
     Attributes:
         is_leaving: every copy is offered to the member that becomes its root when this node is gone.
@@ -52,34 +52,34 @@ class RecordCopies:
         return len(self._store)
 
     def get(self, key: NodeId) -> Record | None:
-        """The copy held here."""
+        """Return the copy stored here."""
         return self._store.get(key)
 
     def rank(self, key: NodeId) -> tuple[int, bytes]:
-        """Version and digest of the copy held here; of what is not there (0, nothing)."""
+        """Return version and digest of the copy stored here; (0, empty) when there is none."""
         return self._store.rank(key)
 
     def write(self, record: Record) -> bool:
-        """Keep a new version that nobody else has yet; false when there is no room."""
+        """Store a new version that no other node has yet; return False when there is no space."""
         if not self._store.keep(record):
             return False
         self._confirmed.pop(record.key, None)
         return True
 
     def replicas(self, key: NodeId) -> tuple[Peer, ...]:
-        """Leaves that hold copies of what this node is the root of: nearest to the key, on machines of their own if possible."""
+        """Return the leaves that hold copies of this root's key: nearest to the key, on distinct machines if possible."""
         view = self._view
         ranked = view.leaf_set.nearest_to(key, len(view.leaf_set))
         return on_distinct_hosts(view.me.host, ranked, view.config.replicas)
 
     def offer_soon(self) -> None:
-        """Look whether all who should hold a copy do."""
+        """Schedule a check that all rightful holders have a copy."""
         self._view.set_timer_by("sync", self._view.now + _BATCH_NS)
 
     # ---- what others hold
 
     def on_fetch(self, sender: Peer, message: RecordFetch) -> None:
-        """Somebody wants a copy that says what its own does not: one of an earlier version may, if that was written elsewhere."""
+        """Answer a peer that asks for a different copy: even one of an earlier version may differ, if it was written elsewhere."""
         record = self._store.get(message.key)
         if record is not None and record.rank != (message.version, message.digest):
             self._view.send(sender, copy_of(record))
@@ -87,35 +87,35 @@ class RecordCopies:
             self._view.send(sender, RecordHeld(message.key, *self._store.rank(message.key)))
 
     def take(self, sender: Peer, message: RecordCopy) -> bool:
-        """A copy: keep what it and the one here say together, and tell the sender what that is; false when there is no room."""
+        """Store the merge of a received copy and the own one, and send the result back; return False when there is no space."""
         view, key = self._view, message.key
         record = Record(key, message.version, message.value, message.writer, message.follows)
         mine = self._store.get(key)
         if not self._store.keep(record):
             return False
-        kept = self._store.get(key)
-        assert kept is not None
-        if mine is not None and kept.rank not in (mine.rank, record.rank):
-            view.observe(RecordConflictMerged(kept.version))
-        if mine is None or mine.rank != kept.rank:
+        stored = self._store.get(key)
+        assert stored is not None
+        if mine is not None and stored.rank not in (mine.rank, record.rank):
+            view.observe(RecordConflictMerged(stored.version))
+        if mine is None or mine.rank != stored.rank:
             self._confirmed.pop(key, None)
             self.offer_soon()
-        if kept.rank == record.rank:
+        if stored.rank == record.rank:
             self._note(key, sender.node, record.rank)
             view.send(sender, RecordHeld(key, record.version, record.digest))
         else:
-            view.send(sender, copy_of(kept))
+            view.send(sender, copy_of(stored))
         return True
 
     def on_held(self, sender: Peer, message: RecordHeld) -> None:
-        """Somebody says what it holds."""
+        """Note which version a peer holds."""
         if message.version:
             self._note(message.key, sender.node, (message.version, message.digest))
         elif self._confirmed.get(message.key, {}).pop(sender.node, None) is not None:
             self.offer_soon()
 
     def on_offer(self, sender: Peer, message: RecordOffer) -> None:
-        """Somebody holds copies that should be here: take the newer ones, confirm the rest."""
+        """Take a peer's offers of copies: fetch newer ones, confirm equal ones, send newer own ones."""
         view = self._view
         if not view.joined:
             view.drop("record-outside")
@@ -138,7 +138,7 @@ class RecordCopies:
     # ---- moving with the leaf set
 
     def on_leaves_changed(self, gone: list[Peer]) -> None:
-        """The leaf set is not what it was: copies may belong elsewhere."""
+        """React to a changed leaf set: copies may belong elsewhere."""
         for peer in gone:
             for confirmed in self._confirmed.values():
                 confirmed.pop(peer.node, None)
@@ -146,7 +146,7 @@ class RecordCopies:
             self.offer_soon()
 
     def _replica_nodes(self, key: NodeId) -> tuple[Peer | None, tuple[Peer, ...]]:
-        """To whom this node offers its copy, as (root or None for itself, those to tell)."""
+        """Return (root or None for this node, peers to offer the copy to)."""
         view = self._view
         if not self.is_leaving and view.is_closest(key):
             return None, self.replicas(key)
@@ -154,7 +154,7 @@ class RecordCopies:
         return (root[0], root) if root else (None, ())
 
     def on_sync_timer(self) -> None:
-        """Offer each copy to those who should hold it and have not said that they do; forget copies that are no longer ours."""
+        """Offer each copy to rightful holders that have not confirmed it; drop copies that no longer belong here."""
         view = self._view
         offers: dict[NodeId, tuple[Peer, list[Offer]]] = {}
         is_spare = False
@@ -162,7 +162,7 @@ class RecordCopies:
             root, targets = self._replica_nodes(record.key)
             confirmed = self._confirmed.get(record.key, {})
             if root is None:
-                # Who is no replica any more may drop its copy, so its word counts no longer.
+                # A node that is no replica any more may drop its copy, so its confirmation no longer counts.
                 confirmed = {peer.node: confirmed[peer.node] for peer in targets if peer.node in confirmed}
                 self._confirmed[record.key] = confirmed
             for peer in targets:
@@ -178,11 +178,11 @@ class RecordCopies:
             view.set_timer_by("sync", view.now + 2 * view.config.record_retry_ns)
 
     def _is_spare(self, record: Record, root: Peer) -> bool:
-        """Whether a copy belongs to others only; dropped when it was so for a while and the root has it."""
+        """Report whether a copy belongs to other nodes only; drop it when that was so for a while and the root has it."""
         view = self._view
         key, bits = record.key, view.config.id_bits
-        everybody = [view.me, *view.leaf_set.members]
-        ranked = sorted(everybody, key=lambda peer: (ring_distance(peer.node, key, bits), peer.node))
+        all_members = [view.me, *view.leaf_set.members]
+        ranked = sorted(all_members, key=lambda peer: (ring_distance(peer.node, key, bits), peer.node))
         if view.me in (ranked[0], *on_distinct_hosts(ranked[0].host, ranked[1:], view.config.replicas)):
             self._spare_since.pop(key, None)
             return False
@@ -196,7 +196,7 @@ class RecordCopies:
         return True
 
     def forget_confirmations(self) -> None:
-        """This node is out of the ring for a while: what others held may be different afterwards."""
+        """Forget confirmations: this node is out of the ring for a while, and other copies may change meanwhile."""
         self._confirmed.clear()
         self._view.cancel_timer("sync")
 
@@ -209,7 +209,7 @@ class RecordCopies:
 
     @property
     def is_handed_over(self) -> bool:
-        """Whether each of them has confirmed."""
+        """Report whether all receivers have confirmed."""
         for record in self._store:
             _, targets = self._replica_nodes(record.key)
             if any(self._confirmed.get(record.key, {}).get(peer.node) != record.rank for peer in targets):
@@ -217,7 +217,7 @@ class RecordCopies:
         return True
 
     def stop(self) -> None:
-        """Forget everything: another life may write these records before this node is back."""
+        """Forget everything: another incarnation may write these records before this node is back."""
         for record in self:
             self._store.drop(record.key)
         self._confirmed.clear()
@@ -226,9 +226,9 @@ class RecordCopies:
         self._view.cancel_timer("sync")
 
     def violations(self) -> list[str]:
-        """What is noted about copies is about copies that are here."""
-        found = self._store.violations()
+        """Check that all notes about copies are about copies that are here."""
+        complaints = self._store.violations()
         for key in (*self._confirmed, *self._spare_since):
             if self._store.get(key) is None:
-                found.append(f"record: something is noted of a copy of {key.short}, which is not here")
-        return found
+                complaints.append(f"record: there are notes on a copy of {key.short}, which is not here")
+        return complaints

@@ -1,12 +1,12 @@
 """Small named records at a key's root and its nearest leaves.
 
-The root, the live member closest to the key, orders all writes: it compares the expected version, keeps the new one, copies it
+The root, the live member closest to the key, orders all writes: it compares the expected version, stores the new one, copies it
 to the `replicas` leaves nearest to the key, and answers when they have confirmed. A root whose leaf set has changed asks its
-leaves for newer copies before it answers, so a restarted, empty node does not say `missing` of what others hold. How copies
-move when the leaf set changes: `record_copies`.
+leaves for newer copies before it answers, so a restarted, empty node does not answer `missing` about a record that others hold.
+`record_copies` moves copies when the leaf set changes.
 
-Departs: a root is not a lock. In a partition each side has a root, both accept writes, and after it the copies are merged by what
-they say (`records`). What must be single carries an incarnation that the receiver of the effect checks.
+Departs: a root is not a lock. In a partition each side has a root, both accept writes, and afterwards the copies are merged by
+content (`record_store`). An effect that must be unique carries an incarnation, which its receiver checks.
 
 Source: [Pastry] (replication on the leaf set as in PAST); the project's overlay specification §5, last paragraphs of step 7.
 """
@@ -32,19 +32,19 @@ from agiledart_overlay.wire.messages import (
 )
 
 _LEAF_TIMEOUT_NS = 4 * SECOND
-"""A leaf silent for so long is passed over; a dead one is declared dead before."""
+"""Silence after which a leaf is passed over; a dead one is declared dead before."""
 
 Operation = RecordWrite | RecordRead
 
 
 class KeyOperations:
-    """What a root does at one key: first `asked` leaves for newer copies, then one operation after the other.
+    """Work of a root at one key: first it asks leaves for newer copies, then it carries out one operation after the other.
 
     Attributes:
-        waiting: operations in order of arrival; the first is under way when `writing`.
+        waiting: operations in order of arrival; the first is in progress when `writing`.
         asked: leaves whose answer is awaited, for copies or for the confirmation of `writing`.
         writing: the version being copied.
-        confirmed: how many confirmed it.
+        confirmed: number of confirmations.
     """
 
     __slots__ = ("asked", "confirmed", "given_up_at", "waiting", "writing")
@@ -61,7 +61,7 @@ class RecordDirectory:
     """Records of one node as root.
 
     Attributes:
-        copies: what it holds, as root and as replica.
+        copies: records stored here, as root and as replica.
         client: its own requests.
     """
 
@@ -78,7 +78,7 @@ class RecordDirectory:
     # ---- requests on their way
 
     def dispatch(self, message: Operation) -> None:
-        """Bring a request one hop nearer to its root, or do it when the root is here."""
+        """Pass a request one hop nearer to its root, or carry it out when this node is the root."""
         view = self._view
         if not view.joined or self.copies.is_leaving:
             view.drop("record-outside")
@@ -90,7 +90,7 @@ class RecordDirectory:
             self._accept(message)
             return
         hop = view.next_hop(message.key).peer
-        if hop is None:  # nobody delivers this key at the moment: the client asks again
+        if hop is None:  # no node delivers this key at the moment: the client asks again
             view.drop("record-root")
         elif isinstance(message, RecordWrite):
             onward = RecordWrite(
@@ -125,7 +125,7 @@ class RecordDirectory:
             self._view.send(message.client, reply)
 
     def _progress(self, key: NodeId, work: KeyOperations) -> None:
-        """Nothing is awaited at this key: settle it, or take the next operations."""
+        """Take the next operations at a key whose answers are complete; synchronise its copies first."""
         view = self._view
         while work.waiting:
             if not view.is_root(key):
@@ -164,12 +164,12 @@ class RecordDirectory:
             view.set_timer_by("roots", view.now + view.config.record_retry_ns)
 
     def _do(self, key: NodeId, work: KeyOperations, message: Operation) -> bool:
-        """Do one operation at a settled key; false when its copies must be confirmed first."""
+        """Carry out one operation at a synchronised key; return False when its copies must be confirmed first."""
         record = self.copies.get(key)
         version, value = (record.version, record.value) if record is not None else (0, b"")
         if isinstance(message, RecordRead):
-            found = record is not None
-            self._reply(message, version, value, "" if found else "missing")
+            exists = record is not None
+            self._reply(message, version, value, "" if exists else "missing")
             return True
         writer = (message.client.node, message.client.incarnation, message.number)
         if work.writing is not None and not work.confirmed and len(self._view.leaf_set):
@@ -197,7 +197,7 @@ class RecordDirectory:
         return not work.asked
 
     def on_roots_timer(self) -> None:
-        """Ask again, or go on without those that stay silent."""
+        """Ask again, or go on without silent leaves."""
         view = self._view
         for key, work in list(self._work.items()):
             if not work.asked:
@@ -229,13 +229,13 @@ class RecordDirectory:
     # ---- what holders say
 
     def on_copy(self, sender: Peer, message: RecordCopy) -> None:
-        """A copy: the answer of a leaf that has a newer one, or what another holder offers."""
+        """Take a copy: a leaf's answer with a newer version, or another replica node's offer."""
         view, key = self._view, message.key
         if not view.joined:
             view.drop("record-outside")
             return
         if message.version < 1:
-            view.drop("record-version")  # to those that it told of its copy, this would say that it has none
+            view.drop("record-version")  # to peers with a copy, it would say that this node has none
             return
         if not self.copies.take(sender, message):
             view.drop("records-full")
@@ -248,14 +248,14 @@ class RecordDirectory:
             self._answered(key, sender.node, confirmed=False)
 
     def on_held(self, sender: Peer, message: RecordHeld) -> None:
-        """Somebody says what it holds."""
+        """Note which version a peer holds, and whether it answers a question."""
         self.copies.on_held(sender, message)
         work = self._work.get(message.key)
         if work is not None and (work.writing is None or (message.version, message.digest) == work.writing.rank):
             self._answered(message.key, sender.node, confirmed=work.writing is not None)
 
     def on_leaves_changed(self, gone: list[Peer]) -> None:
-        """The leaf set is not what it was: keys must be settled anew, and who has gone answers nothing."""
+        """React to a changed leaf set: keys must be synchronised anew, and lost leaves no longer answer."""
         view = self._view
         self._synchronised_keys.clear()
         for key, work in list(self._work.items()):
@@ -270,13 +270,13 @@ class RecordDirectory:
     # ---- leaving
 
     def forget_confirmations(self) -> None:
-        """This node is out of the ring for a while: what others held may be different afterwards."""
+        """Forget confirmations: this node is out of the ring for a while, and other copies may change meanwhile."""
         self.copies.forget_confirmations()
         self._synchronised_keys.clear()
         self._view.cancel_timer("roots")
 
     def stop(self) -> None:
-        """Forget everything: another life may write these records before this node is back."""
+        """Forget everything: another incarnation may write these records before this node is back."""
         self.copies.stop()
         self._work.clear()
         self._synchronised_keys.clear()
@@ -284,15 +284,17 @@ class RecordDirectory:
         self._view.cancel_timer("roots")
 
     def violations(self) -> list[str]:
-        """A root with work waits for somebody, and not for ever; operations are counted right and bounded."""
+        """Check that a root with work waits for some answer with a timer, and that operations are counted right and bounded."""
         view = self._view
-        found = [*self.copies.violations(), *self.client.violations()]
+        complaints = [*self.copies.violations(), *self.client.violations()]
         if self._work:
-            found.extend(view.missing_timer("roots"))
+            complaints.extend(view.missing_timer("roots"))
         for key, work in self._work.items():
             if not work.asked or not work.waiting:
-                found.append(f"root: {len(work.waiting)} operations at {key.short} wait for {len(work.asked)} answers")
+                complaints.append(
+                    f"root: {len(work.waiting)} operations at {key.short} wait for {len(work.asked)} answers"
+                )
         count = sum(len(work.waiting) for work in self._work.values())
         if count != self._operations or count > view.config.max_requests_pending:
-            found.append(f"root: {count} operations, counted as {self._operations}")
-        return found
+            complaints.append(f"root: {count} operations, counted as {self._operations}")
+        return complaints

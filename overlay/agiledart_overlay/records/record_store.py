@@ -1,9 +1,9 @@
-"""The records one node keeps, and what becomes of two copies that differ.
+"""Records of one node, and the merge of two copies that differ.
 
-A later version holds more writes only as long as one root orders them. In a partition two roots do, and the number of writes says
-nothing about which copy is true. So whoever writes records says how two of its values become one (`Merge`), and a merged value is a
-version of its own: nobody who read one of the two can write over what it has not read. Values of which nobody says that are ordered
-by version, then by digest.
+A later version holds more writes only as long as one root orders them. In a partition two roots do, and the number of writes does
+not show which copy is right. So the layer that writes records provides a function that merges two of its values (`Merge`). A
+merged value is a version of its own: a client that read one of the two cannot overwrite the part that it has not read. Values
+without such a function are ordered by version, then by digest.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,19 +17,19 @@ Writer = tuple[NodeId, int, int]
 """Node, its incarnation and its request number: one write."""
 
 Merge = Callable[[NodeId, bytes, bytes], bytes | None]
-"""(key, a value, one of a later version) → the value that says what both say; None: nothing is known of values at this key.
+"""(key, a value, one of a later version) → the value that combines both; None: the key has no merge function.
 
-Of equal versions the one with the greater digest comes second, so all holders ask the same. A value that says what the other
-one does must be left alone; so holders that go on telling each other what they have come to agree.
+Of equal versions the one with the greater digest comes second, so all replica nodes merge alike. A value that already includes
+the other must be returned unchanged; so replica nodes that keep exchanging copies converge.
 """
 
 
 def by_rank(key: NodeId, earlier: bytes, later: bytes) -> None:
-    """Nothing is known of any value."""
+    """Merge no values; versions and digests decide."""
 
 
 def value_digest(value: bytes) -> bytes:
-    """Eight bytes that stand for a value."""
+    """Return eight bytes that identify a value."""
     return blake2b(value, digest_size=8).digest()
 
 
@@ -41,7 +41,7 @@ class Record:
         version: 1 for the first write; each write adds one.
         value: opaque.
         writer: the write that made it.
-        follows: digest of the value that it took the place of; empty when that is not known.
+        follows: digest of the value that it replaced; empty when that is not known.
     """
 
     __slots__ = ("digest", "follows", "key", "value", "version", "writer")
@@ -52,19 +52,19 @@ class Record:
 
     @property
     def rank(self) -> tuple[int, bytes]:
-        """Which copy it is: its version, and what it says."""
+        """Return the identity of the copy: its version and digest."""
         return self.version, self.digest
 
 
-def merged(one: Record, other: Record, merge: Merge) -> Record:
-    """What stands at a key of which two copies are known; one of them, if that says all."""
-    first, later = (one, other) if one.rank < other.rank else (other, one)
+def merged(first_copy: Record, second_copy: Record, merge: Merge) -> Record:
+    """Return the merge of two copies at a key; one of them, if it includes the other."""
+    first, later = (first_copy, second_copy) if first_copy.rank < second_copy.rank else (second_copy, first_copy)
     if first.digest == later.digest or later.follows == first.digest:
         return later
-    value = merge(one.key, first.value, later.value)
+    value = merge(first_copy.key, first.value, later.value)
     if value is None or (value == later.value and first.version < later.version) or later.version >= MAX_COUNT:
         return later
-    return Record(one.key, later.version + 1, value, first.writer if value == first.value else later.writer)
+    return Record(first_copy.key, later.version + 1, value, first.writer if value == first.value else later.writer)
 
 
 class RecordStore:
@@ -85,16 +85,16 @@ class RecordStore:
         yield from self._records.values()
 
     def get(self, key: NodeId) -> Record | None:
-        """The copy kept here."""
+        """Return the copy stored here."""
         return self._records.get(key)
 
     def rank(self, key: NodeId) -> tuple[int, bytes]:
-        """Version and digest of the copy kept here; (0, b"") when there is none."""
+        """Return version and digest of the copy stored here; (0, b"") when there is none."""
         record = self._records.get(key)
         return record.rank if record is not None else (0, b"")
 
     def keep(self, record: Record) -> bool:
-        """Keep what this copy and the one here say together; false when there is no room for it."""
+        """Store the merge of this copy and the one here; return False when there is no space for it."""
         old = self._records.get(record.key)
         if old is not None:
             record = merged(old, record, self._merge)
@@ -108,21 +108,21 @@ class RecordStore:
         return True
 
     def drop(self, key: NodeId) -> None:
-        """Forget a copy."""
+        """Drop a copy."""
         record = self._records.pop(key, None)
         if record is not None:
             self._bytes -= len(record.value)
 
     def violations(self) -> list[str]:
-        """Each record stands at its key with a version that a write can have; number and bytes are bounded and counted right."""
-        found = [
+        """Check that each record stands at its key with a possible version, and that number and bytes are bounded and right."""
+        complaints = [
             f"record: {key.short} has version {record.version} of {record.key.short}"
             for key, record in self._records.items()
             if record.key != key or not 1 <= record.version <= MAX_COUNT
         ]
         size = sum(len(record.value) for record in self._records.values())
         if size != self._bytes or size > self._limit_bytes or len(self._records) > MAX_RECORDS:
-            found.append(
+            complaints.append(
                 f"record: {len(self._records)} with {size} bytes, counted as {self._bytes}, at most {self._limit_bytes}"
             )
-        return found
+        return complaints

@@ -1,4 +1,4 @@
-"""The agreed ring: neighbours, leases, admitting and joining, yielding, lapses, merging of two rings.
+"""Agreed ring: neighbours, leases, admissions, range transfers, lease expiry, merging of two rings.
 
 It imports liveness and below.
 """

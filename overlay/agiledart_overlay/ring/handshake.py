@@ -1,18 +1,19 @@
-"""The joiner's side of an admission: it takes one call at a time, takes the place it is offered, and waits to be confirmed.
+"""The joiner's side of an admission: it takes one invitation at a time, takes the offered key range, and waits for confirmation.
 
-    idle         Call →        called: Here → guardian; t0 := now, once for each ticket, however often the call is repeated
-    called       Place →       provisional: delivers from now on, until t0 + admission; Taken → guardian, repeated
-    called       time over →   idle
-    provisional  Confirmed →   in the ring: Renew → successor, which only now takes it for its predecessor; then `arrival`
-    provisional  TooLate, or no answer a moment after t0 + admission → out: it has stopped by its own clock, and joins again
-    called       another Call → Busy
-    any          a Call whose time has begun and is over, or was given up → Busy: it never begins again
-    idle         WhatOfYield → Unyield: that call will never bring it in
+    idle         InviteJoiner →        invited: JoinerReady → range owner; t0 := now, once for each ticket, however often repeated
+    invited      OfferRange →          provisional: delivers from now on, until t0 + admission; RangeTaken → range owner, repeated
+    invited      time over →           idle
+    provisional  AdmissionConfirmed →  in the ring: RenewLease → successor, which only now takes it as its predecessor
+    provisional  AdmissionExpired →    out: it has stopped by its own clock, and rejoins
+    provisional  no answer until a moment after t0 + admission → out, in the same way
+    invited      another InviteJoiner → JoinerBusy
+    any          an InviteJoiner that was given up, or whose time is over → JoinerBusy: it never begins again
+    idle         QueryTransfer →       RevokeTransfer: that invitation will never bring it in
 
-t0 must not move with a repeated call: the guardian counts from the first Here that reached it, so a later t0 could let the joiner
-deliver longer than the guardian holds its keys free for it. Nor may it begin anew when the node has taken other calls, or has been
-a member and joins again: copies of a Call and of its Place may come however late, from two links that were held. So the last ticket
-of each guardian is remembered for the whole life of the process.
+t0 must not move with a repeated invitation: the range owner counts from the first JoinerReady that reached it, so a later t0
+could let the joiner deliver longer than the range owner leaves its keys free for it. Nor may t0 begin anew when the node has
+taken other invitations, or has been a member and rejoins: copies of an invitation and its offer may come however late, over two
+delayed links. So the last ticket of each range owner is remembered for the whole life of the process.
 
 Source: the project's overlay specification §5, step 7 b and d.
 """
@@ -38,11 +39,11 @@ from agiledart_overlay.wire.ring_messages import (
 )
 
 _MAX_BEGUN = 256
-"""Guardians whose last ticket is remembered: a copy would have to be later than the admissions by as many others."""
+"""Range owners whose last ticket is remembered: a copy would have to be later than the admissions by as many others."""
 
 
 class Invitation:
-    """A call that this joiner has answered."""
+    """Invitation that this joiner has answered."""
 
     __slots__ = ("began", "range_owner", "refutations", "sightings", "ticket")
 
@@ -63,17 +64,17 @@ class Handshake:
         self.queued_joins: tuple[QueuedJoin, ...] = ()
         """Joiners handed over with the confirmation."""
         self.leaves: tuple[Sighting, ...] = ()
-        """What guardian and successor told of their leaves."""
+        """Leaves that range owner and successor reported."""
 
     @property
     def is_invited(self) -> bool:
-        """Whether an admission of this node is under way."""
+        """Report whether an admission of this node is in progress."""
         invitation = self._invitation
         return invitation is not None and self._view.now < invitation.began + self._view.config.admission_ns
 
     @property
     def was_invited(self) -> bool:
-        """Whether any guardian has ever begun to let this life in: others may know it by that."""
+        """Report whether any range owner has ever begun to admit this incarnation: peers may know it from that."""
         return bool(self._begun)
 
     def reset(self) -> None:
@@ -83,7 +84,7 @@ class Handshake:
         self._view.cancel_timer("taken")
 
     def on_invite_joiner(self, sender: Peer, message: InviteJoiner) -> None:
-        """A guardian has time for this node."""
+        """Take a range owner's invitation."""
         view = self._view
         agreed, invitation = view.agreed, self._invitation
         is_other = invitation is not None and invitation.ticket != message.ticket
@@ -105,7 +106,7 @@ class Handshake:
             del self._begun[next(iter(self._begun))]
 
     def on_offer_range(self, sender: Peer, message: OfferRange) -> None:
-        """Nobody delivers this node's keys now: it does."""
+        """Take the offered key range: no other node delivers this node's keys now."""
         view = self._view
         agreed, invitation = view.agreed, self._invitation
         if agreed.active or not agreed.seeking or invitation is None or invitation.ticket != message.ticket:
@@ -127,18 +128,18 @@ class Handshake:
         view.set_timer("taken", view.now + view.config.handshake_retry_ns)
 
     def on_timer(self) -> None:
-        """Not confirmed yet."""
+        """Repeat `RangeTaken`, or give up, when no confirmation came."""
         view = self._view
         agreed, invitation = view.agreed, self._invitation
         if invitation is None or not agreed.active or agreed.confirmed:
             return
         if view.now > invitation.began + view.config.admission_ns + view.config.handshake_retry_ns:
-            agreed.rejoin_reason = "its guardian did not confirm it"
+            agreed.rejoin_reason = "its range owner did not confirm its admission"
         else:
             self._send_taken(invitation)
 
     def on_admission_confirmed(self, sender: Peer, message: AdmissionConfirmed) -> bool:
-        """The guardian counts this node as its successor: it is in. True when that is new."""
+        """Enter the ring when the range owner confirms; return True when that is new."""
         view = self._view
         agreed, invitation = view.agreed, self._invitation
         if not agreed.active or agreed.confirmed or invitation is None or invitation.ticket != message.ticket:
@@ -163,13 +164,13 @@ class Handshake:
         return True
 
     def on_admission_expired(self, sender: Peer, message: AdmissionExpired) -> None:
-        """The guardian has given this admission up."""
+        """Leave when the range owner has given this admission up."""
         agreed, invitation = self._view.agreed, self._invitation
         if agreed.active and not agreed.confirmed and invitation is not None and invitation.ticket == message.ticket:
-            agreed.rejoin_reason = "its guardian has given up"
+            agreed.rejoin_reason = "its range owner has given its admission up"
 
     def on_query_transfer(self, sender: Peer, message: QueryTransfer) -> None:
-        """The successor of an admission of this node asks what came of it."""
+        """Answer the successor of an own admission, which asks for the outcome."""
         view = self._view
         agreed = view.agreed
         is_of_earlier_life = message.joiner.incarnation < view.me.incarnation
@@ -181,15 +182,15 @@ class Handshake:
             view.send(sender, RevokeTransfer(message.ticket))
 
     def violations(self) -> list[str]:
-        """Who has taken a place tells its guardian until it is confirmed; tickets are bounded."""
-        found = []
+        """Check that a provisional node repeats `RangeTaken` until it is confirmed, and that tickets are bounded."""
+        complaints = []
         agreed = self._view.agreed
         if agreed.active and not agreed.confirmed:
-            found = (
+            complaints = (
                 self._view.missing_timer("taken")
                 if self._invitation is not None
-                else ["joiner: it took a place that nobody offered"]
+                else ["joiner: it took a key range without an offer"]
             )
         if len(self._begun) > _MAX_BEGUN:
-            found.append(f"bound: {len(self._begun)} tickets, at most {_MAX_BEGUN}")
-        return found
+            complaints.append(f"bound: {len(self._begun)} tickets, at most {_MAX_BEGUN}")
+        return complaints

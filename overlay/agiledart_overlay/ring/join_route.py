@@ -1,7 +1,7 @@
-"""The way of a join to its guardian: routed to the closest member, then along agreed neighbours to the one whose gap it lies in.
+"""Route of a join to its range owner: to the closest member, then along agreed neighbours to the owner of the key range.
 
-Members on the way send the joiner their rows, and refuse a life that they know to be over. One that is outside of the ring gives
-the request back; the sender takes it out of its tables and tries another way.
+Members on the route send the joiner their rows, and refuse an incarnation that they know to be over. A node outside the ring
+returns the request; the sender takes that node out of its tables and tries another route.
 
 Source: [Pastry] §2.4; the project's overlay specification §5, steps 2, 3 and 7 a.
 """
@@ -15,11 +15,11 @@ from agiledart_overlay.wire.messages import Accused, JoinRefused, JoinRequest, J
 from agiledart_overlay.wire.ring_messages import JoinBounced, QueuedJoin, RenewLease
 
 _DOUBTFUL = 3
-"""From this attempt on every other one goes by the second best hop each time: a link on the best way may be broken."""
+"""From this attempt on every other one uses the second best hops: a link on the best route may be broken."""
 
 
 class JoinRoute:
-    """One node's part in it."""
+    """One node's part in routes of joins."""
 
     __slots__ = ("_range_owner", "_view")
 
@@ -27,7 +27,7 @@ class JoinRoute:
         self._view, self._range_owner = view, range_owner
 
     def on_join_request(self, sender: Peer, message: JoinRequest) -> None:
-        """Pass a join on towards its place, or queue it."""
+        """Pass a join on towards its key range, or queue it."""
         view = self._view
         if not view.joined:
             if message.path and message.joiner.node not in (sender.node, view.me.node):
@@ -38,14 +38,14 @@ class JoinRoute:
             self._bring(message)
 
     def on_bounced(self, sender: Peer, message: JoinBounced) -> None:
-        """The node that this join was passed to is not in the ring: out of the tables with it, and another way."""
+        """Take the next hop out of the tables, because it is not in the ring, and try another route."""
         view = self._view
         known = view.book.get(sender.node)
         if known is not None and known.peer.incarnation == sender.incarnation:
             view.step_aside(known)
         if message.walking:
-            # Agreed neighbours stay agreed while one of them is outside: the same way again would bounce again, for ever, and a
-            # network that doubles messages would make a storm of it. The joiner asks anew when nobody calls it.
+            # Agreed neighbours stay agreed while one of them is outside: the same route would bounce again, for ever. A network
+            # that doubles messages would make a storm of it. The joiner asks anew when no invitation comes.
             view.drop("outside")
             return
         if view.joined and len(message.path) and message.path[-1].node == view.me.node:
@@ -75,20 +75,21 @@ class JoinRoute:
                 hop = view.next_hop(joiner.node, (joiner.node, hop.node)).peer
             if hop is not None:
                 if message.attempt > 1:
-                    # Perhaps the way leads over the dead.
+                    # The route may lead over dead nodes.
                     view.look_at(hop)
                 pass_on(view, hop, message, walking=False)
                 return
-            # The path of a walk begins with the walk: who was on the way before it may well be on it again.
+            # The path of a walk begins with the walk, because earlier nodes of the route may well be on it again.
             message = JoinRequest(joiner, message.attempt, walking=True, refutations=message.refutations)
         elif any(passed.node == view.me.node for passed in message.path):
-            # Round the ring, since the next one to the joiner is dead: a storm, in a network that doubles messages.
+            # The walk went round the ring, since the next node to the joiner is dead: a storm, in a network that doubles
+            # messages.
             view.drop("join-loop")
             return
         self._walk(message)
 
     def _is_refused(self, message: JoinRequest) -> bool:
-        """A copy of a node that lives or lived: refused. One that was held for dead and rejoins: told to say so."""
+        """Refuse a copy of a node that lives or lived; notify a rejoining one that was believed dead, so that it says so."""
         view = self._view
         joiner = message.joiner
         known, tombstone = view.book.get(joiner.node), view.book.tombstone(joiner.node)
@@ -106,15 +107,15 @@ class JoinRoute:
 
     def _send_rows(self, message: JoinRequest) -> None:
         view = self._view
-        told = list(view.routing_table.rows_for(message.joiner.node))
+        table_peers = list(view.routing_table.rows_for(message.joiner.node))
         if not message.path:
-            told.extend(view.neighbourhood.nearest)
-        unique = {peer.node: peer for peer in told if peer.node != message.joiner.node}
+            table_peers.extend(view.neighbourhood.nearest)
+        unique = {peer.node: peer for peer in table_peers if peer.node != message.joiner.node}
         sightings = view.sightings(unique.values())
         view.send(message.joiner, JoinRows(message.attempt, len(message.path), sightings))
 
     def _walk(self, message: JoinRequest) -> None:
-        """Along agreed neighbours to the member whose gap the joiner lies in."""
+        """Walk along agreed neighbours to the member whose key range the joiner lies in."""
         view = self._view
         agreed = view.agreed
         joiner = message.joiner
@@ -126,7 +127,7 @@ class JoinRoute:
         if agreed.is_between(view.me, joiner.node, successor):
             self._range_owner.enqueue(queued_join)
         elif joiner.node == successor.node:
-            # Its earlier life, or its earlier membership, has not ended here yet: it says so itself when asked.
+            # Its earlier incarnation or membership has not ended here yet: it reports that itself when asked.
             view.send(
                 joiner, RenewLease(to_predecessor=False, at=view.now, refutations=view.refutations, name=agreed.name)
             )
@@ -142,7 +143,7 @@ class JoinRoute:
             self._step_on(message, is_ahead=self._is_ahead(message))
 
     def _is_ahead(self, message: JoinRequest) -> bool:
-        """Which way a walk goes: at first the shorter one; then on, as seen from whoever passed it on, perhaps over somebody."""
+        """Return the direction of a walk: at first the shorter one; later the direction in which it came, even past a node."""
         view, joiner = self._view, message.joiner
         if message.path:
             return view.agreed.is_between(view.me, joiner.node, message.path[-1])
@@ -151,7 +152,7 @@ class JoinRoute:
         return ahead < clockwise_distance(joiner.node, view.me.node, bits)
 
     def _step_on(self, message: JoinRequest, *, is_ahead: bool) -> None:
-        """To the next agreed neighbour; round it when it grants this node nothing: it is dead, or the way to it is broken."""
+        """Pass the join to the next agreed neighbour; past it when it grants no lease: it is dead, or the path to it is broken."""
         view = self._view
         agreed = view.agreed
         side = agreed.successor if is_ahead else agreed.predecessor
@@ -163,12 +164,12 @@ class JoinRoute:
             if beyond is not None and all(passed.node != beyond.node for passed in message.path):
                 hop = beyond
             elif is_ahead and side.is_dead:
-                # It comes from behind the gap that is to be closed, so perhaps it is to be the other end.
+                # It comes from behind the dead successor, so it may become the new successor.
                 self._range_owner.enqueue(QueuedJoin(message.joiner, message.attempt, message.refutations))
                 return
         pass_on(view, hop, message, walking=True)
 
 
 def _beyond(peer: Peer, leaves: tuple[Peer, ...]) -> Peer | None:
-    """The nearest leaf of a side that is another one."""
+    """Return the nearest leaf of a side that is another node."""
     return next((leaf for leaf in leaves if leaf.node != peer.node), None)

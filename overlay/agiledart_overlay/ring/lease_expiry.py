@@ -1,12 +1,10 @@
-"""What a node does when both its leases are over: it slept, or was cut off, and the ring may have closed over it.
+"""Behaviour of a node whose two leases have expired: it slept, or was cut off, and its neighbours may have replaced it.
 
-Until it knows better it is not *fit*: it delivers, grants, admits, yields and closes nothing. It asks all its leaves: one fit
-leaf that says that the ring has closed over it sends it to join again; when all have answered or are silent for `dead_after` it
-is fit. Without this, several adjacent sleepers would wake up, grant each other leases, and deliver what others took over.
+Until it knows better it is not *fit*: it delivers, grants, admits, transfers and replaces nothing. It asks all its leaves. If one
+fit leaf answers that the ring has closed over it, it rejoins. When all have answered or are silent for `dead_after` it is fit.
+Without this, several adjacent sleepers would wake up, grant each other leases, and deliver keys that others took over.
 
-A check that was under way when the node slept again is begun anew.
-
-Source: the project's overlay specification §5, step 7 h.
+A check in progress when the node slept again begins anew. Source: the project's overlay specification §5, step 7 h.
 """
 
 from agiledart_kernel.peer import Peer
@@ -15,7 +13,7 @@ from agiledart_overlay.wire.ring_messages import MembershipReply, QueryMembershi
 
 
 class LeaseExpiry:
-    """Checks after a lapse of one node, both sides."""
+    """Checks of one node after both its leases expired."""
 
     __slots__ = ("_view",)
 
@@ -49,14 +47,14 @@ class LeaseExpiry:
         agreed.check_began = self._view.now
 
     def on_slept(self) -> None:
-        """What was found before this node slept says nothing about now."""
+        """Discard results from before this node slept."""
         agreed = self._view.agreed
         agreed.cleared = 0
         if agreed.unchecked is not None:
             self._begin()
 
     def on_query_membership(self, sender: Peer, message: QueryMembership) -> None:
-        """Somebody wants to know whether it is still in the ring."""
+        """Answer a peer that asks whether it is still in the ring."""
         view = self._view
         agreed = view.agreed
         predecessor, successor = agreed.predecessor, agreed.successor
@@ -69,7 +67,7 @@ class LeaseExpiry:
         view.send(sender, MembershipReply(message.at, ok=not (is_over_it and agreed.is_fit(view.now))))
 
     def on_membership_reply(self, sender: Peer, message: MembershipReply) -> None:
-        """A leaf has answered."""
+        """Take a leaf's answer."""
         agreed = self._view.agreed
         if agreed.unchecked is None or message.at < agreed.check_began or sender.node not in agreed.unchecked:
             return

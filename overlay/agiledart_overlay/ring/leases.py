@@ -1,19 +1,19 @@
-"""Leases between agreed ring neighbours: asked for once a round by each of the two, granted at once, refused with a reason.
+"""Leases between agreed ring neighbours: each requests one once a round, grants them at once, and refuses them with a reason.
 
 The same messages are the signs of life of ring neighbours, so there is no second stream of probes.
 
     here                 message            there                                    answer
-    in the ring          Renew →            in the ring, and I am its neighbour      Lease: it promises `lease` from receipt
-                                            in the ring, and I am not                NotNeighbour: join again
-                                            in the ring, both own leases over        nothing (see `lapse`)
-                                            not in the ring                          Outside: dead at once
+    in the ring          RenewLease →       in the ring, and a neighbour             LeaseGranted: `lease` from receipt
+                                            in the ring, and no neighbour            NotNeighbour: rejoin
+                                            in the ring, both own leases expired     none (see `lease_expiry`)
+                                            not in the ring                          NotInRing: dead at once
 
 The holder counts a lease from the sending of its request, and shorter by the margin for drift; the granter from the receipt. A
 refusal echoes its request and counts only when that was sent after the two became neighbours, so a late copy does no harm.
 
-A neighbour is dead when it is silent for `dead_after`, or held for dead by `liveness`, *and* this node's own promise to it is
-over; or at once when it said that it is outside, or that it leaves, or when a later life of it has spoken. Whether the detector
-is right matters for speed only: what is taken over is what nobody delivers any more.
+A neighbour is dead when it is silent for `dead_after`, or believed dead by `liveness`, *and* this node's own promise to it is
+over; or at once when it reports that it is outside or leaves, or when a later incarnation of it has spoken. A wrong detector
+costs time only: a node takes over only keys that no other node delivers any more.
 
 Source: the project's overlay specification §5, step 7 f and g.
 """
@@ -45,7 +45,7 @@ class Leases:
     # ---- rounds
 
     def on_round(self) -> list[Peer]:
-        """Renew both leases, and see who is dead; those that were asked now and ought to answer."""
+        """Renew both leases, and detect dead neighbours; return the neighbours that were asked now and must answer."""
         view = self._view
         agreed = view.agreed
         asked: list[Peer] = []
@@ -66,12 +66,12 @@ class Leases:
         return asked
 
     def renew(self, peer: Peer, *, to_predecessor: bool) -> None:
-        """Ask for a lease."""
+        """Request a lease."""
         view = self._view
         view.send(peer, RenewLease(to_predecessor, view.now, view.refutations, view.agreed.name))
 
     def look_for_dead(self) -> None:
-        """A neighbour that is silent, and to whom the own promise is over, is dead."""
+        """Mark a neighbour dead when it is silent and the own promise to it is over."""
         view = self._view
         agreed = view.agreed
         if not agreed.confirmed:
@@ -88,7 +88,7 @@ class Leases:
                 view.set_timer_by("promise", side.promise + 1)
 
     def _seek(self) -> None:
-        """Make sure that the next one counter-clockwise knows this node: it is to close the gap."""
+        """Introduce this node to the next leaf counter-clockwise, which must replace its dead successor by this node."""
         view = self._view
         for peer in view.leaf_set.counterclockwise:
             if not view.agreed.predecessor.is_incarnation(peer):
@@ -96,12 +96,12 @@ class Leases:
                 return
 
     def on_slept(self) -> None:
-        """This node was late by more than a moment: whom it did not hear is not to blame."""
+        """Reset silences: this node was late itself, so neighbours that it did not receive from are not to blame."""
         agreed = self._view.agreed
         agreed.predecessor.last_received_at = agreed.successor.last_received_at = self._view.now
 
     def note_alive(self, sender: Peer) -> None:
-        """Any message from a neighbour is a sign of its life; from a later life of it, the end of the one that was."""
+        """Note a sign of life of a neighbour; a message of its later incarnation ends the earlier one."""
         agreed = self._view.agreed
         for side in (agreed.predecessor, agreed.successor):
             peer = side.peer
@@ -114,7 +114,7 @@ class Leases:
     # ---- granting
 
     def on_renew(self, sender: Peer, message: RenewLease) -> None:
-        """A neighbour, or who takes itself for one, asks for a lease."""
+        """Answer a lease request of a neighbour, or of a node that takes itself for one."""
         view = self._view
         agreed = view.agreed
         if not agreed.active:
@@ -127,7 +127,7 @@ class Leases:
             self._grant_predecessor(sender, message)
 
     def _grant_successor(self, sender: Peer, message: RenewLease) -> None:
-        """It says that this node is its predecessor."""
+        """Answer a sender that takes this node for its predecessor."""
         view = self._view
         agreed, side = view.agreed, view.agreed.successor
         if agreed.closing is not None:
@@ -147,7 +147,7 @@ class Leases:
             view.send(sender, NotNeighbour(message.to_predecessor, message.at))
 
     def _grant_predecessor(self, sender: Peer, message: RenewLease) -> None:
-        """It says that this node is its successor."""
+        """Answer a sender that takes this node for its successor."""
         view = self._view
         agreed, side = view.agreed, view.agreed.predecessor
         confirm_neighbour(view, sender, message.refutations)
@@ -169,7 +169,7 @@ class Leases:
         self.adopt_name(message.name)
 
     def adopt_name(self, name: RingName) -> None:
-        """Of two names of one ring the larger one stays; a new one is passed on at once."""
+        """Adopt the larger of two names of one ring, and pass a new one on at once."""
         agreed = self._view.agreed
         if not agreed.confirmed or name <= agreed.name:
             return
@@ -183,7 +183,7 @@ class Leases:
     # ---- holding
 
     def on_lease(self, sender: Peer, message: LeaseGranted) -> None:
-        """A lease was granted."""
+        """Take a granted lease."""
         view = self._view
         agreed = view.agreed
         if not agreed.active:
@@ -202,7 +202,7 @@ class Leases:
         self.adopt_name(message.name)
 
     def on_not_neighbour(self, sender: Peer, message: NotNeighbour) -> None:
-        """A neighbour has another neighbour here. While this node yields that only means that the joiner is in."""
+        """Rejoin when a neighbour has another neighbour here. During a pending transfer it only means that the joiner is in."""
         agreed = self._view.agreed
         if not agreed.confirmed:
             return
@@ -212,10 +212,10 @@ class Leases:
         else:
             counts = agreed.successor.is_incarnation(sender) and message.at >= agreed.successor.since
         if counts:
-            agreed.rejoin_reason = "its neighbours have others"
+            agreed.rejoin_reason = "its neighbours have other neighbours"
 
     def on_not_in_ring(self, sender: Peer, message: NotInRing) -> None:
-        """A neighbour has stopped."""
+        """Note that a neighbour has stopped."""
         view = self._view
         agreed = view.agreed
         if not agreed.active:
@@ -229,7 +229,7 @@ class Leases:
                 return
 
     def on_left(self, peer: Peer) -> None:
-        """A neighbour has said good-bye. It would not have done so had it yielded."""
+        """Note that a neighbour left. It would not leave during a pending transfer."""
         agreed = self._view.agreed
         if not agreed.active:
             return
@@ -244,13 +244,13 @@ class Leases:
         lose(agreed, peer)
 
     def on_seek(self, sender: Peer, message: SeekPredecessor) -> None:
-        """Somebody's predecessor is dead: now this node knows that it lives."""
+        """Note that a peer whose predecessor is dead is alive."""
         if self._view.joined:
             self._view.meet(sender, message.refutations)
 
 
 def lose(agreed: Agreement, peer: Peer) -> None:
-    """This life of a neighbour delivers nothing any more, for certain."""
+    """Mark this incarnation of a neighbour as dead: it certainly delivers no keys any more."""
     if agreed.predecessor.is_incarnation(peer) and agreed.pending_transfer is None and peer.node != agreed.me.node:
         agreed.predecessor.is_dead = agreed.has_changed = True
     if agreed.successor.is_incarnation(peer) and not agreed.successor.is_dead and peer.node != agreed.me.node:

@@ -1,6 +1,7 @@
-"""The agreed ring as one part: who hears which message about it, and what goes on at the end of a step or round.
+"""Agreed ring as one part: the handlers of its messages, and its work at the end of a step or round.
 
-Composes `leases`, `join_route`, `admitting`, `yielding`, `joiner`, `closing`, `lapse` and `merging` over the shared `Agreement`.
+It composes `leases`, `join_route`, `range_owner`, `range_transfer`, `handshake`, `successor_replacer`, `lease_expiry` and
+`merging` over the shared `Agreement`.
 """
 
 from collections.abc import Callable
@@ -54,7 +55,9 @@ class Neighbours:
         }
 
     def messages(self) -> dict[type, Callable[[Peer, Any], None]]:
-        """Who hears what; `JoinQueued` and `AdmissionConfirmed` concern the whole node and are heard by the machine."""
+        """Return the handler of each message; the machine handles `JoinQueued` and `AdmissionConfirmed`, which concern the whole
+        node.
+        """
         range_owner, successor_replacer, leases, handshake = (
             self.range_owner,
             self.successor_replacer,
@@ -97,7 +100,7 @@ class Neighbours:
             self.range_owner.on_query_transfer(sender, message)
 
     def on_round(self) -> list[Peer]:
-        """Once a `lease_beat`; those that were asked for something that they answer at once."""
+        """Run a round, once per `lease_renewal_ns`; return the peers that were asked and must answer at once."""
         view = self._view
         config = view.config
         view.agreed.wake_deadline = view.now + config.lease_renewal_ns + config.paused_ns
@@ -109,7 +112,7 @@ class Neighbours:
         return asked
 
     def on_slept(self) -> None:
-        """This node was asleep: it accuses nobody for a while, and what it had found out counts no more."""
+        """Discard suspicions and results from before this node slept."""
         view = self._view
         view.agreed.wake_deadline = view.now + view.config.lease_renewal_ns + view.config.paused_ns
         self.leases.on_slept()
@@ -117,7 +120,7 @@ class Neighbours:
         self.successor_replacer.on_slept()
 
     def consider(self) -> None:
-        """Something has changed: a gap may now be closed, a joiner called."""
+        """Act on a change: a dead successor may now be replaced, a joiner invited."""
         agreed = self._view.agreed
         while agreed.has_changed:
             agreed.has_changed = False
@@ -125,15 +128,15 @@ class Neighbours:
             self.range_owner.consider()
 
     def violations(self) -> list[str]:
-        """Of all that is agreed, and of what waits for an answer about it."""
+        """Check the agreement, and the timers of pending answers."""
         view = self._view
-        found = [*view.agreed.violations(view.now), *self.range_owner.violations(), *self.handshake.violations()]
+        complaints = [*view.agreed.violations(view.now), *self.range_owner.violations(), *self.handshake.violations()]
         if view.agreed.closing is not None:
-            found.extend(view.missing_timer("close"))
-        return found
+            complaints.extend(view.missing_timer("close"))
+        return complaints
 
     def stop(self) -> None:
-        """Out of the ring."""
+        """Stop: this node is out of the ring."""
         self.range_owner.dismiss()
         self.handshake.reset()
         for name in self.timers:

@@ -1,22 +1,20 @@
-"""The guardian's side of a join: its queue, and the admission of one joiner at a time. How joins get here: `join_route`.
+"""The range owner's side of a join: its queue, and the admission of one joiner at a time. Joins get here by `join_route`.
 
-Every gap between two agreed neighbours has one guardian, its counter-clockwise end. It alone says who is in, so that the two
-ends cannot disagree. A joiner X comes between this node A and its successor B (the same node in a ring of one):
+Every key range between two agreed neighbours has one owner, its counter-clockwise end. It alone decides on members, so that the
+two ends cannot disagree. A joiner X comes between this node A and its successor B (the same node in a ring of one):
+    free          joiners wait →      inviting: InviteJoiner → the middle one of the queue, 4 times 250 ms
+    inviting      JoinerReady →       transferring: A stops for X's keys; until := now + admission; TransferRange → B
+    inviting      JoinerBusy, or silence → free: A has promised nothing
+    transferring  RangeTaken, in time → free: X is the successor; AdmissionConfirmed → X, with the part of the queue beyond it
+    transferring  time over →         revoking: X has stopped by its own clock; A has its keys back; RevokeTransfer → B, repeated
+    revoking      TransferRevoked →   free
+    revoking      silence →           out, if messages of the successor arrive all the while: it does not receive A's, so no joiner
+                                      could ever be admitted here. A rejoins after the waiting joiners, next to one of them
+    replacing     a joiner asks, after long → out, in the same way: A cannot agree with a new successor
+    any           late RangeTaken →   AdmissionExpired → X; a repeated one of the successor: AdmissionConfirmed again
 
-    free      joiners wait →     calling: Call → the middle one of the queue, 4 times 250 ms
-    calling   Here →             yielding: A stops for X's keys; until := now + admission; Yield → B
-    calling   Busy, or silence → free: nothing was promised
-    yielding  Taken, in time →   free: X is the successor; Confirmed → X, with the part of the queue that lies beyond it
-    yielding  time over →        retracting: X has stopped by its own clock; A has its keys back; Unyield → B, repeated
-    retracting Unyielded →       free
-    retracting silence →         out, when the successor is heard all the while: it does not hear A, so nobody could ever be let in
-                                 here. A joins again after those that waited, and is next to one of them
-    closing   for long, and a joiner asks → out, in the same way: A and its successor cannot come to an agreement
-    any       late Taken →       TooLate → X; a repeated one of the successor: Confirmed again
-
-The middle of the queue goes first: the queue halves, and both gaps go on in parallel.
-
-Source: the project's overlay specification §5, step 7 a to e.
+The middle of the queue goes first: the queue halves, and both key ranges continue in parallel. Source: the project's overlay
+specification §5, step 7 a to e.
 """
 
 from agiledart_kernel.node_id import NodeId
@@ -44,11 +42,11 @@ from agiledart_overlay.wire.ring_messages import (
 )
 
 _INVITATIONS = 4
-"""Times that a joiner is called before the next one's turn comes."""
+"""Times that a joiner is invited before the next one's turn comes."""
 
 
 class RangeOwner:
-    """Lets joiners in, one at a time."""
+    """Admission of joiners, one at a time."""
 
     __slots__ = ("_queue", "_view")
 
@@ -59,7 +57,7 @@ class RangeOwner:
     # ---- the queue
 
     def enqueue(self, queued_join: QueuedJoin) -> None:
-        """A joiner of this node's gap waits for its turn."""
+        """Queue a joiner of this node's key range."""
         view = self._view
         joiner, admitting = queued_join.joiner, view.agreed.admitting
         if admitting is not None and admitting.queued_join.joiner.node == joiner.node:
@@ -73,16 +71,16 @@ class RangeOwner:
                 view.send(joiner, JoinQueued(queued_join.attempt))
             closing = view.agreed.closing
             if closing is not None and self._is_blocking_joins(closing.since):
-                self._rejoin_elsewhere("it cannot close the gap behind it")
+                self._rejoin_elsewhere("it cannot replace its dead successor")
 
     def take_over(self, queued_joins: tuple[QueuedJoin, ...]) -> None:
-        """The guardian that admitted this node hands over those that wait beyond it."""
+        """Queue the joiners that the range owner hands over, which lie beyond this node."""
         for queued_join in queued_joins:
             if len(self._queue) < self._view.config.join_queue:
                 self._queue.setdefault(queued_join.joiner.node, queued_join)
 
     def dismiss(self) -> None:
-        """This node admits nobody any more; those that wait ask others."""
+        """Dismiss the queue: this node admits no joiners any more; they ask other nodes."""
         for queued_join in self._queue.values():
             self._view.send(queued_join.joiner, JoinRefused(queued_join.attempt, "busy"))
         self._queue.clear()
@@ -99,7 +97,7 @@ class RangeOwner:
         )
 
     def consider(self) -> None:
-        """Call the next joiner if this node is free to."""
+        """Invite the next joiner if this node is free to."""
         view = self._view
         agreed = view.agreed
         if agreed.postponed is not None:
@@ -139,7 +137,7 @@ class RangeOwner:
         view.set_timer("admit", view.now + view.config.handshake_retry_ns)
 
     def on_timer(self) -> None:
-        """Something was not answered: repeat it, or give it up."""
+        """Repeat an unanswered message, or give it up."""
         view = self._view
         agreed, admitting = view.agreed, view.agreed.admitting
         if admitting is None:
@@ -162,7 +160,7 @@ class RangeOwner:
         self._view.agreed.has_changed = True
 
     def _abort(self, admitting: Admission) -> None:
-        """The joiner has stopped by its own clock, so its keys are this node's and its successor's again."""
+        """Abort: the joiner has stopped by its own clock, so its keys are this node's and its successor's again."""
         view = self._view
         agreed = view.agreed
         agreed.aborted += 1
@@ -183,24 +181,24 @@ class RangeOwner:
             agreed.has_changed = True
             return
         if self._is_blocking_joins(agreed.revoking_since):
-            self._rejoin_elsewhere("its successor does not hear it")
+            self._rejoin_elsewhere("its successor does not receive its messages")
             return
         ticket, successor = agreed.revoking
         view.send(successor, RevokeTransfer(ticket))
         view.set_timer("admit", view.now + view.config.handshake_retry_ns)
 
     def _is_blocking_joins(self, since: int) -> bool:
-        """Whether something has kept this gap shut for so long that only another guardian may open it."""
+        """Report whether joins have been blocked here for so long that only another range owner may admit them."""
         view = self._view
         return view.now - since >= view.config.merge_after_ns and view.agreed.is_fit(view.now)
 
     def _rejoin_elsewhere(self, why: str) -> None:
         agreed = self._view.agreed
-        agreed.rejoin_reason = f"{why}, and others wait to come between"
+        agreed.rejoin_reason = f"{why}, and joiners wait in its key range"
         agreed.rest_ns = self._view.config.queue_timeout_ns
 
     def on_transfer_revoked(self, sender: Peer, message: TransferRevoked) -> None:
-        """The successor has its keys back."""
+        """Note that the successor has its keys back."""
         agreed = self._view.agreed
         if agreed.revoking is not None and agreed.revoking[0] == message.ticket:
             agreed.revoking = None
@@ -215,7 +213,7 @@ class RangeOwner:
         view.set_timer("admit", at)
 
     def on_joiner_ready(self, sender: Peer, message: JoinerReady) -> None:
-        """The joiner is there and waits: stop for its keys, and have the successor do so."""
+        """Stop for the keys of a ready joiner, and request the same of the successor."""
         view = self._view
         admitting = self._matching(sender, message.ticket)
         if admitting is None or admitting.stage is not AdmissionStage.INVITING or view.agreed.successor.is_dead:
@@ -226,7 +224,7 @@ class RangeOwner:
         self._request_transfer(admitting)
 
     def on_joiner_busy(self, sender: Peer, message: JoinerBusy) -> None:
-        """Another guardian was faster, or it is in."""
+        """Give an invitation up: another range owner was faster, or the joiner is in already."""
         admitting = self._matching(sender, message.ticket)
         if admitting is not None and admitting.stage is AdmissionStage.INVITING:
             self._end()
@@ -238,7 +236,7 @@ class RangeOwner:
         return admitting if admitting.queued_join.joiner.incarnation == sender.incarnation else None
 
     def on_range_taken(self, sender: Peer, message: RangeTaken) -> None:
-        """The joiner delivers: it is in, unless it comes too late."""
+        """Admit the joiner that delivers now, unless it comes too late."""
         view = self._view
         agreed = view.agreed
         admitting = self._matching(sender, message.ticket)
@@ -254,7 +252,7 @@ class RangeOwner:
         view = self._view
         agreed = view.agreed
         beyond = agreed.successor.peer
-        # It promised when it took the place, which was after its Here came.
+        # It promised when it took the range, which was after its JoinerReady came.
         agreed.successor.confirm_neighbour(sender, view.now, admitting.lease, view.now + view.config.lease_ns)
         agreed.admitting, agreed.admitted, agreed.has_changed = None, message.ticket, True
         handed_over = [
@@ -273,7 +271,7 @@ class RangeOwner:
         return tuple(peer for peer in self._view.book.lost if peer.node != joiner.node)[-MAX_LOST:]
 
     def on_query_transfer(self, sender: Peer, message: QueryTransfer) -> None:
-        """The successor of an earlier admission asks what came of it; silence while it is open, or when the joiner is in."""
+        """Answer the successor of an earlier admission, unless the admission is open or the joiner is in."""
         view = self._view
         agreed = view.agreed
         is_open = agreed.admitting is not None and agreed.admitting.ticket == message.ticket
@@ -282,18 +280,18 @@ class RangeOwner:
             view.send(sender, RevokeTransfer(message.ticket))
 
     def violations(self) -> list[str]:
-        """The timer is set while an admission is under way; who is being admitted waits no more; the queue is bounded."""
+        """Check that an admission has a timer, that its joiner is not queued, and that the queue is bounded."""
         view = self._view
         agreed, admitting = view.agreed, view.agreed.admitting
-        found = view.missing_timer("admit") if admitting is not None or agreed.revoking is not None else []
+        complaints = view.missing_timer("admit") if admitting is not None or agreed.revoking is not None else []
         if admitting is not None and admitting.queued_join.joiner.node in self._queue:
-            found.append(f"queue: {admitting.queued_join.joiner.node.short} waits, and is being admitted")
-        if len(self._queue) > view.config.join_queue + 1:  # one was called when the successor died
-            found.append(f"bound: {len(self._queue)} joiners wait, at most {view.config.join_queue}")
-        return found
+            complaints.append(f"queue: {admitting.queued_join.joiner.node.short} waits, and is being admitted")
+        if len(self._queue) > view.config.join_queue + 1:  # one was invited when the successor died
+            complaints.append(f"bound: {len(self._queue)} joiners wait, at most {view.config.join_queue}")
+        return complaints
 
 
 def pass_on(view: View, to: Peer, message: JoinRequest, *, walking: bool) -> None:
-    """Send a join to the next one on its way."""
+    """Send a join to the next node on its route."""
     path = (*message.path, view.me)
     view.send(to, JoinRequest(message.joiner, message.attempt, path, walking, refutations=message.refutations))

@@ -1,12 +1,12 @@
-"""The successor's side of an admission: it stops for the joiner's keys, offers them, and waits for what comes of it.
+"""The successor's side of an admission: it stops delivering the joiner's keys, offers them, and waits for the outcome.
 
-    settled   Yield of the predecessor →     yielded: stops for the joiner's keys; Place → joiner
-    yielded   the same Yield again →         Place again
-    yielded   Renew of the joiner →          settled: the joiner is the predecessor now
-    yielded   Unyield of guardian or joiner → settled: the keys are its own again; Unyielded back
-    yielded   time over →                    asks guardian and joiner every round. It never takes back on its own, so that
-                                             guardian and successor cannot disagree about who is between them
-    yielded   guardian dead, both silent `dead_after` after the time was over → settled: its predecessor is dead
+    idle      TransferRange of the predecessor → pending: stops for the joiner's keys; OfferRange → joiner
+    pending   the same TransferRange again →     OfferRange again
+    pending   RenewLease of the joiner →         idle: the joiner is the predecessor now
+    pending   RevokeTransfer of range owner or joiner → idle: the keys are its own again; TransferRevoked back
+    pending   time over →                        asks range owner and joiner every round. It never takes the keys back on its own,
+                                                 so that range owner and successor agree about the nodes between them
+    pending   range owner dead, both silent `dead_after` after the time was over → idle: its predecessor is dead
 
 Source: the project's overlay specification §5, step 7 c and e.
 """
@@ -25,7 +25,7 @@ from agiledart_overlay.wire.ring_messages import (
 
 
 def confirm_neighbour(view: View, sender: Peer, refutations: int) -> None:
-    """A node speaks as this one's predecessor: if this node yielded to it, its guardian has confirmed it, and so it is."""
+    """Accept a sender that acts as predecessor: in a pending transfer to it, this shows that its range owner has confirmed it."""
     agreed = view.agreed
     pending_transfer = agreed.pending_transfer
     if (
@@ -35,7 +35,7 @@ def confirm_neighbour(view: View, sender: Peer, refutations: int) -> None:
     ):
         return
     agreed.finish(pending_transfer.ticket)
-    # It promised when it took the offer, which was after this node had yielded.
+    # It promised when it took the offer, which was after this node had stopped for it.
     agreed.predecessor.confirm_neighbour(sender, view.now, pending_transfer.lease, view.now + view.config.lease_ns)
     agreed.pending_transfer = None
     agreed.has_changed = True
@@ -54,7 +54,7 @@ class RangeTransfer:
         self._view = view
 
     def on_transfer_range(self, sender: Peer, message: TransferRange) -> None:
-        """The predecessor lets somebody in."""
+        """Stop for a joiner's keys when the predecessor admits it, and offer them."""
         view = self._view
         agreed = view.agreed
         if not agreed.is_fit(view.now):
@@ -75,7 +75,7 @@ class RangeTransfer:
         view.send(joiner, OfferRange(ticket, view.refutations, view.leaf_sightings()))
 
     def on_revoke_transfer(self, sender: Peer, message: RevokeTransfer) -> None:
-        """That admission came to nothing."""
+        """Take the keys back: that admission failed."""
         agreed = self._view.agreed
         ticket = message.ticket
         pending_transfer = agreed.pending_transfer
@@ -90,7 +90,7 @@ class RangeTransfer:
         self._view.send(sender, TransferRevoked(ticket))
 
     def on_round(self) -> None:
-        """The time is over: ask what came of it, or give both up."""
+        """Ask for the outcome when the time is over, or give both up."""
         view = self._view
         agreed, pending_transfer = view.agreed, view.agreed.pending_transfer
         if pending_transfer is None or view.now <= pending_transfer.until:

@@ -1,15 +1,16 @@
-"""Closing the gap that the dead leave. Only the guardian does it: the member whose successor is dead.
+"""Replacement of a dead successor, by the owner of the key range: the member whose successor is dead.
 
-    guardian A, successor dead:  Close → the next leaf C clockwise; silent six times: the next one; none: alone
-    C answers   Closed          its predecessor is A, or was dead and it knows nobody alive between: A and C are neighbours
-                CloseElsewhere  somebody is between, alive or not yet known to be dead: A asks that one
-                CloseWait       it lives but cannot answer yet (it yields, has no lease itself, or one of the dead between may still
-                                have some): silence would count as death
-                CloseRefused    its predecessor lies beyond A: the ring has closed over A, which joins again; or C is in no ring
-    alone       all old acquaintances and seeds are asked. One is in a ring: join again through it. None answers: a ring of one
+    range owner A, successor dead: ProposeNeighbour → the next leaf C clockwise; silent six times: the next one; none: alone
+    C answers   NeighbourAccepted   its predecessor is A, or was dead and it knows no live node between: A and C are neighbours
+                NeighbourElsewhere  a node is between, alive or not yet known to be dead: A asks that one
+                NeighbourNotReady   it lives but cannot answer yet (a transfer is pending, it has no lease itself, or one of the
+                                    dead between may still have some): silence would count as death
+                NeighbourRefused    its predecessor lies beyond A: the ring has closed over A, which rejoins; or C is in no ring
+    alone       all old acquaintances and seeds are asked. One is in a ring: rejoin through it. None answers: a ring of one
 
-Nobody takes over more than what lies between itself and the other end, and each end only when its own dead neighbour can deliver
-no more (`leases`), so it does no harm if the dead were not dead: they find themselves closed over, and join again.
+A node takes over no more than the keys between itself and the other end, and each end only when its own dead neighbour can
+deliver no more (`leases`). So it does no harm if the dead were not dead: they find that the ring has closed over them, and
+rejoin.
 
 Source: the project's overlay specification §5, step 7 g.
 """
@@ -35,14 +36,14 @@ _TRIES = 6
 """Times that a candidate is asked before it counts as dead."""
 
 _DETOURS = 12
-"""Times that a candidate may name one that was silent here before that one is asked again."""
+"""Times that a candidate may name a node that was silent here before that node is asked again."""
 
 _ALONE_TRIES = 3
-"""Times that acquaintances are asked before this node founds a ring of one."""
+"""Times that acquaintances are asked before this node creates a ring of one."""
 
 
 class SuccessorReplacer:
-    """Gaps on both sides of one node."""
+    """Dead neighbours on both sides of one node."""
 
     __slots__ = ("_view",)
 
@@ -52,12 +53,12 @@ class SuccessorReplacer:
     # ---- the guardian
 
     def consider(self) -> None:
-        """Begin to close the gap if the successor is dead and nothing else is under way."""
+        """Begin to replace the successor if it is dead and no other change is pending."""
         view = self._view
         agreed = view.agreed
         returned, agreed.returned = agreed.returned, None
         if returned is not None and agreed.closing is not None:
-            # It lives and holds this node for its predecessor: nobody is as near.
+            # It lives and takes this node for its predecessor: no node is nearer.
             self._ask(returned, {})
             return
         if agreed.closing is not None or agreed.admitting is not None or not agreed.successor.is_dead:
@@ -92,7 +93,7 @@ class SuccessorReplacer:
         view.set_timer("close", view.now + view.config.handshake_retry_ns)
 
     def on_timer(self) -> None:
-        """The candidate, or all acquaintances, have not answered."""
+        """Ask again, or ask the next one, when the candidate or all acquaintances did not answer."""
         closing = self._view.agreed.closing
         if closing is None:
             return
@@ -108,7 +109,7 @@ class SuccessorReplacer:
             self._send(closing)
 
     def _remain(self) -> None:
-        """Nobody is left: a ring of one, as soon as nobody else can deliver any of it."""
+        """Become a ring of one when no node is left, as soon as no other node can deliver any of it."""
         view = self._view
         agreed = view.agreed
         predecessor = agreed.predecessor
@@ -124,12 +125,12 @@ class SuccessorReplacer:
         view.observe(SuccessorReplaced(view.me))
 
     def on_slept(self) -> None:
-        """Silence while this node was asleep says nothing."""
+        """Reset tries: silence while this node slept means nothing."""
         if self._view.agreed.closing is not None:
             self._view.agreed.closing.tries = 0
 
     def on_member(self) -> None:
-        """Somebody that was asked whether this node is alone is in a ring."""
+        """Rejoin when an acquaintance of a lonely node is in a ring."""
         agreed = self._view.agreed
         if agreed.closing is not None and agreed.closing.candidate is None:
             agreed.rejoin_reason = "it was alone, and others are in a ring"
@@ -141,14 +142,14 @@ class SuccessorReplacer:
         return closing if closing.candidate.node == sender.node else None
 
     def on_neighbour_accepted(self, sender: Peer, message: NeighbourAccepted) -> None:
-        """The candidate is the successor now."""
+        """Make the candidate the successor."""
         view = self._view
         agreed = view.agreed
         closing = self._current(sender, message.ticket)
         if closing is None or message.close_at > view.now:
             return
         if not agreed.is_fit(view.now):
-            # It lives, and has taken this node for its neighbour: it is asked again until this node may close.
+            # It lives, and has taken this node for its neighbour: it is asked again until this node may finish.
             closing.tries = 0
             return
         lease = message.close_at + agreed.held(view.config.lease_ns)
@@ -160,7 +161,7 @@ class SuccessorReplacer:
         view.observe(SuccessorReplaced(sender))
 
     def on_neighbour_elsewhere(self, sender: Peer, message: NeighbourElsewhere) -> None:
-        """Somebody is nearer."""
+        """Ask a nearer node that the candidate named."""
         view = self._view
         closing = self._current(sender, message.ticket)
         if closing is None or not view.agreed.is_between(view.me, message.nearer.node, sender):
@@ -168,20 +169,20 @@ class SuccessorReplacer:
         if message.nearer.node not in closing.passed_over:
             self._ask(message.nearer, closing.passed_over)
             return
-        # This node holds that one for dead already; the other will see, or this one is wrong.
+        # This node already believes that node dead; the other will see, or this one is wrong.
         closing.tries = 0
         closing.detours += 1
         if closing.detours >= _DETOURS:
             self._ask(message.nearer, closing.passed_over)
 
     def on_neighbour_not_ready(self, sender: Peer, message: NeighbourNotReady) -> None:
-        """It lives."""
+        """Note that the candidate lives."""
         closing = self._current(sender, message.ticket)
         if closing is not None:
             closing.tries = 0
 
     def on_refused(self, sender: Peer, message: NeighbourRefused) -> None:
-        """It is in no ring, or in one without this node."""
+        """Take a refusal: the candidate is in no ring, or in one without this node."""
         closing = self._current(sender, message.ticket)
         if closing is None:
             return
@@ -193,7 +194,7 @@ class SuccessorReplacer:
     # ---- the other end
 
     def on_propose_neighbour(self, sender: Peer, message: ProposeNeighbour) -> None:
-        """A guardian asks whether this node is next to it."""
+        """Answer a range owner that asks whether this node is next to it."""
         view = self._view
         agreed = view.agreed
         ticket, side = message.ticket, view.agreed.predecessor
@@ -231,9 +232,9 @@ class SuccessorReplacer:
         view.send(sender, NeighbourAccepted(ticket, message.at, view.now, view.refutations))
 
     def _may_deliver(self, sender: Peer, predecessor: Peer) -> bool:
-        """Whether one of several dead between may still hold leases: of others that fell silent with it, later than its own ends.
+        """Report whether a dead node between may still hold leases: one that fell silent later than both ends' own neighbours.
 
-        What the two ends promised concerns their own dead neighbours only. One in the middle cannot have got a lease since it is
+        The promises of the two ends concern their own dead neighbours only. One in the middle cannot have got a lease since it is
         silent.
         """
         view = self._view
@@ -247,7 +248,7 @@ class SuccessorReplacer:
         )
 
     def _nearer(self, sender: Peer, predecessor: Peer) -> Peer | None:
-        """Somebody between the guardian and this node that is not known to be dead; it is looked at."""
+        """Return a node between the range owner and this node that is not known to be dead, and have it checked."""
         view = self._view
         agreed = view.agreed
         if not agreed.predecessor.is_dead:

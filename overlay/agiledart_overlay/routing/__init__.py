@@ -1,1 +1,1 @@
-"""The way of a message to its key: forwarding, repair of the routing table. It imports the ring and below."""
+"""Route of a message to its key: forwarding, and repair of the routing table. It imports the ring and below."""

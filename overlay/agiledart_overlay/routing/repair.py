@@ -1,6 +1,6 @@
-"""Filling gaps: leaf-set exchange, replacement of dead entries, search for a lost half of the ring.
+"""Repair of tables: leaf-set exchange, replacement of dead entries, search for a lost half of the ring.
 
-Hearsay never changes a table: whoever is heard of and would fit is contacted first (`hearsay`).
+Gossip never changes a table: a reported peer that would fit is contacted first (`peer_gossip`).
 
 Source: [Pastry] §2.4 (repair), §4.1; the project's overlay specification §6.
 """
@@ -30,7 +30,7 @@ _MENDING_ROUNDS = 6
 
 
 class Repair:
-    """Keeps the tables of one node full and true."""
+    """Keeper of full and correct tables of one node."""
 
     __slots__ = ("_heal_index", "_mending", "_next_heal", "_next_table_exchange", "_peer_gossip", "_searches", "_view")
 
@@ -49,7 +49,7 @@ class Repair:
         self._next_table_exchange = Instant(view.now + int(view.config.table_exchange_ns * view.random.uniform()))
 
     def stop(self) -> None:
-        """End them."""
+        """End the exchanges."""
         self._searches.stop()
         self._view.cancel_timer("exchange")
         self._view.cancel_timer("mend")
@@ -83,7 +83,7 @@ class Repair:
             view.send(view.random.choice(neighbours), NeighbourRequest())
 
     def _heal(self, seeds: tuple[Peer, ...]) -> None:
-        """Try one that was lost, or a seed that is in no table: it may be in another half of the ring."""
+        """Probe a lost peer, or a seed that is in no table: it may be in another half of the ring."""
         view = self._view
         lost = view.book.lost
         lost.extend(seed for seed in seeds if seed.node not in view.book and view.book.tombstone(seed.node) is None)
@@ -92,8 +92,10 @@ class Repair:
             view.send(lost[self._heal_index % len(lost)], PeerProbe(view.number(), view.refutations, view.joined))
 
     def on_mend(self) -> None:
-        """Leaves died a moment ago: compare with the farthest leaf of each side every round, since the first who was asked may
-        have known no better, or be dead too."""
+        """Compare with the farthest leaf of each side every round, after the recent death of leaves.
+
+        The first node that was asked may have known no better, or be dead too.
+        """
         view = self._view
         self._mending -= 1
         if self._mending > 0:
@@ -106,7 +108,7 @@ class Repair:
     # ---- leaves
 
     def _digest_with(self, node: NodeId) -> bytes:
-        """Of this node and its leaves that should be leaves of that node, too."""
+        """Return the digest of this node and its leaves that should also be leaves of that node."""
         view = self._view
         shared = {peer.node: peer.incarnation for peer in view.leaf_set.shared_with(node)}
         shared[view.me.node] = view.me.incarnation
@@ -114,7 +116,7 @@ class Repair:
         return blake2b(text, digest_size=8).digest()
 
     def on_leaf_digest(self, sender: Peer, message: LeafDigest) -> None:
-        """Somebody compares in short: when the two differ, compare in full."""
+        """Compare a leaf's digest; when the two differ, compare in full."""
         view = self._view
         if not view.joined:
             return
@@ -128,7 +130,7 @@ class Repair:
         view.send(peer, LeafRequest(view.number(), view.refutations, view.joined, state))
 
     def on_leaf_request(self, sender: Peer, message: LeafRequest) -> None:
-        """Somebody compares: answer a joiner always, a member with what it lacks."""
+        """Answer a leaf-set comparison: a joiner always, a member with the leaves that it lacks."""
         view = self._view
         leaves: tuple[Sighting, ...] = ()
         if not message.joined:
@@ -144,13 +146,13 @@ class Repair:
         view.send(sender, LeafState(message.number, view.refutations, view.joined, leaves))
 
     def on_leaf_state(self, _sender: Peer, message: LeafState) -> None:
-        """Somebody's leaf set."""
+        """Take a peer's leaf set."""
         self._peer_gossip.receive_sightings(message.sightings)
 
     # ---- the dead
 
     def on_gone(self, gone: list[Peer]) -> None:
-        """Peers are dead or left: ask the outermost and nearest leaves for replacements, and row members for table entries."""
+        """Replace dead or departed peers: ask outermost and nearest leaves, and row members for table entries."""
         view = self._view
         if not view.joined:
             return
@@ -173,7 +175,7 @@ class Repair:
     # ---- rows and neighbours
 
     def on_row_request(self, sender: Peer, message: RowRequest) -> None:
-        """Tell entries of a row; of one slot also that there are none."""
+        """Send entries of a row; an answer about a single slot may also be empty."""
         view = self._view
         table = view.routing_table
         digits, columns = view.config.id_bits // view.config.digit_bits, 1 << view.config.digit_bits
@@ -181,28 +183,28 @@ class Repair:
             view.drop("row")
             return
         peers = table.row(message.row) if message.column < 0 else table.candidates(message.row, message.column)
-        told = [peer for peer in peers if peer.node != sender.node]
-        if told or message.column >= 0:
-            view.send(sender, RowState(view.sightings(told), message.row, message.column))
+        reported = [peer for peer in peers if peer.node != sender.node]
+        if reported or message.column >= 0:
+            view.send(sender, RowState(view.sightings(reported), message.row, message.column))
 
     def on_neighbour_request(self, sender: Peer, _message: NeighbourRequest) -> None:
-        """Tell the neighbourhood set."""
+        """Send the neighbourhood set."""
         view = self._view
         near = [peer for peer in view.neighbourhood.nearest if peer.node != sender.node]
         if view.joined and near:
             view.send(sender, RowState(view.sightings(near)))
 
     def on_row_state(self, sender: Peer, message: RowState) -> None:
-        """Entries of somebody's row, or its neighbours."""
+        """Take entries of a peer's row, or its neighbours."""
         self._peer_gossip.receive_sightings(message.sightings)
         if message.column >= 0:
             self._searches.on_answer(sender, message)
 
     def violations(self) -> list[str]:
-        """Exchanges go on while the node is in the ring."""
+        """Check that exchanges go on while the node is in the ring."""
         view = self._view
-        found = [*self._searches.violations(), *self._peer_gossip.violations()]
+        complaints = [*self._searches.violations(), *self._peer_gossip.violations()]
         # A machine that was put into a finished ring has no exchanges.
         if view.joined and view.agreed.wake_deadline < FOREVER:
-            found.extend(view.missing_timer("exchange"))
-        return found
+            complaints.extend(view.missing_timer("exchange"))
+        return complaints

@@ -1,10 +1,10 @@
-"""Routed messages, hop by hop: each hop is acknowledged, repeated, and led around a node that does not answer.
+"""Routed messages, hop by hop: each hop is acknowledged, repeated, and led past a node that does not answer.
 
-A hop that the routing table chose is replaced when it stays silent. A hop that the leaf set chose is the only right one: the
-message waits until that node answers or is declared dead, so that it never ends at the second closest by impatience. Only a node
-that claims the key delivers it. A key that nobody claims at the moment (its owner is joining, or has died) waits in a small
-room at the node that seems closest; when that is full the sender gets no acknowledgement and repeats. A message may arrive twice
-when an acknowledgement was lost and the way changed; what must happen once is numbered by the layer above.
+A silent hop that the routing table chose is replaced. A hop that the leaf set chose is the only right one: the message waits
+until that node answers or is declared dead, so that impatience never ends it at the second closest. Only a node that claims the
+key delivers it. A key that no node claims at the moment (its owner is joining, or has died) waits in a small buffer at the node
+that seems closest; when that is full the sender gets no acknowledgement and repeats. A message may arrive twice when an
+acknowledgement was lost and the route changed; the layer above numbers messages that must take effect once.
 
 Source: the project's overlay specification §4 and §6 (time-outs from measured round trips).
 """
@@ -28,7 +28,7 @@ _LONGEST_RETRY_NS = 500 * MILLISECOND
 
 
 class PendingHop:
-    """A message that was handed on and not yet acknowledged."""
+    """Message that was passed on and is not acknowledged yet."""
 
     __slots__ = ("avoid", "deadline", "given_up_at", "message", "previous", "rule", "to", "tries", "wait_ns")
 
@@ -48,7 +48,7 @@ class PendingHop:
 
 
 class WaitingMessage:
-    """A message for a key that nobody claims at the moment."""
+    """Message for a key that no node claims at the moment."""
 
     __slots__ = ("avoid", "given_up_at", "key", "path", "payload", "previous")
 
@@ -66,7 +66,7 @@ class WaitingMessage:
 
 
 class Router:
-    """Passes routed messages on."""
+    """Forwarder of routed messages."""
 
     __slots__ = ("_checks", "_pending", "_seen", "_view", "_waiting")
 
@@ -79,11 +79,11 @@ class Router:
 
     @property
     def pending(self) -> int:
-        """Messages that wait for an acknowledgement, or for somebody to claim their key."""
+        """Return the number of messages that wait for an acknowledgement, or for a node that claims their key."""
         return len(self._pending) + len(self._waiting)
 
     def stop(self) -> None:
-        """Drop what waits."""
+        """Drop all waiting messages."""
         for _ in range(self.pending):
             self._view.drop("hop-left")
         self._pending.clear()
@@ -99,7 +99,7 @@ class Router:
             view.drop("route-unclaimed")
 
     def on_route(self, sender: Peer, message: RouteHop) -> None:
-        """A hop came in."""
+        """Take a routed message from the previous hop."""
         view = self._view
         if not view.agreed.active:
             view.drop("route-outside")
@@ -123,7 +123,7 @@ class Router:
         view.send(sender, RouteAck(message.number, view.distances.vitals))
 
     def on_ack(self, sender: Peer, message: RouteAck) -> None:
-        """The next node has it."""
+        """Take the acknowledgement of the next node."""
         hop = self._pending.get(message.number)
         if hop is not None and hop.to.node == sender.node:
             del self._pending[message.number]
@@ -141,7 +141,7 @@ class Router:
         avoid: tuple[NodeId, ...],
         given_up_at: int,
     ) -> bool:
-        """Deliver, hand on or keep a message; false when it should wait here and there is no room."""
+        """Deliver, pass on or keep a message; return False when it should wait here and the buffer is full."""
         view = self._view
         if view.is_root(key):
             view.effects.append(Delivered(key, payload, path[0], path))
@@ -177,7 +177,7 @@ class Router:
         return max(self._view.config.hop_timeout_ns, known.rtt_ns + 4 * known.variation_ns)
 
     def on_hops_timer(self) -> None:
-        """Repeat what was not acknowledged, lead it around, or give it up."""
+        """Repeat unacknowledged messages, lead them past silent nodes, or give them up."""
         view = self._view
         self.on_change()
         for number, hop in [(number, hop) for number, hop in self._pending.items() if hop.deadline <= view.now]:
@@ -187,14 +187,21 @@ class Router:
             view.set_timer_by("hops", min(hop.deadline for hop in self._pending.values()))
 
     def on_change(self) -> None:
-        """Somebody may claim by now what waits here."""
+        """Try waiting messages again: a node may claim their keys by now."""
         view = self._view
         waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            if view.now >= each.given_up_at:
+        for waiting_message in waiting:
+            if view.now >= waiting_message.given_up_at:
                 view.drop("route-undelivered")
             else:
-                self._pass_on(each.key, each.payload, each.path, each.previous, each.avoid, each.given_up_at)
+                self._pass_on(
+                    waiting_message.key,
+                    waiting_message.payload,
+                    waiting_message.path,
+                    waiting_message.previous,
+                    waiting_message.avoid,
+                    waiting_message.given_up_at,
+                )
 
     def _retry(self, number: int, hop: PendingHop) -> None:
         view = self._view
@@ -222,24 +229,24 @@ class Router:
             self._view.drop("route-unclaimed")
 
     def on_gone(self, gone: list[Peer]) -> None:
-        """Peers are dead or left: what waits for them takes another way now."""
+        """Reroute messages that wait for dead or departed peers."""
         dead = {peer.node: None for peer in gone}
         for number, hop in list(self._pending.items()):
             if hop.to.node in dead:
                 self._reroute(number, hop, hop.avoid)
 
     def violations(self) -> list[str]:
-        """What was handed on is repeated or given up; everything is bounded."""
-        view, config, found = self._view, self._view.config, []
+        """Check that messages passed on have a timer, and that all buffers are bounded."""
+        view, config, complaints = self._view, self._view.config, []
         if self._pending:
-            found = view.missing_timer("hops", min(hop.deadline for hop in self._pending.values()))
+            complaints = view.missing_timer("hops", min(hop.deadline for hop in self._pending.values()))
         elif self._waiting:
-            found = view.missing_timer("hops")
-        for what, count, most in (
+            complaints = view.missing_timer("hops")
+        for name, count, limit in (
             ("hops are pending", len(self._pending), config.max_hops_pending),
             ("messages wait for an owner", len(self._waiting), config.max_waiting),
             ("hops are remembered", len(self._seen), _MAX_SEEN),
         ):
-            if count > most:
-                found.append(f"bound: {count} {what}, at most {most}")
-        return found
+            if count > limit:
+                complaints.append(f"bound: {count} {name}, at most {limit}")
+        return complaints

@@ -1,7 +1,7 @@
-"""Searching a new entry for a slot of the routing table that has become empty.
+"""Searches for a new entry of a routing table slot that has become empty.
 
-Members of the slot's own row are asked for theirs, one after the other, the cheapest first; when none of them knows one, members
-of the rows below. Each of these shares enough digits with this node for its slot to hold what belongs here.
+Members of the slot's own row are asked for theirs, one after the other, the cheapest first; when none of them has one, members of
+the rows below. Each of these shares enough digits with this node for its slot to hold entries that fit here.
 
 Source: [Pastry] §2.4 (lazy repair of the routing table); the project's overlay specification §6.
 """
@@ -13,15 +13,15 @@ from agiledart_overlay.wire.messages import RowRequest, RowState
 
 _MAX_SEARCHES = 64
 _MAX_HELPERS = 8
-"""Nodes asked about one slot; the exchange of whole rows finds later what they do not know."""
+"""Nodes asked about one slot; the exchange of whole rows later finds the entries that they do not know."""
 
 
 class SlotSearch:
-    """One empty slot.
+    """Search for one empty slot.
 
     Attributes:
-        helpers: who is asked next, last first.
-        asked: whose answer is awaited.
+        helpers: nodes to ask next, last first.
+        asked: the node whose answer is awaited.
         is_waiting: an exchange has passed since `asked` was asked.
     """
 
@@ -34,7 +34,7 @@ class SlotSearch:
 
 
 class SlotSearches:
-    """The searches under way at one node."""
+    """Searches in progress at one node."""
 
     __slots__ = ("_searches", "_view")
 
@@ -46,11 +46,11 @@ class SlotSearches:
         return len(self._searches)
 
     def stop(self) -> None:
-        """Give all up."""
+        """Give all searches up."""
         self._searches.clear()
 
     def begin(self, dead: NodeId) -> None:
-        """This node is dead: when its slot is empty now, search."""
+        """Begin a search if the dead node's slot is empty now."""
         view = self._view
         table = view.routing_table
         slot = table.slot_of(dead)
@@ -66,7 +66,7 @@ class SlotSearches:
             self._ask_next(row, column)
 
     def on_answer(self, sender: Peer, message: RowState) -> None:
-        """A helper told of its slot; when it told nobody, or only dead ones, the next is asked."""
+        """Take a helper's answer; ask the next helper when it has only dead peers or none."""
         slot = message.row, message.column
         search = self._searches.get(slot)
         if search is None or search.asked != sender.node:
@@ -78,7 +78,7 @@ class SlotSearches:
             self._ask_next(*slot)
 
     def on_exchange(self) -> None:
-        """Time has passed: pass over helpers that do not answer."""
+        """Pass over helpers that did not answer since the last exchange."""
         for slot, search in list(self._searches.items()):
             if search.is_waiting:
                 self._ask_next(*slot)
@@ -97,12 +97,12 @@ class SlotSearches:
         del self._searches[row, column]
 
     def violations(self) -> list[str]:
-        """Searches are bounded, and each waits for somebody."""
-        found = [
-            f"search: that of slot {slot} waits for nobody"
+        """Check that searches are bounded, and that each waits for a helper."""
+        complaints = [
+            f"search: that of slot {slot} waits for no helper"
             for slot, search in self._searches.items()
             if search.asked is None
         ]
         if len(self._searches) > _MAX_SEARCHES:
-            found.append(f"bound: {len(self._searches)} slots are searched, at most {_MAX_SEARCHES}")
-        return found
+            complaints.append(f"bound: {len(self._searches)} slots are searched, at most {_MAX_SEARCHES}")
+        return complaints

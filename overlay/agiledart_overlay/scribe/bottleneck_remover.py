@@ -1,4 +1,4 @@
-"""A node with too many children gives one away: the farthest, to that sibling through which it stays nearest.
+"""Bottleneck remover: a node with too many children gives the farthest one to the sibling through which it stays nearest.
 
 Source: [Scribe] §4.3 (bottleneck remover); the project's overlay specification §8 step 6.
 """
@@ -14,11 +14,11 @@ from agiledart_overlay.state.view import View
 _UNKNOWN_US = 1 << 40
 
 _MOVE_TIMEOUT_HEARTBEATS = 4
-"""Beats that a child has for its move; then it counts again, and may be asked again."""
+"""Heartbeats that a child has for its move; then it counts again, and may be asked again."""
 
 
 class _Choice:
-    """Siblings being measured for one topic: number of the probe → sibling, and what is known by now."""
+    """Siblings being measured for one topic: number of the probe → sibling, and the results so far."""
 
     __slots__ = ("asked", "deadline", "found", "sent_at")
 
@@ -29,7 +29,7 @@ class _Choice:
 
 
 class BottleneckRemover:
-    """Gives children away, and moves when given away."""
+    """Sender of surplus children to siblings, and mover of this node when its parent has too many."""
 
     __slots__ = ("_choices", "_tree", "_view")
 
@@ -40,7 +40,7 @@ class BottleneckRemover:
     # ---- the parent
 
     def shed_children(self) -> None:
-        """Give as many children away as there are too many, from the topics that use most. They stay until they have gone."""
+        """Ask as many children to move as are too many, from the busiest topics. They stay until they have moved."""
         staying: dict[NodeId, list[Child]] = {}
         for topic in self._tree.topics.values():
             for child in topic.children.values():
@@ -72,7 +72,9 @@ class BottleneckRemover:
     # ---- the child
 
     def on_child_dropped(self, sender: Peer, message: ChildDropped) -> None:
-        """The parent has too many: measure the way through each sibling. The parent stays one until a sibling has accepted."""
+        """Measure the path through each sibling when the parent has too many children. It stays the parent until a sibling
+        accepts.
+        """
         view = self._view
         topic = self._tree.topics.get(message.topic)
         if topic is None or topic.parent is None or topic.parent.node != sender.node:
@@ -89,11 +91,11 @@ class BottleneckRemover:
             self._choose(message.topic)
 
     def on_probe(self, sender: Peer, message: SiblingProbe) -> None:
-        """Somebody measures the way here."""
+        """Answer a peer that measures the path to this node."""
         self._view.send(sender, SiblingAck(message.number))
 
     def on_ack(self, sender: Peer, message: SiblingAck) -> None:
-        """A sibling answers; when all have, the best one is chosen."""
+        """Take a sibling's answer; choose the best one when all have answered."""
         for key, choice in self._choices.items():
             sibling = choice.asked.pop(message.number, None)
             if sibling is not None:
@@ -105,7 +107,7 @@ class BottleneckRemover:
                 return
 
     def on_timer(self) -> None:
-        """Those that did not answer are not waited for."""
+        """Stop waiting for siblings that did not answer."""
         view = self._view
         for key in [key for key, choice in self._choices.items() if choice.deadline <= view.now]:
             self._choose(key)
@@ -120,6 +122,6 @@ class BottleneckRemover:
             self._tree.search(topic)
 
     def violations(self) -> list[str]:
-        """A choice ends when its time is over."""
+        """Check that every choice has a timer."""
         choices = self._choices.values()
         return self._view.missing_timer("siblings", min(choice.deadline for choice in choices)) if choices else []

@@ -1,6 +1,7 @@
-"""What travels along a tree: publications from the root to all, and searches for one.
+"""Messages along a tree: publications from the root to all, and searches for one subscriber.
 
-Publications are sent once along each edge; a tree that is being repaired may lose one. What must arrive is asked for.
+A publication is sent once along each edge; a tree under repair may lose one. A receiver that must get everything has to ask for
+it.
 
 Source: [Scribe] §3.3; the project's overlay specification §8 steps 3 and 7.
 """
@@ -24,10 +25,10 @@ from agiledart_overlay.scribe.topic_trees import TopicTrees
 from agiledart_overlay.state.view import View
 
 MAX_SEEN = 256
-"""Publications of one topic that a node remembers, to tell repetitions."""
+"""Publications of one topic that a node remembers, to detect duplicates."""
 
 MAX_PENDING = 256
-"""Publications and searches of this node under way, and searches that wait for its answer."""
+"""Own publications and searches in progress, and searches that wait for this node's answer."""
 
 _TRIES = 4
 
@@ -47,7 +48,7 @@ class Dissemination:
     # ---- publishing
 
     def publish(self, event: PublishTo) -> None:
-        """Send something to the root, straight if it is known."""
+        """Send a payload to the root, directly if it is known."""
         view = self._view
         if len(event.payload) > MAX_PAYLOAD_BYTES or len(self._published) >= MAX_PENDING:
             view.drop("publish-full")
@@ -67,7 +68,7 @@ class Dissemination:
             view.set_timer_by("casts", view.now + view.config.record_retry_ns)
 
     def on_publish(self, sender: Peer, message: Publish) -> None:
-        """Bring it nearer to the root, or send it down the tree."""
+        """Pass a publication on towards the root, or send it down the tree."""
         view = self._view
         hop = view.next_hop(message.topic).peer if view.joined else None
         if hop is not None:
@@ -88,14 +89,14 @@ class Dissemination:
             view.drop("publish-root")
 
     def on_published(self, sender: Peer, message: Published) -> None:
-        """The root has it."""
+        """Note that the root has a publication."""
         if self._published.pop(message.number, None) is not None:
             if len(self._roots) >= MAX_PENDING:
                 del self._roots[next(iter(self._roots))]
             self._roots[message.topic] = sender
 
     def on_multicast(self, sender: Peer, message: Multicast) -> None:
-        """From the parent: for this node, and for its children."""
+        """Take a publication from the parent, for this node and its children."""
         topic = self._tree.topics.get(message.topic)
         if topic is not None and topic.parent is not None and topic.parent.node == sender.node:
             topic.last_received_at = self._view.now
@@ -131,7 +132,7 @@ class Dissemination:
         self.on_anycast(view.me, Anycast(event.topic, view.me, number, event.payload))
 
     def on_anycast(self, sender: Peer, message: Anycast) -> None:
-        """A search comes here: into the tree by the way to its root, then depth first."""
+        """Take a search: it enters the tree on the route to its root, then goes depth first."""
         view = self._view
         topic = self._tree.topics.get(message.topic)
         if topic is None and not message.visited:
@@ -155,7 +156,7 @@ class Dissemination:
         view.effects.append(Offered(offer, topic.key, message.payload, message.origin))
 
     def answer(self, event: AnswerOffer) -> None:
-        """The node above accepts, or not: then the search goes on."""
+        """Take the answer of the node above: when it refuses, the search goes on."""
         message = self._offers.pop(event.offer, None)
         if message is None:
             return
@@ -165,7 +166,7 @@ class Dissemination:
             self._go_on(self._tree.topics.get(message.topic), message)
 
     def _go_on(self, topic: Topic | None, message: Anycast) -> None:
-        """To a child that was not searched, else back, else up."""
+        """Pass a search on to an unvisited child, else back, else up."""
         view = self._view
         visited = message.visited if view.me.node in message.visited else (*message.visited, view.me.node)
         if len(visited) >= MAX_SEARCHED:
@@ -195,7 +196,7 @@ class Dissemination:
             self._view.send(message.origin, end)
 
     def on_end(self, sender: Peer, message: AnycastEnd) -> None:
-        """A search of this node has ended."""
+        """End a search of this node."""
         search = self._searches.pop(message.number, None)
         if search is not None:
             peer = sender if message.accepted else None
@@ -204,7 +205,7 @@ class Dissemination:
     # ---- time
 
     def on_timer(self) -> None:
-        """Repeat publications that the root has not confirmed and searches that have not ended; give up at last."""
+        """Repeat unconfirmed publications and unfinished searches; give up after some tries."""
         view = self._view
         for number, (message, tries) in list(self._published.items()):
             if tries >= _TRIES:
@@ -220,13 +221,13 @@ class Dissemination:
                 view.effects.append(SearchEnded(event.request, None, 0))
             else:
                 self._searches[number] = (event, tries + 1)
-                if tries % 2:  # a lost message ends a search; one that only takes long is not doubled at once
+                if tries % 2:  # a lost message ends a search; one that only takes long is not repeated at once
                     self.on_anycast(view.me, Anycast(event.topic, view.me, number, event.payload))
         if self._published or self._searches:
             view.set_timer_by("casts", view.now + view.config.record_retry_ns)
 
     def stop(self) -> None:
-        """Out of the ring: nothing is under way any more."""
+        """Stop all messages in progress: this node is out of the ring."""
         for event, _ in self._searches.values():
             self._view.effects.append(SearchEnded(event.request, None, 0))
         self._published.clear()
@@ -234,8 +235,12 @@ class Dissemination:
         self._offers.clear()
 
     def violations(self) -> list[str]:
-        """What is under way is repeated or given up, and bounded."""
+        """Check that messages in progress have a timer and are bounded."""
         is_waiting = self._published or self._searches
-        found = self._view.missing_timer("casts") if is_waiting else []
-        most = max(len(self._published), len(self._searches), len(self._offers), len(self._roots))
-        return [*found, f"bound: {most} things are cast, at most {MAX_PENDING}"] if most > MAX_PENDING else found
+        complaints = self._view.missing_timer("casts") if is_waiting else []
+        largest = max(len(self._published), len(self._searches), len(self._offers), len(self._roots))
+        return (
+            [*complaints, f"bound: {largest} messages are in progress, at most {MAX_PENDING}"]
+            if largest > MAX_PENDING
+            else complaints
+        )

@@ -1,4 +1,4 @@
-"""What the node above wants of trees, and what it is told."""
+"""Requests of the node above about topic trees, and the effects that answer them."""
 
 from agiledart_kernel.machine import Effect, Event
 from agiledart_kernel.node_id import NodeId
@@ -6,19 +6,19 @@ from agiledart_kernel.peer import Peer
 
 
 class JoinTopic(Event, frozen=True, gc=False):
-    """Receive what is published under this topic from now on."""
+    """Subscribe to a topic: receive its publications from now on."""
 
     topic: NodeId
 
 
 class LeaveTopic(Event, frozen=True, gc=False):
-    """Receive it no longer."""
+    """Unsubscribe from a topic."""
 
     topic: NodeId
 
 
 class PublishTo(Event, frozen=True, gc=False):
-    """Bring a payload to all subscribers, this node included if it is one."""
+    """Publish a payload to all subscribers, this node included if it is one."""
 
     topic: NodeId
     payload: bytes
@@ -33,14 +33,14 @@ class SearchTopic(Event, frozen=True, gc=False):
 
 
 class AnswerOffer(Event, frozen=True, gc=False):
-    """The answer to `Offered`."""
+    """Answer an `Offered`."""
 
     offer: int
     accepted: bool
 
 
 class AskTopic(Event, frozen=True, gc=False):
-    """Read what the topic's owner left at its root, or leave something there; answered by one `TopicAnswer`."""
+    """Read the owner's state at a topic's root, or write it there; answered by one `TopicAnswer`."""
 
     request: int
     topic: NodeId
@@ -48,7 +48,7 @@ class AskTopic(Event, frozen=True, gc=False):
 
 
 class TopicMessage(Effect, frozen=True, gc=False):
-    """Something was published under a topic that this node joined."""
+    """Publication under a topic that this node joined."""
 
     topic: NodeId
     payload: bytes
@@ -56,7 +56,7 @@ class TopicMessage(Effect, frozen=True, gc=False):
 
 
 class Offered(Effect, frozen=True, gc=False):
-    """A search has come to this subscriber; answer with `AnswerOffer`."""
+    """Search that has come to this subscriber; answer with `AnswerOffer`."""
 
     offer: int
     topic: NodeId
@@ -65,7 +65,7 @@ class Offered(Effect, frozen=True, gc=False):
 
 
 class SearchEnded(Effect, frozen=True, gc=False):
-    """The end of a `SearchTopic`: who accepted, or None; `hops` nodes were passed."""
+    """End of a `SearchTopic`: the accepting peer, or None; `hops` nodes were passed."""
 
     request: int
     peer: Peer | None
@@ -73,7 +73,7 @@ class SearchEnded(Effect, frozen=True, gc=False):
 
 
 class TopicAnswer(Effect, frozen=True, gc=False):
-    """The end of an `AskTopic`; not ok: nothing is there, somebody else owns the topic, or the ring did not answer."""
+    """End of an `AskTopic`; not ok: there is no state, another node owns the topic, or the ring did not answer."""
 
     request: int
     ok: bool

@@ -1,4 +1,4 @@
-"""What nodes say to each other about the trees of topics. Tags 320 to 349."""
+"""Messages between nodes about the trees of topics. Tags 320 to 349."""
 
 from typing import Annotated
 
@@ -11,13 +11,13 @@ from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
 
 MAX_PAYLOAD_BYTES = 64 << 10
-"""What one publication or anycast may carry: news, not data."""
+"""Bytes that one publication or anycast may carry: news, not data."""
 
 MAX_ROOT_BYTES = 16 << 10
-"""What the owner of a topic may leave at its root."""
+"""Bytes that the owner of a topic may store at its root."""
 
 MAX_TOPICS = 1_024
-"""Topics of which one node is a part; also the lines of one beat."""
+"""Topics of which one node is a part; also the lines of one heartbeat."""
 
 MAX_SEARCHED = 256
 """Nodes that one anycast visits."""
@@ -31,19 +31,19 @@ Visited = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_SEARCHED)]
 
 
 def topic_id(name: str, creator: str) -> NodeId:
-    """hash(topic name, creator name): where the root of a topic is."""
+    """Return the key of a topic's root: hash(topic name, creator name)."""
     return key_of_name("topic", f"{name}\0{creator}")
 
 
 class Subscribe(Message, frozen=True, gc=False, tag=320):
-    """Take me as a child for this topic. Absorbed: who is no part of the tree yet becomes one by subscribing itself."""
+    """Take me as a child for this topic. A receiver outside the tree joins it by subscribing itself."""
 
     topic: NodeId
     number: Count
 
 
 class Subscribed(Message, frozen=True, gc=False, tag=321):
-    """You are my child; `way` leads from the root to me, and is short while I am not attached myself."""
+    """You are my child; `root_path` leads from the root to me, and is short while I am not attached myself."""
 
     topic: NodeId
     number: Count
@@ -51,27 +51,27 @@ class Subscribed(Message, frozen=True, gc=False, tag=321):
 
 
 class SubscribeRefused(Message, frozen=True, gc=False, tag=322):
-    """I can't be your parent: you are above me, or I have no room for more topics."""
+    """I cannot be your parent: you are above me, or I have no space for more topics."""
 
     topic: NodeId
     number: Count
 
 
 class Unsubscribe(Message, frozen=True, gc=False, tag=323):
-    """I am your child for this topic no longer (the paper's LEAVE)."""
+    """I am no longer your child for this topic (the paper's LEAVE)."""
 
     topic: NodeId
 
 
 class HeartbeatEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One topic of a beat: the way from its root to the sender."""
+    """One topic of a heartbeat: the path from its root to the sender."""
 
     topic: NodeId
     root_path: RootPath
 
 
 class Heartbeat(Message, frozen=True, gc=False, tag=324):
-    """Parent → child: I am there, for these topics. Answered by `HeartbeatAck`, which keeps the child in the parent's table."""
+    """Parent → child: I am alive, for these topics. Answered by `HeartbeatAck`, which keeps the child in the parent's table."""
 
     lines: Annotated[tuple[HeartbeatEntry, ...], msgspec.Meta(max_length=MAX_TOPICS)]
 
@@ -83,7 +83,7 @@ class HeartbeatAck(Message, frozen=True, gc=False, tag=325):
 
 
 class Publish(Message, frozen=True, gc=False, tag=326):
-    """On its way to the root, which sends it down the tree; (origin, number) tells repetitions."""
+    """Publication on its route to the root, which sends it down the tree; (origin, number) identifies duplicates."""
 
     topic: NodeId
     origin: Peer
@@ -93,7 +93,7 @@ class Publish(Message, frozen=True, gc=False, tag=326):
 
 
 class Published(Message, frozen=True, gc=False, tag=327):
-    """Root → origin: it is on its way down. The origin sends the next one straight here."""
+    """Root → origin: I have sent it down the tree. The origin sends the next one directly here."""
 
     topic: NodeId
     number: Count
@@ -109,7 +109,7 @@ class Multicast(Message, frozen=True, gc=False, tag=328):
 
 
 class Sibling(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A child of the sender, and its round trip to the sender in microseconds (0: unknown)."""
+    """Child of the sender, and its round trip to the sender in microseconds (0: unknown)."""
 
     peer: Peer
     rtt_us: Count
@@ -129,13 +129,13 @@ class SiblingProbe(Message, frozen=True, gc=False, tag=330):
 
 
 class SiblingAck(Message, frozen=True, gc=False, tag=331):
-    """That far."""
+    """Answer to `SiblingProbe`."""
 
     number: Count
 
 
 class Anycast(Message, frozen=True, gc=False, tag=332):
-    """A depth-first search for one member that accepts; `stack` leads back to where it came into the tree."""
+    """Depth-first search for one member that accepts; `stack` leads back to its entry into the tree."""
 
     topic: NodeId
     origin: Peer
@@ -147,7 +147,7 @@ class Anycast(Message, frozen=True, gc=False, tag=332):
 
 
 class AnycastEnd(Message, frozen=True, gc=False, tag=333):
-    """To the origin: the sender accepted, or nobody did."""
+    """To the origin: the sender accepted, or no member did."""
 
     number: Count
     accepted: bool
@@ -155,7 +155,7 @@ class AnycastEnd(Message, frozen=True, gc=False, tag=333):
 
 
 class RootCopy(Message, frozen=True, gc=False, tag=334):
-    """Root → leaf, or old root → new root: what the root knows of its topic."""
+    """Root → leaf, or old root → new root: the root's knowledge of its topic."""
 
     topic: NodeId
     version: Count
@@ -171,7 +171,7 @@ class RootStateHeld(Message, frozen=True, gc=False, tag=335):
 
 
 class TopicRequest(Message, frozen=True, gc=False, tag=336):
-    """Routed to the root: read what the owner left there, or (`state` given) leave something, as the first one or the owner."""
+    """Routed to the root: read the owner's state there, or (`state` given) write it, as the first writer or the owner."""
 
     topic: NodeId
     client: Peer
@@ -181,7 +181,7 @@ class TopicRequest(Message, frozen=True, gc=False, tag=336):
 
 
 class TopicReply(Message, frozen=True, gc=False, tag=337):
-    """The root's answer; not ok: nobody has written, or somebody else owns the topic."""
+    """The root's answer; not ok: there is no state, or another node owns the topic."""
 
     number: Count
     ok: bool

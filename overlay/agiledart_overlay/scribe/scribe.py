@@ -1,4 +1,4 @@
-"""`Scribe`: trees of one node, composed, as the overlay machine sees them."""
+"""`Scribe`: the topic trees of one node, composed for the overlay machine."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ Handler = Callable[[Peer, Any], None]
 
 
 class Scribe:
-    """Trees of one node."""
+    """Topic trees of one node."""
 
     __slots__ = ("_bottleneck", "_dissemination", "_roots", "_tree", "_view", "timers")
 
@@ -38,16 +38,16 @@ class Scribe:
 
     @property
     def topics(self) -> dict[NodeId, Topic]:
-        """Topics of which this node is a part. Read only."""
+        """Return the topics of which this node is a part; read only."""
         return self._tree.topics
 
     @property
     def kept(self) -> dict[NodeId, tuple[int, bytes]]:
-        """Version and state of topics that this node keeps, as root or for it."""
+        """Return version and state of topics whose state this node holds, as root or as replica."""
         return {key: (topic_state.version, topic_state.state) for key, topic_state in self._roots.topic_states.items()}
 
     def events(self) -> dict[type[Event], Callable[[Any], None]]:
-        """Who takes what the node above wants."""
+        """Return the handler of each request of the node above."""
         return {
             events.JoinTopic: lambda event: self._tree.join(event.topic),
             events.LeaveTopic: lambda event: self._tree.leave(event.topic),
@@ -58,8 +58,8 @@ class Scribe:
         }
 
     def messages(self) -> dict[type, Handler]:
-        """Who hears what."""
-        tree, roots, casting, bottleneck = self._tree, self._roots, self._dissemination, self._bottleneck
+        """Return the handler of each message."""
+        tree, roots, dissemination, bottleneck = self._tree, self._roots, self._dissemination, self._bottleneck
         return {
             wire.Subscribe: tree.on_subscribe,
             wire.Subscribed: tree.on_subscribed,
@@ -67,14 +67,14 @@ class Scribe:
             wire.Unsubscribe: tree.on_unsubscribe,
             wire.Heartbeat: tree.on_heartbeat,
             wire.HeartbeatAck: tree.on_heartbeat_ack,
-            wire.Publish: casting.on_publish,
-            wire.Published: casting.on_published,
-            wire.Multicast: casting.on_multicast,
+            wire.Publish: dissemination.on_publish,
+            wire.Published: dissemination.on_published,
+            wire.Multicast: dissemination.on_multicast,
             wire.ChildDropped: bottleneck.on_child_dropped,
             wire.SiblingProbe: bottleneck.on_probe,
             wire.SiblingAck: bottleneck.on_ack,
-            wire.Anycast: casting.on_anycast,
-            wire.AnycastEnd: casting.on_end,
+            wire.Anycast: dissemination.on_anycast,
+            wire.AnycastEnd: dissemination.on_end,
             wire.RootCopy: roots.on_copy,
             wire.RootStateHeld: roots.on_held,
             wire.TopicRequest: roots.on_ask,
@@ -90,22 +90,22 @@ class Scribe:
             self._tree.wake()
 
     def on_leaves_changed(self, gone: list[Peer]) -> None:
-        """Keys may have other roots now."""
+        """React to a changed leaf set: keys may have other roots now."""
         for topic in list(self._tree.topics.values()):
             self._tree.check_root(topic)
         self._roots.on_leaves_changed(gone)
 
     def on_gone(self, gone: list[Peer]) -> None:
-        """Peers are dead or left."""
+        """React to dead or departed peers."""
         self._tree.on_gone(gone)
 
     def violations(self) -> list[str]:
-        """Of all trees of this node."""
+        """Check all trees of this node."""
         parts = (self._tree, self._roots, self._dissemination, self._bottleneck)
         return [line for part in parts for line in part.violations()]
 
     def stop(self) -> None:
-        """This node is out of the ring."""
+        """Stop: this node is out of the ring."""
         self._tree.stop()
         self._roots.stop()
         self._dissemination.stop()

@@ -6,11 +6,11 @@ from agiledart_kernel.peer import Peer
 
 
 class Child:
-    """A node that gets everything of the topic from here.
+    """Node that gets all messages of the topic from here.
 
     Attributes:
-        silent: beats in a row that it did not answer.
-        moving: beats for which it may look for a sibling to go to; 0: it stays.
+        silent: consecutive heartbeats without an answer.
+        moving: heartbeats for which it may look for a sibling as its parent; 0: it stays.
     """
 
     __slots__ = ("moving", "peer", "silent")
@@ -21,18 +21,18 @@ class Child:
 
 
 class Topic:
-    """A topic of which a node is a part: as subscriber, forwarder or root.
+    """Topic of which a node is a part: as subscriber, forwarder or root.
 
     Attributes:
-        has_joined: the node above wants what is published.
-        is_root: this node sends it down the tree.
-        parent: from whom it comes; None at the root, and while this node looks for one.
-        way: ids from the root to the parent.
-        heard_at: last sign of life of the parent.
-        asked: to whom SUBSCRIBE was sent and not answered, with its number; `asked_at` when.
-        siblings: nodes to be asked before the usual way is tried.
-        tries: SUBSCRIBEs without success in a row.
-        moved: publications passed on since the last beat.
+        has_joined: the node above subscribes.
+        is_root: this node sends publications down the tree.
+        parent: sender of publications; None at the root, and while this node looks for one.
+        root_path: ids from the root to the parent.
+        last_received_at: last sign of life of the parent.
+        asked: node that has not answered a SUBSCRIBE yet; `number` of that message, `asked_at` its time.
+        siblings: nodes to be asked before the usual route is tried.
+        tries: consecutive SUBSCRIBEs without success.
+        moved: publications passed on since the last heartbeat.
     """
 
     __slots__ = (
@@ -66,14 +66,14 @@ class Topic:
 
     @property
     def is_needed(self) -> bool:
-        """Whether anybody here or below wants what is published."""
+        """Report whether this node or a child subscribes."""
         return self.has_joined or bool(self.children)
 
     @property
     def is_attached(self) -> bool:
-        """Whether publications can reach this node."""
+        """Report whether publications can reach this node."""
         return self.is_root or self.parent is not None
 
     def path_from_root(self, me: NodeId) -> tuple[NodeId, ...]:
-        """Ids from the root to this node."""
+        """Return the ids from the root to this node."""
         return (me,) if self.parent is None else (*self.root_path, me)

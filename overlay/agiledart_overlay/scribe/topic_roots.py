@@ -1,7 +1,7 @@
-"""What the root of a topic knows of it, and who keeps a copy: the nearest leaves, one of which becomes the next root.
+"""State of a topic at its root, and its copies on the nearest leaves, one of which becomes the next root.
 
-The owner is who wrote first. A copy of a higher version replaces a lower one; of two roots after a partition the higher version
-stays, and the same version with the smaller owner id.
+The owner is the first writer. A copy of a higher version replaces a lower one. Of two roots after a partition the higher version
+stays, and at equal versions the smaller owner id.
 
 Source: [Scribe] §3.2; the project's overlay specification §8 step 5.
 """
@@ -22,13 +22,13 @@ from agiledart_overlay.scribe.topic_trees import TopicTrees
 from agiledart_overlay.state.view import View
 
 MAX_ASKED = 256
-"""Questions of this node to roots at one time."""
+"""Pending requests of this node to roots."""
 
 _TRIES = 8
 
 
 class TopicState:
-    """What is known of a topic at its root.
+    """State of a topic at its root.
 
     Attributes:
         kept: leaves that confirmed this version.
@@ -42,12 +42,12 @@ class TopicState:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Of two, the one with the higher rank stays."""
+        """Return the rank; of two states, the one with the higher rank stays."""
         return self.version, -self.owner.node if self.owner is not None else 1
 
 
 class TopicRoots:
-    """Topics of which this node is root, or keeps a copy."""
+    """Topics of which this node is root, or holds a copy."""
 
     __slots__ = ("_asked", "_tree", "_view", "topic_states")
 
@@ -60,7 +60,7 @@ class TopicRoots:
     # ---- the owner
 
     def ask(self, event: AskTopic) -> None:
-        """Read or write at a root."""
+        """Read or write a topic's state at its root."""
         view = self._view
         if len(self._asked) >= MAX_ASKED or len(event.state or b"") > MAX_ROOT_BYTES:
             view.effects.append(TopicAnswer(event.request, ok=False, owner=None, state=b""))
@@ -87,7 +87,7 @@ class TopicRoots:
                 self._send(number, event)
 
     def on_reply(self, sender: Peer, message: TopicReply) -> None:
-        """The root answers."""
+        """Take the root's answer."""
         asked = self._asked.pop(message.number, None)
         if asked is not None:
             self._view.effects.append(TopicAnswer(asked[0].request, message.ok, message.owner, message.state))
@@ -95,7 +95,7 @@ class TopicRoots:
     # ---- the root
 
     def on_ask(self, sender: Peer, message: TopicRequest) -> None:
-        """A question on its way to the root, or there."""
+        """Pass a request on towards the root, or answer it there."""
         view = self._view
         hop = view.next_hop(message.topic).peer if view.joined else None
         if hop is not None:
@@ -142,12 +142,12 @@ class TopicRoots:
         return True
 
     def _on_root(self, topic: Topic) -> None:
-        """This node has become the root, or is none any more: then the new one must have what this one knew."""
+        """Spread the state when this node becomes the root, or no longer is: the new root must get it."""
         if topic.key in self.topic_states:
             self._spread(topic.key)
 
     def _spread(self, key: NodeId) -> None:
-        """Copies to the nearest leaves; from a node that is no root, to the root only."""
+        """Send copies to the nearest leaves; a node that is not the root sends to the root only."""
         view, topic_state = self._view, self.topic_states[key]
         count = view.config.root_replicas if view.is_root(key) else 1
         for peer in view.leaf_set.nearest_to(key, count):
@@ -156,7 +156,7 @@ class TopicRoots:
         self._tree.wake()
 
     def on_copy(self, sender: Peer, message: RootCopy) -> None:
-        """Keep a copy that is not older than the own one; send a newer one back."""
+        """Store a copy that is not older than the own one; send a newer one back."""
         view = self._view
         theirs = TopicState(message.version, message.owner, message.state)
         mine = self.topic_states.get(message.topic)
@@ -171,20 +171,20 @@ class TopicRoots:
         view.send(sender, RootStateHeld(message.topic, message.version))
 
     def on_held(self, sender: Peer, message: RootStateHeld) -> None:
-        """A leaf has it."""
+        """Note that a leaf has the state."""
         topic_state = self.topic_states.get(message.topic)
         if topic_state is not None and message.version >= topic_state.version:
             topic_state.kept[sender.node] = None
 
     def on_leaves_changed(self, gone: list[Peer]) -> None:
-        """Others are nearest now; copies that belong to others only are given to the root and forgotten on the next beat."""
+        """React to a changed leaf set: spread copies; other nodes' copies go to the root and are dropped at a later heartbeat."""
         for key, topic_state in list(self.topic_states.items()):
             for peer in gone:
                 topic_state.kept.pop(peer.node, None)
             self._spread(key)
 
     def on_heartbeat(self) -> None:
-        """Copies that were not confirmed go again; those that this node need not keep are dropped."""
+        """Send unconfirmed copies again; drop copies that this node need not hold."""
         view = self._view
         for key, topic_state in list(self.topic_states.items()):
             keepers = view.leaf_set.nearest_to(key, view.config.root_replicas + 1)
@@ -199,13 +199,13 @@ class TopicRoots:
             self._spread(key)
 
     def stop(self) -> None:
-        """Out of the ring: the copies live on elsewhere."""
+        """Stop: this node is out of the ring, and the copies live on elsewhere."""
         self.topic_states.clear()
         self._asked.clear()
 
     def violations(self) -> list[str]:
-        """Questions are repeated or given up; questions and copies are bounded."""
-        found = self._view.missing_timer("topics") if self._asked else []
+        """Check that requests have a timer, and that requests and copies are bounded."""
+        complaints = self._view.missing_timer("topics") if self._asked else []
         if len(self._asked) > MAX_ASKED or len(self.topic_states) > MAX_TOPICS:
-            found.append(f"bound: {len(self._asked)} questions to roots, {len(self.topic_states)} estates")
-        return found
+            complaints.append(f"bound: {len(self._asked)} requests to roots, {len(self.topic_states)} topic states")
+        return complaints

@@ -1,15 +1,15 @@
 """Parents and children of one node, for all its topics.
 
-SUBSCRIBE goes one hop towards the topic's key; who gets it takes the sender as a child and, if it is no part of the tree yet,
-subscribes itself: so it is absorbed at the first forwarder. Parents beat, children answer; who misses some beats looks for
-another parent, who misses some answers forgets the child.
+SUBSCRIBE goes one hop towards the topic's key. The receiver takes the sender as a child and, if it is not part of the tree yet,
+subscribes itself: so the first forwarder absorbs it. Parents send heartbeats, children answer. A child that misses some
+heartbeats looks for another parent; a parent that misses some answers drops the child.
 
-    searching   no parent; SUBSCRIBE is repeated, each time by the tables as they are then
-    attached    has a parent, whose beats it hears
+    searching   no parent; SUBSCRIBE is repeated, each time by the present tables
+    attached    has a parent, whose heartbeats it receives
     root        no parent, closest to the key
 
 The awkward case is a loop: two nodes take each other for a parent while both move, or by tables that are not right yet. Each
-beat and each acceptance carries the way from the root; who finds itself on it has found a loop, and searches anew.
+heartbeat and each acceptance carries the path from the root; a node that finds itself on it has found a loop, and searches anew.
 
 Source: [Scribe] §3; the project's overlay specification §8 steps 2, 4 and 5.
 """
@@ -34,11 +34,11 @@ from agiledart_overlay.state.view import View
 
 
 class TopicTrees:
-    """This node's place in all its trees.
+    """Place of this node in all its trees.
 
     Attributes:
         topics: by key.
-        on_root: told of a topic whose root this node has become, or is no longer.
+        on_root: called with a topic whose root this node has become, or is no longer.
     """
 
     __slots__ = ("_view", "on_root", "topics")
@@ -51,7 +51,7 @@ class TopicTrees:
     # ---- joining and leaving
 
     def part_of(self, key: NodeId) -> Topic | None:
-        """The topic, with this node as a part of its tree; None when it is part of too many."""
+        """Return the topic, with this node as a part of its tree; None when it is part of too many."""
         topic = self.topics.get(key)
         if topic is None:
             if len(self.topics) >= MAX_TOPICS:
@@ -62,7 +62,7 @@ class TopicTrees:
         return topic
 
     def join(self, key: NodeId) -> None:
-        """The node above subscribes."""
+        """Subscribe for the node above."""
         topic = self.part_of(key)
         if topic is not None and not topic.has_joined:
             topic.has_joined = True
@@ -70,14 +70,14 @@ class TopicTrees:
                 self.search(topic)
 
     def leave(self, key: NodeId) -> None:
-        """The node above has enough."""
+        """Unsubscribe for the node above."""
         topic = self.topics.get(key)
         if topic is not None:
             topic.has_joined = False
             self.prune(topic)
 
     def prune(self, topic: Topic) -> None:
-        """Leave a tree that neither this node nor any child needs; its root keeps it while it owns something."""
+        """Leave a tree that neither this node nor any child needs."""
         if topic.is_needed or self.topics.get(topic.key) is not topic:
             return
         del self.topics[topic.key]
@@ -88,7 +88,7 @@ class TopicTrees:
     # ---- as child
 
     def search(self, topic: Topic) -> None:
-        """Find a parent: a sibling that was named, or the next hop to the key; or become the root."""
+        """Find a parent: a named sibling, or the next hop to the key; or become the root."""
         view = self._view
         before, topic.asked = topic.asked, None
         if not view.joined:
@@ -102,7 +102,7 @@ class TopicTrees:
         hop = view.next_hop(topic.key).peer
         if hop is not None:
             if before is not None and before.node == hop.node:
-                view.look_at(hop)  # the try before was lost, or the way leads over the dead
+                view.look_at(hop)  # the last attempt was lost, or the route leads over dead nodes
             self._ask(topic, hop)
         elif view.is_root(topic.key):
             self._become_root(topic)
@@ -125,7 +125,7 @@ class TopicTrees:
             self.send_heartbeats(topic)
 
     def on_subscribed(self, sender: Peer, message: Subscribed) -> None:
-        """A parent was found."""
+        """Take a parent's acceptance."""
         view = self._view
         topic = self.topics.get(message.topic)
         if topic is None or topic.asked is None or (topic.asked.node, topic.number) != (sender.node, message.number):
@@ -148,7 +148,7 @@ class TopicTrees:
         return self._view.me.node in root_path or len(root_path) >= MAX_PATH - 1
 
     def on_refused(self, sender: Peer, message: SubscribeRefused) -> None:
-        """Not this parent: the next one, at once if one is known, else after a while."""
+        """Try the next parent after a refusal: at once if one is known, else after a while."""
         topic = self.topics.get(message.topic)
         if (
             topic is not None
@@ -162,13 +162,13 @@ class TopicTrees:
                 self.wake()
 
     def orphan(self, topic: Topic) -> None:
-        """The parent is gone, or is none: look for another one at once."""
+        """Look for another parent at once: the present one is gone, or is none."""
         topic.parent, topic.root_path = None, ()
         topic.siblings.clear()
         self.search(topic)
 
     def on_heartbeat(self, sender: Peer, message: Heartbeat) -> None:
-        """A parent lives; tell it for which topics it is one."""
+        """Take a parent's heartbeat, and confirm the topics for which it is the parent."""
         view = self._view
         mine = []
         for line in message.lines:
@@ -188,7 +188,7 @@ class TopicTrees:
     # ---- as parent
 
     def on_subscribe(self, sender: Peer, message: Subscribe) -> None:
-        """Somebody wants to be a child."""
+        """Take a peer as a child."""
         view = self._view
         if not view.joined:
             view.drop("topic-outside")
@@ -210,18 +210,18 @@ class TopicTrees:
         self.wake()
 
     def on_unsubscribe(self, sender: Peer, message: Unsubscribe) -> None:
-        """A child goes."""
+        """Drop a child that leaves."""
         topic = self.topics.get(message.topic)
         if topic is not None:
             self.drop_child(topic, sender.node)
 
     def drop_child(self, topic: Topic, node: NodeId) -> None:
-        """Forget a child; the tree is left when it was the last one that needed it."""
+        """Drop a child; leave the tree when it was the last one that needed it."""
         if topic.children.pop(node, None) is not None:
             self.prune(topic)
 
     def on_heartbeat_ack(self, sender: Peer, message: HeartbeatAck) -> None:
-        """A child lives, and says of what it is one."""
+        """Take a child's answer: it names the topics for which it is a child."""
         held = frozenset(message.topics)
         for topic in list(self.topics.values()):
             child = topic.children.get(sender.node)
@@ -229,13 +229,13 @@ class TopicTrees:
                 continue
             if topic.key in held:
                 child.silent = 0
-            else:  # of a beat that was sent before it became a child, at most once
+            else:  # it may answer a heartbeat from before it became a child, at most once
                 child.silent += 1
                 if child.silent > self._view.config.heartbeat_misses:
                     self.drop_child(topic, sender.node)
 
     def send_heartbeats(self, topic: Topic) -> None:
-        """Tell the children at once that the way to them has changed."""
+        """Send a changed path to the children at once."""
         line = HeartbeatEntry(topic.key, topic.path_from_root(self._view.me.node))
         for child in topic.children.values():
             self._view.send(child.peer, Heartbeat((line,)))
@@ -243,11 +243,11 @@ class TopicTrees:
     # ---- time
 
     def wake(self) -> None:
-        """Have the timer set while this node is part of any tree."""
+        """Set the timer while this node is part of any tree."""
         self._view.set_timer_by("scribe", self._view.now + self._view.config.heartbeat_interval_ns)
 
     def on_timer(self) -> None:
-        """Beat, count who is silent, search where it is due, and see whether the roots are where they should be."""
+        """Send heartbeats, count silences, search where it is due, and check the roots."""
         view = self._view
         if not self.topics:
             return
@@ -266,7 +266,7 @@ class TopicTrees:
             view.send(peer, Heartbeat(tuple(theirs)))
 
     def check_root(self, topic: Topic) -> None:
-        """The key may belong to another node now, or to this one."""
+        """Check whether the key belongs to another node now, or to this one."""
         view = self._view
         if topic.is_root and not view.is_root(topic.key) and view.next_hop(topic.key).peer is not None:
             topic.is_root = False
@@ -294,7 +294,7 @@ class TopicTrees:
             self.search(topic)
 
     def on_gone(self, gone: list[Peer]) -> None:
-        """Peers are dead or left: children are forgotten, other parents looked for."""
+        """Drop dead or departed children, and replace such parents."""
         incarnations = {peer.node: peer.incarnation for peer in gone}
         for topic in list(self.topics.values()):
             for node in [node for node in topic.children if node in incarnations]:
@@ -307,7 +307,7 @@ class TopicTrees:
                 self.search(topic)
 
     def stop(self) -> None:
-        """This node is out of the ring; what the node above joined it searches again when it is back."""
+        """Stop: this node is out of the ring; subscriptions of the node above are searched again when it is back."""
         for topic in list(self.topics.values()):
             topic.children.clear()
             topic.parent = topic.asked = None
@@ -316,18 +316,18 @@ class TopicTrees:
                 del self.topics[topic.key]
 
     def violations(self) -> list[str]:
-        """A root has no parent, nobody is its own parent or child, and a tree that nobody needs is left."""
-        me, found = self._view.me.node, []
+        """Check that a root has no parent, that no node is its own parent or child, and that unneeded trees were left."""
+        me, complaints = self._view.me.node, []
         if self.topics:
-            found = self._view.missing_timer("scribe")
+            complaints = self._view.missing_timer("scribe")
         for key, topic in self.topics.items():
             above = [peer.node for peer in (topic.parent, topic.asked) if peer is not None]
             if topic.is_root and above:
-                found.append(f"tree: the root of {key.short} has a parent")
+                complaints.append(f"tree: the root of {key.short} has a parent")
             if me in above or me in topic.children or me in topic.root_path:
-                found.append(f"tree: this node is above or below itself for {key.short}")
+                complaints.append(f"tree: this node is above or below itself for {key.short}")
             if not topic.is_needed:
-                found.append(f"tree: nobody here needs {key.short}")
+                complaints.append(f"tree: no subscriber here needs {key.short}")
         if len(self.topics) > MAX_TOPICS:
-            found.append(f"bound: part of {len(self.topics)} trees, at most {MAX_TOPICS}")
-        return found
+            complaints.append(f"bound: part of {len(self.topics)} trees, at most {MAX_TOPICS}")
+        return complaints

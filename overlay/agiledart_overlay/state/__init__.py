@@ -1,1 +1,1 @@
-"""What the parts of an overlay node share: view, agreement, peer book, distances. It imports tables and wire."""
+"""Shared state of the parts of an overlay node: view, agreement, peer book, distances. It imports tables and wire."""

@@ -1,11 +1,11 @@
-"""What two ring neighbours have agreed: who they are, until when each lets the other deliver, and what is under way between them.
+"""Agreement between ring neighbours: their identities, the leases between them, and the pending changes.
 
-This is state and its invariants; the parts that change it are `leases`, `admitting`, `yielding`, `joiner`, `closing`, `lapse`
-and `merging`. A node delivers the keys between its borders to the agreed predecessor and successor, and only while it holds a
-lease of both. The leaf set is no more than a hint for routing.
+This module holds the state and its invariants; it is changed by `leases`, `range_owner`, `range_transfer`, `handshake`,
+`successor_replacer`, `lease_expiry` and `merging`. A node delivers the keys between its borders to the agreed predecessor and
+successor, and only while it holds a lease of both. The leaf set is only a hint for routing.
 
-Why no key has two owners: the border of a node moves outwards only when the neighbour on that side has moved its own border
-back before, or when that neighbour's lease from this node, counted here for longer than there, is over.
+Why no key has two owners: the border of a node moves outwards only when the neighbour on that side has moved its own border back
+before, or when that neighbour's lease from this node, counted here for longer than there, is over.
 
 Source: the project's overlay specification §5, step 7.
 """
@@ -27,11 +27,11 @@ class AgreedNeighbour:
     """One of the two agreed neighbours.
 
     Attributes:
-        peer: who; this node itself in a ring of one; None outside the ring.
+        peer: the neighbour; this node itself in a ring of one; None outside the ring.
         lease: it lets this node deliver until then, by this node's clock counted from this node's request.
         promise: this node lets it deliver until then, by this node's clock counted from the receipt of its request.
-        heard: when it last gave a sign of life.
-        since: when it became the neighbour; older refusals and leases are late copies.
+        last_received_at: its last sign of life.
+        since: instant at which it became the neighbour; older refusals and leases are late copies.
         is_dead: its promise is over and it is silent, or it is known to have stopped.
     """
 
@@ -43,25 +43,25 @@ class AgreedNeighbour:
         self.is_dead = False
 
     def confirm_neighbour(self, peer: Peer, now: int, lease: int, promise: int) -> None:
-        """Another neighbour from now on."""
+        """Set another neighbour."""
         self.peer, self.lease, self.promise = peer, lease, promise
         self.last_received_at = self.since = now
         self.is_dead = False
 
     def is_incarnation(self, peer: Peer) -> bool:
-        """Whether this life of a node is the neighbour."""
+        """Report whether this incarnation of a node is the neighbour."""
         return self.peer is not None and self.peer.node == peer.node and self.peer.incarnation == peer.incarnation
 
 
 class AdmissionStage(IntEnum):
-    """Where an admission stands at the guardian."""
+    """Stage of an admission at the range owner."""
 
     INVITING = 1
     TRANSFERRING = 2
 
 
 class Admission:
-    """A guardian lets a joiner in; from YIELDING on it does not deliver the joiner's keys until `until`."""
+    """Admission of a joiner by a range owner; from TRANSFERRING on it does not deliver the joiner's keys until `until`."""
 
     __slots__ = ("lease", "queued_join", "stage", "ticket", "tries", "until")
 
@@ -72,7 +72,7 @@ class Admission:
 
 
 class PendingTransfer:
-    """This node's predecessor lets a joiner in between the two; this node does not deliver the joiner's keys."""
+    """Admission of a joiner by this node's predecessor, between the two; this node does not deliver the joiner's keys."""
 
     __slots__ = ("joiner", "lease", "range_owner", "ticket", "until")
 
@@ -81,10 +81,10 @@ class PendingTransfer:
 
 
 class SuccessorReplacement:
-    """The gap beyond a dead successor is being closed; `candidate` None: nobody is left, old acquaintances are asked.
+    """Replacement of a dead successor; `candidate` None: no node is left, and old acquaintances are asked.
 
     Attributes:
-        since: when the closing of this gap began, whoever was asked first.
+        since: instant at which this replacement began, whichever node was asked first.
     """
 
     __slots__ = ("candidate", "detours", "passed_over", "sent_at", "since", "ticket", "tries")
@@ -98,25 +98,27 @@ class SuccessorReplacement:
 
 
 class Agreement:
-    """The agreed state of one node. All instants are this node's own.
+    """Agreed state of one node. All instants are this node's own.
 
     Attributes:
         active: it may deliver: in the ring, or provisionally since a neighbour's offer.
-        confirmed: its guardian has confirmed it: in the ring.
-        admitting, retracting, yielded, closing: what is under way; see `admitting`, `yielding`, `closing`.
-        returned: one behind the gap that is being closed, nearer than the candidate, that holds this node for its predecessor.
-        unchecked: after a lapse, the leaves that have not yet said whether this node is still in the ring; None: no check.
+        confirmed: its range owner has confirmed it: in the ring.
+        admitting, revoking, pending_transfer, closing: pending changes; see `range_owner`, `range_transfer`,
+            `successor_replacer`.
+        returned: a node behind the dead successor, nearer than the candidate, that takes this node for its predecessor.
+        unchecked: after a lease expiry, the leaves that have not yet answered whether this node is in the ring; None: no check.
         cleared: they all agreed, which counts until then.
         name: name of the ring, see `merging`.
         admitted: the last admission of this node that ended well.
         finished: the last admission of each former predecessor that is over here.
-        postponed: a joiner that was called when the successor died; it goes back to the queue.
-        refused, through: why this node must leave the ring and join again, and through whom; None: it must not, through anybody.
-        rest_ns: so long it waits before it joins again, so that those who waited for it come first.
-        expelled: why this life of the node must not be in the ring at all.
-        seeking: it looks for a way into the ring, so it answers calls of guardians.
-        awake_by: a step later than this means that the node was asleep.
-        stirred: something changed in this step that may let a waiting admission or closing go on.
+        postponed: a joiner that was invited when the successor died; it goes back to the queue.
+        rejoin_reason, through: the reason to leave the ring and rejoin, and the member to rejoin through; None: no reason, any
+            member.
+        rest_ns: pause before it rejoins, so that the joiners that waited for it come first.
+        expel_reason: the reason that this incarnation must not be in the ring at all.
+        seeking: it looks for the ring, so it answers invitations of range owners.
+        wake_deadline: a step later than this means that the node was asleep.
+        has_changed: this step may let a waiting admission or replacement go on.
     """
 
     __slots__ = (
@@ -173,7 +175,7 @@ class Agreement:
         self.reset()
 
     def reset(self) -> None:
-        """Outside the ring: nothing is agreed with anybody."""
+        """Forget all agreements: this node is outside the ring."""
         self.active = self.confirmed = self.has_changed = False
         self.predecessor, self.successor = AgreedNeighbour(), AgreedNeighbour()
         self.admitting: Admission | None = None
@@ -188,32 +190,32 @@ class Agreement:
         self.admitted: Ticket | None = None
 
     def create_ring(self, now: int) -> None:
-        """A ring of one."""
+        """Create a ring of one."""
         self.reset()
         self.active = self.confirmed = self.has_changed = True
         for side in (self.predecessor, self.successor):
             side.confirm_neighbour(self.me, now, FOREVER, 0)
 
     def ticket(self) -> Ticket:
-        """A name for one more admission or closing of this life."""
+        """Return the name of one more admission or replacement of this incarnation."""
         self.number += 1
         return self.me.node, self.me.incarnation, self.number
 
     # ---- durations
 
     def held(self, granted_ns: int) -> int:
-        """How long the holder counts a lease: shorter than its granter, by the margin for clocks of different speed."""
+        """Return the time that the holder counts a lease: shorter than its granter, by the margin for different clock speeds."""
         return granted_ns * (1_000 - self._config.lease_margin_permille) // 1_000
 
     # ---- the arc
 
     @property
     def lease(self) -> int:
-        """Until when both neighbours let this node deliver."""
+        """Return the instant until which both neighbours let this node deliver."""
         return min(self.predecessor.lease, self.successor.lease)
 
     def claim(self, now: Instant) -> Arc | None:
-        """The keys that this node would deliver now."""
+        """Return the keys that this node would deliver now."""
         if not self.active or self.unchecked is not None or now >= self.lease:
             return None
         left, right = self._left_border(), self._right_border()
@@ -235,18 +237,20 @@ class Agreement:
         return self.successor.peer.node
 
     def owns(self, key: int, now: Instant) -> bool:
-        """Whether this node delivers a key now."""
+        """Report whether this node delivers a key now."""
         arc = self.claim(now)
         return arc is not None and (key - arc.start) & self.mask < arc.length
 
     def is_between(self, left: Peer | None, node: NodeId, right: Peer | None) -> bool:
-        """Whether a node lies strictly between two others; false when one is missing."""
+        """Report whether a node lies strictly between two others; false when one is missing."""
         return left is not None and right is not None and is_between(left.node, node, right.node, self.mask)
 
     # ---- what it may do
 
     def is_fit(self, now: int) -> bool:
-        """Whether somebody told this node lately that it is in the ring; else it grants, admits, yields and closes nothing."""
+        """Report whether this node lately got a proof that it is in the ring; else it grants, admits, transfers and replaces
+        nothing.
+        """
         return (
             self.confirmed
             and self.unchecked is None
@@ -255,12 +259,12 @@ class Agreement:
 
     @property
     def is_alone(self) -> bool:
-        """Whether this node is its own neighbour."""
+        """Report whether this node is its own neighbour."""
         return self.successor.peer is not None and self.successor.peer.node == self.me.node
 
     @property
     def is_pending(self) -> bool:
-        """Whether something is under way on either side."""
+        """Report whether a change is pending on either side."""
         return (
             self.admitting is not None
             or self.revoking is not None
@@ -275,21 +279,23 @@ class Agreement:
     # ---- invariants
 
     def violations(self, now: int) -> list[str]:
-        """What is agreed fits together: sides, leases and promises, and what is under way between them."""
-        found = []
+        """Check that sides, leases, promises and pending changes fit together."""
+        complaints = []
         sides = (("predecessor", self.predecessor), ("successor", self.successor))
         if any(self.active != (side.peer is not None) for _, side in sides) or (self.confirmed and not self.active):
-            found.append(f"agreed: active is {self.active}, confirmed {self.confirmed}, and the sides do not fit that")
+            complaints.append(
+                f"agreed: active is {self.active}, confirmed {self.confirmed}, and the sides do not fit that"
+            )
         if not self.confirmed and (
             self.admitting or self.revoking or self.pending_transfer or self.closing or self.unchecked
         ):
-            found.append("agreed: something is under way with neighbours, and the node is not in the ring")
+            complaints.append("agreed: a change with neighbours is pending, and the node is not in the ring")
         if self.active and self.seeking and self.confirmed:
-            found.append("agreed: the node is in the ring and looks for it")
+            complaints.append("agreed: the node is in the ring and looks for it")
         if self.active:
             for name, side in sides:
-                found.extend(f"agreed: {name} {what}" for what in self._misfits(side, now))
-            found.extend(self._pending_misfits(now))
+                complaints.extend(f"agreed: {name} {complaint}" for complaint in self._misfits(side, now))
+            complaints.extend(self._pending_misfits(now))
         if (
             self.has_changed
             or self.returned
@@ -297,58 +303,60 @@ class Agreement:
             or self.rejoin_reason is not None
             or self.expel_reason is not None
         ):
-            found.append("agreed: a step has left something that its own end should have dealt with")
+            complaints.append("agreed: a step has left something that its own end should have dealt with")
         if len(self.finished) > _MAX_FINISHED:
-            found.append(f"bound: {len(self.finished)} admissions are remembered, at most {_MAX_FINISHED}")
-        return found
+            complaints.append(f"bound: {len(self.finished)} admissions are remembered, at most {_MAX_FINISHED}")
+        return complaints
 
     def _misfits(self, side: AgreedNeighbour, now: int) -> list[str]:
-        config, found = self._config, []
+        config, complaints = self._config, []
         if now + self.held(max(config.lease_ns, config.admission_ns)) < side.lease != FOREVER:
-            found.append(f"lets it deliver for {side.lease - now} ns, longer than anybody grants")
+            complaints.append(f"lets it deliver for {side.lease - now} ns, longer than any node grants")
         if side.promise > now + config.lease_ns:
-            found.append(f"is promised {side.promise - now} ns, longer than a lease")
+            complaints.append(f"is promised {side.promise - now} ns, longer than a lease")
         if max(side.last_received_at, side.since) > now:
-            found.append("was heard in the future")
+            complaints.append("gave a sign of life in the future")
         if side.is_dead and side.peer is not None and side.peer.node == self.me.node:
-            found.append("is this node, and held for dead")
-        return found
+            complaints.append("is this node, and counts as dead")
+        return complaints
 
     def _pending_misfits(self, now: int) -> list[str]:
-        found = []
+        complaints = []
         before, after = self.predecessor.peer, self.successor.peer
         admitting, pending_transfer = self.admitting, self.pending_transfer
         if admitting is not None:
             if not self.is_between(self.me, admitting.queued_join.joiner.node, after):
-                found.append(
+                complaints.append(
                     f"admitting: {admitting.queued_join.joiner.node.short} does not lie between this node and its successor"
                 )
-            is_yielding = admitting.stage is AdmissionStage.TRANSFERRING
-            if is_yielding != (admitting.until > 0) or admitting.until > now + self._config.admission_ns:
-                found.append(f"admitting: stage {admitting.stage.name} until {admitting.until - now} ns from now")
+            is_transferring = admitting.stage is AdmissionStage.TRANSFERRING
+            if is_transferring != (admitting.until > 0) or admitting.until > now + self._config.admission_ns:
+                complaints.append(f"admitting: stage {admitting.stage.name} until {admitting.until - now} ns from now")
             if admitting.lease > admitting.until:
-                found.append("admitting: the joiner lets this node deliver longer than it may itself")
+                complaints.append(
+                    "admitting: the joiner lets this node deliver longer than the joiner itself may deliver"
+                )
             if self.revoking is not None:
-                found.append("admitting: the admission before is not over yet")
+                complaints.append("admitting: the admission before is not over yet")
         if pending_transfer is not None:
             if (
                 before is None
                 or pending_transfer.range_owner.node != before.node
                 or pending_transfer.ticket[0] != before.node
             ):
-                found.append(f"yielded: {pending_transfer.range_owner.node.short} is not the predecessor")
+                complaints.append(f"pending_transfer: {pending_transfer.range_owner.node.short} is not the predecessor")
             if not self.is_between(before, pending_transfer.joiner.node, self.me):
-                found.append(
-                    f"yielded: {pending_transfer.joiner.node.short} does not lie between the predecessor and this node"
+                complaints.append(
+                    f"pending_transfer: {pending_transfer.joiner.node.short} does not lie between the predecessor and this node"
                 )
         elif before is not None and before.node == self.me.node and not self.is_alone:
-            found.append("agreed: this node is its own predecessor and not its own successor")
+            complaints.append("agreed: this node is its own predecessor and not its own successor")
         if self.closing is not None and (admitting or self.revoking or not self.successor.is_dead):
-            found.append("closing: the successor lives, or an admission is under way")
-        return found
+            complaints.append("closing: the successor lives, or an admission is under way")
+        return complaints
 
     def finish(self, ticket: Ticket) -> None:
-        """Remember that an admission of a predecessor is over: late copies of its messages count no more."""
+        """Remember that an admission of a predecessor is over: late copies of its messages no longer count."""
         range_owner = ticket[0]
         old = self.finished.pop(range_owner, ticket)
         self.finished[range_owner] = max(old, ticket)

@@ -1,6 +1,6 @@
-"""How far peers are, how dear it is to forward through them, and where this node lies in the space of latencies.
+"""Distances to peers, costs of forwarding through them, and this node's place in the space of latencies.
 
-A round trip that was measured counts; else it is guessed by coordinates, unless these know too little; else it is the median.
+A measured round trip counts; else it is guessed by coordinates, unless these are too uncertain; else it is the median.
 
 The cost of forwarding through a peer is one number from round trip, hops, congestion, zone and load. The round trip counts in
 units of the median round trip to the peers that a node knows, so that the weights mean the same in a room and across continents.
@@ -22,16 +22,16 @@ from agiledart_overlay.wire.messages import Sighting, Vitals
 _PERMILLE = 1_000
 
 _MAX_SAMPLES = 48
-"""Measured peers from which a node that is new finds its place."""
+"""Measured peers from which a new node finds its place."""
 _USABLE_ERROR = 500_000
-"""A guess by coordinates that may be more wrong than this, in millionths, is not used."""
+"""A guess by coordinates whose error may exceed this, in millionths, is not used."""
 
 
 class Distances:
     """Distances from one node to its peers.
 
     Attributes:
-        vitals: what this node says of itself on acknowledgements: its place and its load.
+        vitals: this node's report on acknowledgements: its place and its load.
         is_locating: measurements are collected for `locate`, which takes each of them several times; until then no single steps.
     """
 
@@ -44,34 +44,34 @@ class Distances:
         self._reference_rtt_ns = 1
 
     def guessed_rtt_ns(self, coordinate: Coordinate) -> int | None:
-        """Round trip to a place; None when this node or that one knows too little of where it is."""
+        """Return the round trip to a place; None when the coordinates of either node are too uncertain."""
         mine = self.vitals.coordinate
         if mine.error > _USABLE_ERROR or coordinate.error > _USABLE_ERROR:
             return None
         return estimated_rtt_ns(mine, coordinate)
 
     def cost(self, peer: Peer) -> float:
-        """How dear it is to forward through a peer: measured, else guessed by coordinates, else as far as the median."""
+        """Return the cost of forwarding through a peer: measured, else guessed by coordinates, else by the median distance."""
         known = self._book.alive.get(peer.node)
         return self._cost(peer, 0, 0, 0) if known is None else self.cost_of(known, known.rtt_ns or self.rtt_ns(known))
 
     def rtt_ns(self, known: KnownPeer) -> int:
-        """Round trip to a peer, measured, else guessed; 0 when neither is possible."""
+        """Return the round trip to a peer, measured, else guessed; 0 when neither is possible."""
         if known.rtt_ns or known.vitals is None:
             return known.rtt_ns
         return self.guessed_rtt_ns(known.vitals.coordinate) or 0
 
     def cost_of(self, known: KnownPeer, rtt_ns: int) -> float:
-        """How dear it is to forward through a peer that is so far; 0: as far as the median."""
+        """Return the cost of forwarding through a peer at this distance; 0: the median distance."""
         load_permille = known.vitals.load_permille if known.vitals is not None else 0
         return self._cost(known.peer, rtt_ns, known.congestion_permille, load_permille)
 
     def renew_reference(self) -> None:
-        """The round trip that others are compared with, and that stands for unknown ones: the median of what was measured."""
+        """Set the reference round trip to the median of the measured ones; it also stands for unknown ones."""
         self._reference_rtt_ns = median([known.rtt_ns for known in self._book if known.rtt_ns])
 
     def cost_at(self, peer: Peer, rtt_ns: int) -> float:
-        """The cost of a peer of which nothing is known but that it is so far."""
+        """Return the cost of a peer of which only the distance is known."""
         return self._cost(peer, rtt_ns, 0, 0)
 
     def _cost(self, peer: Peer, rtt_ns: int, congestion_permille: int, load_permille: int) -> float:
@@ -87,14 +87,14 @@ class Distances:
         )
 
     def guessed_cost(self, sighting: Sighting) -> float | None:
-        """The cost of a peer that this node has only heard of; None when its coordinate says nothing."""
+        """Return the cost of a peer known by gossip only; None when its coordinate is missing or too uncertain."""
         if sighting.coordinate is None:
             return None
         rtt = self.guessed_rtt_ns(sighting.coordinate)
         return self.cost_at(sighting.peer, rtt) if rtt is not None else None
 
     def sample(self, known: KnownPeer, took_ns: int, vitals: Vitals | None) -> bool:
-        """A peer answered after so long, and said this of itself; false when its place makes no sense."""
+        """Take a measured round trip and the peer's vitals; return False when its place is invalid."""
         known.measure(min(took_ns, 10 * self._config.probe_timeout_ns))
         if vitals is None:
             return True
@@ -106,7 +106,7 @@ class Distances:
         return True
 
     def _move(self, samples: Sequence[tuple[Coordinate, int]], passes: int) -> None:
-        """Steps of Vivaldi."""
+        """Move by steps of Vivaldi."""
         mine = self.vitals.coordinate
         between = self._random.between
         direction = (1.0, 0.0, 0.0)
@@ -115,29 +115,31 @@ class Distances:
         self.vitals = Vitals(refined(mine, samples, passes, direction), self.vitals.load_permille)
 
     def set_load(self, load_permille: int) -> None:
-        """The node above says how busy it is."""
+        """Set the load that the node above reports."""
         self.vitals = Vitals(self.vitals.coordinate, max(0, min(_PERMILLE, load_permille)))
 
     def set_congestion(self, node: NodeId, congestion_permille: int) -> None:
-        """The node above says how much of the link to a peer is in use."""
+        """Set the use of a peer's link that the node above reports."""
         known = self._book.alive.get(node)
         if known is not None:
             known.congestion_permille = max(0, min(_PERMILLE, congestion_permille))
 
     def locate(self, passes: int) -> None:
-        """Find this node's place from all that it has measured so far, each figure taken several times.
+        """Find this node's place from all its measurements so far, each taken several times.
 
-        A new node has few figures of nodes that know their places; one step for each would leave it half-way.
+        A new node has few measurements of nodes that know their places; one step for each would leave it half-way.
         """
         self.is_locating = False
-        known = [each for each in self._book if each.rtt_ns and each.vitals is not None]
-        samples = [(each.vitals.coordinate, each.rtt_ns) for each in known if each.vitals is not None]
+        known = [known_peer for known_peer in self._book if known_peer.rtt_ns and known_peer.vitals is not None]
+        samples = [
+            (known_peer.vitals.coordinate, known_peer.rtt_ns) for known_peer in known if known_peer.vitals is not None
+        ]
         if samples:
             self._move(samples[:_MAX_SAMPLES], passes)
 
 
 def hops_between(a: Peer, b: Peer) -> int:
-    """Hops of the network between two nodes: 0 within a host, 1 within a zone, else 2. A stand-in: nobody counts routers here."""
+    """Return network hops between two nodes: 0 within a host, 1 within a zone, else 2. A stand-in: no routers are counted here."""
     if a.host and a.host == b.host:
         return 0
     return 1 if a.zone == b.zone else 2
@@ -152,16 +154,16 @@ def forwarding_cost(
     leaves_zone: bool,
     load_permille: int,
 ) -> float:
-    """cost(u, v), the smaller the better; at least 0.
+    """Return cost(u, v), the smaller the better; at least 0.
 
     Args:
         config: the four weights.
         rtt_ns: smoothed or guessed round trip.
         reference_rtt_ns: median round trip to the peers that the owner knows; positive.
         hops: between the two in the network.
-        congestion_permille: how much of the link between them is in use, 0 to 1000.
+        congestion_permille: used share of the link between them, 0 to 1000.
         leaves_zone: whether the two are in different zones.
-        load_permille: how much of the peer's capacity is in use, 0 to 1000.
+        load_permille: used share of the peer's capacity, 0 to 1000.
     """
     cost = rtt_ns / reference_rtt_ns + config.hop_weight * hops
     if leaves_zone:
@@ -174,5 +176,5 @@ def forwarding_cost(
 
 
 def median(values: list[int]) -> int:
-    """The middle of some positive figures, the upper one of two; 1 when there is none."""
+    """Return the middle of some positive figures, the upper one of two; 1 when there is none."""
     return sorted(values)[len(values) // 2] if values else 1

@@ -1,7 +1,7 @@
-"""What is known about each peer beyond its place in the tables: its life, how far it is, when it was heard; and who is dead.
+"""Knowledge about each peer beyond its place in the tables: incarnation, distance, last message; and the dead peers.
 
-Lives are ordered by (incarnation, refutations): a declared failure counts for that life up to that refutation, a later one
-undoes it. The dead are remembered for a while ("graves"), so that gossip that is behind cannot bring them back.
+Incarnations are ordered by (incarnation, refutations): a declared failure counts for that incarnation up to that refutation, a
+later one undoes it. The dead are remembered for a while ("tombstones"), so that outdated gossip cannot bring them back.
 """
 
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ from agiledart_overlay.wire.messages import Vitals
 
 MAX_TOMBSTONES = 1_024
 _GONE_FOR_GOOD = 1 << 62
-"""Refutations of a life that ended by its own will: only a higher incarnation returns."""
+"""Refutations of an incarnation that ended by its own will: only a higher incarnation returns."""
 
 
 class KnownPeer:
     """One live peer.
 
     Attributes:
-        refutations: how often it has refuted its death in this life.
-        heard_at: when it last sent anything.
+        refutations: number of refutations of its death in this incarnation.
+        last_received_at: instant of its last message.
         rtt_ns, variation_ns: round trip, smoothed as in TCP (1/8 and 1/4); 0: never measured.
-        vitals: what it last said of itself: where it lies in the space of latencies, and its load.
-        congestion_permille: how much of the link to it is in use, as the node above says; 0 to 1000.
+        vitals: its last report: its place in the space of latencies, and its load.
+        congestion_permille: used share of the link to it, as the node above reports; 0 to 1000.
         is_placed: offered to the tables since it was last met as a member; a watched peer may be known without.
     """
 
@@ -60,10 +60,10 @@ class KnownPeer:
 
 
 class Tombstone:
-    """One life that was declared dead.
+    """One incarnation that was declared dead.
 
     Attributes:
-        silent_since: when it was asked for the last sign of life, of which none came; `at` when nobody asked.
+        silent_since: instant of the first question that it did not answer; `at` when there was none.
     """
 
     __slots__ = ("accused_at", "at", "has_left", "peer", "refutations", "silent_since")
@@ -77,7 +77,7 @@ class Tombstone:
 
 
 class PeerBook:
-    """Acquaintances and graves by id; a node is in one of the two or in none. Beside them the dead of whoever let this node in."""
+    """Acquaintances and tombstones by id; a node is in one of the two or in none. Also the dead reported by the range owner."""
 
     __slots__ = ("_inherited", "_tombstones", "alive")
 
@@ -98,12 +98,12 @@ class PeerBook:
 
     @property
     def tombstones(self) -> tuple[Tombstone, ...]:
-        """All remembered dead, oldest first."""
+        """Return all remembered dead, oldest first."""
         return tuple(self._tombstones.values())
 
     @property
     def lost(self) -> list[Peer]:
-        """Who was taken for dead, here or by the guardian of this node, the latest last: perhaps another half of the ring."""
+        """Return peers believed dead, here or by this node's range owner, the latest last: perhaps another half of the ring."""
         unknown = [node for node in self._inherited if node not in self.alive and node not in self._tombstones]
         return [
             *(self._inherited[node][0] for node in unknown),
@@ -111,19 +111,19 @@ class PeerBook:
         ]
 
     def inherit(self, lost: tuple[Peer, ...], now: Instant) -> None:
-        """The guardian that let this node in tells whom it has lost; replaces what an earlier one told."""
+        """Store the lost peers of the range owner that admitted this node; they replace an earlier list."""
         self._inherited = {peer.node: (peer, now) for peer in lost}
 
     def get(self, node: NodeId) -> KnownPeer | None:
-        """A live peer."""
+        """Return a live peer."""
         return self.alive.get(node)
 
     def tombstone(self, node: NodeId) -> Tombstone | None:
-        """A dead one."""
+        """Return the tombstone of a dead peer."""
         return self._tombstones.get(node)
 
     def is_dead(self, peer: Peer, refutations: int) -> bool:
-        """Whether this life, having refuted so often, is known to be over."""
+        """Report whether this incarnation, at this number of refutations, is known to be over."""
         tombstone = self._tombstones.get(peer.node)
         return tombstone is not None and (peer.incarnation, refutations) <= (
             tombstone.peer.incarnation,
@@ -131,7 +131,7 @@ class PeerBook:
         )
 
     def meet(self, peer: Peer, refutations: int, now: Instant) -> KnownPeer:
-        """A peer is alive, from its own mouth. Not to be called while `is_dead`."""
+        """Note that a peer is alive, by its own message. Not to be called while `is_dead`."""
         self._tombstones.pop(peer.node, None)
         known = self.alive.get(peer.node)
         if known is None:
@@ -144,7 +144,7 @@ class PeerBook:
         return known
 
     def mark_dead(self, peer: Peer, refutations: int, now: Instant, *, has_left: bool) -> None:
-        """This life is over."""
+        """Note that this incarnation is over."""
         self.alive.pop(peer.node, None)
         self._tombstones.pop(peer.node, None)
         if len(self._tombstones) >= MAX_TOMBSTONES:
@@ -156,18 +156,20 @@ class PeerBook:
         self.alive.pop(node, None)
 
     def forget_tombstones(self, older_than: int) -> None:
-        """Drop the dead that were buried, or heard of, before this instant."""
+        """Drop tombstones, and reported dead, from before this instant."""
         for node in [node for node, tombstone in self._tombstones.items() if tombstone.at < older_than]:
             del self._tombstones[node]
         for node in [node for node, (_, at) in self._inherited.items() if at < older_than]:
             del self._inherited[node]
 
     def violations(self) -> list[str]:
-        """A node lives or is dead; each stands under its own id; graves are bounded."""
-        found = [f"book: {node.short} lives and has a grave" for node in self.alive if node in self._tombstones]
+        """Check that a node is alive or dead, stands under its own id, and that tombstones are bounded."""
+        complaints = [
+            f"book: {node.short} lives and has a tombstone" for node in self.alive if node in self._tombstones
+        ]
         for node, known in self.alive.items():
             if known.peer.node != node or min(known.refutations, known.rtt_ns, known.variation_ns) < 0:
-                found.append(f"book: what is known of {node.short} makes no sense")
+                complaints.append(f"book: the entry of {node.short} is invalid")
         if len(self._tombstones) > MAX_TOMBSTONES:
-            found.append(f"book: {len(self._tombstones)} graves, at most {MAX_TOMBSTONES}")
-        return found
+            complaints.append(f"book: {len(self._tombstones)} tombstones, at most {MAX_TOMBSTONES}")
+        return complaints

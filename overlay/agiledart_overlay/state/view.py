@@ -1,7 +1,7 @@
-"""The state that the overlay's parts share, and the only places that change it: tables, peer book, timers, effects of this step.
+"""Shared state of the overlay's parts, and the only code that changes it: tables, peer book, timers, effects of this step.
 
-Parts (liveness, membership, repair, forwarding, directory) do not call each other to tell of changes; they change the view, and
-at the end of a step the machine tells each part what changed.
+Parts (liveness, membership, repair, forwarding, directory) do not call each other to report changes. They change the view, and at
+the end of a step the machine notifies each part of the changes.
 """
 
 from collections.abc import Container, Iterable
@@ -28,11 +28,11 @@ from agiledart_overlay.wire.sightings import MAX_SIGHTINGS
 _MAX_LOST = 64
 
 MAX_REFUTATIONS = 1 << 32
-"""More than any life has: one a second for 136 years."""
+"""More than any incarnation has: one a second for 136 years."""
 
 
 class View:
-    """One node's state; `now` and `effects` are those of the step under way."""
+    """State of one node; `now` and `effects` are those of the present step."""
 
     __slots__ = (
         "_leaf_sightings",
@@ -81,7 +81,7 @@ class View:
         self.gone: list[Peer] = []
         """Peers removed in this step, dead or departed."""
         self.refilled: list[NodeId] = []
-        """Peers that came into the leaf set in this step because others went: long not heard of, perhaps dead too."""
+        """Peers that came into the leaf set in this step because others went: long silent, perhaps dead too."""
         self.leaves_changed = False
         self.loopback_messages: list[Message] = []
         """Messages that this node sent to itself: in a ring of one it is its own neighbour."""
@@ -93,7 +93,7 @@ class View:
         self._leaf_sightings: tuple[Sighting, ...] | None = None
 
     def number(self) -> int:
-        """A number that no other message of this life has."""
+        """Return a number that no other message of this incarnation has."""
         self._number += 1
         return self._number
 
@@ -108,28 +108,28 @@ class View:
             self.effects.append(Send(to, message))
 
     def drop(self, reason: str) -> None:
-        """Count something thrown away."""
+        """Count something dropped."""
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
         self.observe(MessageDropped(reason))
 
     def set_timer(self, name: str, at: int) -> None:
-        """Have `TimerFired(("overlay", name))` at an instant, instead of any earlier wish."""
+        """Set `TimerFired(("overlay", name))` for an instant, in place of any earlier setting."""
         self._timers[name] = instant = Instant(at)
         self.effects.append(SetTimer(("overlay", name), instant))
 
     def set_timer_by(self, name: str, at: int) -> None:
-        """The same, unless the timer is set for that instant or an earlier one."""
+        """Set a timer, unless it is set for that instant or an earlier one."""
         armed = self._timers.get(name)
         if armed is None or at < armed:
             self.set_timer(name, at)
 
     def cancel_timer(self, name: str) -> None:
-        """Forget a timer."""
+        """Cancel a timer."""
         if self._timers.pop(name, None) is not None:
             self.effects.append(CancelTimer(("overlay", name)))
 
     def take_timer(self, name: str) -> int | None:
-        """A timer fired: how late it is in nanoseconds, or None when it was not set or fires early."""
+        """Take a fired timer: return its lateness in nanoseconds, or None when it was not set or fires early."""
         at = self._timers.get(name)
         if at is None or at > self.now:
             return None
@@ -137,7 +137,7 @@ class View:
         return self.now - at
 
     def missing_timer(self, name: str, by: int | None = None) -> list[str]:
-        """A complaint, when something waits for a timer that is not set, or that fires later than it should."""
+        """Return a complaint when a needed timer is not set, or fires later than it should."""
         armed = self._timers.get(name)
         if armed is None:
             return [f"timer: something waits for {name!r}, which is not set"]
@@ -146,7 +146,7 @@ class View:
         return []
 
     def next_hop(self, key: NodeId, avoid: Container[NodeId] = ()) -> Hop:
-        """Where a message for this key goes from here."""
+        """Return the next hop of a message for this key."""
         config = self.config
         return next_hop(
             self.me.node,
@@ -160,27 +160,27 @@ class View:
         )
 
     def look_at(self, hop: Peer) -> None:
-        """A hop did not lead on: have it probed unless it was heard a moment ago. Tables find their dead when they are used."""
+        """Have a hop probed that did not lead on, unless it was just active. Tables find their dead when they are used."""
         known = self.book.get(hop.node)
         if known is not None and self.now - known.last_received_at > self.config.probe_interval_ns:
             self.refilled.append(hop.node)
 
     def is_root(self, key: NodeId) -> bool:
-        """Whether this node is the one that delivers a key now."""
+        """Report whether this node is the one that delivers a key now."""
         return self.agreed.owns(key, self.now)
 
     def is_closest(self, key: NodeId) -> bool:
-        """Whether this node is a member and closest to the key as far as its leaf set knows."""
+        """Report whether this node is a member and closest to the key as far as its leaf set shows."""
         return self.joined and self.leaf_set.covers(key) and self.leaf_set.closest(key) is None
 
     def fallback_peers(self) -> list[Peer]:
-        """Everybody who may know more when this node knows nobody in its ring: leaves, seeds, the lost."""
+        """Return all peers that may know more when this node has no peer in its ring: leaves, seeds, the lost."""
         peers = {peer.node: peer for peer in (*self.seeds, *self.book.lost[-_MAX_LOST:], *self.leaf_set.members)}
         peers.pop(self.me.node, None)
         return list(peers.values())
 
     def known(self) -> list[Peer]:
-        """Every peer in a table or watched and alive, once: leaves, table, neighbourhood, watched."""
+        """Return every live peer of a table and every watched one, once: leaves, table, neighbourhood, watched."""
         peers: dict[NodeId, Peer] = {}
         for peer in (*self.leaf_set.members, *self.routing_table, *self.neighbourhood):
             peers.setdefault(peer.node, peer)
@@ -191,12 +191,12 @@ class View:
         return list(peers.values())
 
     def sightings(self, peers: Iterable[Peer]) -> tuple[Sighting, ...]:
-        """What this node tells others about peers."""
+        """Return this node's reports about peers for other nodes."""
         alive = self.book.alive
         return tuple([_sighting(peer, alive.get(peer.node)) for peer in islice(peers, MAX_SIGHTINGS)])
 
     def leaf_sightings(self) -> tuple[Sighting, ...]:
-        """What this node tells others about its leaves; kept until one of them changes, since it is told often."""
+        """Return this node's reports about its leaves; cached until one of them changes, since they are sent often."""
         if self._leaf_sightings is None:
             self._leaf_sightings = self.sightings(self.leaf_set.members)
         return self._leaf_sightings
@@ -204,9 +204,9 @@ class View:
     def meet(
         self, peer: Peer, refutations: int, vitals: Vitals | None = None, asked_at: Instant | None = None
     ) -> KnownPeer | None:
-        """A member showed itself, perhaps in answer to a question: put it where it fits.
+        """Put a member that introduced itself, perhaps by an answer, into the tables where it fits.
 
-        None when this life is known to be over.
+        Return None when this incarnation is known to be over.
         """
         known = self.book.alive.get(peer.node)
         if (
@@ -245,7 +245,7 @@ class View:
         self.neighbourhood.offer(peer, rtt_ns or UNMEASURED_NS)
 
     def measure(self, node: NodeId, sent_at: Instant, vitals: Vitals | None = None) -> None:
-        """A peer answered what was sent at `sent_at`, and said this of itself."""
+        """Take a peer's answer to a message sent at `sent_at`, with its vitals."""
         known = self.book.alive.get(node)
         if known is None:
             return
@@ -262,20 +262,21 @@ class View:
             self.drop("coordinate")
 
     def outrank(self, refutations: int) -> bool:
-        """Others say that this node has refuted its death so often: once more. False when that number is a lie; then the life ends.
+        """Refute own death once more, above the reported number. Return False for an impossible number, which ends the incarnation.
 
-        Whoever believes the lie hears nothing else from this life; the next one has a higher incarnation, which outranks it.
+        A peer that believes that number hears nothing else from this incarnation; the next one has a higher number, which
+        outranks it.
         """
         if refutations >= MAX_REFUTATIONS:
             self.agreed.expel_reason = (
-                f"the ring was told that this node refuted its death {refutations} times: start it again"
+                f"peers report that this node refuted its death {refutations} times: start it again"
             )
             return False
         self.refutations = refutations + 1
         return True
 
     def report_death(self, to: Peer, peer: Peer, refutations: int) -> bool:
-        """Somebody holds a life for alive that is known here to be over: say so; false when it is not."""
+        """Notify a peer of a death that it does not know; return False when that incarnation is not known to be over."""
         if not self.book.is_dead(peer, refutations):
             return False
         tombstone = self.book.tombstone(peer.node)
@@ -286,7 +287,7 @@ class View:
         return True
 
     def remove(self, peer: Peer, refutations: int, *, has_left: bool) -> None:
-        """A peer is dead or departed: out of all tables, into its grave."""
+        """Remove a dead or departed peer from all tables, and remember its death."""
         node = peer.node
         self._leaf_sightings = None
         self.book.mark_dead(peer, refutations, self.now, has_left=has_left)
@@ -304,10 +305,10 @@ class View:
         self.gone.append(peer)
 
     def step_aside(self, known: KnownPeer, refutations: int = 0) -> None:
-        """A peer lives but is not in the ring: out of the tables, until it says that it is back.
+        """Remove a live peer that is not in the ring from the tables, until it reports that it is back.
 
         Args:
-            refutations: as it says itself. Rumours of its death from before are about a place that it gave up.
+            refutations: the peer's own number. Earlier rumours of its death concern a membership that it gave up.
         """
         peer = known.peer
         if peer.node not in self.watched:
@@ -323,7 +324,7 @@ class View:
         self.gone.append(peer)
 
     def clear_tables(self) -> None:
-        """This node is out of the ring: nobody is in its tables; the watched stay in the book."""
+        """Empty the tables: this node is out of the ring; the watched stay in the book."""
         for peer in self.known():
             self.routing_table.remove(peer.node)
             self.neighbourhood.remove(peer.node)
@@ -336,7 +337,7 @@ class View:
         self.leaves_changed = True
 
     def collect_garbage(self) -> None:
-        """Forget what nothing needs (strangers and old graves); renew the reference RTT and the order of slots."""
+        """Forget unneeded peers and old tombstones; renew the reference RTT and the order of slots."""
         needed = {peer.node for peer in self.known()}
         for node in [node for node in self.book.alive if node not in needed]:
             self.book.forget(node)
@@ -346,29 +347,31 @@ class View:
         self._leaf_sightings = None
 
     def violations(self) -> list[str]:
-        """Tables are in form and hold the living only, in the life in which they are known; the watched are bounded."""
+        """Check that tables are in form and hold only known incarnations of live peers, and that watched peers are bounded."""
         book, me = self.book, self.me.node
-        found = [
+        complaints = [
             *self.leaf_set.violations(), *self.routing_table.violations(), *self.neighbourhood.violations(), *book.violations()
         ]  # fmt: skip
         for peer in (*self.leaf_set.members, *self.routing_table, *self.neighbourhood):
             known = book.alive.get(peer.node)
             if known is None or not known.is_placed:
-                found.append(f"I3: {peer.node.short} is in a table and not known to be a living member")
+                complaints.append(f"I3: {peer.node.short} is in a table and not known as a live member")
             elif known.peer.incarnation != peer.incarnation:
-                found.append(
-                    f"I3: life {peer.incarnation} of {peer.node.short} is in a table, {known.peer.incarnation} is known"
+                complaints.append(
+                    f"I3: incarnation {peer.incarnation} of {peer.node.short} is in a table, {known.peer.incarnation} is known"
                 )
         if me in book or book.tombstone(me) is not None or me in self.watched:
-            found.append("I3: the node knows itself as a peer")
+            complaints.append("I3: the node knows itself as a peer")
         if len(self.watched) > self.config.max_watched:
-            found.append(f"bound: {len(self.watched)} are watched, at most {self.config.max_watched}")
+            complaints.append(f"bound: {len(self.watched)} are watched, at most {self.config.max_watched}")
         if not self.distances.vitals.coordinate.is_sane:
-            found.append("place: its own coordinate makes no sense")
-        told = self._leaf_sightings
-        if told is not None and [each.peer for each in told] != list(self.leaf_set.members[:MAX_SIGHTINGS]):
-            found.append("told: what others are told of the leaves are not the leaves")
-        return found
+            complaints.append("place: its own coordinate makes no sense")
+        cached_sightings = self._leaf_sightings
+        if cached_sightings is not None and [sighting.peer for sighting in cached_sightings] != list(
+            self.leaf_set.members[:MAX_SIGHTINGS]
+        ):
+            complaints.append("sightings: the cached leaf sightings are not the leaves")
+        return complaints
 
 
 def _sighting(peer: Peer, known: KnownPeer | None) -> Sighting:
