@@ -267,7 +267,7 @@ class RetainedCheckpoints:
         if not candidates:
             check_unseen(principal, verb, name)
             raise CommandRefused(
-                f"There is no checkpoint {name}, and no application of that name runs. Its checkpoints:"
+                f"There is no checkpoint {name}, and no application of that name runs. To list those of an application:"
                 "  agiledart checkpoint list APP"
             )
         mine = self.allowed(candidates, principal, verb)
