@@ -1,4 +1,4 @@
-"""Pastry's tables and nothing else: leaf set, routing table, neighbourhood, next hop, coordinates.
+"""Tables of Pastry: leaf set, routing table, neighbourhood, next hop, coordinates.
 
-Pure values; imports the kernel only.
+Pure values; the package imports the kernel only.
 """

@@ -1,15 +1,15 @@
-"""Where a node lies in a space of latencies, so that the round trip between two nodes can be guessed without measuring it.
+"""Coordinates in a space of latencies, to guess the round trip between two nodes without measuring it.
 
 A coordinate is a point and a height: the guess is the distance of the points (the core of the network) plus both heights (the
 access links, which every message crosses). After each measured round trip a node moves a little along the line to the other node,
-as a spring would: away when the guess was too short, nearer when it was too long. How far it moves depends on who is surer of its
-place; each node keeps the smoothed relative error of its own guesses for that, and it serves as the confidence of a guess.
+as a spring would: away when the guess was too short, nearer when it was too long. The step depends on which of the two is surer
+of its place. For that each node keeps the smoothed relative error of its own guesses, which is also the confidence of a guess.
 
 Positions are whole microseconds and errors millionths, on the wire and in memory. An update uses only +, -, *, / and the square
 root, which IEEE 754 rounds the same way everywhere, so equal input gives equal coordinates on all platforms.
 
-Source: [Vivaldi] §2.4 (spring), §2.5 (adaptive time step), §5.4 (height). Departs: three dimensions in place of two, which
-brings the median error on real round trips from 8 to 7 %; the error never exceeds 1, so that a bad start does not last.
+Source: [Vivaldi] §2.4 (spring), §2.5 (adaptive time step), §5.4 (height). Departs: three dimensions in place of two, which brings
+the median error on real round trips from 8 to 7 %; the error never exceeds 1, so that a bad start does not last.
 """
 
 from collections.abc import Sequence
@@ -18,22 +18,22 @@ from math import sqrt
 import msgspec
 
 _CC = 0.25
-"""Share of a spring's force that one sample moves a node by; c_c of the paper."""
+"""Share of a spring's force by which one sample moves a node; c_c of the paper."""
 _CE = 0.25
 """Weight of one sample in the smoothed error; c_e of the paper."""
 _MILLION = 1_000_000
 LEAST_HEIGHT_US = 10
 LARGEST_US = 60 * _MILLION
-"""Bound of a position: whoever claims to be farther away than a minute is not believed."""
+"""Bound of a position: a claim to be farther away than a minute is rejected."""
 
 
 class Coordinate(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A place in the space of latencies.
+    """Place in the space of latencies.
 
     Args:
         x, y, z: microseconds.
         height: microseconds that every message spends on this node's own link; positive.
-        error: relative error of this node's guesses, in millionths; 1,000,000 when it knows nothing.
+        error: relative error of this node's guesses, in millionths; 1,000,000 without any knowledge.
     """
 
     x: int = 0
@@ -44,7 +44,7 @@ class Coordinate(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def is_sane(self) -> bool:
-        """Whether a coordinate that came from elsewhere lies within the bounds."""
+        """Report whether a received coordinate lies within the bounds."""
         return (
             -LARGEST_US <= self.x <= LARGEST_US
             and -LARGEST_US <= self.y <= LARGEST_US
@@ -55,17 +55,17 @@ class Coordinate(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 ORIGIN = Coordinate()
-"""Where every node starts."""
+"""Start of every node."""
 
 
 def estimated_rtt_ns(a: Coordinate, b: Coordinate) -> int:
-    """The guessed round trip between two nodes, in nanoseconds; at least 1."""
+    """Return the guessed round trip between two nodes, in nanoseconds; at least 1."""
     dx, dy, dz = a.x - b.x, a.y - b.y, a.z - b.z
     return int(1_000 * (sqrt(dx * dx + dy * dy + dz * dz) + a.height + b.height)) or 1
 
 
 def estimated_error(a: Coordinate, b: Coordinate) -> float:
-    """How wrong the guess may be, as a share of it, 0 to 1: the larger of the two nodes' errors. 1: know nothing."""
+    """Return the possible error of a guess as a share of it, 0 to 1: the larger of the two nodes' errors. 1: no knowledge."""
     return max(a.error, b.error) / _MILLION
 
 
@@ -75,12 +75,12 @@ _Point = tuple[float, float, float, float, float]
 def moved(
     mine: Coordinate, theirs: Coordinate, rtt_ns: int, direction: tuple[float, float, float] = (1.0, 0.0, 0.0)
 ) -> Coordinate:
-    """My coordinate after one measured round trip.
+    """Return the own coordinate after one measured round trip.
 
     Args:
         mine, theirs: coordinates now.
         rtt_ns: nanoseconds; must be positive.
-        direction: where to go when both are at the same point; not all zero. Random, so that nodes do not stay on a line.
+        direction: direction to move when both are at the same point; not all zero. Random, so that nodes do not stay on a line.
 
     Source: [Vivaldi] figure 3, with the vector algebra of §5.4.
     """
@@ -93,7 +93,7 @@ def refined(
     passes: int,
     direction: tuple[float, float, float] = (1.0, 0.0, 0.0),
 ) -> Coordinate:
-    """My coordinate after measured round trips to several nodes, taken so many times each; rounded once, at the end."""
+    """Return the own coordinate after measured round trips to several nodes, each taken `passes` times and rounded once."""
     point: _Point = float(mine.x), float(mine.y), float(mine.z), float(mine.height), float(mine.error)
     for _ in range(passes):
         for theirs, rtt_ns in samples:

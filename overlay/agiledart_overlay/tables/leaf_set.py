@@ -1,4 +1,4 @@
-"""The leaf set: the members numerically closest to a node, half on each side. Routing is right as long as these are right.
+"""Leaf set: the members numerically closest to a node, half on each side. Routing is right as long as these are right.
 
 In a ring so small that the halves meet, one peer stands in both.
 """
@@ -37,34 +37,34 @@ class LeafSet:
 
     @property
     def clockwise(self) -> tuple[Peer, ...]:
-        """Members with growing ids from the owner, nearest first."""
+        """Return members with growing ids from the owner, nearest first."""
         return tuple(self._cw)
 
     @property
     def counterclockwise(self) -> tuple[Peer, ...]:
-        """Members with falling ids from the owner, nearest first."""
+        """Return members with falling ids from the owner, nearest first."""
         return tuple(self._ccw)
 
     @property
     def members(self) -> tuple[Peer, ...]:
-        """All members once, clockwise ones first."""
+        """Return all members once, clockwise ones first."""
         if len(self._members) == len(self._cw) + len(self._ccw):
             return (*self._cw, *self._ccw)
         return tuple({peer.node: peer for peer in (*self._cw, *self._ccw)}.values())
 
     @property
     def successor(self) -> Peer | None:
-        """The nearest member clockwise."""
+        """Return the nearest member clockwise."""
         return self._cw[0] if self._cw else None
 
     @property
     def predecessor(self) -> Peer | None:
-        """The nearest member counter-clockwise."""
+        """Return the nearest member counter-clockwise."""
         return self._ccw[0] if self._ccw else None
 
     @property
     def is_whole(self) -> bool:
-        """Whether a half is short or the halves overlap: then no node is known that is not a member."""
+        """Report whether a half is short or the halves overlap: then every known node is a member."""
         return self._whole
 
     def __len__(self) -> int:
@@ -75,22 +75,22 @@ class LeafSet:
 
     @property
     def by_id(self) -> dict[NodeId, Peer]:
-        """Members by id, for whoever asks for many. Read only, and only until the next change."""
+        """Return members by id, for callers with many look-ups. Read only, and only until the next change."""
         return self._members
 
     def get(self, node: NodeId) -> Peer | None:
-        """The member with this id."""
+        """Return the member with this id."""
         return self._members.get(node)
 
     def fits(self, node: NodeId) -> bool:
-        """Whether a node would become a member; false for the owner and for members."""
+        """Report whether a node would become a member; false for the owner and for members."""
         if node == self._owner or node in self._members:
             return False
         cw = (node - self._owner) & self._mask
         return cw < self._far_cw or self._mask + 1 - cw < self._far_ccw
 
     def add(self, peer: Peer) -> bool:
-        """Put a peer where it belongs; true when the membership changed. A known id takes over the new peer's data."""
+        """Put a peer where it belongs; return True when the membership changed. A known id takes over the new peer's data."""
         node = peer.node
         if node in self._members:
             self._refresh(peer)
@@ -105,7 +105,7 @@ class LeafSet:
         )
         self._members[node] = peer
         for other in pushed_out:
-            # Only in a ring so small that the halves met can it stand in the other one.
+            # Only in a ring so small that the halves met can it stand in the other half.
             if other is not None and other.node != node and not (self._whole and self._stands_in_a_half(other.node)):
                 self._members.pop(other.node, None)
         self._bound()
@@ -120,7 +120,7 @@ class LeafSet:
         return False
 
     def remove(self, node: NodeId) -> bool:
-        """Forget a member; true when it was one. In a small ring the other half refills this one."""
+        """Remove a member; return True when it was one. In a small ring the other half refills this one."""
         if node not in self._members:
             return False
         away = (node - self._owner) & self._mask
@@ -140,14 +140,14 @@ class LeafSet:
         return True
 
     def covers(self, key: NodeId) -> bool:
-        """Whether the key lies between the farthest members, so that the closest node to it is the owner or a member."""
+        """Report whether the key lies between the farthest members, so that the node closest to it is the owner or a member."""
         if self._whole:
             return True
         cw = (key - self._owner) & self._mask
         return cw <= self._far_cw or self._mask + 1 - cw <= self._far_ccw
 
     def closest(self, key: NodeId, avoid: Container[NodeId] = ()) -> Peer | None:
-        """The member closest to a key, or None when the owner is; at equal distance the smaller id."""
+        """Return the member closest to a key, or None when the owner is; at equal distance the smaller id."""
         if not self._whole and not avoid:
             cw = (key - self._owner) & self._mask
             if cw <= self._far_cw:
@@ -164,19 +164,19 @@ class LeafSet:
         return best
 
     def _closer(self, side: list[Peer], away: list[int], distance: int, *, is_clockwise: bool) -> Peer | None:
-        """Of the two nodes between which a key lies on one side, the closer one; no other node can be closer."""
+        """Return the closer of the two nodes around a key on one side; no other node can be closer."""
         index = bisect_left(away, distance)
-        outer, outer_gap = side[index], away[index] - distance
-        inner, inner_gap = (side[index - 1], distance - away[index - 1]) if index else (None, distance)
-        if outer_gap != inner_gap:
-            return outer if outer_gap < inner_gap else inner
+        outer, outer_distance = side[index], away[index] - distance
+        inner, inner_distance = (side[index - 1], distance - away[index - 1]) if index else (None, distance)
+        if outer_distance != inner_distance:
+            return outer if outer_distance < inner_distance else inner
         inner_node = self._owner if inner is None else inner.node
         return outer if outer.node < inner_node else inner
 
     def lacking(self, owner: NodeId, listed: Iterable[NodeId]) -> list[Peer]:
-        """Members that belong into the leaf set of another node and are not among those that it lists; never that node itself.
+        """Return members that belong into another node's leaf set and are not in its list; never that node itself.
 
-        The owner of this leaf set is not listed here, though the other may lack it, too.
+        The owner of this leaf set is not returned, though the other may lack it, too.
         """
         mask, half = self._mask, self._half
         known = dict.fromkeys(listed)
@@ -188,43 +188,43 @@ class LeafSet:
         return [peer for peer in unlisted if not far_cw <= (peer.node - owner) & mask <= far_ccw]
 
     def shared_with(self, node: NodeId) -> list[Peer]:
-        """Members that should also be members of this member's leaf set, as far as one can tell, in the order of the ring."""
+        """Return members that should also be in this member's leaf set, as far as this node can tell, in the order of the ring."""
         if self._whole:
             return sorted(self._members.values(), key=lambda peer: peer.node)
         half = self._half
         ring = [*reversed(self._ccw), *self._cw]
         for index, peer in enumerate(ring):
             if peer.node == node:
-                # Places left of the owner are -12 … -1, right of it 1 … 12; the other one sees 12 beyond itself each way.
+                # Places left of the owner are -12 … -1, right of it 1 … 12; the other node sees 12 beyond itself each way.
                 place = index - half if index < half else index - half + 1
                 return ring[max(0, place) : len(ring) + min(0, place)]
         return []
 
     def nearest_to(self, key: NodeId, count: int) -> tuple[Peer, ...]:
-        """So many members closest to a key, closest first."""
+        """Return `count` members closest to a key, closest first."""
         bits = self._bits
         ranked = sorted(self._members.values(), key=lambda peer: (ring_distance(peer.node, key, bits), peer.node))
         return tuple(ranked[:count])
 
     def violations(self) -> list[str]:
-        """ring_1: each half is sorted, bounded and as full as it can be, without the owner; members are those of both halves."""
-        found = []
-        room = min(self._half, len(self._members))
-        for name, side, distances, way in (
+        """Check ring_1: each half is sorted, bounded, full and without the owner; members are those of both halves."""
+        complaints = []
+        expected_count = min(self._half, len(self._members))
+        for name, side, distances, sign in (
             ("clockwise", self._cw, self._cw_away, 1),
             ("counterclockwise", self._ccw, self._ccw_away, -1),
         ):
-            away = [way * (peer.node - self._owner) & self._mask for peer in side]
-            if len(side) != room or away != distances or any(a >= b for a, b in pairwise((0, *away))):
-                found.append(
-                    f"ring_1: the {name} leaves are {[peer.node.short for peer in side]}, {room} of them wanted"
+            away = [sign * (peer.node - self._owner) & self._mask for peer in side]
+            if len(side) != expected_count or away != distances or any(a >= b for a, b in pairwise((0, *away))):
+                complaints.append(
+                    f"ring_1: the {name} leaves are {[peer.node.short for peer in side]}, {expected_count} of them wanted"
                 )
         if self._members != {peer.node: peer for peer in (*self._cw, *self._ccw)}:
-            found.append("ring_1: the members of the leaf set are not those of its halves")
-        return found
+            complaints.append("ring_1: the members of the leaf set are not those of its halves")
+        return complaints
 
     def _insert(self, side: list[Peer], distances: list[int], peer: Peer, distance: int) -> Peer | None:
-        """Put a peer into one half, unless it is there or the half is full of nearer ones; who had to go for it."""
+        """Insert a peer into one half, unless it is there or the half is full of nearer ones; return the peer that it replaced."""
         index = bisect_left(distances, distance)
         if index == self._half or (index < len(side) and distances[index] == distance):
             return None
@@ -249,7 +249,7 @@ class LeafSet:
         self._bound()
 
     def _bound(self) -> None:
-        """Distance of the farthest member each way; a half with room takes anybody."""
+        """Set the distance of the farthest member each way; a half with a free place takes any node."""
         size = self._mask + 1
         self._far_cw = self._cw_away[-1] if len(self._cw) == self._half else size
         self._far_ccw = self._ccw_away[-1] if len(self._ccw) == self._half else size

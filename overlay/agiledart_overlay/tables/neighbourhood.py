@@ -1,4 +1,4 @@
-"""The neighbourhood set: peers near in latency, kept apart from peers near in id. Seeds the tables of joiners and offers helpers.
+"""Neighbourhood set: peers near in latency, apart from peers near in id. It seeds the tables of joiners and offers helpers.
 
 Source: [Pastry] §2.2 (M).
 """
@@ -10,7 +10,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 
 UNMEASURED_NS = 1 << 62
-"""Round trip of a peer that nobody measured: farther than all others, so that it only fills room."""
+"""Round trip of an unmeasured peer: farther than all others, so that it only fills free places."""
 
 
 class Neighbourhood:
@@ -34,22 +34,22 @@ class Neighbourhood:
 
     @property
     def has_free_slot(self) -> bool:
-        """Whether any peer would be taken."""
+        """Report whether any peer would be taken."""
         return len(self._peers) < self._size
 
     @property
     def worst_ns(self) -> int:
-        """Round trip that a new peer must be below; no bound while there is room."""
+        """Return the round trip that a new peer must be below; no bound while there is a free place."""
         return self._order[-1][0] if len(self._order) >= self._size else UNMEASURED_NS
 
     @property
     def nearest(self) -> tuple[Peer, ...]:
-        """All peers, nearest first."""
+        """Return all peers, nearest first."""
         peers = self._peers
         return tuple([peers[node][1] for _, node in self._order])
 
     def offer(self, peer: Peer, rtt_ns: int) -> bool:
-        """A measured peer; true when it is in afterwards."""
+        """Offer a measured peer; return True when it is in the set afterwards."""
         node = peer.node
         order = self._order
         old = self._peers.get(node)
@@ -72,7 +72,7 @@ class Neighbourhood:
         return True
 
     def remove(self, node: NodeId) -> bool:
-        """Forget a peer; true when it was there."""
+        """Remove a peer; return True when it was in the set."""
         old = self._peers.pop(node, None)
         if old is None:
             return False
@@ -80,7 +80,7 @@ class Neighbourhood:
         return True
 
     def violations(self) -> list[str]:
-        """ring_1: bounded, nearest first."""
+        """Check ring_1: the set is bounded, nearest first."""
         if len(self._order) <= self._size and self._order == sorted(
             (rtt, node) for node, (rtt, _) in self._peers.items()
         ):

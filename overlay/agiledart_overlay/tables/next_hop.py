@@ -1,4 +1,4 @@
-"""The next hop of a key: one pure function with the three cases of Pastry.
+"""Next hop of a key: one pure function with the three cases of Pastry.
 
 Source: [Pastry] §2.3; exact wording in the project's overlay specification §4.
 """
@@ -15,7 +15,7 @@ from agiledart_overlay.tables.routing_table import RoutingTable
 
 
 class Rule(IntEnum):
-    """Which case decided."""
+    """Case that decided."""
 
     LEAF = 1
     TABLE = 2
@@ -23,7 +23,7 @@ class Rule(IntEnum):
 
 
 class Hop(msgspec.Struct, frozen=True, gc=False):
-    """Where to go next (None: deliver here) and by which rule."""
+    """Next node (None: deliver here) and the rule that chose it."""
 
     peer: Peer | None
     rule: Rule
@@ -39,11 +39,11 @@ def next_hop(
     digit_bits: int,
     avoid: Container[NodeId] = (),
 ) -> Hop:
-    """The next hop from `owner` to `key`.
+    """Return the next hop from `owner` to `key`.
 
-    1. The leaf set covers the key: its member closest to the key, or the owner.
-    2. A node that shares one digit more with the key, the cheapest of its slot.
-    3. Any known node that shares at least as many digits and is closer; the one that shares most, then the closest.
+        1. The leaf set covers the key: its member closest to the key, or the owner.
+        2. A node that shares one digit more with the key, the cheapest of its slot.
+        3. Any known node that shares at least as many digits and is closer; the one that shares most, then the closest.
 
     Args:
         avoid: nodes to pass over, for example those that did not answer.

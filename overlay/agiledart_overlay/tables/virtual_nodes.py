@@ -1,7 +1,7 @@
-"""How many nodes of the ring one machine is, and that two of them on one machine are one failure domain.
+"""Number of ring nodes that one machine runs, and choice of nodes on distinct machines.
 
-A strong machine takes several places in the ring and so a larger share of keys and operators. Its nodes die together, so copies of
-one thing go to different machines wherever there are enough.
+A strong machine takes several places in the ring and so a larger share of keys and operators. Its nodes are one failure domain,
+so copies of one item go to different machines wherever there are enough.
 
 Source: [AgileDART] §IV (logical nodes by cores); the project's overlay specification §7.
 """
@@ -13,11 +13,11 @@ from agiledart_kernel.peer import Peer
 UNIT_CORES = 1
 UNIT_MEMORY_MB = 512
 UNIT_BANDWIDTH_MBIT = 10
-"""One share: what a single node needs of each resource."""
+"""One share: the need of a single node for each resource."""
 
 
 def virtual_nodes(cores: int, memory_mb: int | None = None, bandwidth_mbit: int | None = None) -> int:
-    """Nodes that a machine should run: max(1, ⌊log₂(shares of the scarcest resource)⌋). None: not limited by that one.
+    """Return the nodes that a machine should run: max(1, ⌊log₂(shares of the scarcest resource)⌋). None: no limit by that resource.
 
     Source: the project's overlay specification §7; cores 1, 2, 4, 8, 16 make 1, 1, 2, 3, 4.
     """
@@ -30,10 +30,9 @@ def virtual_nodes(cores: int, memory_mb: int | None = None, bandwidth_mbit: int 
 
 
 def on_distinct_hosts(own_host: str, ranked: Iterable[Peer], count: int) -> tuple[Peer, ...]:
-    """So many peers, in the given order, each on a machine of its own and none on the owner's, wherever there are enough.
+    """Return `count` peers in the given order, each on its own machine and none on the owner's, wherever there are enough.
 
-    What is missing is filled up with those passed over, in their order. An empty host is not known: it counts as different from
-    all others.
+    Peers that were passed over fill the rest, in their order. An empty host is unknown: it counts as different from all others.
     """
     chosen: list[Peer] = []
     passed_over: list[Peer] = []

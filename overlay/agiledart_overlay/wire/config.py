@@ -1,4 +1,4 @@
-"""Every figure of the overlay, with its unit, range and what moves when it is turned.
+"""Figures of the overlay, each with its unit, its range and the effect of a change.
 
 Presets: `lan` (default), `wan`, `paper` (the figures of the ordinary Pastry implementation), `simulation` (quiet when idle).
 """
@@ -12,7 +12,7 @@ from agiledart_kernel.node_id import DIGIT_BITS, ID_BITS
 
 
 def _leases(renewal_ns: int) -> dict[str, Any]:
-    """Leases, and all that is counted in rounds of them, for one length of a round."""
+    """Return leases, and all figures counted in rounds, for one length of a round."""
     return {
         "lease_renewal_ns": renewal_ns,
         "lease_ns": 4 * renewal_ns,
@@ -34,7 +34,7 @@ class OverlayConfig:
     digit_bits: int = DIGIT_BITS
     """Bits per digit (Pastry's b); larger: fewer hops, larger tables."""
     leaf_count: int = 24
-    """Size of the leaf set, even; half on each side. Fewer than half of it may die at once on one side."""
+    """Size of the leaf set, even; half on each side. The ring survives if fewer than half of it die at once on one side."""
     neighbour_count: int = 32
     """Size of the neighbourhood set."""
     slot_candidates: int = 3
@@ -45,25 +45,25 @@ class OverlayConfig:
     lease_renewal_ns: int = 500 * MILLISECOND
     """Time between rounds, in which leases of both ring neighbours are renewed. Longer: less traffic, later detection."""
     lease_ns: int = 2 * SECOND
-    """Time for which a ring neighbour may deliver without hearing again; 4 rounds. Longer: a crash leaves keys unowned longer."""
+    """Time for which a ring neighbour may deliver without a renewal; 4 rounds. Longer: a crash leaves keys unowned longer."""
     dead_after_ns: int = 3 * SECOND
     """Silence after which a ring neighbour counts as dead; 6 rounds, longer than a lease."""
     lease_margin_permille: int = 10
-    """The holder of a lease counts it shorter by this share, so clocks of two nodes may differ in speed by as much. 1 to 200."""
+    """Share by which the holder of a lease counts it shorter, so the clock speeds of two nodes may differ by as much. 1 to 200."""
     probe_interval_ns: int = 500 * MILLISECOND
     """Time between probes of one more leaf; a whole number of rounds."""
     probe_timeout_ns: int = 200 * MILLISECOND
     """Least time to wait for an answer; the wait is max(this, 4 RTT)."""
     indirect_probes: int = 3
-    """Leaves asked to try a silent peer."""
+    """Leaves asked to probe a silent peer."""
     suspicion_min_ns: int = 1 * SECOND
-    """Time a suspect has to refute when enough others confirm."""
+    """Time a suspect has to refute when enough other nodes confirm."""
     suspicion_max_ns: int = 2 * SECOND
-    """The same when nobody confirms."""
+    """The same when no node confirms."""
     refused_ns: int = 200 * MILLISECOND
-    """The same when its machine has refused connections to us twice, and to one more who confirms. At most `suspicion_min_ns`."""
+    """The same when its machine has refused two connections, and one to a confirming node. At most `suspicion_min_ns`."""
     tombstone_ns: int = 900 * SECOND
-    """How long a declared failure is remembered, so that stale gossip cannot undo it."""
+    """Time that a declared failure is remembered, so that outdated gossip cannot undo it."""
     late_ns: int = 100 * MILLISECOND
     """An own timer later than this means that this node is slow: it waits longer before it accuses."""
     paused_ns: int = 500 * MILLISECOND
@@ -96,31 +96,31 @@ class OverlayConfig:
     arrival_neighbours: int = 32
     """Peers contacted for the neighbourhood set, the nearest by coordinates first."""
     second_stage_questions: int = 8
-    """Rows and neighbourhood sets that a new member asks others for; 0: no second stage."""
+    """Rows and neighbourhood sets that a new member requests; 0: no second stage."""
     gossip_contacts: int = 16
-    """Peers contacted because one message spoke of them, for slots that are empty or entries that would be dearer."""
+    """Peers contacted because one message reported them, for empty slots or entries that would be dearer."""
 
     join_retry_ns: int = 500 * MILLISECOND
     """Time after which a joiner asks again."""
     join_timeout_ns: int = 30 * SECOND
     """Time after which a joiner gives up."""
     admission_ns: int = 2 * SECOND
-    """Time within which a called joiner must be in; until then nobody takes its keys back. At most a lease."""
+    """Time within which an invited joiner must be in; until then no node takes its keys back. At most a lease."""
     handshake_retry_ns: int = 250 * MILLISECOND
-    """Time after which a message of an admission or of the closing of a gap is repeated."""
+    """Time after which a message of an admission or of a successor's replacement is repeated."""
     queue_timeout_ns: int = 4 * SECOND
-    """Time for which a joiner that was told that it is queued does not ask again."""
+    """Time for which a queued joiner does not ask again."""
     merge_after_ns: int = 6 * SECOND
-    """Time after which a member met inside an agreed gap counts as one of another ring; two `dead_after`."""
+    """Time after which a member met inside an agreed key range counts as one of another ring; two `dead_after`."""
     join_queue: int = 64
-    """Joiners that wait at one guardian; more are told to try again."""
+    """Joiners that wait at one range owner; more are told to try again."""
     leave_timeout_ns: int = 2 * SECOND
     """Longest time that leaving may take."""
 
     hop_timeout_ns: int = 50 * MILLISECOND
     """Least time to wait for a hop's acknowledgement; the wait is max(this, srtt + 4 var)."""
     max_waiting: int = 32
-    """Messages that wait at one node for a key that nobody delivers at the moment; more are left to the sender to repeat."""
+    """Messages that wait at one node for a key without an owner at the moment; senders repeat further ones."""
     max_hops_pending: int = 4_096
     """Routed messages that wait for an acknowledgement here; more are dropped and counted."""
 
@@ -129,29 +129,29 @@ class OverlayConfig:
     record_timeout_ns: int = 8 * SECOND
     """Time after which a request about a record is answered `timeout`."""
     max_requests_pending: int = 1_024
-    """Requests about records that one node has under way, as client and as root; more are answered `overloaded`."""
+    """Requests about records that one node has pending, as client and as root; more are answered `overloaded`."""
     max_stored_bytes: int = 256 << 20
     """Bytes of record values that one node keeps; at the limit it refuses new ones."""
     max_watched: int = 512
     """Peers watched beside the leaves."""
 
     heartbeat_interval_ns: int = 2 * SECOND
-    """Time between the beats of a parent in a topic's tree to its children, while there are any."""
+    """Time between the heartbeats of a parent in a topic's tree to its children, while there are any."""
     heartbeat_misses: int = 3
-    """Beats that may be missed before a child looks for another parent, and a parent forgets a child."""
+    """Heartbeats that may be missed before a child looks for another parent, and a parent drops a child."""
     max_children: int = 16
     """Children of one node in all trees; one more is given to a sibling."""
     root_replicas: int = 5
-    """Nearest leaves that keep what the root of a topic knows."""
+    """Nearest leaves that hold a copy of a topic's state at its root."""
 
     @classmethod
     def lan(cls) -> "OverlayConfig":
-        """One site: a silent node is declared dead in 3 s or less (p95)."""
+        """Return the preset for one site: a silent node is declared dead in 3 s or less (p95)."""
         return cls()
 
     @classmethod
     def wan(cls) -> "OverlayConfig":
-        """Several sites: the same with 2 s between rounds and 5 s at most to refute."""
+        """Return the preset for several sites: the same with 2 s between rounds and 5 s at most to refute."""
         return replace(
             cls(),
             **_leases(2 * SECOND),
@@ -172,7 +172,7 @@ class OverlayConfig:
 
     @classmethod
     def paper(cls) -> "OverlayConfig":
-        """The ordinary Pastry figures: heartbeats of 5 s, three silent ones before a peer is suspected."""
+        """Return the ordinary Pastry figures: heartbeats of 5 s, three silent ones before a peer is suspected."""
         return replace(
             cls(),
             **_leases(5 * SECOND),
@@ -187,7 +187,9 @@ class OverlayConfig:
 
     @classmethod
     def simulation(cls, nodes: int) -> "OverlayConfig":
-        """`lan` with rounds stretched with the number of nodes, so that an idle ring stays below 2 events a node and second."""
+        """Return `lan` with rounds stretched with the number of nodes, so that an idle ring stays below 2 events a node and
+        second.
+        """
         stretch = max(1, min(nodes // 100, 16))
         return replace(
             cls(),
@@ -205,7 +207,7 @@ class OverlayConfig:
         )
 
     def validate(self) -> None:
-        """Raises ConfigurationError when a field, or the relation of two, makes no sense."""
+        """Raise ConfigurationError when a field, or the relation of two, is invalid."""
         if self.leaf_count < 2 or self.leaf_count % 2:
             raise ConfigurationError(f"leaf_count = {self.leaf_count}: must be even and at least 2")
         if self.id_bits % self.digit_bits:
@@ -219,9 +221,9 @@ class OverlayConfig:
         if self.probe_timeout_ns >= self.probe_interval_ns:
             raise ConfigurationError("probe_timeout_ns must be below probe_interval_ns")
         if self.lease_renewal_ns <= 0 or self.probe_interval_ns % self.lease_renewal_ns:
-            raise ConfigurationError("probe_interval_ns must be a multiple of lease_beat_ns")
+            raise ConfigurationError("probe_interval_ns must be a multiple of lease_renewal_ns")
         if not 2 * self.lease_renewal_ns < self.lease_ns < self.dead_after_ns:
-            raise ConfigurationError("lease_ns must be more than two lease_beat_ns and less than dead_after_ns")
+            raise ConfigurationError("lease_ns must be more than two lease_renewal_ns and less than dead_after_ns")
         if not 4 * self.handshake_retry_ns <= self.admission_ns <= self.lease_ns:
             raise ConfigurationError("admission_ns must be at least four handshake_retry_ns and at most lease_ns")
         if not 1 <= self.lease_margin_permille <= 200:

@@ -1,4 +1,4 @@
-"""What the node above tells the overlay, beside the kernel's `Received`, `TimerFired` and `LinkLost`."""
+"""Events that the node above gives the overlay, beside the kernel's `Received`, `TimerFired` and `LinkLost`."""
 
 from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
@@ -6,21 +6,21 @@ from agiledart_kernel.peer import Peer
 
 
 class JoinRing(Event, frozen=True, gc=False):
-    """Become a member; `seeds` are peers that may be in the ring, with real ids. No seeds: found a new ring.
+    """Become a member; `seeds` are peers that may be in the ring, with real ids. No seeds: create a new ring.
 
-    Answered by `Joined` or `JoinFailed`. When seeds answer but none of them is in a ring either (all agents started at once),
-    the one with the smallest id founds it.
+    Answered by `JoinCompleted` or `JoinFailed`. When seeds answer but none of them is in a ring either (all agents started at
+    once), the one with the smallest id creates it.
     """
 
     seeds: tuple[Peer, ...]
 
 
 class LeaveRing(Event, frozen=True, gc=False):
-    """Hand records over, tell the others, go; answered by `Left` within `leave_timeout_ns`."""
+    """Hand records over, notify the others, leave; answered by `LeaveCompleted` within `leave_timeout_ns`."""
 
 
 class RouteMessage(Event, frozen=True, gc=False):
-    """Bring `payload` to the live node whose id is closest to `key`."""
+    """Route `payload` to the live node whose id is closest to `key`."""
 
     key: NodeId
     payload: bytes
@@ -29,7 +29,7 @@ class RouteMessage(Event, frozen=True, gc=False):
 class StoreRecord(Event, frozen=True, gc=False):
     """Write a record at its key if its version is still `expected_version` (0: it must not exist yet).
 
-    Answered by one `RecordAnswer` with the same `request`; a request number is used once in the life of a node.
+    Answered by one `RecordAnswer` with the same `request`; a request number is used once in the life of a process.
     """
 
     request: int
@@ -46,7 +46,7 @@ class ReadRecord(Event, frozen=True, gc=False):
 
 
 class WatchPeer(Event, frozen=True, gc=False):
-    """Probe this peer like a leaf until `UnwatchPeer`, so that `PeerFailed` tells of its death although it is no leaf."""
+    """Probe this peer like a leaf until `UnwatchPeer`, so that `PeerFailed` reports its death although it is no leaf."""
 
     peer: Peer
 
@@ -58,13 +58,13 @@ class UnwatchPeer(Event, frozen=True, gc=False):
 
 
 class SetLoad(Event, frozen=True, gc=False):
-    """So much of this node's capacity is in use, 0 to 1000; told to others on acknowledgements, and part of the cost of a hop."""
+    """Set the used share of this node's capacity, 0 to 1000; it travels on acknowledgements, and is part of the cost of a hop."""
 
     load_permille: int
 
 
 class SetCongestion(Event, frozen=True, gc=False):
-    """So much of the link to a peer is in use, 0 to 1000; part of the cost of a hop."""
+    """Set the used share of the link to a peer, 0 to 1000; part of the cost of a hop."""
 
     node: NodeId
     congestion_permille: int

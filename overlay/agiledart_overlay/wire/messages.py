@@ -1,7 +1,8 @@
-"""What overlay machines say to each other. Tags 10 to 37 and 370 to 379 belong to this module; none is ever used again.
+"""Pastry messages between overlay machines. Tags 10 to 37 and 370 to 379 belong to this module; none is ever used again.
 
-A claim about oneself ("I joined", "I leave", "I live") counts only for the verified sender of the message, so such messages
-carry no id. Claims about others are hints: they are checked by contact before they change anything.
+A claim about oneself ("I joined", "I leave", "I live") counts only for the verified sender of the message, so such messages carry
+no id. Claims about others are hints: they are checked by contact before they change anything. A docstring gives the message in
+the sender's words.
 """
 
 from typing import Annotated
@@ -27,8 +28,8 @@ RecordValue = Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)]
 class JoinRequest(Message, frozen=True, gc=False, tag=10):
     """Routed towards `joiner`'s id on its behalf; `attempt` numbers the tries of one joiner.
 
-    `path` lists the members met. Having reached the closest member it walks along agreed neighbours to the guardian of the gap,
-    the member just before the joiner (`walking`). `refutations` tells a rejoin from a late copy of an earlier one.
+    `path` lists the members met. From the closest member it walks along agreed neighbours to the owner of the key range, the
+    member just before the joiner (`walking`). `refutations` distinguishes a rejoin from a late copy of an earlier one.
     """
 
     joiner: Peer
@@ -39,7 +40,7 @@ class JoinRequest(Message, frozen=True, gc=False, tag=10):
 
 
 class JoinRows(Message, frozen=True, gc=False, tag=11):
-    """A member met on the way tells the joiner its rows 0 … shared prefix; the first one also its neighbourhood set."""
+    """A member on the route sends the joiner its rows 0 … shared prefix; the first one also its neighbourhood set."""
 
     attempt: Count
     position: Count
@@ -49,7 +50,7 @@ class JoinRows(Message, frozen=True, gc=False, tag=11):
 class JoinRefused(Message, frozen=True, gc=False, tag=13):
     """Not now (`busy`: try again) or not at all (`incarnation`: this id lives, or lived, with this or a higher one).
 
-    With attempt 0 it goes to whoever speaks with an incarnation that is over: `left` when it said good-bye with this very one.
+    With attempt 0 it goes to a sender whose incarnation is over: `left` when that very one had departed.
     """
 
     attempt: Count
@@ -58,7 +59,7 @@ class JoinRefused(Message, frozen=True, gc=False, tag=13):
 
 
 class LeafRequest(Message, frozen=True, gc=False, tag=14):
-    """Tell me your leaf set; here is mine. `joined` says whether the sender is a member: it is told only what it lacks."""
+    """Send me your leaf set; here is mine. `joined`: the sender is a member, and gets only the leaves that it lacks."""
 
     number: Count
     refutations: Count
@@ -67,7 +68,7 @@ class LeafRequest(Message, frozen=True, gc=False, tag=14):
 
 
 class LeafState(Message, frozen=True, gc=False, tag=15):
-    """The answer to `LeafRequest`."""
+    """Answer to `LeafRequest`."""
 
     number: Count
     refutations: Count
@@ -85,14 +86,14 @@ class Announce(Message, frozen=True, gc=False, tag=16):
 
 
 class Accused(Message, frozen=True, gc=False, tag=17):
-    """I hold this incarnation of you for dead since it had refuted so many times; refute, or join again."""
+    """I believe this incarnation of you dead since it had refuted so many times; refute, or join again."""
 
     refutations: Count
     incarnation: Count = 0
 
 
 class PeerProbe(Message, frozen=True, gc=False, tag=18):
-    """Are you there? From a member it is also: put me where I fit."""
+    """Are you there? From a member also: put me where I fit."""
 
     number: Count
     refutations: Count
@@ -101,9 +102,9 @@ class PeerProbe(Message, frozen=True, gc=False, tag=18):
 
 
 class ProbeAck(Message, frozen=True, gc=False, tag=19):
-    """I am. `ring_age_ms`: so long ago the sender was in a ring or heard from a member; -1: never.
+    """I am there. `ring_age_ms`: time since the sender was in a ring or got a member's message; -1: never.
 
-    `smallest`, to one that looks for a ring: the smallest node known to look for one, heard `smallest_age_ms` ago.
+    `smallest`, to a node that looks for a ring: the smallest node known to look for one, as of `smallest_age_ms` ago.
     """
 
     number: Count
@@ -132,14 +133,14 @@ class IndirectProbeAck(Message, frozen=True, gc=False, tag=21):
 
 
 class Suspect(Message, frozen=True, gc=False, tag=22):
-    """I suspect this life of `target`; confirm it to me, or let `target` refute. Sent to `target` too."""
+    """I suspect this incarnation of `target`; confirm it to me, or let `target` refute. Sent to `target` too."""
 
     target: Peer
     refutations: Count
 
 
 class ConfirmSuspicion(Message, frozen=True, gc=False, tag=23):
-    """I cannot reach the one you suspect either."""
+    """I cannot reach the peer that you suspect either."""
 
     target: NodeId
     incarnation: Count
@@ -147,31 +148,31 @@ class ConfirmSuspicion(Message, frozen=True, gc=False, tag=23):
 
 
 class Refute(Message, frozen=True, gc=False, tag=24):
-    """I live; this many refutations so far."""
+    """I am alive; this many refutations so far."""
 
     refutations: Count
 
 
 class DeclaredFailed(Message, frozen=True, gc=False, tag=25):
-    """I declared this life of `target` dead: a hint to look for yourself at once."""
+    """I declared this incarnation of `target` dead: a hint to check it yourself at once."""
 
     target: Peer
     refutations: Count
 
 
 class Departing(Message, frozen=True, gc=False, tag=26):
-    """I am going; forget this life of mine."""
+    """I am leaving; forget this incarnation of mine."""
 
 
 class RowRequest(Message, frozen=True, gc=False, tag=27):
-    """Tell me your entries of this row of the routing table; `column` -1: all of them."""
+    """Send me your entries of this row of the routing table; `column` -1: all of them."""
 
     row: Count
     column: int
 
 
 class RowState(Message, frozen=True, gc=False, tag=28):
-    """The answer to `RowRequest` (which row and column it asked for) and to `NeighbourRequest` (row -1)."""
+    """Answer to `RowRequest` (with its row and column) and to `NeighbourRequest` (row -1)."""
 
     sightings: Sightings
     row: int = -1
@@ -179,7 +180,7 @@ class RowState(Message, frozen=True, gc=False, tag=28):
 
 
 class RouteHop(Message, frozen=True, gc=False, tag=29):
-    """A routed message, one hop. `number` is the sender's, for `RouteAck`; `path` all nodes visited, the source first."""
+    """One hop of a routed message. `number` is the sender's, for `RouteAck`; `path` lists all nodes visited, the source first."""
 
     number: Count
     key: NodeId
@@ -188,7 +189,7 @@ class RouteHop(Message, frozen=True, gc=False, tag=29):
 
 
 class RouteAck(Message, frozen=True, gc=False, tag=30):
-    """The hop with this number has been taken over."""
+    """I have taken the hop with this number over."""
 
     number: Count
     vitals: Vitals | None = None
@@ -215,7 +216,7 @@ class RecordRead(Message, frozen=True, gc=False, tag=32):
 
 
 class RecordReply(Message, frozen=True, gc=False, tag=33):
-    """The root's answer, sent straight to the client; fields as in `RecordAnswer`."""
+    """The root's answer, sent directly to the client; fields as in `RecordAnswer`."""
 
     number: Count
     ok: bool
@@ -225,11 +226,11 @@ class RecordReply(Message, frozen=True, gc=False, tag=33):
 
 
 class RecordCopy(Message, frozen=True, gc=False, tag=34):
-    """A whole record, for a replica or a new root.
+    """Whole record, for a replica or a new root.
 
     Args:
         writer: (id, incarnation, number) of the request that wrote it.
-        follows: digest of the value that it took the place of; empty when that is not known.
+        follows: digest of the value that it replaced; empty when that is not known.
     """
 
     key: NodeId
@@ -248,7 +249,7 @@ class RecordHeld(Message, frozen=True, gc=False, tag=35):
 
 
 class RecordFetch(Message, frozen=True, gc=False, tag=36):
-    """Send me your copy of this record if it is newer than mine (version 0: I have none), else say what you have."""
+    """Send me your copy of this record if it is newer than mine (version 0: I have none), else report which one you have."""
 
     key: NodeId
     version: Count = 0
@@ -264,13 +265,13 @@ class Offer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RecordOffer(Message, frozen=True, gc=False, tag=37):
-    """I hold these; ask for what you lack with `RecordFetch`, confirm the rest with `RecordHeld`."""
+    """I hold these; request those that you lack with `RecordFetch`, confirm the rest with `RecordHeld`."""
 
     offers: Annotated[tuple[Offer, ...], msgspec.Meta(max_length=MAX_OFFERS)]
 
 
 class Announced(Message, frozen=True, gc=False, tag=370):
-    """The answer to `Announce`; `sightings` are those leaves of the teller that the announcer did not list and should have."""
+    """Answer to `Announce`; `sightings` are those leaves of the sender that the announcer did not list and should have."""
 
     number: Count
     refutations: Count
@@ -279,7 +280,7 @@ class Announced(Message, frozen=True, gc=False, tag=370):
 
 
 class LeafDigest(Message, frozen=True, gc=False, tag=371):
-    """A digest of the members that, as far as the sender knows, stand in its leaf set and in the receiver's.
+    """Digest of the members that, as far as the sender knows, stand in its leaf set and in the receiver's.
 
     Equal to the receiver's own: no answer. Else the receiver sends a `LeafRequest` with its leaf set.
     """
@@ -290,7 +291,7 @@ class LeafDigest(Message, frozen=True, gc=False, tag=371):
 
 
 class NeighbourRequest(Message, frozen=True, gc=False, tag=372):
-    """Tell me your neighbourhood set, the nearest first; answered by `RowState`."""
+    """Send me your neighbourhood set, the nearest first; answered by `RowState`."""
 
 
 PastryMessage = (
@@ -325,4 +326,4 @@ PastryMessage = (
     | LeafDigest
     | NeighbourRequest
 )
-"""All of this module; `protocol` joins them with those of the ring and of the trees."""
+"""All messages of this module; `protocol` joins them with those of the ring and of the trees."""

@@ -1,30 +1,30 @@
-"""What an overlay machine reports to its observer."""
+"""Observations that an overlay machine reports to its observer."""
 
 from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
 
 
 class RingJoined(Observation, frozen=True, gc=False):
-    """This node became a member after so many nanoseconds and attempts."""
+    """This node became a member, after this time and this many attempts."""
 
     waited_ns: int
     attempts: int
 
 
 class RingRejoining(Observation, frozen=True, gc=False):
-    """The ring goes on without this node, which joins again."""
+    """The ring goes on without this node, which rejoins."""
 
     reason: str
 
 
 class AdmissionAborted(Observation, frozen=True, gc=False):
-    """As guardian of a gap this node gave a joiner up that had answered its call."""
+    """As range owner this node gave up a joiner that had answered its invitation."""
 
     joiner: Peer
 
 
 class SuccessorReplaced(Observation, frozen=True, gc=False):
-    """The successor was dead; this one is the successor now."""
+    """The successor was dead; this peer is the successor now."""
 
     successor: Peer
 
@@ -53,30 +53,30 @@ class PeerDeclaredFailed(Observation, frozen=True, gc=False):
 
 
 class SelfRefuted(Observation, frozen=True, gc=False):
-    """Others held this node for dead or suspected it, and it spoke up; growing numbers mean a node or link that is too slow."""
+    """This node refuted a suspicion or report of its death; growing numbers mean a node or link that is too slow."""
 
     refutations: int
 
 
 class NodeWasLate(Observation, frozen=True, gc=False):
-    """An own timer fired so late that this node trusts its own judgement less."""
+    """An own timer fired so late that this node trusts its own checks less."""
 
     late_ns: int
 
 
 class JoinerAdmitted(Observation, frozen=True, gc=False):
-    """As guardian of a gap this node let a joiner in."""
+    """As range owner this node admitted a joiner."""
 
     joiner: Peer
 
 
 class RecordConflictMerged(Observation, frozen=True, gc=False):
-    """Two copies of a record said different things, and became one: two roots wrote while the ring was partitioned."""
+    """Two different copies of a record were merged: two roots wrote while the ring was partitioned."""
 
     version: int
 
 
 class MessageDropped(Observation, frozen=True, gc=False):
-    """A message or request was thrown away; `reason` is from a bounded set."""
+    """A message or request was dropped; `reason` is from a bounded set."""
 
     reason: str

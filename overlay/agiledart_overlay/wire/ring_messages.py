@@ -1,6 +1,7 @@
-"""What agreed ring neighbours, joiners and guardians say to each other. Tags 38 to 49 and 300 to 319; none is ever used again.
+"""Messages between agreed ring neighbours, joiners and range owners. Tags 38 to 49 and 300 to 319; none is ever used again.
 
-`at` is always the sender's own clock, echoed by the receiver and read by nobody but the one who sent it.
+`at` is always the sender's own clock, echoed by the receiver and read only by its original sender. A docstring gives the message
+in the sender's words.
 """
 
 from typing import Annotated
@@ -14,25 +15,25 @@ from agiledart_kernel.peer import Peer
 from agiledart_overlay.wire.sightings import Path, Permille, Sightings
 
 Ticket = tuple[NodeId, Count, Count]
-"""One admission or closing: guardian, its incarnation, its count. Tickets of one guardian are ordered."""
+"""One admission or replacement: range owner, its incarnation, its count. Tickets of one range owner are ordered."""
 
 RingName = tuple[Count, NodeId]
-"""Name of a ring: how often its like was found to exist twice, and the node that chose the name. The larger one outranks."""
+"""Name of a ring: times that the same name was found on two rings, and the node that chose the name. The larger one outranks."""
 
 MAX_QUEUED_JOINS = 64
-"""Waiting joiners that one guardian hands to another."""
+"""Waiting joiners that one range owner hands to another."""
 
 MAX_LOST = 16
-"""Lost peers that a guardian tells a new member of."""
+"""Lost peers that a range owner reports to a new member."""
 
 
 class QueuedJoin(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A joiner that waits at a guardian.
+    """Joiner that waits at a range owner.
 
     Args:
-        joiner: who.
-        attempt: which of its tries.
-        refutations: orders its lives of one incarnation; grows with each rejoin.
+        joiner: the node.
+        attempt: number of its try.
+        refutations: orders its memberships of one incarnation; grows with each rejoin.
     """
 
     joiner: Peer
@@ -41,13 +42,13 @@ class QueuedJoin(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class JoinQueued(Message, frozen=True, gc=False, tag=38):
-    """The guardian has put the joiner on its list: no need to ask again for a while."""
+    """Range owner to joiner: you are queued; you need not ask again for a while."""
 
     attempt: Count
 
 
 class InviteJoiner(Message, frozen=True, gc=False, tag=39):
-    """Guardian to joiner: your turn; are you there? `sightings` is the guardian's leaf set."""
+    """Range owner to joiner: your turn; are you there? `sightings` is the range owner's leaf set."""
 
     ticket: Ticket
     refutations: Count
@@ -55,26 +56,26 @@ class InviteJoiner(Message, frozen=True, gc=False, tag=39):
 
 
 class JoinerReady(Message, frozen=True, gc=False, tag=40):
-    """Joiner to guardian: I am, and I take no other call for the length of the admission."""
+    """Joiner to range owner: I am, and I take no other invitation for the length of the admission."""
 
     ticket: Ticket
 
 
 class JoinerBusy(Message, frozen=True, gc=False, tag=41):
-    """Joiner to guardian: another call came first, or I am in already."""
+    """Joiner to range owner: another invitation came first, or I am in already."""
 
     ticket: Ticket
 
 
 class TransferRange(Message, frozen=True, gc=False, tag=42):
-    """Guardian to its successor: I deliver this joiner's keys no more; stop too, and offer them to it."""
+    """Range owner to its successor: I deliver this joiner's keys no more; stop too, and offer them to it."""
 
     ticket: Ticket
     joiner: Peer
 
 
 class OfferRange(Message, frozen=True, gc=False, tag=43):
-    """The successor to the joiner: nobody delivers your keys now; take them. `sightings` is the successor's leaf set."""
+    """The successor to the joiner: no node delivers your keys now; take them. `sightings` is the successor's leaf set."""
 
     ticket: Ticket
     refutations: Count
@@ -82,7 +83,7 @@ class OfferRange(Message, frozen=True, gc=False, tag=43):
 
 
 class RangeTaken(Message, frozen=True, gc=False, tag=44):
-    """Joiner to guardian: I deliver, provisionally."""
+    """Joiner to range owner: I deliver, provisionally."""
 
     ticket: Ticket
     at: Count
@@ -90,9 +91,10 @@ class RangeTaken(Message, frozen=True, gc=False, tag=44):
 
 
 class AdmissionConfirmed(Message, frozen=True, gc=False, tag=45):
-    """Guardian to joiner: you are in; here are those that wait beyond you, and the name of the ring. `at` echoes `RangeTaken`.
+    """Range owner to joiner: you are in; here are the joiners beyond you, and the ring's name. `at` echoes `RangeTaken`.
 
-    `lost`: whom the guardian lost lately. They may be another half of the ring, and this joiner one day the last to know of it.
+    `lost`: peers that the range owner lost lately. They may be another half of the ring, and this joiner may one day be the last
+    to know of it.
     """
 
     ticket: Ticket
@@ -103,7 +105,7 @@ class AdmissionConfirmed(Message, frozen=True, gc=False, tag=45):
 
 
 class AdmissionExpired(Message, frozen=True, gc=False, tag=46):
-    """Guardian to joiner: that admission is over; stop, and join again."""
+    """Range owner to joiner: that admission is over; stop, and join again."""
 
     ticket: Ticket
 
@@ -115,13 +117,13 @@ class RevokeTransfer(Message, frozen=True, gc=False, tag=47):
 
 
 class TransferRevoked(Message, frozen=True, gc=False, tag=48):
-    """The successor to its guardian: I have them back."""
+    """The successor to its range owner: I have them back."""
 
     ticket: Ticket
 
 
 class QueryTransfer(Message, frozen=True, gc=False, tag=49):
-    """The successor, whose wait is over, to guardian and joiner: what came of it? "In" is a `RenewLease`, "no" an `RevokeTransfer`."""
+    """The successor, after its wait, to range owner and joiner: what is the outcome? "In": `RenewLease`; "no": `RevokeTransfer`."""
 
     ticket: Ticket
     joiner: Peer
@@ -130,7 +132,7 @@ class QueryTransfer(Message, frozen=True, gc=False, tag=49):
 class RenewLease(Message, frozen=True, gc=False, tag=300):
     """Let me deliver for another lease. Also the sign of life between ring neighbours.
 
-    `to_predecessor`: the sender says that the receiver is its predecessor; else that it is its successor.
+    `to_predecessor`: the sender takes the receiver for its predecessor; else for its successor.
     """
 
     to_predecessor: bool
@@ -140,9 +142,9 @@ class RenewLease(Message, frozen=True, gc=False, tag=300):
 
 
 class LeaseGranted(Message, frozen=True, gc=False, tag=301):
-    """The lease asked for at `at` is granted.
+    """I grant the lease requested at `at`.
 
-    `load_permille`: of the one who grants; ring neighbours do not probe each other, so that it would not be heard otherwise.
+    `load_permille`: of the granter; ring neighbours do not probe each other, so the lease carries it.
     """
 
     to_predecessor: bool
@@ -159,13 +161,13 @@ class NotNeighbour(Message, frozen=True, gc=False, tag=302):
 
 
 class NotInRing(Message, frozen=True, gc=False, tag=303):
-    """I am not in the ring and deliver nothing. Echoes a `RenewLease`."""
+    """I am not in the ring and deliver no keys. Echoes a `RenewLease`."""
 
     at: Count
 
 
 class ProposeNeighbour(Message, frozen=True, gc=False, tag=304):
-    """A guardian whose successor is dead: are you the next one?"""
+    """Range owner whose successor is dead: are you the next one?"""
 
     ticket: Ticket
     at: Count
@@ -174,7 +176,7 @@ class ProposeNeighbour(Message, frozen=True, gc=False, tag=304):
 
 
 class NeighbourAccepted(Message, frozen=True, gc=False, tag=305):
-    """I am: you are my predecessor now. `close_at` echoes, `at` is the sender's request for a lease of its own."""
+    """I am: you are my predecessor now. `close_at` echoes, `at` is the sender's own lease request."""
 
     ticket: Ticket
     close_at: Count
@@ -183,14 +185,14 @@ class NeighbourAccepted(Message, frozen=True, gc=False, tag=305):
 
 
 class NeighbourElsewhere(Message, frozen=True, gc=False, tag=306):
-    """Somebody is between us, dead or not: ask there."""
+    """A node is between us, dead or not: ask there."""
 
     ticket: Ticket
     nearer: Peer
 
 
 class NeighbourNotReady(Message, frozen=True, gc=False, tag=307):
-    """I live but cannot answer yet: silence would count as death."""
+    """I am alive but cannot answer yet: silence would count as death."""
 
     ticket: Ticket
 
@@ -203,7 +205,7 @@ class NeighbourRefused(Message, frozen=True, gc=False, tag=308):
 
 
 class SeekPredecessor(Message, frozen=True, gc=False, tag=309):
-    """My predecessor is dead, and as far as I know you are the one that should close the gap to me."""
+    """My predecessor is dead, and as far as I know you are the node that should take me as its successor."""
 
     refutations: Count
 
@@ -215,14 +217,14 @@ class QueryMembership(Message, frozen=True, gc=False, tag=310):
 
 
 class MembershipReply(Message, frozen=True, gc=False, tag=311):
-    """The answer to `QueryMembership`; it has not (`ok`), or this node cannot tell."""
+    """Answer to `QueryMembership`: it has not (`ok`), or this node cannot tell."""
 
     at: Count
     ok: bool
 
 
 class RingProbe(Message, frozen=True, gc=False, tag=312):
-    """You live where my ring has nobody. Which ring are you in?"""
+    """You are a member where my ring has none. Which ring are you in?"""
 
     refutations: Count
     name: RingName
@@ -230,7 +232,7 @@ class RingProbe(Message, frozen=True, gc=False, tag=312):
 
 
 class RingState(Message, frozen=True, gc=False, tag=313):
-    """The answer: in this one, of about this many nodes; `size` 0: in none at the moment."""
+    """Answer: in this one, of about this many nodes; `size` 0: in none at the moment."""
 
     refutations: Count
     name: RingName
@@ -238,7 +240,7 @@ class RingState(Message, frozen=True, gc=False, tag=313):
 
 
 class JoinBounced(Message, frozen=True, gc=False, tag=314):
-    """I am not in the ring: here is the join that you sent this way (fields of `JoinRequest`)."""
+    """I am not in the ring: here is the join that you sent to me (fields of `JoinRequest`)."""
 
     queued_join: QueuedJoin
     path: Path
@@ -246,13 +248,13 @@ class JoinBounced(Message, frozen=True, gc=False, tag=314):
 
 
 class RequestRingCreation(Message, frozen=True, gc=False, tag=315):
-    """I am about to found a ring, since nobody that I heard of is in one: may I?"""
+    """I want to create a ring, since no node known to me is in one: may I?"""
 
     number: Count
 
 
 class RingCreationReply(Message, frozen=True, gc=False, tag=316):
-    """The answer: yes, and for a while nobody else may (`ok`); or no. `ring_age_ms` as in `ProbeAck`."""
+    """Answer: yes, and for a while no other node may (`ok`); or no. `ring_age_ms` as in `ProbeAck`."""
 
     number: Count
     ok: bool
@@ -290,4 +292,4 @@ RingMessage = (
     | RequestRingCreation
     | RingCreationReply
 )
-"""All of them, for codecs."""
+"""All messages of this module, for codecs."""

@@ -1,4 +1,4 @@
-"""What messages say of peers: where one lies, how busy it is, which ones the teller believes alive."""
+"""Reports about peers in messages: place, load, and the peers that the sender believes alive."""
 
 from typing import Annotated
 
@@ -17,11 +17,11 @@ Path = Annotated[tuple[Peer, ...], msgspec.Meta(max_length=MAX_PATH)]
 
 
 class Vitals(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a node says of itself on its acknowledgements.
+    """A node's report about itself on its acknowledgements.
 
     Args:
-        coordinate: where it lies in the space of latencies.
-        load_permille: how much of its capacity is in use, 0 to 1000.
+        coordinate: its place in the space of latencies.
+        load_permille: used share of its capacity, 0 to 1000.
     """
 
     coordinate: Coordinate = ORIGIN
@@ -29,12 +29,12 @@ class Vitals(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Sighting(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A peer that the teller believes alive.
+    """Peer that the sender believes alive.
 
     Args:
-        peer: who.
-        refutations: how many times the peer has refuted its death in this life; a later one outranks a declared failure.
-        coordinate: where it said it lies; only used to choose whom to contact first.
+        peer: the peer.
+        refutations: times that the peer has refuted its death in this incarnation; a later one outranks a declared failure.
+        coordinate: the place that it reported; only used to choose the order of contacts.
     """
 
     peer: Peer

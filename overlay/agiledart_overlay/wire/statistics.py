@@ -1,22 +1,22 @@
-"""Counts that one overlay machine keeps, as an immutable record."""
+"""Counts of one overlay machine, as an immutable record."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class OverlayStatistics:
-    """A snapshot.
+    """Snapshot of the counts.
 
     Args:
         joined: whether this node is a member.
         leaves: peers in the leaf set.
         known_peers: peers in any table.
         table_slots: slots of the routing table that are not empty.
-        records: records kept here, as root or replica.
+        records: records stored here, as root or replica.
         sent, received: messages by class name, sorted by name.
-        dropped: what was thrown away, by reason, sorted by reason.
+        dropped: dropped messages by reason, sorted by reason.
         rejoins: times that the ring went on without this node.
-        aborted_admissions: joiners that answered this node's call and did not get in.
+        aborted_admissions: joiners that answered this node's invitation and did not get in.
     """
 
     joined: bool
