@@ -372,8 +372,9 @@ class Agent:
             raise OperationFailed(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
 
     async def _serve_metrics(self) -> None:
-        """Serve metrics at the configured port. Without a configured port, use the next free one: a machine may have
-        several agents.
+        """Serve metrics at the configured port.
+
+        Without a configured port, use the next free one: a machine may have several agents.
         """
         if not self._settings.metrics:
             return
@@ -426,9 +427,7 @@ class Agent:
         )
 
     async def _dial(self, peer: Peer, directly: bool) -> Link:
-        """Return a link to a peer, directly, or through a relay when the peer does not answer and a relayed link is
-        allowed.
-        """
+        """Return a link to a peer, directly, or through a relay when the peer does not answer and a relayed link is allowed."""
 
         async def direct() -> Link:
             return await self._connect(peer.address, peer.node)
@@ -458,9 +457,7 @@ class Agent:
         return tuple(sorted(self.links.linked, key=lambda peer: (rtt_ns(peer.node) or 1 << 62, peer.node)))
 
     def _address_of(self, application: str, executor: NodeId) -> str:
-        """Return the address at which this agent, or an executor of it, takes connections; empty: no such executor
-        here.
-        """
+        """Return the address at which this agent, or an executor of it, takes connections; empty: no such executor here."""
         return self._executors.address_of(application, executor) if application else self.address
 
     async def _dial_fragments(
@@ -640,9 +637,7 @@ class Agent:
                 self.links.look()
 
     async def _renew_leaf(self) -> None:
-        """Present a fresh TLS leaf before the old one expires, and make executors do so. Existing links are not
-        touched.
-        """
+        """Present a fresh TLS leaf before the old one expires, and make executors do so. Existing links are not touched."""
         while True:
             await asyncio.sleep(LEAF_CHECK_SECONDS)
             try:

@@ -35,6 +35,7 @@ FIRST_TOKEN_USES = 20
 FIRST_TOKEN_SECONDS = 24 * 3600
 DRAIN_SECONDS = 15.0
 """Time from SIGTERM to an end that is not clean. The hand-over of a node's work takes up to eight seconds of it.
+
 Service managers wait longer: the systemd unit and the compose file 20 s. A plain `docker stop` kills after ten seconds;
 use `--timeout 20`.
 """
@@ -120,9 +121,7 @@ def _network(
 
 
 def _check_new(settings: AgentSettings, identity: Identity) -> None:
-    """Refuse to create a second network over the remains of a first one, unless the user asked for it. Raises
-    OperationFailed.
-    """
+    """Refuse to create a second network over the remains of a first one, unless the user asked for it. Raises OperationFailed."""
     remains = [name for name in _TRACES if _is_there(settings.state_dir / name)]
     if not remains or settings.new_network or is_stored(settings.state_dir / "authority.key"):
         return  # with the authority's key it is the same network again
@@ -216,9 +215,7 @@ async def _main(
 
 
 class _Signals:
-    """Signals of the process: SIGTERM and SIGINT request a drain; a second one cuts it short; a closed parent pipe cuts
-    at once.
-    """
+    """Signals of the process: SIGTERM and SIGINT request a drain; a second one cuts it short; a closed parent pipe cuts at once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, parent_fd: int) -> None:
         self.end: asyncio.Future[bool] = loop.create_future()

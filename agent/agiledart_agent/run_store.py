@@ -1,5 +1,4 @@
-"""Stored state of the runs in which this node takes part: small files that are on the disk before the node acts on
-them.
+"""Stored state of the runs in which this node takes part: small files that are on the disk before the node acts on them.
 
     runs/NAME.VERSION/part      what the node hosts, with the users' code
                       voter     its voter slot in the run's register
@@ -35,9 +34,7 @@ _NAMES = ("part", "voter", "life", "record")
 _ENDING = "ending"
 
 _NEED_ATTEMPT = ("part", "record")
-"""Files that are of no use without the last attempt: a host that does not know it must not continue what it hosted
-then.
-"""
+"""Files that are of no use without the last attempt: a host that does not know it must not continue what it hosted then."""
 
 _END: msgspec.msgpack.Decoder[tuple[tuple[bytes, ...], str]] = msgspec.msgpack.Decoder(tuple[tuple[bytes, ...], str])
 
@@ -93,9 +90,7 @@ class RunStore:
         return RunsFound(tuple(files), folders=tuple(folders))
 
     def _ending(self, folder: Path) -> tuple[tuple[bytes, ...], str] | None:
-        """Return snapshots and reason of a run that is over and whose end is not carried out yet. None: no such end is
-        recorded.
-        """
+        """Return snapshots and reason of a run that is over and whose end is not carried out yet. None: no such end is recorded."""
         try:
             return _END.decode(verified_content((folder / _ENDING).read_bytes(), self._run_of(folder / _ENDING)))
         except (OSError, DamagedFile, msgspec.MsgspecError):
@@ -176,9 +171,7 @@ class RunStore:
         self._thread.submit(work)
 
     async def begin_to_forget(self, effect: ForgetRun) -> None:
-        """Record that the run is over and its end is being carried out: if the agent dies, its next process completes
-        the end.
-        """
+        """Record that the run is over and its end is being carried out: if the agent dies, its next process completes the end."""
         path = self._folder(effect.application, effect.version) / _ENDING
         content = add_checksum(msgspec.msgpack.encode((effect.digests, effect.why)), self._run_of(path))
 
@@ -193,9 +186,7 @@ class RunStore:
         self._thread.submit(self._leave, self._folder(effect.application, effect.version))
 
     def sweep(self, application: str, version: int) -> None:
-        """Delete folders of a forgotten run: a process that was just starting may have made them after the run was
-        forgotten.
-        """
+        """Delete folders of a forgotten run: a process that was just starting may have made them after the run was forgotten."""
         folder = self._folder(application, version)
         with contextlib.suppress(RuntimeError):  # the agent ends; its next start sweeps
             self._thread.submit(lambda: None if _is_known(folder) else self._leave(folder))
@@ -233,9 +224,7 @@ class RunStore:
 
 
 def _is_known(folder: Path) -> bool:
-    """Return whether this node stores anything of the run of this folder: a part, a vote, an attempt, or an end to
-    carry out.
-    """
+    """Return whether this node stores anything of the run of this folder: a part, a vote, an attempt, or an end to carry out."""
     return any((folder / name).exists() for name in (*_NAMES, _ENDING))
 
 

@@ -155,9 +155,7 @@ class AgentSettings:
     def explained(
         flags: Mapping[str, object], environment: Mapping[str, str], config_file: Path | None = None
     ) -> tuple["AgentSettings", dict[str, str]]:
-        """Return the settings as `load` does, and the origin of each: `default`, a variable's or a file's name, or a
-        flag.
-        """
+        """Return the settings as `load` does, and the origin of each: `default`, a variable's or a file's name, or a flag."""
         settings = AgentSettings(state_dir=default_state_dir(environment), name=default_name(), host=machine_name())
         known = {field.name: field for field in fields(AgentSettings)}
         origins = dict.fromkeys(known, "default")

@@ -8,9 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 MAX_COUNT: Final = 1 << 62
-"""Largest count: beyond anything that is counted. Code that counts on from a number in a message stops here, or
-refuses.
-"""
+"""Largest count: beyond anything that is counted. Code that counts on from a number in a message stops here, or refuses."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 

@@ -47,8 +47,9 @@ class BusyError(OperationFailed):
 
 
 class RollBackNeeded(OperationFailed):
-    """Output since the last committed epoch is not where the sink wrote it. Retrying does not help; a roll-back to that
-    epoch does.
+    """Output since the last committed epoch is not where the sink wrote it.
+
+    Retrying does not help; a roll-back to that epoch does.
     """
 
 

@@ -28,8 +28,9 @@ from agiledart_kernel.machine import Message
 
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 3
-"""The wire protocols that this software speaks. Protocol 2 names attempt and generations in DATA and ACK frames. In
-protocol 3 a link answers probes, and data frames may be sent again over another link.
+"""The wire protocols that this software speaks. Protocol 2 names attempt and generations in DATA and ACK frames.
+
+In protocol 3 a link answers probes, and data frames may be sent again over another link.
 """
 
 DATA_PROTOCOL: Final = 3
@@ -78,9 +79,7 @@ def oversize(kind: int, body: bytes) -> ValueError:
 
 
 def frame(kind: int, body: bytes) -> bytes:
-    """Return the wire form of one frame. Raises ValueError when the body is larger than its kind allows: our own
-    mistake.
-    """
+    """Return the wire form of one frame. Raises ValueError when the body is larger than its kind allows: our own mistake."""
     if len(body) > LIMIT_BY_KIND[kind]:
         raise oversize(kind, body)
     return FRAME_HEADER.pack(len(body), kind) + body
@@ -90,8 +89,7 @@ _LONG_FRAME_BYTES: Final = 1 << 20
 
 
 class FrameReader:
-    """Splitter of a byte stream into frames. The caller feeds received bytes, then takes frames until `next` returns
-    None.
+    """Splitter of a byte stream into frames. The caller feeds received bytes, then takes frames until `next` returns None.
 
     Args:
         limit: largest body, whatever its kind. It is `MAX_HELLO_BYTES` until the peer is verified; the caller raises it
@@ -176,9 +174,7 @@ def encode_close_reason(reason: str) -> bytes:
 
 
 def decode_close_reason(body: bytes) -> str:
-    """Return the reason in a CLOSE frame, safe to print: a peer's control characters must not reach a log or a
-    terminal.
-    """
+    """Return the reason in a CLOSE frame, safe to print: a peer's control characters must not reach a log or a terminal."""
     text = body[:MAX_CLOSE_BYTES].decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "?" for c in text) or "no reason given"
 
@@ -272,8 +268,7 @@ DATA_HEADER_BYTES: Final = _DATA.size
 
 
 def application_number(name: str, version: int, ticket: int) -> int:
-    """Return the number of a run, which its frames carry: 8 bytes of a hash of its application's name, version and
-    ticket.
+    """Return the number of a run, which its frames carry: 8 bytes of a hash of its application's name, version and ticket.
 
     Args:
         ticket: random number of the submission. Both sides of a partition may assign the same version of a name; the
@@ -323,9 +318,7 @@ class DataHeader(NamedTuple):
         return _DATA.pack(DATA_VERSION, self.flags, *self[:-1])
 
     def bytes_around_position(self) -> tuple[bytes, bytes]:
-        """Return the header bytes that all row frames of this channel share, before and behind the packed
-        `ROWS_POSITION`.
-        """
+        """Return the header bytes that all row frames of this channel share, before and behind the packed `ROWS_POSITION`."""
         packed = self._replace(flags=0, epoch=0).pack()
         return packed[:_POSITION_AT], packed[_POSITION_AT + ROWS_POSITION.size :]
 

@@ -152,9 +152,7 @@ def is_proper_key(key: bytes) -> bool:
 
 
 def decode_link(signed: object) -> ChainLink:
-    """Decode the body of a signed link. It checks form and size, not the signature. Raises `Refused` (`length` or
-    `form`).
-    """
+    """Decode the body of a signed link. It checks form and size, not the signature. Raises `Refused` (`length` or `form`)."""
     if not isinstance(signed, bytes) or not SIGNATURE_BYTES < len(signed) <= SIGNATURE_BYTES + MAX_LINK_BYTES:
         raise Refused("length", f"a link has {SIGNATURE_BYTES + 1} to {SIGNATURE_BYTES + MAX_LINK_BYTES} bytes")
     try:
@@ -185,9 +183,7 @@ def sign_link(
 
 
 def may_sign(above: ChainLink | None, link: ChainLink) -> bool:
-    """Return whether the holder of `above` (None: the authority) may grant what `link` grants. This is the whole
-    policy.
-    """
+    """Return whether the holder of `above` (None: the authority) may grant what `link` grants. This is the whole policy."""
     if (link.depth and link.role != "admin") or (link.quota != NO_QUOTA and link.role != "submitter"):
         return False
     if above is None:

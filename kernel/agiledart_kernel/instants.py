@@ -13,9 +13,7 @@ Duration = NewType("Duration", int)
 """Nanoseconds between two instants of the same node."""
 
 EventTime = NewType("EventTime", int)
-"""Milliseconds since 1970-01-01 UTC at which something happened in the world. Wall times without a zone are read as
-UTC.
-"""
+"""Milliseconds since 1970-01-01 UTC at which something happened in the world. Wall times without a zone are read as UTC."""
 
 MICROSECOND = Duration(1_000)
 MILLISECOND = Duration(1_000_000)

@@ -7,25 +7,19 @@ MAX_HELLO_BYTES = 8 << 10
 """Largest HELLO: it holds a chain of at most six links of about 250 bytes."""
 
 HELLO_TIMEOUT_SECONDS = 5.0
-"""TLS and HELLO together must end within this time, or the connection is closed: a slow stranger occupies nothing for
-long.
-"""
+"""TLS and HELLO together must end within this time, or the connection is closed: a slow stranger occupies nothing for long."""
 
 MAX_UNVERIFIED_LINKS = 32
 """Connections in TLS or HELLO at one time, before their peers are verified. Others wait."""
 
 MAX_UNVERIFIED_OF_ADDRESS = 4
-"""Unverified connections from one IPv4 address or one /64 of IPv6: a stranger with one address keeps no other caller
-out.
-"""
+"""Unverified connections from one IPv4 address or one /64 of IPv6: a stranger with one address keeps no other caller out."""
 
 MAX_PENDING_CALLERS = 128
 """Connections that have not sent enough to be worth TLS, or wait for a handshake slot. Each costs a socket."""
 
 MAX_LINKS = 512
-"""Verified links of one agent. A quarter is reserved for agents, so users, however many, cannot push a node out of its
-ring.
-"""
+"""Verified links of one agent. A quarter is reserved for agents, so users, however many, cannot push a node out of its ring."""
 
 MAX_LINKS_OF_KEY = 8
 """Links of one key to one service. An agent needs one; a command line needs one for each command that runs."""
@@ -45,14 +39,13 @@ MAX_LINK_BYTES = 512
 
 MAX_TOKEN_RECORD_BYTES = 256
 MAX_RECEIPT_BYTES = 1_280
-"""Largest receipt. A HELLO has space for the largest chain, names and features, a token's record and two receipts. A
-receipt itself holds a chain of five links of usual length.
+"""Largest receipt. A HELLO has space for the largest chain, names and features, a token's record and two receipts.
+
+A receipt itself holds a chain of five links of usual length.
 """
 
 MAX_REGISTERED = 20_000
-"""Uses of tokens that a node remembers, about 2 MB, so that it admits known members again without a question to the
-ring.
-"""
+"""Uses of tokens that a node remembers, about 2 MB, so that it admits known members again without a question to the ring."""
 
 MAX_BUNDLE_BYTES = 8 << 20
 MAX_BUNDLE_FILES = 256
@@ -83,9 +76,7 @@ MAX_BATCH_BYTES = 150_000
 """Bytes of rows at which a sender closes a data frame."""
 
 MAX_COLUMN_BATCH_ROWS = 10_000
-"""Rows of columns in one data frame. Columns gain up to this number, and a call of NumPy on them takes well under a
-millisecond.
-"""
+"""Rows of columns in one data frame. Columns gain up to this number, and a call of NumPy on them takes well under a millisecond."""
 
 MAX_DATA_FRAME_BYTES = 4 << 20
 """Largest data frame that a receiver takes: a single row may be large, but not without bound."""
@@ -105,8 +96,10 @@ KEPT_BYTES = 8 << 20
 """Bytes of frames that either end of a channel buffers: sent and not acknowledged, or received ahead of their turn."""
 
 LARGE_FRAME_BYTES = (KEPT_BYTES - MAX_DATA_FRAME_BYTES) // CHANNEL_WINDOW_FRAMES
-"""Data frames above this size are acknowledged one by one. A slow receiver may leave a whole window of smaller frames
-unacknowledged, and their sender can still make another frame.
+"""Data frames above this size are acknowledged one by one.
+
+A slow receiver may leave a whole window of smaller frames unacknowledged, and their sender can still make another
+frame.
 """
 
 MAX_LINE_BYTES = 1 << 20

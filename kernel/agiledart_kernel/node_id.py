@@ -42,9 +42,7 @@ class NodeId(int):
 
     @property
     def short(self) -> str:
-        """The first 8 hex digits, enough for a reader to tell nodes of one ring apart. All of them in a ring of short
-        ids.
-        """
+        """The first 8 hex digits, enough for a reader to tell nodes of one ring apart. All of them in a ring of short ids."""
         return self.hex[:8] if self >> 64 else f"{int(self):x}"[:8]
 
     def __repr__(self) -> str:

@@ -138,9 +138,7 @@ REFUSALS: Final = ("verb", "role", "scope", "owner", "command", "quota")
 
 
 def may(principal: Principal, verb: str, application: ApplicationOwnership | None = None) -> bool:
-    """Return whether a requester may use a verb. `application`: the subject; None for verbs that concern no
-    application.
-    """
+    """Return whether a requester may use a verb. `application`: the subject; None for verbs that concern no application."""
     return not refusal(principal, verb, application)
 
 

@@ -1,5 +1,4 @@
-"""Signed statements about a token beside its chain: how often it may be used, and that a key was registered as one of
-its uses.
+"""Signed statements about a token beside its chain: how often it may be used, and that a key was registered as one of its uses.
 
 A *token record*, signed by the key that signed the invitation, says how many keys may use the token and until when. A
 *receipt* says that a key was registered at the ring; the agent that registered the key signs it. The holder shows its

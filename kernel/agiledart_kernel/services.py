@@ -16,8 +16,10 @@ ROLES_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "fragments": ("agent",),
     "relay": ("agent", "executor"),
 }
-"""Roles that may dial a service. Each service limits further what they may *request*: verbs of `control`, scope of
-`sink_log`, hosts of a run at `fragments`.
+"""Roles that may dial a service.
+
+Each service limits further what they may *request*: verbs of `control`, scope of `sink_log`, hosts of a run at
+`fragments`.
 """
 
 SERVERS_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {

@@ -1,5 +1,4 @@
-"""Signed commands: a user's request with the user's signature, so that the nodes that carry it out need not trust its
-sender.
+"""Signed commands: a user's request with the user's signature, so that the nodes that carry it out need not trust its sender.
 
 A command names its network, verb, application, and its contents by hash. The agent that receives it, the scheduler and
 every host verify it. A coordinator later takes decisions by itself, for example to restart or move an application. They

@@ -88,9 +88,7 @@ def _network_ca(network: bytes) -> tuple[ed25519.Ed25519PrivateKey, x509.Certifi
 def make_credentials(
     key: ed25519.Ed25519PrivateKey, network: bytes, now_seconds: int, days: int = LEAF_DAYS
 ) -> TlsCredentials:
-    """Return a fresh TLS leaf that proves `key`, with what a context needs to present it and to verify peers of this
-    network.
-    """
+    """Return a fresh TLS leaf that proves `key`, with what a context needs to present it and to verify peers of this network."""
     ca_key, ca = _network_ca(network)
     leaf_key = ec.generate_private_key(ec.SECP256R1())
     spki = leaf_key.public_key().public_bytes(

@@ -1,5 +1,4 @@
-"""Tickets for circuits: which key may use a relay, and how often. A ticket is valid once, for a few seconds, from one
-address.
+"""Tickets for circuits: which key may use a relay, and how often. A ticket is valid once, for a few seconds, from one address.
 
     booked ── redeemed in time, from the right address ──> open ── ended ──> gone
     booked ── late ──> gone

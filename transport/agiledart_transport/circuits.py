@@ -1,5 +1,4 @@
-"""Circuits: links whose bytes pass through a relay, which holds no key and reads no frame. The part that both ends
-need.
+"""Circuits: links whose bytes pass through a relay, which holds no key and reads no frame. The part that both ends need.
 
 The dialer requests a ticket from a relay and connects to the relay's one port. That connection begins with a preface:
 `\\0ADT`, a version and the ticket. Behind it bytes pass unchanged, as TLS between the two ends. A TLS record begins

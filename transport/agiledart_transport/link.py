@@ -66,8 +66,9 @@ CLOSE_SECONDS: Final = 2.0
 """Time for a closing link to send the rest and to see the other end close."""
 
 _START_DELAY_ITERATIONS: Final = 8
-"""Iterations of the loop between the opening of a dialled link and its first frame. A caller that awaits `connect`
-through other tasks (`wait_for` of Python 3.11 makes one) holds the link by then.
+"""Iterations of the loop between the opening of a dialled link and its first frame.
+
+A caller that awaits `connect` through other tasks (`wait_for` of Python 3.11 makes one) holds the link by then.
 """
 
 _OWNER_FRAME_KINDS: Final = frozenset((int(FrameKind.DATA), int(FrameKind.ACK), int(FrameKind.CONTROL)))
@@ -140,8 +141,9 @@ class Cork:
 _numbers = itertools.count()
 
 _incoming: "WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]" = WeakKeyDictionary()
-"""Receive buffer of each loop: one for all its links, because received bytes are copied out before the next read. A new
-buffer for each read would request a quarter of a megabyte from the system for every frame.
+"""Receive buffer of each loop: one for all its links, because received bytes are copied out before the next read.
+
+A new buffer for each read would request a quarter of a megabyte from the system for every frame.
 """
 
 
@@ -265,9 +267,7 @@ class Link(asyncio.BufferedProtocol):
         self._transport.write(joined)
 
     async def drain(self) -> None:
-        """Wait until the link takes data again, at least one iteration of the loop. Raises ConnectionError when it is
-        closed.
-        """
+        """Wait until the link takes data again, at least one iteration of the loop. Raises ConnectionError when it is closed."""
         self.flush()
         await asyncio.sleep(0)  # a loop of sends that never stalls must not keep the peer's answers from being read
         await self._writable_event.wait()
@@ -547,9 +547,7 @@ class Link(asyncio.BufferedProtocol):
             self._on_handler_error(error)
 
     def _on_handler_error(self, error: Exception) -> None:
-        """Close the link after an error in a handler. A fault of the peer closes it with its reason; our own bug is
-        logged, too.
-        """
+        """Close the link after an error in a handler. A fault of the peer closes it with its reason; our own bug is logged, too."""
         if isinstance(error, RemoteProtocolError):
             self.detail = str(error)
             self.close(error.reason)

@@ -35,9 +35,10 @@ LONG_DIAL_TIMEOUT_NS: Final = 5 * SECOND
 _LONG_EVERY: Final = 4
 
 DIRECT_RETRY_NS: Final = 3 * SECOND
-"""Time from one try of the direct path to the next while a link is relayed. It is doubled, up to `MAX_DIRECT_RETRY_NS`,
-when the direct link falls silent within `PROVEN_NS`: a bad link opens now and then, and each return to it costs a
-silence.
+"""Time from one try of the direct path to the next while a link is relayed.
+
+It is doubled, up to `MAX_DIRECT_RETRY_NS`, when the direct link falls silent within `PROVEN_NS`: a bad link opens now
+and then, and each return to it costs a silence.
 """
 
 MAX_DIRECT_RETRY_NS: Final = 300 * SECOND
@@ -226,8 +227,9 @@ class LinkFailover:
         return [DialLink(self._dials, DIAL_TIMEOUT_NS, is_direct=True)]
 
     def _note_direct_path_failure(self, now: int) -> None:
-        """Note that a link fell silent or was lost. If it was a direct link for a short time, rows return to the direct
-        path later.
+        """Note that a link fell silent or was lost.
+
+        If it was a direct link for a short time, rows return to the direct path later.
         """
         if self._direct_since is not None:
             proven = now - self._direct_since >= PROVEN_NS

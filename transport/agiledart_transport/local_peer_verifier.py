@@ -31,8 +31,7 @@ class LocalPeerVerifier:
     _newest: int = field(default=0, init=False)
 
     def now_seconds(self) -> int:
-        """Return the time for these checks: the wall clock, or the newest start of validity that was verified if that
-        is later.
+        """Return the time for these checks: the wall clock, or the newest start of validity that was verified if that is later.
 
         This moves a clock that runs behind forward, by `SKEW_SECONDS` at the most: no member can push others further.
         """

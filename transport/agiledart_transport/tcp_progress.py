@@ -1,6 +1,4 @@
-"""Progress of the bytes of a connection, as the kernel knows it: what the peer's kernel has acknowledged, and what
-waits.
-"""
+"""Progress of the bytes of a connection, as the kernel knows it: what the peer's kernel has acknowledged, and what waits."""
 
 import fcntl
 import socket

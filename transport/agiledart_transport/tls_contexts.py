@@ -14,8 +14,7 @@ import msgspec
 
 
 class TlsCredentials(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Credentials that one end of a link presents. `pem` holds a private key: it is never logged, printed or written to
-    a disk.
+    """Credentials that one end of a link presents. `pem` holds a private key: it is never logged, printed or written to a disk.
 
     Args:
         pem: TLS leaf certificate and its key.

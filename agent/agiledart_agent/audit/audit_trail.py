@@ -96,9 +96,7 @@ class AuditTrail:
     # ---- writing
 
     def note(self, line: AuditLine) -> None:
-        """Store a line under the next number, with this time. A full disk loses the line; that is logged once and
-        counted.
-        """
+        """Store a line under the next number, with this time. A full disk loses the line; that is logged once and counted."""
         suppressed = 0
         if not line.allowed:
             rate_limit = self._rate_limit(line.key)

@@ -1,5 +1,4 @@
-"""Hash chain: a file of lines in which each holds the hash of the line before it, so alterations and removals are
-detected.
+"""Hash chain: a file of lines in which each holds the hash of the line before it, so alterations and removals are detected.
 
 Two files are kept: `NAME.log`, and the one before it, `NAME.old`. When the first is full it becomes the second. A line
 is the SHA-256, in hex, of the hash before it and of the line's text; a space; the text. The lines alone do not show
@@ -99,9 +98,7 @@ class HashChain:
         return self._folder / f"{self._name}.{what}"
 
     def open(self) -> None:
-        """Continue behind the last line. Cut off half a line, which a power cut may leave. Raises OSError,
-        OperationFailed.
-        """
+        """Continue behind the last line. Cut off half a line, which a power cut may leave. Raises OSError, OperationFailed."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         had_files = self._path("log").exists() or self._path("old").exists()
         if not had_files and not self._path("head").exists():

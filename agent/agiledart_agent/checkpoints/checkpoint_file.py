@@ -62,8 +62,7 @@ class ArchivedSnapshot(msgspec.Struct, frozen=True, omit_defaults=False):
 
 
 class CheckpointManifest(msgspec.Struct, frozen=True):
-    """Description of a checkpoint. The manifest keeps the keys of format 1: `life` for the attempt, `elements` for the
-    snapshots.
+    """Description of a checkpoint. The manifest keeps the keys of format 1: `life` for the attempt, `elements` for the snapshots.
 
     Args:
         format: of this manifest; form: of the specification.

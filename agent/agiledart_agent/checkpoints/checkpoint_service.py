@@ -1,6 +1,4 @@
-"""Checkpoint service of an agent: builds files from the snapshots of several nodes, fetches them, keeps them and serves
-them.
-"""
+"""Checkpoint service of an agent: builds files from the snapshots of several nodes, fetches them, keeps them and serves them."""
 
 import asyncio
 import base64
@@ -219,9 +217,7 @@ class CheckpointService:
     # ---- for users
 
     async def read(self, command: ReadCheckpoint, principal: Principal) -> dict[str, object]:
-        """Return a piece of a file for a user. Raises `OperationFailed`, or `NotAllowed`: it belongs to another's
-        application.
-        """
+        """Return a piece of a file for a user. Raises `OperationFailed`, or `NotAllowed`: it belongs to another's application."""
         stored = self.store.file_of(_digest(command.digest))
         if stored is None or stored[1].run.app != command.name:
             raise OperationFailed(f"This agent no longer has that checkpoint of {command.name}. Export it again.")
@@ -237,8 +233,7 @@ class CheckpointService:
         return {"data": base64.b64encode(data).decode(), "left": left - len(data)}
 
     async def upload(self, command: UploadCheckpoint, principal: Principal) -> dict[str, object]:
-        """Take a piece of a user's file. Return how much of it is here, and whether it is complete. Raises
-        `OperationFailed`.
+        """Take a piece of a user's file. Return how much of it is here, and whether it is complete. Raises `OperationFailed`.
 
         A user that may not read a stored file has to send all of it: a hash alone does not prove that the user has the
         file.
@@ -259,8 +254,9 @@ class CheckpointService:
 
 
 def _refuse_unread(path: Path, manifest: CheckpointManifest) -> None:
-    """Refuse a checkpoint whose source has read ahead rows that arrive only once: no snapshot holds them. Raises
-    `OperationFailed`.
+    """Refuse a checkpoint whose source has read ahead rows that arrive only once: no snapshot holds them.
+
+    Raises `OperationFailed`.
     """
     with path.open("rb") as file:
         for snapshot in manifest.snapshots:

@@ -42,8 +42,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 class CheckpointStore:
-    """Store of checkpoint files. It blocks and is for one thread at a time; `look_up` and `kept` may be called from
-    any.
+    """Store of checkpoint files. It blocks and is for one thread at a time; `look_up` and `kept` may be called from any.
 
     Args:
         warn: takes a sentence about a file that cannot be used.
@@ -138,8 +137,7 @@ class CheckpointStore:
         return self._folder / f".{time.monotonic_ns()}.part"
 
     def finish(self, path: Path, name: str, *, checks: bool) -> CheckpointInfo:
-        """Take a complete file. Raises `OperationFailed` when it is not complete or the name was taken meanwhile; or
-        OSError.
+        """Take a complete file. Raises `OperationFailed` when it is not complete or the name was taken meanwhile; or OSError.
 
         Args:
             checks: read the whole file and check its hashes: another node or a user made it.

@@ -50,9 +50,7 @@ class CheckpointUploads:
         self._files: dict[str, _Upload] = {}
 
     async def take(self, command: UploadCheckpoint) -> tuple[int, bytes]:
-        """Take a piece. Return how much is here, and the hash of the file if it is complete. Raises `OperationFailed`,
-        OSError.
-        """
+        """Take a piece. Return how much is here, and the hash of the file if it is complete. Raises `OperationFailed`, OSError."""
         file = self._files.get(command.digest)
         if file is None or (command.offset == 0 and file.size == command.size):
             file = await self._begun(command)

@@ -1,6 +1,4 @@
-"""`Dialer`: how this agent connects to other nodes. It presents the agent's HELLO and a TLS leaf that never expires in
-use.
-"""
+"""`Dialer`: how this agent connects to other nodes. It presents the agent's HELLO and a TLS leaf that never expires in use."""
 
 import ssl
 import time

@@ -160,9 +160,7 @@ class RelayService:
     async def find_relays(
         self, target: NodeId, application: str, executor: NodeId, wish: CircuitRequirements
     ) -> tuple[Via, ...]:
-        """Return paths to an executor through relays, no two through the same one. Raises OSError: no relay leads
-        there.
-        """
+        """Return paths to an executor through relays, no two through the same one. Raises OSError: no relay leads there."""
         self._proposals.doubt(wish.doubted, time.monotonic_ns())
         relays = self._candidates(target, (), wish.by)
         if wish.by and not relays:

@@ -237,8 +237,9 @@ class ControlApi:
         return True
 
     def _admit(self, writer: asyncio.StreamWriter) -> ControlPeer | None:
-        """Return the client of a connection. The file's mode keeps other users out already; the kernel's credentials
-        are checked as well.
+        """Return the client of a connection.
+
+        The file's mode keeps other users out already; the kernel's credentials are checked as well.
         """
         sock = writer.get_extra_info("socket")
         raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)

@@ -1,6 +1,4 @@
-"""User service of an agent: answers of the node over the control API, tokens, and what only this process knows of
-itself.
-"""
+"""User service of an agent: answers of the node over the control API, tokens, and what only this process knows of itself."""
 
 import asyncio
 import os

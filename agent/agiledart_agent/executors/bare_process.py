@@ -25,9 +25,10 @@ CREDENTIALS = "AGILEDART_CREDENTIALS"
 """Variable that names a folder with secrets of connectors, which executors open."""
 
 _SMALL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
-"""Allocators that return memory to the system. Arrow's own pool (mimalloc) and glibc's arenas, one for each thread,
-kept 23 MB unused in a job over columns (agent and executor 151 MB PSS, then 128, at the same CPU time). The agent's
-environment overrides these.
+"""Allocators that return memory to the system.
+
+Arrow's own pool (mimalloc) and glibc's arenas, one for each thread, kept 23 MB unused in a job over columns (agent and
+executor 151 MB PSS, then 128, at the same CPU time). The agent's environment overrides these.
 """
 
 

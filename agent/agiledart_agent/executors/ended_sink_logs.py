@@ -17,8 +17,7 @@ _ENDS: msgspec.msgpack.Decoder[tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[
 
 
 def commit_ended_logs(state_dir: Path, effect: CommitLogs | ForgetRun) -> list[str]:
-    """Commit the rows of the last epoch in the sinks' logs, and no others. Return errors of snapshots that no retry
-    mends.
+    """Commit the rows of the last epoch in the sinks' logs, and no others. Return errors of snapshots that no retry mends.
 
     Raises:
         OperationFailed: a log is still being written, or its disk does not take it: to be tried again.

@@ -11,8 +11,7 @@ to the agent's log store line by line.
     running   InstanceFailure →           running: the node of the instance decides about the application
     running   over its bounds, silent →   killed, with its crash report as the reason
     any       end →                       ending: sinks are flushed, `ENDING_SECONDS`, then SIGKILL
-    any       its end of the pair closes → gone: unfinished instances have failed, and the reason says how the process
-    ended
+    any       its end of the pair closes → gone: unfinished instances have failed, and the reason says how it ended
 """
 
 import asyncio
@@ -71,8 +70,9 @@ TO_EXECUTOR: Codec[AgentMessage] = Codec(AgentMessage)
 TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
 
 LAUNCH_SECONDS = 27.0
-"""Time for interpreter start, imports of user code and opening of files, on a slow board. The node waits 30 s, and
-could not name the place in the code.
+"""Time for interpreter start, imports of user code and opening of files, on a slow board.
+
+The node waits 30 s, and could not name the place in the code.
 """
 
 ENDING_SECONDS = 2.0
@@ -464,9 +464,7 @@ class ExecutorPool:
             self._events.relays_requested(question, executor.application, executor.send)
 
     async def _read_lines(self, executor: ExecutorProcess) -> None:
-        """Keep the output of user code, cut at a line's limit: a process that prints without line ends must not fill
-        memory.
-        """
+        """Keep the output of user code, cut at a line's limit: a process that prints without line ends must not fill memory."""
         assert executor.process.stdout is not None
         pending = b""
         while data := await executor.process.stdout.read(1 << 16):
@@ -537,8 +535,9 @@ class ExecutorPool:
                     self._events.printed(executor.application, f"warning: {executor.steps}: {complaint}")
 
     def _look_after_spare(self, now: float) -> None:
-        """Keep a spare while epochs are in use. A new attempt ends all executors before it starts others: the spare
-        outlives that.
+        """Keep a spare while epochs are in use.
+
+        A new attempt ends all executors before it starts others: the spare outlives that.
         """
         if self._keeps_spare and any(executor.by_epoch for executor in self._running.values()):
             self._spare_until = now + IDLE_SECONDS

@@ -1,5 +1,4 @@
-"""Executor service of an agent: starts executors with credentials of their own, verifies peers for them, and reports
-their state.
+"""Executor service of an agent: starts executors with credentials of their own, verifies peers for them, and reports their state.
 
 The agent itself never runs user code.
 """
@@ -456,6 +455,7 @@ class ExecutorService:
         self, application: str, version: int, number: int, part: bytes, host: str, advertised: str
     ) -> Configure:
         """Return the configuration of a new executor: a key of its own, a grant for one application, a certificate.
+
         Never the node's key.
         """
         deployed = _PART.decode(part)
@@ -492,8 +492,9 @@ class ExecutorService:
         )
 
     def _provisioned_secrets(self, application: str, signed_command: bytes) -> ProvisionedSecrets:
-        """Return the secrets that the signer of this command has provisioned for the application. The node has verified
-        the command.
+        """Return the secrets that the signer of this command has provisioned for the application.
+
+        The node has verified the command.
         """
         try:
             return ProvisionedSecrets(self._secrets.of(application, signer_of(signed_command)[1]))

@@ -47,8 +47,7 @@ class Quotas:
         slots: Iterable[int],
         running: tuple[ExecutorProcess, ...],
     ) -> str:
-        """Return why these executors of an application are not started; empty: they may. It may take long: it reads the
-        disk.
+        """Return why these executors of an application are not started; empty: they may. It may take long: it reads the disk.
 
         Args:
             signed_command: the command of the submission; the node has verified it.

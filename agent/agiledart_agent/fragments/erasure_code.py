@@ -1,5 +1,6 @@
-"""Erasure code: from a snapshot to m + k fragments and back, sealed, cut, coded. The only module that uses zfec; it is
-slow, so callers use a thread.
+"""Erasure code: from a snapshot to m + k fragments and back, sealed, cut, coded.
+
+The only module that uses zfec; it is slow, so callers use a thread.
 
 The code is Rizzo's systematic Reed-Solomon code over GF(2^8): the first m fragments are the sealed snapshot itself, and
 any m rebuild it. The seal is AES-256-GCM under the run's key. Its nonce comes from the snapshot's hash, so a snapshot

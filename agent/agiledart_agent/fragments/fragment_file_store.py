@@ -128,9 +128,7 @@ class FragmentFileStore:
         self._leaving.discard(about.key)
 
     def about(self, key: FragmentKey, digest: bytes) -> FragmentDescriptor:
-        """Return the descriptor of a stored fragment. Raises `FragmentUnavailable`: none is stored, or one of another
-        snapshot.
-        """
+        """Return the descriptor of a stored fragment. Raises `FragmentUnavailable`: none is stored, or one of another snapshot."""
         try:
             about = _read_header(self._path(key)).about
         except OSError:

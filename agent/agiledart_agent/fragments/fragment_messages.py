@@ -91,8 +91,7 @@ class PutCompleted(Message, frozen=True, gc=False, tag=4):
 
 
 class GetFragment(Message, frozen=True, gc=False, tag=5):
-    """Request for bytes `offset … offset + length` of a fragment; with `length` 0 for all of them, if its hash still
-    matches.
+    """Request for bytes `offset … offset + length` of a fragment; with `length` 0 for all of them, if its hash still matches.
 
     Args:
         digest: of the snapshot: only nodes that know the run's register know it.
@@ -114,8 +113,7 @@ class FetchedBytes(Message, frozen=True, gc=False, tag=6):
 
 
 class GetSnapshot(Message, frozen=True, gc=False, tag=8):
-    """Request for all bytes under a hash: a snapshot of an instance, one within a kept checkpoint, or a whole
-    checkpoint.
+    """Request for all bytes under a hash: a snapshot of an instance, one within a kept checkpoint, or a whole checkpoint.
 
     Args:
         run: the run of the snapshot; of a checkpoint any.

@@ -1,5 +1,4 @@
-"""Scrubber of stored fragments: it checks them again and again, and drops a damaged one, so that its owner makes it
-again.
+"""Scrubber of stored fragments: it checks them again and again, and drops a damaged one, so that its owner makes it again.
 
 Without it a fragment that no node fetches could decay unnoticed, and be missing when a state is rebuilt. Bounds: one
 fragment at a time, and at most `SCRUB_BYTES` a second of a disk that is there for others.

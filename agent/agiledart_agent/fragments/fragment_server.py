@@ -47,9 +47,7 @@ MAX_AHEAD_BYTES: Final = 4 << 20
 STALL_SECONDS: Final = 30.0
 
 AuthorisePut = Callable[[Peer, FragmentKey, int], Awaitable[tuple[str, str]]]
-"""(peer, key, attempt in which the peer is) → why its fragment may not be stored here: reason and text, both empty when
-it may.
-"""
+"""(peer, key, attempt in which the peer is) → why its fragment may not be stored here: reason and text, both empty when it may."""
 
 Find = Callable[[RunId, bytes, NodeId], tuple[Path, int, int] | None]
 """(run, hash, requesting node) → the file with these bytes, their offset in it, their number."""

@@ -1,5 +1,4 @@
-"""Fragment service of an agent: connects the node's effects with bytes on disk, replica nodes and stored fragments of
-others.
+"""Fragment service of an agent: connects the node's effects with bytes on disk, replica nodes and stored fragments of others.
 
 Sealing, coding and hashing of large states happen in one thread, reading and writing in another; the loop goes on
 meanwhile.

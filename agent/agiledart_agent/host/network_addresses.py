@@ -13,9 +13,7 @@ WILDCARDS = ("0.0.0.0", "::", "")
 
 
 def outbound_address(towards: str = "192.0.2.1") -> str:
-    """Return the address that this machine would use towards another one. Nothing is sent. Loopback when there is no
-    network.
-    """
+    """Return the address that this machine would use towards another one. Nothing is sent. Loopback when there is no network."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((towards, 9))

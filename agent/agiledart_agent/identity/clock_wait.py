@@ -1,5 +1,6 @@
-"""Wait for a correct clock: an agent whose clock is wrong waits and says so, instead of ending. Boards without a clock
-boot like this.
+"""Wait for a correct clock: an agent whose clock is wrong waits and says so, instead of ending.
+
+Boards without a clock boot like this.
 
 They get the time from the network some seconds or minutes later. Until then the node could neither prove its membership
 nor verify that of others.

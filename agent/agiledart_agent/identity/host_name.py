@@ -1,6 +1,4 @@
-"""Name of the machine under this agent. Agents on one machine fail together, so copies of one thing go to different
-machines.
-"""
+"""Name of the machine under this agent. Agents on one machine fail together, so copies of one thing go to different machines."""
 
 import socket
 from hashlib import blake2b

@@ -87,9 +87,7 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorPass:
-    """Credentials with which an executor opens links. Its key stays with its agent, in memory, so that they can be
-    renewed.
-    """
+    """Credentials with which an executor opens links. Its key stays with its agent, in memory, so that they can be renewed."""
 
     credentials: TlsCredentials
     chain: tuple[bytes, ...]
@@ -249,9 +247,7 @@ class Identity:
         return peer_id_text(self.public_key)
 
     def grant(self) -> Grant:
-        """Return the grant of this node now. Raises `Refused` (for example `expired`), `length` when it belongs to no
-        network.
-        """
+        """Return the grant of this node now. Raises `Refused` (for example `expired`), `length` when it belongs to no network."""
         return verify_chain(self.network, self.chain, self.public_key, int(self.wall_seconds()), check_signature)
 
     def check_membership(self) -> None:
@@ -297,9 +293,7 @@ class Identity:
         )
 
     def admin_chain(self) -> tuple[bytes, ...]:
-        """Return a chain by which this node's own key acts as an admin for an hour. Raises `OperationFailed` when it
-        may not.
-        """
+        """Return a chain by which this node's own key acts as an admin for an hour. Raises `OperationFailed` when it may not."""
         issuer = self.issuer()
         if issuer.chain:
             return self.chain
@@ -379,8 +373,9 @@ class Identity:
                 self._store()
 
     def keep_receipt(self, receipt: bytes) -> None:
-        """Present this receipt from now on to peers that do not know this node. A full disk does not end the agent:
-        such peers ask the ring.
+        """Present this receipt from now on to peers that do not know this node.
+
+        A full disk does not end the agent: such peers ask the ring.
         """
         self.receipt = receipt
         if self._is_kept:
@@ -388,8 +383,9 @@ class Identity:
                 self._store()
 
     def touch_network(self) -> None:
-        """Note that another node or an application has come, so the network must not be left lightly. A full disk does
-        not end the agent.
+        """Note that another node or an application has come, so the network must not be left lightly.
+
+        A full disk does not end the agent.
         """
         if self.is_untouched:
             self.is_untouched = False
@@ -412,9 +408,7 @@ class Identity:
 
 
 def grant_executor(identity: Identity, executor_public_key: bytes, app: str, hours: float = 24.0) -> tuple[bytes, ...]:
-    """Return this agent's chain with one more link: the key may act as an executor of one application for so many
-    hours.
-    """
+    """Return this agent's chain with one more link: the key may act as an executor of one application for so many hours."""
     try:
         own = identity.grant()
     except Refused as error:
@@ -454,9 +448,7 @@ def check_clock(wall_seconds: float) -> None:
 
 
 def _lock(directory: Path) -> IO[str]:
-    """Take the directory's lock, held until the file is closed. The system releases it when the process ends in any
-    way.
-    """
+    """Take the directory's lock, held until the file is closed. The system releases it when the process ends in any way."""
     file = os.fdopen(os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

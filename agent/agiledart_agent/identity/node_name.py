@@ -1,5 +1,4 @@
-"""Name of a node without a configured one: its machine's, and `vm-2` when another agent of the machine already has that
-name.
+"""Name of a node without a configured one: its machine's, and `vm-2` when another agent of the machine already has that name.
 
 A Unix socket in Linux's abstract space holds the name: it is taken or not in one step, for all users of a machine, and
 the kernel releases it when the process ends in any way. Elsewhere names may be equal; ids tell nodes apart.

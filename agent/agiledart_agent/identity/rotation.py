@@ -77,9 +77,7 @@ def rotate_node(state_dir: Path, token: Token | None) -> RotatedKey:
 
 
 def _laid_aside(state_dir: Path, old: bytes) -> tuple[tuple[str, ...], Path | None]:
-    """Move the files of runs aside, so that the next start does not take them for damaged ones of its own. Raises
-    OSError.
-    """
+    """Move the files of runs aside, so that the next start does not take them for damaged ones of its own. Raises OSError."""
     folder = state_dir / "runs"
     parts = sorted(folder.glob("*.*")) if folder.is_dir() else []
     if not parts:
@@ -125,8 +123,7 @@ def renew_user(name: str, chain: tuple[bytes, ...], folder: Path | None = None) 
 
 
 def export_authority(state_dir: Path, file: Path, *, remove: bool) -> None:
-    """Copy the network's authority key to a file that only we can read. With `remove`, leave none in the state
-    directory.
+    """Copy the network's authority key to a file that only we can read. With `remove`, leave none in the state directory.
 
     Raises:
         OperationFailed: the key does not exist, or the file does.

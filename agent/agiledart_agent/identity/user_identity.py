@@ -1,5 +1,4 @@
-"""Identity of a user at the command line: a token, redeemed once for a key of the user's own, which is stored from then
-on.
+"""Identity of a user at the command line: a token, redeemed once for a key of the user's own, which is stored from then on.
 
 A token admits for a day, and membership lasts for a year. So the first command that uses a token stores the key and its
 chain in a file (0600). Later commands use that, whether or not the token still admits. The key is the same wherever the
@@ -91,9 +90,7 @@ def last_link(identity: ClientIdentity) -> ChainLink:
 
 
 def _of_token(token: Token, now: int, folder: Path) -> ClientIdentity:
-    """Return the member that this token became at its first use; a new one when there is none, or its membership has
-    ended.
-    """
+    """Return the member that this token became at its first use; a new one when there is none, or its membership has ended."""
     if token.role in ("agent", "executor"):
         raise OperationFailed(
             f"This token is for a new {token.role}. Commands need one of the role submitter, reader or admin:  "

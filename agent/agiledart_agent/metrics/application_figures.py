@@ -291,9 +291,7 @@ class ApplicationFigures:
             application.live[copy] = report
 
     def started(self, name: str) -> None:
-        """Create the counters of an application whose instances are about to start, so that a first failure is seen as
-        a rise.
-        """
+        """Create the counters of an application whose instances are about to start, so that a first failure is seen as a rise."""
         self._application(name)
 
     def failed(self, name: str) -> None:

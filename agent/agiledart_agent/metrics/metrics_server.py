@@ -1,5 +1,4 @@
-"""HTTP/1.1 server of `/metrics`, `/livez` and `/readyz`, for Prometheus and for service managers. It serves nothing
-else.
+"""HTTP/1.1 server of `/metrics`, `/livez` and `/readyz`, for Prometheus and for service managers. It serves nothing else.
 
 The port is for machines in one's own network and has no TLS; the default is loopback. A client can only occupy a place
 for some seconds. A request is one head of at most `MAX_HEAD` bytes within `HEAD_SECONDS`, answered once, and the
@@ -53,8 +52,9 @@ class MetricsServer:
         self._clients: set[asyncio.StreamWriter] = set()
 
     async def listen(self, host: str, port: int, tries: int = 1) -> int:
-        """Take connections. Return the port. `tries`: ports to try, from this one on. Raises `OperationFailed` with a
-        text for the user.
+        """Take connections. Return the port. `tries`: ports to try, from this one on.
+
+        Raises `OperationFailed` with a text for the user.
         """
         for candidate in range(port, min(port + tries, 1 << 16)):
             try:

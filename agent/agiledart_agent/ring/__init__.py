@@ -1,3 +1,1 @@
-"""Ring membership across restarts: addresses of known nodes, links to them, and the monitor that rejoins after
-isolation.
-"""
+"""Ring membership across restarts: addresses of known nodes, links to them, and the monitor that rejoins after isolation."""

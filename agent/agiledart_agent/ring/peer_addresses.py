@@ -25,9 +25,7 @@ class PeerAddressFile:
         self.notice = ""
 
     def addresses(self) -> list[str]:
-        """Return the stored addresses; none when file and copy are missing or damaged (a token or other nodes help
-        then).
-        """
+        """Return the stored addresses; none when file and copy are missing or damaged (a token or other nodes help then)."""
         self.notice = ""
         try:
             stored = read_backed_up(self._path)

@@ -1,5 +1,4 @@
-"""Authorisation of readers of logs: by their scope, the log's owner, and the keys with which the owner shares the
-application.
+"""Authorisation of readers of logs: by their scope, the log's owner, and the keys with which the owner shares the application.
 
 Only a requester that would be refused as a stranger causes a query to the ring. The answer is cached for some seconds,
 so that a stranger's requests cost no more than others. While the ring is silent, its last answer counts for some
@@ -49,8 +48,9 @@ class LogReadAuthoriser:
         self._known: dict[_OwnedApplication, tuple[float, tuple[bytes, ...]]] = {}
 
     async def refusal(self, principal: Principal, log: LogOwnership) -> str:
-        """Return one of `permissions.REFUSALS`, or an empty string: it may. Raises OperationFailed: the answer needs
-        the ring, which is silent.
+        """Return one of `permissions.REFUSALS`, or an empty string: it may.
+
+        Raises OperationFailed: the answer needs the ring, which is silent.
         """
         reason = log_read_refusal(principal, log)
         if reason != "owner" or not log.application:

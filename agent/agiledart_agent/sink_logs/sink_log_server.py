@@ -67,8 +67,9 @@ TRIM_SECONDS: Final = 60.0
 """Time between two checks for logs without a writer that exceed their bounds."""
 
 STARTUP_GRACE_SECONDS: Final = 5.0
-"""Time after its start at which an agent believes the ring that a log does not exist. When a whole mesh starts again,
-nodes register their logs one after the other.
+"""Time after its start at which an agent believes the ring that a log does not exist.
+
+When a whole mesh starts again, nodes register their logs one after the other.
 """
 
 REQUESTS: Codec[LogRequest] = Codec(LogRequest)

@@ -57,8 +57,7 @@ def read_backed_up(path: Path, *, secret: bool = False) -> BackedUpFile:
 
 
 def read_file_and_copy(path: Path, *, secret: bool = False) -> list[BackedUpFile]:
-    """Return the content as `read_backed_up` does, and behind it the file's own when it differs: the copy may be
-    another node's.
+    """Return the content as `read_backed_up` does, and behind it the file's own when it differs: the copy may be another node's.
 
     Raises:
         As `read_backed_up`.

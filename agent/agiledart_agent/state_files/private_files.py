@@ -43,8 +43,7 @@ def secure_state_directory(path: Path) -> None:
 
 
 def read_private(path: Path, *, secret: bool = False, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-    """Return the content of a small file of the state directory. It does not read links, pipes and files of other
-    users.
+    """Return the content of a small file of the state directory. It does not read links, pipes and files of other users.
 
     Args:
         secret: refuse a file that others may read, too.

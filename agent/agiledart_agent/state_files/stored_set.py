@@ -1,5 +1,6 @@
-"""Stored set: small byte strings in one file of the state directory, written whole. Neighbours know them, too, and send
-them again.
+"""Stored set: small byte strings in one file of the state directory, written whole.
+
+Neighbours know them, too, and send them again.
 """
 
 import asyncio
