@@ -17,7 +17,7 @@ from agiledart_shuffle.divergence import upper_exponent
 from agiledart_shuffle.draws import beta
 from agiledart_shuffle.estimates import CHANGING, Estimates
 from agiledart_shuffle.graph import LinkGraph
-from agiledart_shuffle.planner import PathPlanner
+from agiledart_shuffle.hop_planner import PathPlanner
 from agiledart_shuffle.policies.kl import KlIndex
 from agiledart_shuffle.policies.shared_prior import SharedPriorIndex
 from agiledart_shuffle.policy import Journey, LinkIndex

@@ -7,7 +7,7 @@ from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.estimates import STATIONARY, EstimateMemory
 from agiledart_shuffle.graph import LinkGraph
-from agiledart_shuffle.planner import PathPlanner
+from agiledart_shuffle.hop_planner import PathPlanner
 from agiledart_shuffle.policies.end_to_end import EndToEnd
 from agiledart_shuffle.policies.kl import KlIndex
 from agiledart_shuffle.policies.next_hop import NextHop

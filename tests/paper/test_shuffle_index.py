@@ -8,7 +8,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.divergence import COST_MAX, divergence, optimistic_cost, upper_rate
 from agiledart_shuffle.estimates import Estimates
 from agiledart_shuffle.graph import LinkGraph
-from agiledart_shuffle.planner import PathPlanner
+from agiledart_shuffle.hop_planner import PathPlanner
 from agiledart_shuffle.policies.end_to_end import path_bound
 from agiledart_shuffle.policies.kl import KlIndex
 from agiledart_shuffle.policies.next_hop import exploits

@@ -13,7 +13,7 @@ from agiledart_experiments.paths.networks import PathNetwork, grid_of_nodes
 from agiledart_experiments.paths.trial import PathTrial
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.graph import LinkGraph
-from agiledart_shuffle.planner import PathPlanner
+from agiledart_shuffle.hop_planner import PathPlanner
 from agiledart_shuffle.policies.kl import KlIndex
 from agiledart_shuffle.registry import POLICIES
 

@@ -8,7 +8,7 @@ from agiledart_experiments.paths.networks import PathNetwork, lossy_grid
 from agiledart_experiments.paths.trial import PathTrial
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_kernel.randomness import RandomStream
-from agiledart_shuffle.planner import PathPlanner
+from agiledart_shuffle.hop_planner import PathPlanner
 from agiledart_shuffle.policies.kl import KlIndex
 
 DELAYS_MS = {1: (10.0, 100.0), 2: (50.0, 100.0), 3: (100.0, 300.0)}

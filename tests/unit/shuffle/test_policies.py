@@ -8,7 +8,7 @@ from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.estimates import CHANGING, FORGETTING, STATIONARY, EstimateMemory, Estimates
 from agiledart_shuffle.graph import LinkGraph
-from agiledart_shuffle.planner import PathPlanner
+from agiledart_shuffle.hop_planner import PathPlanner
 from agiledart_shuffle.policies.kl import KlIndex
 from agiledart_shuffle.policies.shared_prior import SharedPriorIndex
 from agiledart_shuffle.policy import Journey
