@@ -83,9 +83,9 @@ def recorded(
     recorders: dict[int, Recorder] = {}
     for (stage, _), instance in host.instances.items():
         if instance.state.division in divisions:
-            assert instance._operator is not None
-            instance._operator = recorders[stage] = Recorder(instance._operator)
-            instance._run_batch = None
+            assert instance.steps.operator is not None
+            instance.steps.operator = recorders[stage] = Recorder(instance.steps.operator)
+            instance.steps.run_batch = None
     host.run()
     return host.program, {stage: recorder.inputs for stage, recorder in recorders.items()}
 

@@ -168,6 +168,6 @@ def instance_of(results: str) -> Instance:
 
 @pytest.mark.parametrize("results", ["count", "one", "several"])
 def test_rows_that_came_before_columns_move_into_columns(results: str) -> None:
-    operator: Any = instance_of(results)._operator
+    operator: Any = instance_of(results).steps.operator
     assert operator.takes_columns
     assert operator._vectors is not None

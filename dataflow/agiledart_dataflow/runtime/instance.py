@@ -457,7 +457,9 @@ class Instance:
 
     def increment_parts_in(self, index: int, raw: bytes) -> tuple[SnapshotParts, Increment]:
         """Decode an increment like `snapshot_parts_in`; return its state changes separately."""
-        entered, increment, sent, watermark, counts = self._decoded(raw, Increment)
+        entered, increment, sent, watermark, counts = _decoded(
+            self._program, self.stage, raw, Increment, in_order=isinstance(self._inbox, Merge)
+        )
         return SnapshotParts(index, entered, NO_STATE, sent, watermark, counts), increment
 
     def another_state(self) -> OperatorState:
@@ -471,20 +473,10 @@ class Instance:
             index: of that instance, within its generation.
             snapshot: of it.
         """
-        return SnapshotParts(index, *self._decoded(snapshot, StateSnapshot))
-
-    def _decoded(self, snapshot: bytes, state: Any) -> tuple[Any, Any, Any, Position, list[StepCounts]]:
-        joins = self._program.joins(self.stage)
-        row = msgspec.Raw if joins else self._program.input_type(self.stage)
-        order: Any = list[int] | None
-        inbox = merge_type(row) if isinstance(self._inbox, Merge) else arrivals_type(row, order)
-        outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
-        kind = generic(tuple, inbox, state, outbox, Position, list[StepCounts])
-        entered, decoded_state, sent, watermark, counts = msgspec.msgpack.Decoder(kind).decode(snapshot)
-        if joins:
-            edges = self._program.plan.incoming(self.stage)
-            entered = typed_rows(entered, {edge.index: self._program.row_type(edge.index) for edge in edges})
-        return entered, decoded_state, sent, watermark, counts
+        return SnapshotParts(
+            index,
+            *_decoded(self._program, self.stage, snapshot, StateSnapshot, in_order=isinstance(self._inbox, Merge)),
+        )
 
     def take_over(self, left: Sequence[SnapshotParts]) -> None:
         """Begin where the previous generation's instances stopped: all those that `predecessors_of` names.
@@ -528,3 +520,20 @@ def _encoded(
 
 
 _ENCODER = msgspec.msgpack.Encoder()
+
+
+def _decoded(
+    program: Program, stage: int, snapshot: bytes, state: Any, *, in_order: bool
+) -> tuple[Any, Any, Any, Position, list[StepCounts]]:
+    """Decode a snapshot's parts. `state`: the type of its state; `in_order`: its inbox merges by position."""
+    joins = program.joins(stage)
+    row = msgspec.Raw if joins else program.input_type(stage)
+    order: Any = list[int] | None
+    inbox = merge_type(row) if in_order else arrivals_type(row, order)
+    outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
+    kind = generic(tuple, inbox, state, outbox, Position, list[StepCounts])
+    entered, decoded_state, sent, watermark, counts = msgspec.msgpack.Decoder(kind).decode(snapshot)
+    if joins:
+        edges = program.plan.incoming(stage)
+        entered = typed_rows(entered, {edge.index: program.row_type(edge.index) for edge in edges})
+    return entered, decoded_state, sent, watermark, counts
