@@ -136,7 +136,7 @@ def test_the_root_dies_and_the_next_one_knows_what_it_knew(silent: bool) -> None
     grove.ring.world.inject(grove.ids[3], AskTopic(1, TOPIC, b"who may publish"))
     grove.run(QUIET)
     assert grove.answers[1].ok
-    holders = [machine for machine in grove.ring.machines if TOPIC in machine.scribe.kept]
+    holders = [machine for machine in grove.ring.machines if TOPIC in machine.scribe.held_states]
     assert len(holders) == 6
     for _ in range(3):
         grove.ring.world.crash(grove.root, silent=silent)

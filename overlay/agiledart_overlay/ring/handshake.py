@@ -173,10 +173,10 @@ class Handshake:
         """Answer the successor of an own admission, which asks for the outcome."""
         view = self._view
         agreed = view.agreed
-        is_of_earlier_life = message.joiner.incarnation < view.me.incarnation
-        if agreed.confirmed and agreed.successor.is_incarnation(sender) and not is_of_earlier_life:
+        is_of_earlier_incarnation = message.joiner.incarnation < view.me.incarnation
+        if agreed.confirmed and agreed.successor.is_incarnation(sender) and not is_of_earlier_incarnation:
             view.send(sender, RenewLease(False, view.now, view.refutations, agreed.name))
-        elif not agreed.active or is_of_earlier_life:
+        elif not agreed.active or is_of_earlier_incarnation:
             if self._invitation is not None and self._invitation.ticket == message.ticket:
                 self._invitation = None
             view.send(sender, RevokeTransfer(message.ticket))

@@ -15,7 +15,7 @@ from agiledart_overlay.wire.messages import Accused, JoinRefused, JoinRequest, J
 from agiledart_overlay.wire.ring_messages import JoinBounced, QueuedJoin, RenewLease
 
 _DOUBTFUL = 3
-"""From this attempt on every other one uses the second best hops: a link on the best route may be broken."""
+"""First attempt from which every other one uses the second best hops: a link on the best route may be broken."""
 
 
 class JoinRoute:

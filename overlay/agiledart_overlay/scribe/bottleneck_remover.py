@@ -20,12 +20,12 @@ _MOVE_TIMEOUT_HEARTBEATS = 4
 class _Choice:
     """Siblings being measured for one topic: number of the probe → sibling, and the results so far."""
 
-    __slots__ = ("asked", "deadline", "found", "sent_at")
+    __slots__ = ("asked", "deadline", "measured", "sent_at")
 
     def __init__(self, sent_at: Instant, deadline: int) -> None:
         self.sent_at, self.deadline = sent_at, deadline
         self.asked: dict[int, Sibling] = {}
-        self.found: list[tuple[int, NodeId, Peer]] = []
+        self.measured: list[tuple[int, NodeId, Peer]] = []
 
 
 class BottleneckRemover:
@@ -101,7 +101,7 @@ class BottleneckRemover:
             if sibling is not None:
                 own_us = (self._view.now - choice.sent_at) // 1_000
                 total = own_us + (sibling.rtt_us or _UNKNOWN_US)
-                choice.found.append((total, sibling.peer.node, sibling.peer))
+                choice.measured.append((total, sibling.peer.node, sibling.peer))
                 if not choice.asked:
                     self._choose(key)
                 return
@@ -117,8 +117,8 @@ class BottleneckRemover:
     def _choose(self, key: NodeId) -> None:
         choice = self._choices.pop(key)
         topic = self._tree.topics.get(key)
-        if topic is not None and choice.found and not topic.is_root:
-            topic.siblings = [peer for _, _, peer in sorted(choice.found, key=lambda entry: entry[:2])]
+        if topic is not None and choice.measured and not topic.is_root:
+            topic.siblings = [peer for _, _, peer in sorted(choice.measured, key=lambda entry: entry[:2])]
             self._tree.search(topic)
 
     def violations(self) -> list[str]:

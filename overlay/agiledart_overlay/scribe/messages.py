@@ -123,7 +123,7 @@ class ChildDropped(Message, frozen=True, gc=False, tag=329):
 
 
 class SiblingProbe(Message, frozen=True, gc=False, tag=330):
-    """How far are you?"""
+    """Request of a `SiblingAck`, which measures the distance."""
 
     number: Count
 
@@ -147,7 +147,7 @@ class Anycast(Message, frozen=True, gc=False, tag=332):
 
 
 class AnycastEnd(Message, frozen=True, gc=False, tag=333):
-    """To the origin: the sender accepted, or no member did."""
+    """Sender → origin: I accepted, or no member did."""
 
     number: Count
     accepted: bool

@@ -42,7 +42,7 @@ class Scribe:
         return self._tree.topics
 
     @property
-    def kept(self) -> dict[NodeId, tuple[int, bytes]]:
+    def held_states(self) -> dict[NodeId, tuple[int, bytes]]:
         """Return version and state of topics whose state this node holds, as root or as replica."""
         return {key: (topic_state.version, topic_state.state) for key, topic_state in self._roots.topic_states.items()}
 

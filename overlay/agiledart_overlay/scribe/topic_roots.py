@@ -31,14 +31,14 @@ class TopicState:
     """State of a topic at its root.
 
     Attributes:
-        kept: leaves that confirmed this version.
+        confirmed_by: leaves that confirmed this version.
     """
 
-    __slots__ = ("kept", "owner", "state", "version")
+    __slots__ = ("confirmed_by", "owner", "state", "version")
 
     def __init__(self, version: int, owner: Peer | None, state: bytes) -> None:
         self.version, self.owner, self.state = version, owner, state
-        self.kept: dict[NodeId, None] = {}
+        self.confirmed_by: dict[NodeId, None] = {}
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -151,7 +151,7 @@ class TopicRoots:
         view, topic_state = self._view, self.topic_states[key]
         count = view.config.root_replicas if view.is_root(key) else 1
         for peer in view.leaf_set.nearest_to(key, count):
-            if peer.node not in topic_state.kept:
+            if peer.node not in topic_state.confirmed_by:
                 view.send(peer, RootCopy(key, topic_state.version, topic_state.owner, topic_state.state))
         self._tree.wake()
 
@@ -174,13 +174,13 @@ class TopicRoots:
         """Note that a leaf has the state."""
         topic_state = self.topic_states.get(message.topic)
         if topic_state is not None and message.version >= topic_state.version:
-            topic_state.kept[sender.node] = None
+            topic_state.confirmed_by[sender.node] = None
 
     def on_leaves_changed(self, gone: list[Peer]) -> None:
         """React to a changed leaf set: spread copies; other nodes' copies go to the root and are dropped at a later heartbeat."""
         for key, topic_state in list(self.topic_states.items()):
             for peer in gone:
-                topic_state.kept.pop(peer.node, None)
+                topic_state.confirmed_by.pop(peer.node, None)
             self._spread(key)
 
     def on_heartbeat(self) -> None:
@@ -188,7 +188,7 @@ class TopicRoots:
         view = self._view
         for key, topic_state in list(self.topic_states.items()):
             keepers = view.leaf_set.nearest_to(key, view.config.root_replicas + 1)
-            if not view.is_root(key) and keepers and keepers[0].node in topic_state.kept:
+            if not view.is_root(key) and keepers and keepers[0].node in topic_state.confirmed_by:
                 ranked = [peer.node for peer in keepers]
                 own = min(abs(view.me.node - key), (1 << view.config.id_bits) - abs(view.me.node - key))
                 last = ranked[-1]

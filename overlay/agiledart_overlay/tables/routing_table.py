@@ -33,7 +33,7 @@ class RoutingTable:
         self._columns = 1 << digit_bits
         self._digits = bits // digit_bits
         self._slots: dict[int, list[_Entry]] = {}
-        """By row * columns + column."""
+        """Slots that are not empty, by row * columns + column."""
 
     @property
     def slots(self) -> int:

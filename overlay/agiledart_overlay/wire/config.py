@@ -113,7 +113,7 @@ class OverlayConfig:
     merge_after_ns: int = 6 * SECOND
     """Time after which a member met inside an agreed key range counts as one of another ring; two `dead_after`."""
     join_queue: int = 64
-    """Joiners that wait at one range owner; more are told to try again."""
+    """Joiners that wait at one range owner; further ones must try again."""
     leave_timeout_ns: int = 2 * SECOND
     """Longest time that leaving may take."""
 

@@ -18,7 +18,7 @@ class RingRejoining(Observation, frozen=True, gc=False):
 
 
 class AdmissionAborted(Observation, frozen=True, gc=False):
-    """As range owner this node gave up a joiner that had answered its invitation."""
+    """This node, as range owner, gave up a joiner that had answered its invitation."""
 
     joiner: Peer
 
@@ -65,7 +65,7 @@ class NodeWasLate(Observation, frozen=True, gc=False):
 
 
 class JoinerAdmitted(Observation, frozen=True, gc=False):
-    """As range owner this node admitted a joiner."""
+    """This node, as range owner, admitted a joiner."""
 
     joiner: Peer
 

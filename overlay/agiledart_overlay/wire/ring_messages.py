@@ -111,7 +111,7 @@ class AdmissionExpired(Message, frozen=True, gc=False, tag=46):
 
 
 class RevokeTransfer(Message, frozen=True, gc=False, tag=47):
-    """That admission is over without the joiner: take your keys back. Answered by `TransferRevoked`."""
+    """The admission is over without the joiner: take your keys back. Answered by `TransferRevoked`."""
 
     ticket: Ticket
 
