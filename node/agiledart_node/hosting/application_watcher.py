@@ -252,9 +252,8 @@ class ApplicationWatcher:
         """Collect the ends of instances that a host reports to its coordinator."""
         hosted = self._hosting.table.get((message.application, message.version))
         if hosted is None:
-            self._context.send(
-                sender, Acknowledged(message.request)
-            )  # the run has ended here: the host will be halted too
+            # The run has ended here: the host will be halted too.
+            self._context.send(sender, Acknowledged(message.request))
             return
         if hosted.part.coordinator.node != self._context.me.node:
             self._context.drop("not the coordinator")
@@ -263,9 +262,8 @@ class ApplicationWatcher:
             self._context.drop("end of a future attempt")  # the host repeats it
             return
         if 0 < message.attempt < hosted.attempt:
-            self._context.send(
-                sender, Acknowledged(message.request)
-            )  # it ended in an earlier attempt, and runs again now
+            # It ended in an earlier attempt, and runs again now.
+            self._context.send(sender, Acknowledged(message.request))
             return
         places = hosted.part.places()
         for key, report in message.reports.items():

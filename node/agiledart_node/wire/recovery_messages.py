@@ -120,6 +120,14 @@ class GenerationListening(Message, frozen=True, gc=False, tag=419):
 
 
 RecoveringMessage = (
-    CreateVoter | VoterCreated | BootstrapRegister | AttemptListening | RunClosed | RequestPart | PartReply | QueryRecovery
-    | RecoveryStatus | GenerationListening
-)  # fmt: skip
+    CreateVoter
+    | VoterCreated
+    | BootstrapRegister
+    | AttemptListening
+    | RunClosed
+    | RequestPart
+    | PartReply
+    | QueryRecovery
+    | RecoveryStatus
+    | GenerationListening
+)
