@@ -42,7 +42,7 @@ class ChangeStep(Enum):
 
     IDLE = "idle"
     PREPARING = "preparing"
-    CHECKPOINTING_FASTER = "hastening"
+    CHECKPOINTING_FASTER = "checkpointing-faster"
     CARRIED = "carried"
 
 

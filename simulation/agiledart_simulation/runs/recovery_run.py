@@ -485,7 +485,7 @@ REACHED_BY_SCALING = (
     *(
         f"{role} died while {step}"
         for role in ("coordinator", "old", "new")
-        for step in ("preparing", "hastening", "carried")
+        for step in ("preparing", "checkpointing-faster", "carried")
     ),
 )
 """Events that a large campaign of changes must have reached beside its kinds."""
