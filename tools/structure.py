@@ -18,16 +18,11 @@ SAME_NAMES = frozenset(
         "agent",
         "aggregates",
         "connectors",
-        "desk",
         "entries",
-        "epochs",
         "errors",
-        "faults",
         "graph",
         "ledger",
         "limits",
-        "machine",
-        "names",
         "network",
         "next_hop",
         "options",
@@ -36,11 +31,8 @@ SAME_NAMES = frozenset(
         "plugins",
         "protocol",
         "registry",
-        "rows",
         "schedulers",
-        "tapping",
         "top",
-        "watching",
     ]
 )
 """Other file names that stand in several places; the list may only shrink."""

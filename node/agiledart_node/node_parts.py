@@ -34,7 +34,7 @@ from agiledart_node.scheduling.node_scheduling import NodeScheduling
 from agiledart_node.user_commands.application_removal import ApplicationRemoval
 from agiledart_node.user_commands.application_sharing import ApplicationSharing
 from agiledart_node.user_commands.audit_queries import AuditQueries
-from agiledart_node.user_commands.quorum_recovery import QuorumRecovery
+from agiledart_node.user_commands.recover_command import QuorumRecovery
 from agiledart_node.user_commands.retained_checkpoints import RetainedCheckpoints
 from agiledart_node.user_commands.secret_provisioning import SecretProvisioning
 from agiledart_node.user_commands.status_queries import StatusQueries

@@ -1,1 +1,1 @@
-"""Event log: observations of the machines become log events."""
+"""The agent's log: observations of the machines become events with a name, a level and fields."""

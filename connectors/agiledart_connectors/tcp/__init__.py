@@ -1,1 +1,1 @@
-"""Source `tcp:`: lines over a plain TCP connection."""
+"""Source `tcp:`: lines over plain TCP connections, dialled or accepted. It knows `codecs` and the options only."""

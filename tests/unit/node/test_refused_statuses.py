@@ -9,7 +9,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import CommandRefused
 from agiledart_node.user_commands import quorum_recovery
-from agiledart_node.user_commands.quorum_recovery import QuorumRecovery
+from agiledart_node.user_commands.recover_command import QuorumRecovery
 from agiledart_node.wire.commands import RecoverRun
 from agiledart_node.wire.quorum_recovery_messages import RegisterReply
 from agiledart_recovery.register.quorum_recovery import QuorumRecoveryCheck

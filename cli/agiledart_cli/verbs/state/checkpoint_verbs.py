@@ -9,7 +9,7 @@ from agiledart_cli.options import agent_options
 from agiledart_cli.output import GOOD, count, output_option, print_json, print_message
 from agiledart_cli.verbs.application_view import print_checkpoints
 from agiledart_cli.verbs.applications import KEEP_SECONDS
-from agiledart_cli.verbs.state.checkpoint_file import fetched
+from agiledart_cli.verbs.state.export_file import fetched
 from agiledart_cli.verbs.state.lost_voters import recover
 from agiledart_cli.verbs.state.restoring import restore
 from agiledart_kernel.errors import ConfigurationError

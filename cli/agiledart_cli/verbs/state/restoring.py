@@ -15,7 +15,7 @@ from agiledart_cli.options import agent_options, not_empty, parallelism_option, 
 from agiledart_cli.output import WATCH, count, output_option, plural, print_json, print_message
 from agiledart_cli.verbs.application_view import print_plan
 from agiledart_cli.verbs.applications import KEEP_SECONDS
-from agiledart_cli.verbs.state.checkpoint_file import fetched
+from agiledart_cli.verbs.state.export_file import fetched
 from agiledart_cli.verbs.state.restore_plan import PlannedTopology, RestorePlan, graph_of, plan_restore
 from agiledart_cli.verbs.submit import SUBMIT_SECONDS, make_submission, name_of
 from agiledart_dataflow.plan.delivery import Delivery
