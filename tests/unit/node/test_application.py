@@ -89,13 +89,13 @@ def test_a_record_of_the_largest_plan_fits() -> None:
     assert len(RECORD_CODEC.encode(large)) < MAX_RECORD_BYTES
 
 
-def test_inconsistent_records_are_seen() -> None:
+def test_inconsistent_records_are_detected() -> None:
     assert not record(assignment=(InstancePlace(0, 0, 0),)).is_consistent()
     assert not record(state="flying").is_consistent()
     assert not record(edges=((0, 1),)).is_consistent()
 
 
-def test_what_a_node_held_in_the_users_words() -> None:
+def test_instances_of_a_node_are_described_by_step_names() -> None:
     a, b = peer("a", "pi1"), peer("b", "pi3")
     held = record(
         nodes=(a, b),
@@ -118,7 +118,7 @@ def test_names_that_collide_get_the_first_digits_of_the_id() -> None:
     assert list(shown.values()) == ["pi-aa110000", "pi-bb220000", "pj", "node-00000001"]
 
 
-def test_lists_read_like_language() -> None:
+def test_lists_are_joined_as_in_english() -> None:
     assert [listed([]), listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])] == [
         "nothing",
         "a",
@@ -133,12 +133,12 @@ FIGURE = (
 )
 
 
-def test_the_figure_of_the_paper_is_a_tree_with_one_junction() -> None:
+def test_the_papers_figure_gives_a_tree_with_one_junction() -> None:
     assert merged_tree(FIGURE) == FIGURE
     assert junctions(FIGURE) == (peer("D45342").node,)
 
 
-def test_paths_that_met_stay_together() -> None:
+def test_paths_that_met_stay_merged() -> None:
     a, b, c, d, e, sink = map(peer, "abcdef")
     merged = merged_tree(((a, b, c, sink), (d, b, e, sink)))
     assert merged == ((a, b, c, sink), (d, b, c, sink))
@@ -159,7 +159,7 @@ def test_waves_go_from_sinks_to_sources() -> None:
         waves(2, ((0, 1), (1, 0)))
 
 
-def test_soft_state_marks_junctions_and_is_forgotten() -> None:
+def test_soft_state_marks_junctions_and_expires() -> None:
     state = JoinSoftState(Duration(60 * SECOND))
     a, b, onward, sink = (NodeId(n) for n in range(4))
     assert not state.passed(1, sink, a, onward, Instant(0)).is_junction
@@ -178,7 +178,7 @@ def test_numbers_of_runs_differ_by_name_version_and_ticket() -> None:
     assert all(0 <= number < 1 << 64 for number in numbers)
 
 
-def test_a_record_keeps_the_newest_changes_that_have_room() -> None:
+def test_a_record_keeps_the_newest_changes_that_fit() -> None:
     few = [
         ChangeRow("areas", generation, 1, 2, "scale", "asked by ann", "done", "", 3, 64, 1.5, 20.0)
         for generation in range(1, 4)

@@ -39,7 +39,7 @@ def listens(bench: InLife, request: int, attempt: int) -> bool:
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_a_run_that_is_being_ended_is_not_started_when_its_state_has_come(leaves: bool) -> None:
+def test_a_run_being_ended_does_not_start_when_its_state_arrives(leaves: bool) -> None:
     bench = InLife()
     reset(bench, 2)
     (find,) = bench.of(FindSnapshot)
@@ -51,7 +51,7 @@ def test_a_run_that_is_being_ended_is_not_started_when_its_state_has_come(leaves
     assert refused == (["app is being stopped on me"] if leaves else [])
 
 
-def test_who_listens_in_a_life_for_which_there_is_no_room_yet_says_it_again() -> None:
+def test_a_host_repeats_its_addresses_for_an_attempt_that_had_no_capacity_yet() -> None:
     """Else a host that heard of many lives before it was so far would wait for an address that nobody tells any more."""
     bench = InLife()
     last = MAX_ATTEMPTS_AHEAD + 2
@@ -97,7 +97,7 @@ def test_a_run_that_begins_with_a_checkpoint_fetches_it_from_who_was_asked() -> 
     assert start.since == RestoreFrom(0, (SnapshotChain(1, 3, b"hash"),), "steps")
 
 
-def test_who_cannot_fetch_it_says_from_whom() -> None:
+def test_a_failed_checkpoint_fetch_names_its_source_node() -> None:
     bench = InLife()
     bench.feed(Failed(begins(bench).request, "refused: it does not lie here"))
     (refused,) = bench.said(wire.ResetRefused)
@@ -107,7 +107,7 @@ def test_who_cannot_fetch_it_says_from_whom() -> None:
 
 
 @pytest.mark.parametrize("fits", [True, False])
-def test_a_state_that_does_not_fit_ends_the_run_and_is_not_tried_again(fits: bool) -> None:
+def test_a_state_that_does_not_fit_fails_the_run_without_retry(fits: bool) -> None:
     bench = InLife()
     told: list[str] = []
     bench.node.recovery_service.closed = lambda hosted, state, reason: told.append(f"{state}: {reason}")
@@ -118,7 +118,7 @@ def test_a_state_that_does_not_fit_ends_the_run_and_is_not_tried_again(fits: boo
     assert told == ([] if fits else [f"failed: {why}"])
 
 
-def test_a_life_that_begins_at_an_earlier_epoch_says_what_its_sinks_had_shown() -> None:
+def test_an_attempt_from_an_earlier_epoch_reports_rows_its_sinks_had_emitted() -> None:
     earlier, later = (
         SavedState(InstanceId("2", 1, 0), (InstanceSnapshot(at, at.epoch.to_bytes(), 10, 1, ()),)) for at in (AT, LATER)
     )
@@ -128,7 +128,7 @@ def test_a_life_that_begins_at_an_earlier_epoch_says_what_its_sinks_had_shown() 
     )
 
 
-def test_what_lies_on_one_node_only_is_waited_for_there_and_named() -> None:
+def test_an_attempt_waits_for_state_on_a_single_node_and_names_that_node() -> None:
     """It was a life that could not be entered, again and again, with words about fragments that there never were."""
     bench = InLife()
     bench.take()

@@ -144,7 +144,7 @@ class World:
         return row
 
 
-def test_a_starving_stage_gets_instances_and_it_is_told_why() -> None:
+def test_a_starved_stage_gets_instances_and_the_reason_is_reported() -> None:
     world = World()
     world.interval()
 
@@ -160,7 +160,7 @@ def test_a_starving_stage_gets_instances_and_it_is_told_why() -> None:
     assert world.timers == 2
 
 
-def test_a_number_given_by_hand_holds() -> None:
+def test_a_parallelism_set_by_hand_is_kept() -> None:
     world = World(held=("busy+areas",))
     world.interval()
     assert world.asked == []
@@ -168,7 +168,7 @@ def test_a_number_given_by_hand_holds() -> None:
 
 
 @pytest.mark.parametrize("what", ["recovery", "change"])
-def test_nothing_is_asked_while_something_is_under_way_nor_in_the_interval_after(what: str) -> None:
+def test_no_change_is_requested_during_a_change_or_the_interval_after_it(what: str) -> None:
     world = World()
     if what == "recovery":
         world.progress.since = Instant(1)
@@ -182,7 +182,7 @@ def test_nothing_is_asked_while_something_is_under_way_nor_in_the_interval_after
     assert len(world.asked) == 1
 
 
-def test_no_room_is_asked_by_halves_and_then_said() -> None:
+def test_a_request_beyond_capacity_is_halved_then_reported() -> None:
     world = World()
 
     def refuse(wishes: list[ChangeRequest]) -> tuple[StageChange, ...]:
@@ -197,7 +197,7 @@ def test_no_room_is_asked_by_halves_and_then_said() -> None:
     assert (shown.wanted, shown.waits_for, shown.keeps_number) == (4, world.told["waits_for"], False)
 
 
-def test_what_was_rolled_back_is_said_and_not_repeated_at_once() -> None:
+def test_a_rolled_back_change_is_reported_and_not_repeated_at_once() -> None:
     world = World()
     world.fate, world.why = ChangeOutcome.ROLLED_BACK, "pi2 was lost"
     for _ in range(3):
@@ -210,7 +210,7 @@ def test_what_was_rolled_back_is_said_and_not_repeated_at_once() -> None:
 
 
 @pytest.mark.parametrize("why", ["stopped", "led elsewhere", "no limits", "refused"])
-def test_what_does_not_run_here_is_left_alone(why: str) -> None:
+def test_stages_of_runs_coordinated_elsewhere_are_not_scaled(why: str) -> None:
     world = World(plans.value(1) if why == "no limits" else None)
     if why == "stopped":
         world.state = "stopped"
@@ -227,7 +227,7 @@ def test_what_does_not_run_here_is_left_alone(why: str) -> None:
     assert len(world.asked) == (why == "refused")
 
 
-def test_who_stops_leading_forgets_what_it_remembered() -> None:
+def test_a_node_that_stops_leading_discards_its_autoscaling_memory() -> None:
     world = World()
     world.interval()
     world.leads = False
@@ -235,7 +235,7 @@ def test_who_stops_leading_forgets_what_it_remembered() -> None:
     assert world.one.statuses(RUN) == ()
 
 
-def test_a_slow_instance_goes_to_the_node_with_the_most_room() -> None:
+def test_a_slow_instance_moves_to_the_node_with_the_most_capacity() -> None:
     world = World(scaling_value(3))
     world.offered = 100.0
     normal = world._reports
@@ -254,14 +254,14 @@ def test_a_slow_instance_goes_to_the_node_with_the_most_room() -> None:
     assert [(wish.stage, wish.node) for wish in wishes] == [("busy+areas.1", plans.PI[4].node)]
 
 
-def test_states_say_what_is_missing() -> None:
+def test_autoscaler_states_name_the_missing_measurement() -> None:
     plan = stage_plan_of(scaling_value())
     (state,) = stage_states(plan, {}, ["busy+areas"])
     assert (state.measures, state.keeps_number) == (None, True)
     assert "less than 5 s" in state.void
 
 
-def test_status_shows_the_score_and_nonsense_of_another_node_is_passed_over() -> None:
+def test_status_shows_the_score_and_skips_malformed_reports_of_other_nodes() -> None:
     rows = [StageRow("work", "operator", 2, []), StageRow("out", "sink", 1, [])]
     told = RecoveryStatus(
         1, {}, {}, scaling=({"stage": "work", "wanted": 5, "f": 0.4}, {"stage": "out", "wanted": "x"}, {})

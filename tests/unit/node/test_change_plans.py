@@ -74,7 +74,7 @@ def hosts(plan: Plan | None, stage: str) -> list[str]:
     return [each.host.name for each in plan.stage(stage)]
 
 
-def test_one_more_goes_where_the_stage_is_and_few_groups_move() -> None:
+def test_an_added_instance_is_placed_near_its_stage_and_moves_few_key_groups() -> None:
     before = value()
     plan = scaled(before, "areas", 3, room(pi4=9, pi2=1), "a user")
     assert plan is not None
@@ -89,7 +89,7 @@ def test_one_more_goes_where_the_stage_is_and_few_groups_move() -> None:
     assert hosts(scaled(before, "busy", 3, room(pi2=0, pi4=1), "a user"), "1") == ["pi1", "pi2", "pi4"]
 
 
-def test_instances_of_a_new_term_keep_the_policy_of_their_stage() -> None:
+def test_instances_of_a_new_generation_keep_the_policy_of_their_stage() -> None:
     before = value()
     assignments = tuple(
         msgspec.structs.replace(each, if_lost=LossPolicy.FAIL) if each.instance.stage == "1" else each
@@ -106,7 +106,7 @@ def test_instances_of_a_new_term_keep_the_policy_of_their_stage() -> None:
     ]
 
 
-def test_instances_that_would_share_an_executor_go_to_other_nodes() -> None:
+def test_instances_that_would_share_an_executor_are_spread_over_nodes() -> None:
     before = value(1)
     here, near, far = (
         NodeCapacity(PI[1], 64, executors=2),
@@ -125,14 +125,14 @@ def test_instances_that_would_share_an_executor_go_to_other_nodes() -> None:
     )
 
 
-def test_fewer_keeps_the_first() -> None:
+def test_reducing_parallelism_keeps_the_first_instances() -> None:
     plan = scaled(value(3), "areas", 1, [], "a user")
     assert hosts(plan, "1") == ["pi1"]
     assert plan is not None
     assert plan_fault(value(3), plan) == ""
 
 
-def test_a_term_is_not_used_twice() -> None:
+def test_a_generation_number_is_not_reused() -> None:
     tried = msgspec.structs.replace(value(), changes=(StageChange("1", 2, 2, 3, fate=ChangeOutcome.DROPPED),))
     plan = scaled(tried, "areas", 1, [], "a user")
     assert plan is not None
@@ -140,7 +140,7 @@ def test_a_term_is_not_used_twice() -> None:
     assert plan_fault(tried, plan) == ""
 
 
-def test_a_stage_or_an_instance_moves() -> None:
+def test_a_stage_or_a_single_instance_can_move() -> None:
     before = value()
     plan = moved(before, "areas.1", NodeCapacity(PI[4], 1), "a user")
     assert hosts(plan, "1") == ["pi1", "pi4"]
@@ -151,7 +151,7 @@ def test_a_stage_or_an_instance_moves() -> None:
     assert moved(before, "areas.1", NodeCapacity(PI[2], 0), "a user") is None, "it is there"
 
 
-def test_a_node_is_emptied_in_one_barrier() -> None:
+def test_a_node_is_evacuated_in_one_barrier() -> None:
     before = value()
     assert immovable_stages(before, PI[1].node) == []
     assert immovable_stages(before, PI[3].node) == ["out"]
@@ -181,13 +181,13 @@ def test_a_node_is_emptied_in_one_barrier() -> None:
         (lambda: stage_plan_of(msgspec.structs.replace(value(), plan=Plan(()))), "older version"),
     ],
 )
-def test_what_users_get_wrong(wrong: Callable[[], object], words: str) -> None:
+def test_invalid_change_requests_are_rejected(wrong: Callable[[], object], words: str) -> None:
     with pytest.raises((TopologyError, CommandRefused)) as told:
         wrong()
     assert words in str(told.value)
 
 
-def test_changes_are_shown_by_the_names_of_stages() -> None:
+def test_changes_are_displayed_by_stage_name() -> None:
     done = StageChange(
         "1",
         2,

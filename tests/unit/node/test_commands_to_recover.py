@@ -53,11 +53,11 @@ FORGED: Iterable[tuple[str, bytes]] = (
 
 
 @pytest.mark.parametrize(("how", "signed_command"), FORGED, ids=[how for how, _ in FORGED])
-def test_what_no_admin_has_signed_begins_no_era(how: str, signed_command: bytes) -> None:
+def test_a_command_without_an_admins_signature_begins_no_configuration(how: str, signed_command: bytes) -> None:
     assert not verifier().is_recovery(RUN, signed_command, b"")
 
 
-def test_an_admins_order_counts_however_old_and_begins_one_era() -> None:
+def test_an_admins_command_of_any_age_begins_one_configuration() -> None:
     judge, old, new = verifier(), signed(DONE), signed(DONE, at=3_600_000)
     assert judge.is_recovery(RUN, old, b"")
     assert judge.is_recovery(RUN, new, old)
@@ -65,5 +65,5 @@ def test_an_admins_order_counts_however_old_and_begins_one_era() -> None:
     assert not judge.is_recovery(RUN, old, new)
 
 
-def test_without_keys_what_is_told_is_believed() -> None:
+def test_without_keys_unsigned_commands_are_accepted() -> None:
     assert verifier(None).is_recovery(RUN, b"", b"")

@@ -50,7 +50,7 @@ class Node:
 
 
 @pytest.mark.parametrize("is_withdrawn", [True, False])
-def test_who_does_not_vote_on_a_run_neither_plants_nor_removes_its_checkpoints(is_withdrawn: bool) -> None:
+def test_a_node_that_is_not_a_voter_neither_stores_nor_removes_checkpoints(is_withdrawn: bool) -> None:
     node = Node()
     assert "knows of no" in node.asked(peer(9), KEPT, is_withdrawn=is_withdrawn).refusal
     other = msgspec.structs.replace(KEPT, run=RunId("else", 1))
@@ -59,7 +59,7 @@ def test_who_does_not_vote_on_a_run_neither_plants_nor_removes_its_checkpoints(i
     assert node.dropped == ["copy of a checkpoint"] * 2
 
 
-def test_a_voter_of_the_run_has_one_kept_and_let_go() -> None:
+def test_a_voter_can_retain_and_release_a_checkpoint() -> None:
     node = Node()
     assert node.asked(peer(4), KEPT, is_withdrawn=False) == CopyReply(3)
     assert node.asked(peer(5), KEPT, is_withdrawn=True) == CopyReply(3)

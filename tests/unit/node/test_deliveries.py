@@ -11,7 +11,7 @@ from tests.unit.node.test_node import SCHEDULER, part
 
 
 @pytest.mark.parametrize("word", DELIVERIES)
-def test_parts_and_records_tell_it(word: str) -> None:
+def test_parts_and_records_carry_the_delivery_guarantee(word: str) -> None:
     delivery = Delivery(word)
     is_saved, duplicates = delivery.is_saved, delivery.duplicates
     assert part(by_epoch=is_saved, duplicates=duplicates).delivery is delivery
@@ -19,7 +19,7 @@ def test_parts_and_records_tell_it(word: str) -> None:
     assert record.delivery is delivery
 
 
-def test_an_order_names_it_and_says_nothing_of_the_one_that_saves_nothing() -> None:
+def test_a_command_names_the_delivery_guarantee_unless_it_is_the_default() -> None:
     said = {}
     for word in DELIVERIES:
         terms = command_terms(Submit("x", b"", b"", delivery=word))
@@ -28,7 +28,7 @@ def test_an_order_names_it_and_says_nothing_of_the_one_that_saves_nothing() -> N
     assert said == {"exactly-once": "exactly-once", "at-least-once": "at-least-once", "at-most-once": ""}
 
 
-def test_a_record_without_the_word_is_one_of_before() -> None:
+def test_a_record_without_a_delivery_guarantee_has_the_older_format() -> None:
     """Agents of before wrote one word less: what they saved was exactly-once."""
     made = ApplicationRecord("x", 1, 7, 7, RUNNING, SCHEDULER, by_epoch=True)
     before = msgspec.msgpack.encode(msgspec.msgpack.decode(RECORD_CODEC.encode(made))[:-1])

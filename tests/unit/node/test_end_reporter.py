@@ -68,13 +68,13 @@ class World:
             self.requests.timer(cast(Any, name))
 
 
-def test_the_host_of_the_sink_notes_it() -> None:
+def test_the_sinks_host_records_the_end() -> None:
     world = World(*PI)
     world.go(300)
     assert [(name, said.is_substitute) for name, said in world.said] == [("pi2", False)]
 
 
-def test_where_it_is_gone_for_good_another_host_does() -> None:
+def test_another_host_records_the_end_when_the_sinks_host_is_lost() -> None:
     world = World(PI[1])
     world.go(50)
     assert {name for name, _ in world.said} == {"pi2"}
@@ -87,7 +87,7 @@ def test_where_it_is_gone_for_good_another_host_does() -> None:
     assert len(world.said) == count, "it is noted"
 
 
-def test_nobody_is_told_for_ever() -> None:
+def test_end_reports_stop_after_a_limit() -> None:
     world = World()
     world.go(REPORTING_NS / SECOND + 3_600)
     count = len(world.said)
@@ -96,7 +96,7 @@ def test_nobody_is_told_for_ever() -> None:
     assert {name for name, _ in world.said} == {"pi0", "pi1", "pi2"}
 
 
-def test_a_run_that_is_forgotten_is_told_of_no_more() -> None:
+def test_a_forgotten_run_is_not_reported_again() -> None:
     world = World()
     world.go(30)
     world.machine.coordinators.clear()

@@ -85,7 +85,7 @@ def overtaken(world: Held, changed: Callable[[RegisterValue], RegisterValue]) ->
     world.carry_out(world.machine.step(Received(peer(4), message), world.now))
 
 
-def test_an_end_that_was_proposed_may_come_yet_so_its_checkpoint_stays() -> None:
+def test_the_checkpoint_of_a_proposed_end_is_kept() -> None:
     world = running()
     committed(world)
     world.voters = ()
@@ -102,7 +102,7 @@ def test_an_end_that_was_proposed_may_come_yet_so_its_checkpoint_stays() -> None
     assert world.coordinator.value.state is RunState.FINISHED
 
 
-def test_who_coordinates_next_confirms_the_end() -> None:
+def test_the_next_coordinator_confirms_the_end() -> None:
     world = running()
     committed(world)
     world.voters = ()
@@ -119,7 +119,7 @@ def test_who_coordinates_next_confirms_the_end() -> None:
     assert keeping.given_up == []
 
 
-def test_who_coordinates_next_has_not_seen_the_end_and_goes_on() -> None:
+def test_the_next_coordinator_continues_when_it_has_not_seen_the_end() -> None:
     world = running()
     committed(world)
     world.voters = ()
@@ -135,7 +135,7 @@ def test_who_coordinates_next_has_not_seen_the_end_and_goes_on() -> None:
     assert keeping.given_up == [[peer(1), peer(2)]]
 
 
-def test_what_could_not_be_kept_ends_nothing() -> None:
+def test_a_checkpoint_that_was_not_retained_ends_no_run() -> None:
     world = running()
     committed(world)
     lives = len(world.attempts)
@@ -148,7 +148,7 @@ def test_what_could_not_be_kept_ends_nothing() -> None:
     assert len(world.attempts) == lives + 1
 
 
-def test_it_ends_where_all_answer() -> None:
+def test_a_run_ends_when_all_hosts_answer() -> None:
     world = running()
     at = committed(world)
     keeping = Stopping(world)

@@ -41,7 +41,7 @@ def test_an_end_of_the_life_before_that_is_acknowledged_late_does_not_pass_for_t
     assert bench.node.parts.hosting.table["app", 1].acknowledged
 
 
-def test_the_coordinator_keeps_ends_of_its_own_life_only() -> None:
+def test_the_coordinator_keeps_ends_of_its_own_attempt_only() -> None:
     bench = deployed(Bench(), coordinator=ME, attempt=3)
     collected = bench.node.parts.hosting.table["app", 1].collected
 

@@ -53,7 +53,7 @@ def record(attempt: int = 3, **changes: Any) -> Any:
     return SimpleNamespace(version=1, attempt=attempt, is_final=False, hosts=lambda: (peer(1), HOST), **changes)
 
 
-def test_a_host_of_the_run_may_put_its_fragments_here() -> None:
+def test_a_host_of_the_run_may_store_fragments_here() -> None:
     assert Holder(record()).offered(HOST) == FragmentDecision(1)
 
 
@@ -69,11 +69,13 @@ def test_a_host_of_the_run_may_put_its_fragments_here() -> None:
     ],
     ids=["stranger", "old attempt", "no run", "silent ring", "another version", "a run that is over"],
 )
-def test_who_may_not_is_told_why(there: Any, sender: Peer, attempt: int, reason: str, text: str) -> None:
+def test_a_node_that_may_not_store_fragments_gets_the_reason(
+    there: Any, sender: Peer, attempt: int, reason: str, text: str
+) -> None:
     assert Holder(there).offered(sender, attempt=attempt) == FragmentDecision(1, reason, text)
 
 
-def test_nothing_of_a_life_is_taken_once_a_later_one_is_known() -> None:
+def test_fragments_of_an_attempt_are_refused_once_a_later_one_is_known() -> None:
     replica_node = Holder(record())
     replica_node.machine.fragment_store.observe_attempt(RUN, 4)
     assert replica_node.offered(HOST) == FragmentDecision(1, "old attempt", "attempt 3 is over, the current one is 4")

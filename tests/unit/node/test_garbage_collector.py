@@ -46,7 +46,9 @@ class Bench:
     [(True, False, [ForgetRun(*KEY, (b"sink",))]), (False, False, []), (True, True, [])],
     ids=["over", "not over", "entered again"],
 )
-def test_without_a_record_the_register_decides(is_over: bool, is_hosted: bool, expected: list[Any]) -> None:
+def test_without_a_record_the_register_decides_what_is_collected(
+    is_over: bool, is_hosted: bool, expected: list[Any]
+) -> None:
     bench = Bench(is_over=is_over, is_hosted=is_hosted)
     bench.tidying.patrol()
     assert bench.done == expected

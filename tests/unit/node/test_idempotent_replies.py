@@ -34,7 +34,7 @@ def test_who_asks_again_hears_nothing_before_the_answer_and_the_same_after_it() 
     assert once.is_new(SCHEDULER, 8)
 
 
-def test_old_answers_are_forgotten() -> None:
+def test_old_replies_are_evicted() -> None:
     once = IdempotentReplies(Desk())  # type: ignore[arg-type]
     for request in range(MAX_REMEMBERED + 1):
         assert once.is_new(SCHEDULER, request)

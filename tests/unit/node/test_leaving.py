@@ -32,7 +32,7 @@ def test_a_guard_that_leaves_keeps_its_vote_on_the_disk_and_ends_what_has_no_reg
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_a_seat_counts_as_given_only_when_somebody_else_has_it(given: bool) -> None:
+def test_a_voter_slot_counts_as_transferred_only_when_another_node_has_it(given: bool) -> None:
     """The other voters die while this node asks, or one of them takes another node in."""
 
     def value(*nodes: int) -> Any:

@@ -31,7 +31,7 @@ def say(bench: Bench, index: int, busy_s: float, after_s: float = 1.0, **event: 
     bench.feed(kind("app", 1, 0, index, {"busy_ns": int(busy_s * SECOND)}))
 
 
-def test_places_taken_count_from_the_plan_on_and_are_given_back() -> None:
+def test_capacity_is_taken_from_the_plan_on_and_released() -> None:
     bench = Bench(capacity=10)
     assert load(bench) == 0
     bench.hear(SCHEDULER, Deploy(1, part(copies=3, planned=3)))
@@ -40,7 +40,7 @@ def test_places_taken_count_from_the_plan_on_and_are_given_back() -> None:
     assert load(bench) == 0
 
 
-def test_busy_instances_count_by_the_cores_that_there_are() -> None:
+def test_busy_instances_are_counted_by_available_cores() -> None:
     bench = Bench(cores=4)
     start(bench, 2)
     assert load(bench) == 1_000 * 2 // 64
@@ -57,7 +57,7 @@ def test_busy_instances_count_by_the_cores_that_there_are() -> None:
     assert load(bench) == 250, "a count that went back counts as nothing"
 
 
-def test_small_moves_are_not_told() -> None:
+def test_small_load_changes_are_not_reported() -> None:
     bench = Bench(capacity=64)
     start(bench, 1)
     say(bench, 0, 0.0)
@@ -80,7 +80,7 @@ def test_a_finished_instance_is_not_busy() -> None:
     assert load(bench) == 1_000 // 64
 
 
-def test_reports_of_strangers_change_nothing() -> None:
+def test_load_reports_of_unknown_nodes_are_ignored() -> None:
     bench = Bench()
     for busy in (0, 1):
         bench.now += SECOND
@@ -88,7 +88,7 @@ def test_reports_of_strangers_change_nothing() -> None:
     assert load(bench) == 0
 
 
-def test_others_learn_the_load_with_their_probes_and_forget_it() -> None:
+def test_load_travels_with_probes_and_expires() -> None:
     mesh = Mesh(1, 4, capacity=8).build()
     body = mesh.submit("a1", pipeline("app", source_at="a2", sink_at="a3"))
     mesh.world.run_for(5 * SECOND)

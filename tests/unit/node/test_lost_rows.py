@@ -19,7 +19,7 @@ def report(lines: int, lost_behind: int | None = None, name: str = "readings") -
 RECORD = ApplicationRecord("x", 1, 7, 7, RUNNING, SCHEDULER, by_epoch=True)
 
 
-def test_what_was_heard_of_the_lives_before_says_how_many() -> None:
+def test_the_lost_row_count_comes_from_reports_of_earlier_attempts() -> None:
     hosted = HostedApplication(part(by_epoch=True))
     hosted.seen = {(0, 0): report(900), (0, 1): report(50), (1, 0): {"statistics": None}}
     hosted.begin_again({}, 2)
@@ -29,11 +29,11 @@ def test_what_was_heard_of_the_lives_before_says_how_many() -> None:
     assert losses_of(2, hosted.lines_before, {(0, 1): report(60)}) == [], "its log was there"
 
 
-def test_a_loss_of_which_nobody_heard_is_told_all_the_same() -> None:
+def test_a_loss_without_any_report_is_still_recorded() -> None:
     assert losses_of(3, {}, {(0, 0): report(720, lost_behind=700)}) == [Loss(3, "readings", 0)]
 
 
-def test_a_record_tells_each_loss_once() -> None:
+def test_a_record_lists_each_loss_once() -> None:
     once = with_losses(RECORD, [Loss(2, "readings", 200)])
     assert once is not None
     assert with_losses(once, [Loss(2, "readings", 180)]) is None, "another look at the same life"

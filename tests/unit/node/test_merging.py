@@ -61,7 +61,7 @@ def step(record: ApplicationRecord, state: str, reason: str, at: int, *, heard: 
     return after
 
 
-def test_an_end_by_the_coordinators_word_stands_and_both_histories_stay() -> None:
+def test_an_end_reported_by_the_coordinator_wins_and_both_histories_stay() -> None:
     heard = step(running(), "failed", "a1 is gone", 5, heard=True)
     ended = msgspec.structs.replace(
         step(running(), "finished", "", 9), summary={"records_in": 3}, changes=({"stage": "a"},)
@@ -90,7 +90,7 @@ def test_an_end_by_the_coordinators_word_stands_and_both_histories_stay() -> Non
         ),
     ],
 )
-def test_the_stronger_word_counts_in_either_order(weaker: ApplicationRecord, stronger: ApplicationRecord) -> None:
+def test_the_stronger_claim_wins_in_either_order(weaker: ApplicationRecord, stronger: ApplicationRecord) -> None:
     for one, other in permutations((weaker, stronger)):
         both = merged_applications(one, other)
         assert (both.state, both.is_unverified, both.reason) == (
@@ -101,7 +101,7 @@ def test_the_stronger_word_counts_in_either_order(weaker: ApplicationRecord, str
         assert {*weaker.history, *stronger.history} == {*both.history}
 
 
-def test_hearsay_is_followed_by_the_word_of_those_who_know_and_by_no_other() -> None:
+def test_gossip_is_superseded_only_by_first_hand_reports() -> None:
     heard = step(running(), "failed", "a1 is gone", 5, heard=True)
     assert heard.is_final
     assert advanced(heard, "failed", "me too", 6, is_unverified=True) is None
@@ -113,13 +113,13 @@ def test_hearsay_is_followed_by_the_word_of_those_who_know_and_by_no_other() -> 
         assert all(advanced(said, later, "", 7) is None for later in ("running", "finished", "failed", "stopped"))
 
 
-def test_who_heard_of_an_end_before_it_ran_does_not_take_away_where_it_runs() -> None:
+def test_gossip_about_an_end_does_not_remove_where_the_run_is_placed() -> None:
     both = merged_applications(running(), step(deployed(), "failed", "a9 is gone", 3, heard=True))
     assert (both.state, both.is_unverified) == ("failed", True)
     assert (both.coordinator, both.nodes, both.assignment) == (HOST, (HOST,), (InstancePlace(0, 0, 0),))
 
 
-def test_a_value_that_follows_the_other_is_left_alone() -> None:
+def test_a_value_that_follows_the_other_is_unchanged() -> None:
     record = deployed()
     for state, heard in (("running", False), ("failed", True), ("running", False), ("finished", False)):
         later = step(record, state, "why", 3, heard=heard)
@@ -130,7 +130,7 @@ def test_a_value_that_follows_the_other_is_left_alone() -> None:
     assert merged_applications(record, shared) is shared
 
 
-def test_two_runs_of_a_name_one_has_the_record_and_names_the_other() -> None:
+def test_of_two_runs_with_one_name_one_has_the_record_and_names_the_other() -> None:
     one, other = running(), msgspec.structs.replace(running(), number=3, submitted_to="a9")
     for pair in permutations((one, other)):
         both = merged_applications(*pair)
@@ -144,7 +144,7 @@ def test_two_runs_of_a_name_one_has_the_record_and_names_the_other() -> None:
     )
 
 
-def test_a_run_that_was_taken_for_dead_stays_named_when_another_has_its_name() -> None:
+def test_a_run_presumed_dead_stays_named_when_another_run_has_its_name() -> None:
     heard = step(running(), "failed", "a1 is gone", 5, heard=True)
     second = msgspec.structs.replace(
         deployed(), version=2, number=900, rivals=(Rival(77, 1, "failed", "a1 is gone", "a1", 5, is_unverified=True),)
@@ -184,7 +184,7 @@ RECORDS = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(RECORDS, st.integers(1, 6)), min_size=2, max_size=4), st.randoms(use_true_random=False))
-def test_holders_that_tell_each_other_come_to_agree(held: list[tuple[ApplicationRecord, int]], draw: object) -> None:
+def test_replica_nodes_that_exchange_values_converge(held: list[tuple[ApplicationRecord, int]], draw: object) -> None:
     """Whatever copies there are and in whatever order they meet: after a few rounds all have one value, and it stays."""
     key = application_key("app")
     stores = []
@@ -217,7 +217,7 @@ def test_holders_that_tell_each_other_come_to_agree(held: list[tuple[Application
     assert seen[0] == seen[1]
 
 
-def test_a_merged_value_is_a_version_of_its_own() -> None:
+def test_a_merged_value_is_a_new_version() -> None:
     """Who read one of the two cannot write over what the other one said."""
     key = application_key("app")
     ended = Record(key, 3, RECORD_CODEC.encode(step(running(), "finished", "", 9)), (NodeId(3), 1, 1))
@@ -229,7 +229,7 @@ def test_a_merged_value_is_a_version_of_its_own() -> None:
     assert merged(ended, equal, MERGE).version == merged(equal, ended, MERGE).version == 4
 
 
-def test_what_cannot_be_read_gives_way_and_what_nobody_knows_goes_by_version() -> None:
+def test_an_unreadable_value_loses_and_values_of_unknown_kind_go_by_version() -> None:
     key, right = application_key("app"), RECORD_CODEC.encode(running())
     assert MERGE(key, right, b"\xff") == MERGE(key, b"\xff", right) == right
     assert MERGE(key, RECORD_CODEC.encode(deployed(name="another")), right) == right, "of another key"

@@ -54,7 +54,7 @@ def test_who_hosts_a_whole_way_without_a_majority_of_the_voters_is_an_island() -
     assert bench.standing().recovery == {}, "they have met again"
 
 
-def test_without_a_whole_way_it_only_waits() -> None:
+def test_a_host_without_a_complete_path_only_waits() -> None:
     bench = Isle()
     part = bench.node.recovery_service.machine.participants[RUN]
     assert part.value is not None
@@ -63,7 +63,7 @@ def test_without_a_whole_way_it_only_waits() -> None:
     assert bench.standing().recovery == {}, "its source and its sink are elsewhere"
 
 
-def test_a_side_that_commits_is_believed_before_an_island_and_so_is_one_that_waits_for_hosts() -> None:
+def test_a_side_that_commits_or_waits_for_hosts_outranks_a_minority_partition() -> None:
     def answer(phase: str, age: float | None = 1.0) -> RecoveryStatus:
         return RecoveryStatus(1, {"phase": phase} if phase else {}, {"attempt": 3, "committed": 7, "age_s": age})
 
@@ -74,7 +74,7 @@ def test_a_side_that_commits_is_believed_before_an_island_and_so_is_one_that_wai
     assert _knows_more(alone, answer("minority", None)), "who has heard of a commit knows for how long there was none"
 
 
-def test_the_state_that_people_see_is_island() -> None:
+def test_the_displayed_state_is_minority_partition() -> None:
     bench = Isle()
     bench.lose(SCHEDULER, STRANGER)
     row = ApplicationRow("app", 1, "running", "", "", "", 0, 0, 0, False, 0.0, {}, "", [])
@@ -83,5 +83,5 @@ def test_the_state_that_people_see_is_island() -> None:
     assert with_status(msgspec.structs.replace(row, state="failed"), bench.standing()).state == "failed"
 
 
-def test_nothing_is_known_of_nothing() -> None:
+def test_without_reports_the_state_is_unknown() -> None:
     assert minority_status(None, None, 0, lambda node: False, str) is None  # type: ignore[arg-type]

@@ -142,7 +142,7 @@ def test_tags_of_all_messages_between_agents_are_unique() -> None:
     assert all(50 <= kind.__struct_config__.tag < 90 for kind in get_args(FormationMessage))
 
 
-def test_a_plan_made_on_an_old_load_is_refused_before_anything_starts() -> None:
+def test_a_plan_made_on_an_outdated_load_is_refused_before_anything_starts() -> None:
     bench = Bench()
     bench.hear(SCHEDULER, Deploy(1, msgspec.structs.replace(part(copies=3, planned=3), most=2)))
     (answer,) = bench.told(SCHEDULER)
@@ -153,14 +153,14 @@ def test_a_plan_made_on_an_old_load_is_refused_before_anything_starts() -> None:
     assert len(bench.of(StartInstances)) == 1
 
 
-def test_a_repeated_deployment_starts_once_and_is_answered_again() -> None:
+def test_a_repeated_deployment_starts_once_and_gets_the_same_answer() -> None:
     bench = deployed(Bench())
     bench.hear(SCHEDULER, Deploy(1, part()))
     assert not bench.of(StartInstances)
     assert isinstance(bench.told(SCHEDULER)[0], Deployed)
 
 
-def test_a_part_without_instances_prepares_executors_and_keeps_room() -> None:
+def test_a_part_without_instances_prepares_executors_and_reserves_capacity() -> None:
     bench = Bench(capacity=2)
     bench.hear(SCHEDULER, Deploy(1, part(copies=0, planned=2, executors=2)))
     (prepare,) = bench.of(PrepareExecutors)
@@ -176,14 +176,14 @@ def test_a_part_without_instances_prepares_executors_and_keeps_room() -> None:
     assert start.part.bundle == b"code", "the code of the first part"
 
 
-def test_a_guard_prepares_nothing() -> None:
+def test_a_voter_without_instances_prepares_nothing() -> None:
     bench = Bench()
     bench.hear(SCHEDULER, Deploy(1, part(copies=0, planned=0, bundle=b"")))
     assert not bench.of(PrepareExecutors)
     assert bench.node.hosted == (("app", 1),)
 
 
-def test_what_the_driver_cannot_start_is_told_in_its_words() -> None:
+def test_an_instance_start_error_is_reported_in_the_drivers_words() -> None:
     bench = Bench()
     bench.hear(SCHEDULER, Deploy(1, part()))
     (start,) = bench.of(StartInstances)
@@ -193,7 +193,7 @@ def test_what_the_driver_cannot_start_is_told_in_its_words() -> None:
     assert answer.reason == "trips: /x does not exist on me"
 
 
-def test_a_driver_that_forgets_an_instance_is_a_failure() -> None:
+def test_an_instance_that_the_driver_lost_is_a_failure() -> None:
     bench = Bench()
     bench.hear(SCHEDULER, Deploy(1, part()))
     (start,) = bench.of(StartInstances)
@@ -201,7 +201,7 @@ def test_a_driver_that_forgets_an_instance_is_a_failure() -> None:
     assert "did not report the addresses" in bench.told(SCHEDULER)[-1].reason  # type: ignore[attr-defined]
 
 
-def test_a_halt_while_instances_start_ends_them_as_soon_as_they_are_there() -> None:
+def test_a_halt_during_instance_start_ends_the_instances_once_started() -> None:
     bench = Bench()
     bench.hear(SCHEDULER, Deploy(1, part()))
     (start,) = bench.of(StartInstances)
@@ -214,7 +214,7 @@ def test_a_halt_while_instances_start_ends_them_as_soon_as_they_are_there() -> N
     assert bench.told(SCHEDULER)[-1].reason == "enough"  # type: ignore[attr-defined]
 
 
-def test_a_newer_version_replaces_an_older_one_and_never_the_other_way() -> None:
+def test_a_newer_version_replaces_an_older_one_and_never_the_reverse() -> None:
     bench = deployed(Bench())
     bench.hear(SCHEDULER, Deploy(2, part(version=2)))
     assert bench.of(StopInstances) == [StopInstances("app", 1)]
@@ -236,7 +236,7 @@ def test_a_newer_version_replaces_an_older_one_and_never_the_other_way() -> None
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_strangers_change_nothing(message: Message) -> None:
+def test_messages_from_unknown_nodes_change_nothing(message: Message) -> None:
     bench = deployed(Bench())
     bench.hear(STRANGER, message)
     assert not bench.of(StopInstances)
@@ -245,7 +245,7 @@ def test_strangers_change_nothing(message: Message) -> None:
     assert bench.node.hosted == (("app", 1),)
 
 
-def test_flow_starts_once() -> None:
+def test_row_flow_starts_once() -> None:
     bench = deployed(Bench())
     for request in (7, 8):
         bench.hear(SCHEDULER, StartFlow(request, "app", 1))
@@ -253,7 +253,7 @@ def test_flow_starts_once() -> None:
     assert [message.request for message in bench.told(SCHEDULER)] == [7, 8]  # type: ignore[attr-defined]
 
 
-def test_finished_instances_are_told_to_the_coordinator_until_it_acknowledges() -> None:
+def test_finished_instances_are_reported_until_the_coordinator_acknowledges() -> None:
     bench = deployed(Bench())
     bench.feed(InstanceFinished("app", 1, 0, 0, {"n": 1}))
     (ended,) = bench.told(SCHEDULER)
@@ -265,7 +265,7 @@ def test_finished_instances_are_told_to_the_coordinator_until_it_acknowledges() 
     assert not bench.told(SCHEDULER), "told and acknowledged already"
 
 
-def test_requests_before_the_ring_and_for_the_agent_are_refused() -> None:
+def test_requests_before_the_ring_is_up_or_for_the_agent_are_refused() -> None:
     lonely = Node(ME, NodeConfig(), RandomStream(1, "n"))
     (refused,) = lonely.step(UserRequest(1, ListApplications()), Instant(0))
     assert isinstance(refused, RefusedRequest)
@@ -284,7 +284,7 @@ def test_too_many_requests_are_refused_not_queued() -> None:
     assert not bench.of(Replied)
 
 
-def test_relations_of_settings_are_checked() -> None:
+def test_inconsistent_settings_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match="join_key"):
         NodeConfig(join_key="random").validate()
     with pytest.raises(ConfigurationError, match="capacity"):
@@ -358,7 +358,7 @@ _deploys = st.builds(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(_peers, st.one_of(_messages, _deploys)), max_size=12))
-def test_no_message_raises_out_of_step_and_all_survive_the_wire(script: list[tuple[Peer, Message]]) -> None:
+def test_every_message_survives_the_wire_and_none_raises(script: list[tuple[Peer, Message]]) -> None:
     """Answers, too: however large the numbers are that a member says."""
     bench = Bench()
     for sender, message in script:
@@ -372,7 +372,7 @@ def test_no_message_raises_out_of_step_and_all_survive_the_wire(script: list[tup
 
 @settings(deadline=None)
 @given(st.binary(max_size=64))
-def test_routed_garbage_is_counted(payload: bytes) -> None:
+def test_malformed_routed_messages_are_counted(payload: bytes) -> None:
     bench = Bench()
     bench.feed(RouteMessage(ME.node, payload))
     bench.feed(UserRequest(1, Info()))
@@ -380,7 +380,7 @@ def test_routed_garbage_is_counted(payload: bytes) -> None:
     assert sum(reply.body["ignored_messages"].values()) == 1
 
 
-def test_a_probe_for_an_own_key_is_answered_at_once() -> None:
+def test_a_probe_for_a_key_of_this_node_is_answered_at_once() -> None:
     bench = Bench()
     bench.feed(UserRequest(1, TraceRoute("00")))
     (reply,) = bench.of(Replied)

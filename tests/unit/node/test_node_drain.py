@@ -63,7 +63,7 @@ def loose(value: RegisterValue) -> RegisterValue:
         (loose(plans.value()), 0, ""),
     ],
 )
-def test_what_keeps_a_node_from_being_emptied(value: RegisterValue, pi: int, said: str) -> None:
+def test_reasons_that_prevent_a_drain_are_listed(value: RegisterValue, pi: int, said: str) -> None:
     found = obstacles([hosted()], lambda key: value, plans.PI[pi].node)
     assert bool(found) == bool(said)
     assert said in refusal("pi", found)
@@ -165,7 +165,7 @@ def world() -> World:
     return made
 
 
-def test_it_stays_without_work_or_takes_some_again(world: World) -> None:
+def test_a_drained_node_stays_empty_or_accepts_work_again(world: World) -> None:
     assert world.order(stay=True).state == "emptying"
     assert world.context.is_draining
     world.go(0.1)
@@ -189,7 +189,7 @@ def test_it_stays_without_work_or_takes_some_again(world: World) -> None:
     assert world.order(undo=True).is_unchanged
 
 
-def test_a_node_that_runs_nothing_stays_when_it_is_told_to(world: World) -> None:
+def test_an_idle_node_stays_when_the_command_says_so(world: World) -> None:
     world.table.clear()
     assert world.order(stay=True).state == "drained"
     world.go(5)
@@ -197,7 +197,7 @@ def test_a_node_that_runs_nothing_stays_when_it_is_told_to(world: World) -> None
     assert world.order().state == "leaving"
 
 
-def test_it_leaves_when_it_is_empty_also_when_it_was_to_stay_before(world: World) -> None:
+def test_a_node_leaves_when_empty_even_if_it_was_to_stay_before(world: World) -> None:
     world.order(stay=True)
     world.leave()
     world.go(1)
@@ -222,7 +222,9 @@ def test_it_leaves_when_it_is_empty_also_when_it_was_to_stay_before(world: World
         (None, "has not left in 120 s: no node coordinates it"),
     ],
 )
-def test_it_takes_work_again_when_it_is_in_vain(world: World, answer: EvacuationStatus | None, said: str) -> None:
+def test_a_node_accepts_work_again_when_its_drain_fails(
+    world: World, answer: EvacuationStatus | None, said: str
+) -> None:
     world.answer = lambda: answer
     world.order()
     world.go(140)
@@ -232,7 +234,7 @@ def test_it_takes_work_again_when_it_is_in_vain(world: World, answer: Evacuation
     assert (told.state, world.context.is_draining, world.ended) == ("serving", False, False)
 
 
-def test_undo_ends_it_while_it_is_under_way(world: World) -> None:
+def test_undo_ends_a_drain_in_progress(world: World) -> None:
     world.answer = lambda: EvacuationStatus(0, refusal="taxi changes now", is_transient=True)
     world.order()
     world.go(1)
@@ -243,7 +245,7 @@ def test_undo_ends_it_while_it_is_under_way(world: World) -> None:
     assert (world.look().state, world.look().refusal) == ("serving", "")
 
 
-def test_a_run_that_ends_meanwhile_has_left(world: World) -> None:
+def test_a_run_that_ends_during_a_drain_counts_as_moved(world: World) -> None:
     world.order(stay=True)
     world.go(0.1)
     world.table.clear()
@@ -255,14 +257,14 @@ def test_a_run_that_ends_meanwhile_has_left(world: World) -> None:
     assert world.look().state == "drained"
 
 
-def test_nothing_is_begun_where_something_is_bound_to_the_node(world: World) -> None:
+def test_no_drain_begins_when_an_instance_is_pinned_to_the_node(world: World) -> None:
     world.value = plans.value(at="pi2")
     told = world.order()
     assert "pi2 can't be emptied, and nothing was begun" in told.refusal
     assert not world.context.is_draining
 
 
-def test_a_node_without_which_a_run_has_no_majority_does_not_leave(world: World) -> None:
+def test_a_node_needed_for_a_runs_majority_does_not_leave(world: World) -> None:
     voters = tuple(Voter(peer, 7) for peer in (ME, *plans.PI[:2]))
     three = msgspec.structs.replace(plans.value(), voters=voters)
     assert runs_losing_majority([three], ME.node, lambda node: True) == []
@@ -279,7 +281,7 @@ def test_a_node_without_which_a_run_has_no_majority_does_not_leave(world: World)
     assert world.look().state == "drained"
 
 
-def test_its_votes_are_given_to_others_before_it_leaves(world: World) -> None:
+def test_a_node_transfers_its_votes_before_it_leaves(world: World) -> None:
     voters = tuple(Voter(peer, 7) for peer in (ME, *plans.PI[:2]))
     three = msgspec.structs.replace(plans.value(), voters=voters)
     led = world.led[RunId("taxi", 1)] = SimpleNamespace(is_over=False, known=three)
@@ -297,7 +299,7 @@ def test_its_votes_are_given_to_others_before_it_leaves(world: World) -> None:
     assert world.ended
 
 
-def test_where_nobody_can_take_its_vote_it_says_so_and_leaves(world: World) -> None:
+def test_a_node_whose_vote_has_no_successor_reports_it_and_leaves(world: World) -> None:
     voters = tuple(Voter(peer, 7) for peer in (ME, *plans.PI[:2]))
     three = msgspec.structs.replace(plans.value(), voters=voters)
     world.led[RunId("taxi", 1)] = SimpleNamespace(is_over=False, known=three)
@@ -341,7 +343,7 @@ class Going(World):
         self.register.known = msgspec.structs.replace(self.three, voters=self.three.voters[1:], old_voters=())
 
 
-def test_who_is_told_to_end_gives_away_what_it_runs_then_its_vote() -> None:
+def test_a_terminating_node_transfers_its_instances_then_its_vote() -> None:
     world = Going()
     world.answer = lambda: EvacuationStatus(0, refusal="taxi changes now", is_transient=True)
     world.begin()
@@ -356,7 +358,7 @@ def test_who_is_told_to_end_gives_away_what_it_runs_then_its_vote() -> None:
     assert world.is_over
 
 
-def test_who_is_told_to_end_does_not_wait_for_what_cannot_move() -> None:
+def test_a_terminating_node_does_not_wait_for_pinned_instances() -> None:
     world = Going()
     world.value = plans.value(at="pi2")
     world.begin()
@@ -376,7 +378,7 @@ def test_who_is_told_to_end_does_not_wait_for_what_cannot_move() -> None:
     "answer",
     [EvacuationStatus(0), EvacuationStatus(0, is_begun=True), EvacuationStatus(0, is_not_coordinator=True), None],
 )
-def test_who_is_told_to_end_goes_within_ten_seconds_whatever_others_say(answer: EvacuationStatus | None) -> None:
+def test_a_terminating_node_exits_within_ten_seconds_whatever_others_answer(answer: EvacuationStatus | None) -> None:
     world = Going()
     world.answer = lambda: answer
     world.begin()
@@ -427,7 +429,7 @@ def relieved(value: RegisterValue, host: Peer, answer: object) -> tuple[Evacuati
     return told[0], done
 
 
-def test_what_a_coordinator_says() -> None:
+def test_the_coordinators_drain_answers_are_reported() -> None:
     change = StageChange("1", 2, 2, 2, "drain")
     assert relieved(plans.value(), ME, (change,)) == (EvacuationStatus(5, True), ["drain pi2 is drained"])
     assert relieved(loose(plans.value()), plans.PI[0], ()) == (

@@ -24,7 +24,7 @@ PLAN = plan_stages(SPECIFICATION, {"counts": (1, 4)})
     ],
 )
 @pytest.mark.parametrize("asked", [{"number": 2}, {"number": 0}, {"number": 1, "is_auto": True}])
-def test_what_runs_once_is_refused_in_these_words(stage: str, words: str, asked: dict[str, Any]) -> None:
+def test_a_non_parallel_stage_is_refused_with_this_message(stage: str, words: str, asked: dict[str, Any]) -> None:
     with pytest.raises(CommandRefused) as refused:
         refuse_non_parallel(PLAN, SPECIFICATION, ScaleStage("job", stage, **asked))
     assert str(refused.value).startswith(words)
@@ -32,5 +32,5 @@ def test_what_runs_once_is_refused_in_these_words(stage: str, words: str, asked:
 
 
 @pytest.mark.parametrize(("stage", "number"), [("best", 1), ("work", 2), ("counts", 9)])
-def test_what_is_so_already_or_may_have_several_is_left_to_others(stage: str, number: int) -> None:
+def test_an_unchanged_or_parallel_stage_passes_the_check(stage: str, number: int) -> None:
     refuse_non_parallel(PLAN, SPECIFICATION, ScaleStage("job", stage, number))

@@ -47,7 +47,7 @@ def sends(of: PendingRequests) -> list[Peer]:
     return [effect.to for effect in of.effects if isinstance(effect, Send)]
 
 
-def test_an_answer_ends_the_wait_in_the_same_step_and_cancels_its_timer() -> None:
+def test_an_answer_ends_the_request_in_the_same_step_and_cancels_its_timer() -> None:
     of = requests()
     principal = Principal(of, PEER)
     assert sends(of) == [PEER]
@@ -63,7 +63,7 @@ def test_an_answer_ends_the_wait_in_the_same_step_and_cancels_its_timer() -> Non
     [(OTHER, load(0)), (PEER, Acknowledged(0))],
     ids=["another peer", "another kind"],
 )
-def test_wrong_answers_are_nobodys(sender: Peer, answer: Any) -> None:
+def test_unmatched_answers_are_ignored(sender: Peer, answer: Any) -> None:
     of = requests()
     principal = Principal(of, PEER)
     assert not of.reply_received(sender, principal.numbers[0], answer)
@@ -71,7 +71,7 @@ def test_wrong_answers_are_nobodys(sender: Peer, answer: Any) -> None:
     assert principal.answers is None
 
 
-def test_silence_is_asked_again_until_the_deadline() -> None:
+def test_an_unanswered_request_is_repeated_until_the_deadline() -> None:
     of = requests()
     principal = Principal(of, PEER, OTHER)
     assert of.reply_received(OTHER, principal.numbers[1], load(principal.numbers[1]))
@@ -88,7 +88,7 @@ def test_silence_is_asked_again_until_the_deadline() -> None:
     assert of.count == 0
 
 
-def test_patience_spares_large_questions() -> None:
+def test_the_timeout_grows_for_large_requests() -> None:
     of = requests()
     principal = Principal(of, PEER, resend_intervals=3)
     name = of._waits[principal.numbers[0]].name
@@ -101,7 +101,7 @@ def test_patience_spares_large_questions() -> None:
     assert counts == [0, 0, 1, 0]
 
 
-def test_a_dead_peer_answers_none_at_once_and_is_not_asked_again_in_this_life() -> None:
+def test_a_dead_peer_fails_the_request_at_once_and_is_not_asked_again() -> None:
     of = requests()
     principal = Principal(of, PEER)
     of.peer_gone(PEER)
@@ -115,20 +115,20 @@ def test_a_dead_peer_answers_none_at_once_and_is_not_asked_again_in_this_life() 
     assert again.answers is None, "it spoke: it was not dead"
 
 
-def test_death_of_an_older_life_does_not_touch_the_new_one() -> None:
+def test_the_death_of_an_older_incarnation_leaves_the_new_ones_requests() -> None:
     of = requests()
     principal = Principal(of, PEER)
     of.peer_gone(Peer(PEER.node, PEER.incarnation - 1))
     assert principal.answers is None
 
 
-def test_nothing_to_wait_for_goes_on_at_once() -> None:
+def test_a_wait_for_no_request_returns_at_once() -> None:
     of = requests()
     assert Principal(of).answers == {}
     assert not of.effects
 
 
-def test_the_limit_is_told() -> None:
+def test_the_request_limit_is_reported() -> None:
     of = requests()
     for _ in range(4):
         assert not of.is_full
@@ -136,7 +136,7 @@ def test_the_limit_is_told() -> None:
     assert of.is_full
 
 
-def test_pauses_end_by_time_only() -> None:
+def test_pauses_end_on_time_only() -> None:
     of = requests()
     done = []
 
@@ -152,7 +152,7 @@ def test_pauses_end_by_time_only() -> None:
     assert done == [Instant(SECOND)]
 
 
-def test_several_peers_are_asked_at_once_and_answers_come_in_their_order() -> None:
+def test_several_peers_are_asked_at_once_and_answers_come_in_order() -> None:
     of = requests()
     of.peer_gone(OTHER)
     got: list[tuple[Peer, NodeLoad | None]] = []

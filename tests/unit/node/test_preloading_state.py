@@ -73,7 +73,7 @@ class Growing(InLife):
         return self.of(kind)[-1]
 
 
-def test_it_is_ready_when_what_is_committed_is_built_and_again_with_each_epoch() -> None:
+def test_a_preload_is_ready_once_committed_state_is_built_and_again_each_epoch() -> None:
     bench = Growing(3, 4)
     ready(bench, bench.plan)
     assert not bench.said(wire.GenerationReady), "it is being built"
@@ -93,7 +93,7 @@ def test_it_is_ready_when_what_is_committed_is_built_and_again_with_each_epoch()
     assert bench.ready_as_of() == [4, 5, 5], "whoever asks again is told again"
 
 
-def test_an_epoch_that_is_committed_while_it_builds_is_built_next() -> None:
+def test_an_epoch_committed_during_a_preload_is_built_next() -> None:
     bench = Growing(3)
     ready(bench, bench.plan)
     bench.commit(3, 4)
@@ -104,7 +104,7 @@ def test_an_epoch_that_is_committed_while_it_builds_is_built_next() -> None:
     assert bench.ready_as_of() == [4]
 
 
-def test_what_cannot_be_built_lets_the_change_go() -> None:
+def test_a_state_that_cannot_be_built_aborts_the_change() -> None:
     bench = Growing(3)
     ready(bench, bench.plan)
     bench.feed(Failed(bench.of(PreloadFromDisk)[0].request, "areas: its element does not fit"))
@@ -113,7 +113,7 @@ def test_what_cannot_be_built_lets_the_change_go() -> None:
     assert bench.of(DropLocalGeneration)
 
 
-def test_where_no_new_instance_will_be_nothing_is_built() -> None:
+def test_a_host_without_a_new_instance_builds_nothing() -> None:
     bench = Growing(3)
     bench.plan = bench.change(2, NodeCapacity(SCHEDULER, 4))
     assert all(each.host != ME for each in bench.plan.assignments if each.instance.index)
@@ -150,7 +150,7 @@ def test_the_elements_of_another_host_are_fetched_and_told_of_and_go_with_the_ch
     assert gone.digests == (b"element 3",)
 
 
-def test_what_is_handed_over_is_all_that_is_looked_for() -> None:
+def test_only_handed_over_state_is_looked_up() -> None:
     bench = Growing(3, 4)
     ready(bench, bench.plan)
     bench.built()
@@ -164,7 +164,7 @@ def test_what_is_handed_over_is_all_that_is_looked_for() -> None:
     assert (given.digest, given.before) == (b"element 5", (b"element 3", b"element 4"))
 
 
-def test_what_is_told_before_it_is_safe_is_taken_from_who_tells_or_told_again() -> None:
+def test_an_early_preload_report_is_fetched_from_its_sender_or_repeated() -> None:
     bench = Growing(3)
     ready(bench, bench.plan)
     bench.built()
@@ -186,7 +186,7 @@ def test_what_is_told_before_it_is_safe_is_taken_from_who_tells_or_told_again() 
     assert bench.said(wire.StateHandedOverOk)
 
 
-def test_what_was_brought_for_a_plan_goes_with_what_is_known_of_it_when_there_are_too_many() -> None:
+def test_preloaded_state_of_a_plan_is_evicted_when_there_are_too_many() -> None:
     bench = Growing(3, is_not_coordinator=True)
     bench.prepare(bench.plan)
     bench.feed(Completed(bench.of_last(PrepareLocalGeneration).request, {(1, 1): "10.0.0.1:1"}))

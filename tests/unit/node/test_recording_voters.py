@@ -29,18 +29,18 @@ RECORD = ApplicationRecord(
 )
 
 
-def test_a_new_voter_becomes_a_guard_and_a_host_that_votes_stays_a_host() -> None:
+def test_a_new_voter_becomes_a_non_host_voter_and_a_voting_host_stays_a_host() -> None:
     assert with_guards(RECORD, (guard(1), guard(2), ME)) is None
     changed = with_guards(RECORD, (guard(2), guard(3), ME))
     assert changed is not None
     assert changed.guards == (guard(1), guard(2), guard(3))
 
 
-def test_what_has_ended_is_left_as_it_is() -> None:
+def test_an_ended_run_is_unchanged() -> None:
     assert with_guards(msgspec.structs.replace(RECORD, state=FINISHED), (guard(3),)) is None
 
 
-def test_guards_are_bounded_and_who_votes_stays() -> None:
+def test_non_host_voters_are_bounded_and_active_voters_stay() -> None:
     record = msgspec.structs.replace(RECORD, guards=tuple(guard(number) for number in range(1, MAX_GUARDS + 1)))
     changed = with_guards(record, (guard(1), guard(98), guard(99)))
     assert changed is not None

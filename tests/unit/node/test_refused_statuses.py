@@ -49,18 +49,18 @@ TELLS = {1: votes(1), 2: RegisterReply(1), 3: RegisterReply(1)}
 REFUSES = RegisterReply(1, refusal=WHY)
 
 
-def test_who_is_not_needed_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusing_node_that_is_not_needed_blocks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(monkeypatch, TELLS | {7: REFUSES}).value == OLD
 
 
 @pytest.mark.parametrize("number", [2, 4])
-def test_a_host_or_a_voter_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_host_or_voter_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     with pytest.raises(CommandRefused) as refused:
         found(monkeypatch, TELLS | {number: REFUSES, 7: REFUSES})
     assert refused.value.text == f"node-{number} does not report what it has of taxi: {WHY}"
 
 
-def test_where_nobody_knows_anything_else_all_that_refuse_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_other_reports_all_refusing_nodes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandRefused) as refused:
         found(monkeypatch, {2: RegisterReply(1), 7: REFUSES, 8: REFUSES})
     assert refused.value.text == f"node-7, node-8 do not report what they have of taxi: {WHY}"

@@ -22,7 +22,7 @@ STAGES = StagePlan(
 PLACES = {(0, 0): peer(1), (1, 0): peer(2), (2, 0): peer(3)}
 
 
-def test_five_vote_where_there_are_so_many_else_three_and_hosts_of_state_last() -> None:
+def test_five_nodes_vote_when_available_else_three_with_stateful_hosts_last() -> None:
     def voters(*guards: int) -> list[Peer]:
         return choose_voters(encode(STAGES), PLACES, [peer(number) for number in guards])
 
@@ -32,13 +32,13 @@ def test_five_vote_where_there_are_so_many_else_three_and_hosts_of_state_last() 
 
 
 @pytest.mark.parametrize("lost", ["", "fail", "empty", "previous"])
-def test_the_register_says_what_becomes_of_a_run_whose_state_is_lost(lost: str) -> None:
+def test_the_register_carries_the_policy_for_lost_state(lost: str) -> None:
     source, stage, sink = STAGES.stages
     stages = msgspec.structs.replace(STAGES, stages=(source, msgspec.structs.replace(stage, if_lost=lost), sink))
     plan = plan_of(encode(stages), PLACES)
     assert [each.if_lost.value for each in plan.assignments] == ["", lost, ""]
 
 
-def test_a_source_may_have_a_log_also_where_it_is_the_only_one() -> None:
+def test_an_only_source_may_have_a_log() -> None:
     """Whether it may move decides then from where the run may go on: the log would stay behind."""
     assert [each.has_log for each in plan_of(encode(STAGES), PLACES).assignments] == [True, False, False]

@@ -110,7 +110,7 @@ class Sinks(Bench):
         return Acknowledged(number) in self.told(SCHEDULER)
 
 
-def test_a_sink_that_is_restarted_at_the_end_shows_its_last_epoch_and_notes_the_end() -> None:
+def test_a_sink_restarted_at_the_end_emits_its_last_epoch_and_records_the_end() -> None:
     bench = Sinks()
     bench.restarted()
     assert not bench.is_audited(1), "it does not know yet what the register says"
@@ -134,7 +134,7 @@ def test_a_sink_that_is_restarted_at_the_end_shows_its_last_epoch_and_notes_the_
     assert bench.is_audited(4)
 
 
-def test_an_end_is_noted_when_the_ring_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_is_recorded_when_the_ring_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else notes it: who gave up after a while would leave the run in its record for ever."""
     bench = Sinks()
     bench.restarted()
@@ -156,7 +156,7 @@ def test_an_end_is_noted_when_the_ring_answers_again(monkeypatch: pytest.MonkeyP
     assert bench.is_audited(3)
 
 
-def test_a_sink_that_is_restarted_when_its_run_has_failed_notes_that() -> None:
+def test_a_sink_restarted_after_its_run_failed_records_the_failure() -> None:
     bench = Sinks()
     bench.restarted()
     assert not bench.is_audited(1, "failed")
@@ -170,13 +170,13 @@ def test_a_sink_that_is_restarted_when_its_run_has_failed_notes_that() -> None:
     assert forget == ForgetRun("app", 1, (b"sink",), "app was ended"), "files that its sinks had begun get their names"
 
 
-def test_who_knows_nothing_of_a_run_holds_nobody_up() -> None:
+def test_a_node_that_does_not_know_a_run_blocks_nothing() -> None:
     bench = Bench()
     bench.hear(SCHEDULER, RunClosed(1, "app", 1, "finished"))
     assert bench.told(SCHEDULER) == [Acknowledged(1)]
 
 
-def test_another_host_notes_the_end_in_place_of_one_that_is_gone() -> None:
+def test_another_host_records_the_end_for_a_lost_one() -> None:
     bench, noted = Sinks(), list[str]()
     bench.node.parts.hosting.adopt(msgspec.structs.replace(bench.part, coordinator=OTHER))
     bench.node.recovery_service.closed = lambda hosted, state, reason: noted.append(state)
@@ -207,7 +207,7 @@ def stopping(bench: Sinks) -> None:
 
 
 @pytest.mark.parametrize("wished", [False, True])
-def test_a_wish_to_drain_holds_in_the_next_life(wished: bool) -> None:
+def test_a_drain_request_persists_into_the_next_attempt(wished: bool) -> None:
     bench = Sinks()
     in_second_life(bench)
     if wished:
@@ -222,7 +222,7 @@ def test_a_wish_to_drain_holds_in_the_next_life(wished: bool) -> None:
     assert bool(drained) is wished
 
 
-def test_a_source_that_did_not_hear_of_the_drain_finds_it_in_the_record_once() -> None:
+def test_a_source_that_missed_the_drain_finds_it_in_the_record_once() -> None:
     bench = Sinks()
     in_second_life(bench)
     hosted = bench.node.parts.hosting.table["app", 1]
@@ -244,7 +244,7 @@ def elsewhere(bench: Sinks, coordinator: Peer) -> None:
     bench.take()
 
 
-def test_a_stop_goes_to_who_coordinates_now() -> None:
+def test_a_stop_reaches_the_current_coordinator() -> None:
     bench = Sinks(by_epoch=False)
     elsewhere(bench, SCHEDULER)
     bench.feed(UserRequest(5, Stop("app"), "a user", Principal("admin")))
@@ -257,7 +257,7 @@ def test_a_stop_goes_to_who_coordinates_now() -> None:
     assert [each for each in bench.told(OTHER) if isinstance(each, RequestStop)]
 
 
-def test_a_run_that_is_being_brought_back_is_drained_when_it_is_back() -> None:
+def test_a_restarting_run_is_drained_once_it_has_restarted() -> None:
     """Its coordinator was restarted, so nobody takes the wish: the record has it."""
     bench = Sinks()
     elsewhere(bench, SCHEDULER)

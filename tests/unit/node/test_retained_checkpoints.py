@@ -44,14 +44,16 @@ def keeping() -> RetainedCheckpoints:
         ({"stopping": True}, Stop("taxi", checkpoint="s"), "is being drained already: its windows close", 1),
     ],
 )
-def test_what_cannot_be_stopped_with_a_checkpoint(changes: dict[str, Any], command: Stop, said: str, code: int) -> None:
+def test_runs_that_cannot_be_stopped_with_a_checkpoint_are_refused(
+    changes: dict[str, Any], command: Stop, said: str, code: int
+) -> None:
     with pytest.raises(CommandRefused) as refusal:
         keeping()._refuse_stop(command, msgspec.structs.replace(RECORD, **changes))
     assert said in refusal.value.text
     assert refusal.value.exit_code == code
 
 
-def test_what_runs_and_is_saved_can() -> None:
+def test_a_running_application_with_checkpoints_can_be_stopped_with_one() -> None:
     keeping()._refuse_stop(Stop("taxi", checkpoint="before-the-change_1.2"), RECORD)
 
 
@@ -67,7 +69,7 @@ def test_what_runs_and_is_saved_can() -> None:
     ],
 )
 @pytest.mark.parametrize("verb", ["export", "checkpoint"])
-def test_a_checkpoint_belongs_to_whom_its_application_belonged(principal: Principal, why: str, verb: str) -> None:
+def test_a_checkpoint_belongs_to_the_owner_of_its_application(principal: Principal, why: str, verb: str) -> None:
     retained = CheckpointInfo("pause", RunId("taxi", 1), 1, 7, 0, ME, (), b"\0" * 32, 10)
     if not why:
         keeping().check(principal, verb, retained)
@@ -114,7 +116,7 @@ class Answers:
         return [row.digest[:2] for row in self.said[-1].retained]
 
 
-def test_nobody_is_shown_what_is_kept_of_anothers_application_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_of_another_owners_application_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         checkpoint_list, "_response", lambda *_: CheckpointsResponse("taxi", 1, "running", None, None, [])
     )
@@ -139,7 +141,7 @@ def test_nobody_is_shown_what_is_kept_of_anothers_application_of_that_name(monke
         answers.listed("taxi", BOB)
 
 
-def test_where_two_have_one_name_the_hash_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hash_distinguishes_two_checkpoints_with_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     keeping = Answers(monkeypatch, OF_ANN, OF_BOB).keeping
 
     def one(name: str, principal: Principal) -> CheckpointInfo:
@@ -156,7 +158,9 @@ def test_where_two_have_one_name_the_hash_says_which(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("principal", "lent"), [(ANN, True), (BOB, False), (Principal("admin"), True)])
-def test_a_kept_file_is_lent_to_the_agent_that_brings_the_order_of_who_may(principal: Principal, lent: bool) -> None:
+def test_a_retained_file_is_transferred_to_the_agent_with_an_authorised_command(
+    principal: Principal, lent: bool
+) -> None:
     emitted: list[Any] = []
     said: list[Any] = []
 
@@ -181,7 +185,7 @@ def test_a_kept_file_is_lent_to_the_agent_that_brings_the_order_of_who_may(princ
     assert bool(said[0].refusal) is not lent
 
 
-def test_elements_are_where_their_instances_run() -> None:
+def test_snapshots_are_on_the_nodes_of_their_instances() -> None:
     value = plans.value()
     places = {each.instance: each.host for each in value.plan.assignments}
     for snapshot in snapshots_to_gather(value):

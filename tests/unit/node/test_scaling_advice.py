@@ -85,7 +85,7 @@ def flowing(work: dict[str, Any], offered: float = 300, **source: Any) -> Report
     }
 
 
-def test_a_stage_that_keeps_up() -> None:
+def test_a_stage_that_keeps_up_needs_no_change() -> None:
     rows = asked_of((1, 8), flowing(report(1500, busy=0.5, edge=1)))
     work = rows["work"]
     assert work.health_score == pytest.approx(0.8 * 600 / 300)
@@ -97,7 +97,7 @@ def test_a_stage_that_keeps_up() -> None:
     assert rows["best"].health_score == pytest.approx(0.8 * 3000 / 300, abs=1e-3)
 
 
-def test_demand_is_that_of_the_source_where_less_arrives() -> None:
+def test_demand_is_the_sources_rate_when_less_arrives() -> None:
     """It works off 100 of 300 rows a second; the others wait here and at the source."""
     reports = flowing(report(500, busy=1.0, waiting=2000, edge=1), waiting=1000)
     work = asked_of((1, 8), reports)["work"]
@@ -109,7 +109,7 @@ def test_demand_is_that_of_the_source_where_less_arrives() -> None:
     )
 
 
-def test_instances_that_share_an_executor_do_not_look_as_if_they_had_time() -> None:
+def test_instances_that_share_an_executor_do_not_look_idle() -> None:
     """Each is busy half of the time and has rows all the time: together they do 200, not 400."""
     half = report(500, busy=0.5, waiting=900, edge=1)
     work = asked_of((2, 8), flowing(half) | {(1, 1): half})["work"]
@@ -118,7 +118,7 @@ def test_instances_that_share_an_executor_do_not_look_as_if_they_had_time() -> N
     assert work.health_score < 0.5
 
 
-def test_a_source_without_a_pace_that_is_held_up_gives_what_it_could_read() -> None:
+def test_an_unpaced_source_that_is_blocked_reports_its_possible_rate() -> None:
     slow = report(500, busy=1.0, waiting=2000, edge=1)
     rows = asked_of((1, 8), flowing(slow, offered=100, paced=False, blocked=0.9, busy=0.2))
     assert rows["work"].measures.offered == 1500
@@ -128,7 +128,7 @@ def test_a_source_without_a_pace_that_is_held_up_gives_what_it_could_read() -> N
     assert "there may be more input than it has read" in held.why
 
 
-def test_a_hot_key_is_named_and_more_instances_do_not_help() -> None:
+def test_a_hot_key_is_named_and_adding_instances_does_not_help() -> None:
     hot = report(500, busy=1.0, waiting=2000, edge=2, groups=((7, 270), (9, 30)))
     cool = report(100, busy=0.2, edge=2, groups=((1, 30), (2, 30)))
     others = {copy: one for copy, one in flowing(report(1500, edge=1)).items() if copy[0] != 2}
@@ -143,7 +143,10 @@ def test_a_hot_key_is_named_and_more_instances_do_not_help() -> None:
 
     row, state = counts(hot, cool)
     assert (row.hot_group, row.hot_share) == (7, 0.75)
-    assert row.why == "key group 7 alone has 75% of the rows, more than one instance can process; more instances do not help"
+    assert (
+        row.why
+        == "key group 7 alone has 75% of the rows, more than one instance can process; more instances do not help"
+    )
     (proposal,) = propose([state], {}, Secant().decide, {"counts": 2}, None)
     assert (proposal.kind, proposal.instances, proposal.why) == (ChangeKind.NOTHING, 2, row.why)
 
@@ -158,7 +161,7 @@ def test_a_hot_key_is_named_and_more_instances_do_not_help() -> None:
 
 
 @pytest.mark.parametrize("missing", [0, 1])
-def test_what_is_not_measured_says_so_and_what_depends_on_it(missing: int) -> None:
+def test_missing_measurements_and_what_depends_on_them_are_reported(missing: int) -> None:
     reports = flowing(report(1500, edge=1))
     reports[missing, 0].pop("measures")
     rows = asked_of((1, 8), reports)
@@ -169,13 +172,13 @@ def test_what_is_not_measured_says_so_and_what_depends_on_it(missing: int) -> No
     assert rows["best"].needed is None
 
 
-def test_too_few_rows_say_nothing() -> None:
+def test_too_few_rows_give_no_advice() -> None:
     work = asked_of((1, 8), flowing(report(10, edge=1)))["work"]
     assert work.unknown_reason.startswith("not measured")
     assert (work.health_score, work.wanted) == (None, None)
 
 
-def test_a_source_that_has_ended_leaves_a_known_demand() -> None:
+def test_an_ended_source_leaves_a_known_demand() -> None:
     """Nothing comes any more, whatever it made of a row: what waits at the stage is all."""
     reports = flowing(report(500, busy=1.0, waiting=4000, edge=1))
     reports[0, 0] = report(0, edge=0, paced=True)
@@ -183,7 +186,7 @@ def test_a_source_that_has_ended_leaves_a_known_demand() -> None:
     assert (work.measures.offered, work.measures.backlog, work.unknown_reason) == (0, 4000, "")
 
 
-def test_the_words_for_what_stands_in_the_way() -> None:
+def test_obstacles_to_scaling_are_described_in_these_words() -> None:
     starving = flowing(report(500, busy=1.0, waiting=9000, edge=1))
     plain = asked_of(1, starving)["work"]
     assert (plain.limits, plain.scales, plain.wanted, plain.needed) == ([1, 1], False, 1, 5)
@@ -197,7 +200,7 @@ def test_the_words_for_what_stands_in_the_way() -> None:
     assert best.why.endswith("best runs once, and cannot keep up")
 
 
-def test_rows_that_go_to_every_instance_count_once() -> None:
+def test_broadcast_rows_count_once() -> None:
     topology = job()
     plan = plan_stages(topology.specification(), {"work": 4})
     edges = [
@@ -211,6 +214,6 @@ def test_rows_that_go_to_every_instance_count_once() -> None:
 
 
 @pytest.mark.parametrize("nonsense", [None, 7, "x", [1], [1] * 8, {"rows": 1}])
-def test_nonsense_in_a_report_is_no_measure(nonsense: object) -> None:
+def test_malformed_reports_count_as_unmeasured(nonsense: object) -> None:
     assert measures_of({"measures": nonsense}) is None
     assert measures_of({}) is None

@@ -44,7 +44,7 @@ def at(seconds: float) -> Instant:
     return Instant(int(seconds * SECOND))
 
 
-def test_the_newest_version_of_a_life_wins() -> None:
+def test_the_newest_version_of_an_incarnation_wins() -> None:
     known = Advertisements(LIFE)
     assert known.take(said(1, 2), at(0)) is Freshness.NEWS
     assert known.take(said(1, 1), at(0)) is Freshness.OLD
@@ -52,7 +52,7 @@ def test_the_newest_version_of_a_life_wins() -> None:
     assert known.take(said(1, 1, incarnation=2), at(0)) is Freshness.NEWS
 
 
-def test_full_room_again_and_resigned_are_news() -> None:
+def test_changes_of_free_slots_and_resignations_are_advertised() -> None:
     known = Advertisements(LIFE)
     worth = [known.take(said(1, version, count), at(0)) for version, count in ((1, 49), (2, 50), (3, 50), (4, 49))]
     assert worth == [Freshness.NEWS, Freshness.NEWS, Freshness.NEWER, Freshness.NEWS]
@@ -60,7 +60,7 @@ def test_full_room_again_and_resigned_are_news() -> None:
     assert known.of("z") == []
 
 
-def test_what_was_dropped_does_not_come_back_by_a_neighbour() -> None:
+def test_a_dropped_advertisement_does_not_return_through_a_neighbour() -> None:
     known = Advertisements(LIFE)
     known.take(said(1, 7), at(0))
     known.forget_old(at(10), NodeId(0))
@@ -71,7 +71,7 @@ def test_what_was_dropped_does_not_come_back_by_a_neighbour() -> None:
     assert known.take(said(1, 8), at(11)) is Freshness.NEWS
 
 
-def test_the_own_advertisement_stays_while_in_office() -> None:
+def test_a_schedulers_own_advertisement_stays_while_it_holds_the_slot() -> None:
     known = Advertisements(LIFE)
     known.take(said(1), at(0))
     known.forget_old(at(100), peer(1).node)
@@ -81,14 +81,14 @@ def test_the_own_advertisement_stays_while_in_office() -> None:
     assert len(known) == 0
 
 
-def test_a_later_life_is_not_dropped_with_the_earlier_one() -> None:
+def test_a_later_incarnation_is_not_dropped_with_the_earlier_one() -> None:
     known = Advertisements(LIFE)
     known.take(said(1, incarnation=2), at(0))
     known.drop(peer(1, 1), at(1))
     assert known.get(peer(1).node) is not None
 
 
-def test_low_offices_fill_first_and_refused_ones_are_passed_over() -> None:
+def test_low_scheduler_slots_fill_first_and_refused_ones_are_skipped() -> None:
     known = Advertisements(LIFE)
     for number, index, applications in ((1, 2, 0), (2, 0, 50), (3, 1, 10)):
         known.take(said(number, applications=applications, index=index), at(0))
@@ -108,7 +108,7 @@ def test_the_cache_is_bounded() -> None:
     assert len(known) == MAX_ADVERTISEMENTS
 
 
-def test_the_vote_capacity_then_load_then_distance_to_the_zone_and_no_scheduler_twice() -> None:
+def test_the_vote_ranks_by_capacity_load_and_zone_distance_without_duplicates() -> None:
     def vote(*candidates: tuple[int, int, int, bool]) -> Peer | None:
         table = {
             peer(n).node: (peer(n), Candidate(0, capacity, load, taken)) for n, capacity, load, taken in candidates
@@ -130,7 +130,7 @@ def test_a_walk_has_log16_n_hops(nodes: int, hops: int) -> None:
     assert walk_length(nodes, 4) == hops
 
 
-def test_the_number_of_nodes_is_estimated_by_the_density_of_the_leaf_set() -> None:
+def test_the_number_of_nodes_is_estimated_from_leaf_set_density() -> None:
     random = RandomStream(1, "ids")
     ids = [NodeId(random.bits(128)) for _ in range(10_000)]
     estimates = []
@@ -147,12 +147,12 @@ def test_the_number_of_nodes_is_estimated_by_the_density_of_the_leaf_set() -> No
     assert estimated_nodes(small, ids[0], 128) == 9
 
 
-def test_offices_have_keys_of_their_own() -> None:
+def test_scheduler_slots_have_keys_of_their_own() -> None:
     keys = {scheduler_slot_key(domain, index) for domain in ("", "z", "z1") for index in range(20)}
     assert len(keys) == 60
 
 
-def test_turns_are_given_in_order_and_one_that_waits_too_long_is_told() -> None:
+def test_slots_are_granted_in_order_and_a_long_wait_is_reported() -> None:
     requests = PendingRequests(RandomStream(1, "talks"), Duration(SECOND), 100)
     turns = PlanningSlots(requests, 1)
     seen: list[tuple[str, bool]] = []
@@ -175,7 +175,7 @@ def test_turns_are_given_in_order_and_one_that_waits_too_long_is_told() -> None:
     assert seen[-1] == ("e", True)
 
 
-def test_a_walk_with_the_largest_count_of_hops_is_passed_on_in_words_that_others_can_read() -> None:
+def test_a_walk_with_the_maximum_hop_count_is_forwarded_in_a_readable_message() -> None:
     sent: list[Any] = []
     context = SimpleNamespace(me=peer(1), send=lambda to, message: sent.append(message))
     known = SimpleNamespace(best=lambda domain, refused: None)
@@ -188,7 +188,7 @@ def test_a_walk_with_the_largest_count_of_hops_is_passed_on_in_words_that_others
     assert NODE_CODEC.decode(encode(query)) == query
 
 
-def test_nobody_who_has_refused_is_elected() -> None:
+def test_a_node_that_refused_is_not_elected() -> None:
     """It would be given office after office, and refuse each."""
 
     async def ask_all(sample: list[Peer], *_: object) -> list[tuple[Peer, Candidate]]:
@@ -216,7 +216,7 @@ def test_nobody_who_has_refused_is_elected() -> None:
     assert elected(1, 2, 3) is None
 
 
-def test_an_office_of_the_last_term_can_still_be_claimed() -> None:
+def test_a_scheduler_slot_of_the_last_term_can_still_be_claimed() -> None:
     stored: list[bytes] = []
 
     async def store(key: NodeId, version: int, value: bytes) -> Any:
@@ -229,7 +229,7 @@ def test_an_office_of_the_last_term_can_still_be_claimed() -> None:
     assert [CLAIM_CODEC.decode(value) for value in stored] == [claim]
 
 
-def test_the_answer_of_a_scheduler_of_a_newer_version_is_passed_on_and_nonsense_is_refused() -> None:
+def test_a_newer_schedulers_answer_is_forwarded_and_a_malformed_one_is_refused() -> None:
     body = SubmitResponse("rooms", 1, "running", {"read": ["a1"]}, ["a1"], "a1", [["a1"]], [], "along_path", 0.5)
     told = {**msgspec.structs.asdict(body), "of_the_future": 7}
     passed = parse_forwarded_response(msgspec.msgpack.encode(told), Peer(NodeId(1), 1, "a2"), "rooms")

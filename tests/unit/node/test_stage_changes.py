@@ -103,7 +103,7 @@ def ready(bench: InLife, plan: Plan) -> None:
 SINK = InstanceAddress(2, 0, "10.0.0.2:9")
 
 
-def test_new_instances_are_ready_and_everybody_knows_where() -> None:
+def test_new_instances_are_ready_and_all_hosts_know_their_addresses() -> None:
     bench = InLife()
     plan = bench.change(2, NodeCapacity(ME, 4))
     ready(bench, plan)
@@ -124,7 +124,7 @@ def test_new_instances_are_ready_and_everybody_knows_where() -> None:
     assert (answer.digest, answer.reason) == (plan.digest, "")
 
 
-def test_the_way_is_opened_when_all_hosts_have_said_where_they_listen() -> None:
+def test_the_path_opens_when_all_hosts_have_reported_their_addresses() -> None:
     bench = InLife()
     plan = bench.change(2, NodeCapacity(SCHEDULER, 4))
     bench.prepare(plan)
@@ -137,7 +137,7 @@ def test_the_way_is_opened_when_all_hosts_have_said_where_they_listen() -> None:
     assert [one.address for one in opened.addresses] == ["10.0.0.1:0", "10.0.0.2:5", "10.0.0.2:9"]
 
 
-def test_a_run_that_is_halted_is_forgotten_at_once_and_does_not_come_back() -> None:
+def test_a_halted_run_is_forgotten_at_once_and_does_not_return() -> None:
     """Else its coordinator, who hears nothing of a stop, would have it brought back by hosts that know it still."""
     bench = InLife()
     bench.hear(SCHEDULER, Halt(5, "app", 1, "stopped by a user"))
@@ -146,7 +146,7 @@ def test_a_run_that_is_halted_is_forgotten_at_once_and_does_not_come_back() -> N
     assert ("app", 1) not in bench.node.recovery_service.runs
 
 
-def test_where_one_that_goes_has_listened_is_told_to_nobody() -> None:
+def test_addresses_of_removed_instances_are_not_sent() -> None:
     """It has the number of the one that comes elsewhere: senders would wait for it for ever."""
     bench = InLife()
     plan = moved(bench.value, "areas", NodeCapacity(SCHEDULER, 4), "")
@@ -158,7 +158,7 @@ def test_where_one_that_goes_has_listened_is_told_to_nobody() -> None:
     assert [(one.stage, one.index) for one in told.addresses] == [(0, 0)]
 
 
-def test_no_room_is_said_in_words() -> None:
+def test_missing_capacity_is_reported_in_words() -> None:
     bench = InLife(capacity=1)
     bench.prepare(bench.change(2, NodeCapacity(ME, 4)))
     (answer,) = bench.said(wire.GenerationReady)
@@ -166,7 +166,7 @@ def test_no_room_is_said_in_words() -> None:
     assert not bench.of(PrepareLocalGeneration)
 
 
-def test_what_executors_refuse_is_said_and_dropped() -> None:
+def test_a_refusal_by_executors_is_reported_and_the_change_dropped() -> None:
     bench = InLife()
     bench.prepare(bench.change(2, NodeCapacity(ME, 4)))
     (effect,) = bench.of(PrepareLocalGeneration)
@@ -176,7 +176,7 @@ def test_what_executors_refuse_is_said_and_dropped() -> None:
     assert bench.of(DropLocalGeneration)
 
 
-def test_a_change_that_is_let_go_leaves_nothing() -> None:
+def test_an_aborted_change_leaves_nothing() -> None:
     bench = InLife()
     plan = bench.change(2, NodeCapacity(ME, 4))
     ready(bench, plan)
@@ -185,7 +185,7 @@ def test_a_change_that_is_let_go_leaves_nothing() -> None:
     assert gone.plan_name == plan.digest
 
 
-def test_the_barrier_names_both_plans_and_prepared_names_the_one_behind_it() -> None:
+def test_the_barrier_names_both_plans_and_prepared_names_the_later_one() -> None:
     bench = InLife()
     plan = bench.change(2, NodeCapacity(ME, 4))
     ready(bench, plan)
@@ -208,7 +208,7 @@ def test_who_ends_before_the_first_barrier_is_prepared_for_every_epoch() -> None
     assert (answer.epoch, answer.has_ended, answer.saved.chain[0].checkpoint) == (0, True, CheckpointId(1, 1))
 
 
-def test_what_an_old_instance_left_is_fetched_and_handed_over_once() -> None:
+def test_an_old_instances_state_is_fetched_and_handed_over_once() -> None:
     bench = InLife()
     plan = bench.change(2, NodeCapacity(ME, 4))
     ready(bench, plan)
@@ -230,7 +230,7 @@ def test_what_an_old_instance_left_is_fetched_and_handed_over_once() -> None:
     assert bench.said(wire.StateHandedOverOk)
 
 
-def test_a_late_word_of_an_older_change_undoes_nothing() -> None:
+def test_a_late_message_of_an_older_change_undoes_nothing() -> None:
     bench = InLife()
     plan = bench.change(2, NodeCapacity(ME, 4))
     bench.prepare(plan, 2)
@@ -239,7 +239,7 @@ def test_a_late_word_of_an_older_change_undoes_nothing() -> None:
     assert len(bench.of(PrepareLocalGeneration)) == 1
 
 
-def test_a_crash_of_who_waits_is_told_and_what_is_let_go_is_forgotten() -> None:
+def test_a_crash_of_a_waiting_instance_is_reported_and_an_aborted_one_forgotten() -> None:
     bench = InLife()
     plan = bench.change(2, NodeCapacity(ME, 4))
     ready(bench, plan)
@@ -249,7 +249,7 @@ def test_a_crash_of_who_waits_is_told_and_what_is_let_go_is_forgotten() -> None:
     assert [each.reason for each in bench.said(wire.NewAttemptNeeded)] == ["the process died"]
 
 
-def test_new_instances_go_to_executors_of_their_own_while_there_are_cores() -> None:
+def test_new_instances_get_their_own_executors_while_cores_are_free() -> None:
     bench = InLife(cores=3)
     bench.prepare(bench.change(4, NodeCapacity(ME, 8)))
     (effect,) = bench.of(PrepareLocalGeneration)
@@ -257,7 +257,7 @@ def test_new_instances_go_to_executors_of_their_own_while_there_are_cores() -> N
     assert effect.part.executors == 3
 
 
-def test_new_executors_come_as_far_as_memory_goes_and_the_least_busy_one_is_taken() -> None:
+def test_new_executors_start_while_memory_lasts_then_the_least_busy_is_used() -> None:
     small = InLife(cores=3, executors_in_memory=2)
     small.prepare(small.change(4, NodeCapacity(ME, 8)))
     (effect,) = small.of(PrepareLocalGeneration)
@@ -274,7 +274,7 @@ def test_new_executors_come_as_far_as_memory_goes_and_the_least_busy_one_is_take
     )
 
 
-def test_a_committed_change_is_what_runs_here() -> None:
+def test_a_committed_change_becomes_the_running_plan() -> None:
     bench = InLife()
     plan = bench.change(2, NodeCapacity(ME, 4))
     ready(bench, plan)
@@ -295,7 +295,7 @@ def test_a_committed_change_is_what_runs_here() -> None:
     assert ("app", 1) not in moved_on.node.parts.hosting.table
 
 
-def test_who_is_to_come_waits_through_the_epochs_before_the_change() -> None:
+def test_an_upcoming_instance_waits_through_the_epochs_before_its_change() -> None:
     """Also where what it knows of the run is of an older plan: what waits is no rest of the run that is to be let go."""
     bench = InLife()
     away = scaled_away(bench)
@@ -364,7 +364,7 @@ class Guard(Bench):
         self.hear(SCHEDULER, PartReply(asked.request, encode(lent)))
 
 
-def test_a_guard_that_takes_a_stage_knows_the_run_under_the_plan_that_holds() -> None:
+def test_a_voter_that_takes_a_stage_knows_the_run_under_the_current_plan() -> None:
     """It had the one of the deployment, so the next commit was settled there as a change by which nothing is left here."""
     bench = Guard()
     bench.lend()
@@ -379,7 +379,7 @@ def test_a_guard_that_takes_a_stage_knows_the_run_under_the_plan_that_holds() ->
     assert bench.hosted.instances == {(1, 0): 0}
 
 
-def test_nothing_is_started_for_a_change_that_was_let_go_while_the_code_came() -> None:
+def test_a_change_aborted_while_code_arrives_starts_nothing() -> None:
     bench = Guard()
     bench.hear(SCHEDULER, wire.GenerationDropped(RUN, 1, bench.after.digest))
     bench.lend()
@@ -400,7 +400,7 @@ def scaled_away(bench: InLife) -> Plan:
     return plan
 
 
-def test_an_instance_says_for_how_long_its_rows_stood_still() -> None:
+def test_an_instance_reports_how_long_its_rows_paused() -> None:
     bench = InLife()
     bench.feed(InstancePrepared("app", 1, 0, 0, 1, b"hash", 10, pause_ns=7_000_000))
     (answer,) = bench.said(wire.Prepared)

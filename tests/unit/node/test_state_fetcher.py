@@ -12,7 +12,7 @@ KEY = FragmentKey(RunId("app", 1), InstanceId("1", 1, 0), CheckpointId(1, 4), 0)
 ELEMENT = InstanceSnapshot(CheckpointId(1, 4), b"hash", 100, 2, (ME.node, NodeId(99)))
 
 
-def test_who_holds_a_fragment_itself_fetches_it_from_itself() -> None:
+def test_a_node_with_a_fragment_fetches_it_from_itself() -> None:
     bench = Bench()
     bench.node.recovery_service._state_fetcher.fetch(FetchStripe(1, ME.node, KEY, ELEMENT, 0, 0))
     bench.node.recovery_service._state_fetcher.fetch(FetchStripe(2, NodeId(99), KEY, ELEMENT, 0, 0))

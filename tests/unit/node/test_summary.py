@@ -19,7 +19,7 @@ def report(**fields: Any) -> dict[str, Any]:
     return {"statistics": msgspec.to_builtins(statistics), "first_ms": first, "last_ms": last}
 
 
-def test_figures_of_all_instances_add_up() -> None:
+def test_figures_of_all_instances_are_summed() -> None:
     reports = {
         (0, 0): report(
             source=SourceCounts(lines=10, records=7, late=1, malformed={"number": 2}, paced=True), first_ms=1_000
@@ -43,7 +43,7 @@ def test_figures_of_all_instances_add_up() -> None:
     assert body["instances_reporting"] == 4
 
 
-def test_what_sinks_showed_again_is_told_by_sink_and_by_life() -> None:
+def test_rows_that_sinks_emitted_twice_are_reported_by_sink_and_attempt() -> None:
     name = "report"
     first = DuplicateCounts(90, [(2, 60), (3, 30)])
     second = DuplicateCounts(7, [(3, 7)], is_known=False)
@@ -69,16 +69,16 @@ def test_what_sinks_showed_again_is_told_by_sink_and_by_life() -> None:
         report(latency=[(3, -1)]),
     ],
 )
-def test_nonsense_is_left_out(bad: dict[str, Any]) -> None:
+def test_malformed_figures_are_left_out(bad: dict[str, Any]) -> None:
     body = summary_of(SPECIFICATION, {(0, 0): bad, (1, 0): report(steps={"route_of": StepCounts(1, 1, 0)})})
     assert body["instances_reporting"] == 1
 
 
-def test_a_specification_that_cannot_be_read_has_no_summary() -> None:
+def test_an_unreadable_specification_has_no_summary() -> None:
     assert summary_of(b"\xc1", {}) == {}
 
 
-def test_only_what_fits_json_is_passed_on() -> None:
+def test_only_json_values_are_passed_on() -> None:
     extension = msgspec.msgpack.Ext(1, b"x")
     assert scalars_of({"busy": 0.5, "statistics": [1], "odd": extension, "raw": b"x"}) == {"busy": 0.5}
     assert statistics_of({"statistics": extension}) is None

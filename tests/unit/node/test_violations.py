@@ -57,7 +57,7 @@ def go(bench: Bench) -> None:
         (no_end_of_room, "bound: 4 instances, at most 2"),
     ],
 )
-def test_a_mistake_is_told(mistake: Callable[[Patch], None], sentence: str, monkeypatch: Patch) -> None:
+def test_a_violation_is_reported(mistake: Callable[[Patch], None], sentence: str, monkeypatch: Patch) -> None:
     """Each step of these tests is judged by the fixture of this folder."""
     with monkeypatch.context() as patch:
         mistake(patch)
