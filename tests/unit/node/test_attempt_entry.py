@@ -88,7 +88,7 @@ def begins(bench: InLife) -> FetchSnapshot:
     return bring
 
 
-def test_a_run_that_begins_with_a_checkpoint_fetches_it_from_who_was_asked() -> None:
+def test_a_run_from_a_checkpoint_fetches_it_from_the_node_that_was_asked() -> None:
     bench = InLife()
     bring = begins(bench)
     assert (bring.replica_node, bring.run, bring.digest) == (SCHEDULER, RUN, b"hash")

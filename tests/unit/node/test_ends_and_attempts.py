@@ -18,7 +18,7 @@ def ended_in(bench: InLife) -> InstancesEnded:
     return told
 
 
-def test_an_end_of_the_life_before_that_is_acknowledged_late_does_not_pass_for_the_next_one() -> None:
+def test_a_late_acknowledged_end_of_one_attempt_does_not_count_for_the_next() -> None:
     """A source reads on while its coordinator is dead, and ends; the coordinator comes back, a new life begins, and answers."""
     bench = InLife()
     bench.feed(InstanceFinished("app", 1, 1, 0, {"n": 1}))

@@ -16,7 +16,7 @@ class Desk:
         self.sent.append((peer, message))
 
 
-def test_who_asks_again_hears_nothing_before_the_answer_and_the_same_after_it() -> None:
+def test_a_repeated_request_gets_no_early_reply_and_then_the_same_answer() -> None:
     context = Desk()
     once = IdempotentReplies(context)  # type: ignore[arg-type]
     said = ChangeAccepted(7)

@@ -17,7 +17,7 @@ from agiledart_recovery.wire.register_value import RunState
 from tests.unit.node.test_node import SCHEDULER, Bench, part
 
 
-def test_a_guard_that_leaves_keeps_its_vote_on_the_disk_and_ends_what_has_no_register() -> None:
+def test_a_leaving_voter_keeps_its_vote_on_disk_and_ends_unregistered_runs() -> None:
     """All agents may be told to end at once: what was accepted is found again when they are back."""
     bench = Bench()
     for request, name in ((1, "saved"), (2, "app")):

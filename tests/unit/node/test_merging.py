@@ -236,7 +236,7 @@ def test_an_unreadable_value_loses_and_values_of_unknown_kind_go_by_version() ->
     assert MERGE(NodeId(5), right, b"?") is None
 
 
-def test_names_are_united_logs_go_to_the_last_opened_and_names_of_nodes_to_the_later_life() -> None:
+def test_merge_unites_names_and_prefers_later_logs_and_incarnations() -> None:
     a, b = NAMES_CODEC.encode(("a", "b")), NAMES_CODEC.encode(("b", "c"))
     assert MERGE(catalogue_key("a"), a, b) == MERGE(catalogue_key("a"), b, a) == NAMES_CODEC.encode(("a", "b", "c"))
     early = SINK_CODEC.encode(SinkRecord("l", "app", 1, HOST, 50, "id", b"", 1))

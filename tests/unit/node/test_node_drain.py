@@ -69,7 +69,7 @@ def test_reasons_that_prevent_a_drain_are_listed(value: RegisterValue, pi: int, 
     assert said in refusal("pi", found)
 
 
-def test_what_is_not_saved_by_epochs_cannot_leave_and_what_is_deployed_says_nothing_yet() -> None:
+def test_a_run_without_checkpoints_blocks_a_drain_a_pending_deployment_does_not() -> None:
     (line,) = obstacles([hosted(by_epoch=False)], lambda key: None, ME.node)
     assert 'submit it with delivery="exactly-once"' in line
     assert obstacles([hosted(), hosted(by_epoch=False, reserved=0)], lambda key: None, ME.node) == []
@@ -388,7 +388,7 @@ def test_a_terminating_node_exits_within_ten_seconds_whatever_others_answer(answ
     assert world.is_over
 
 
-def test_who_is_told_to_end_asks_for_no_vote_where_too_few_are_there_to_write_it() -> None:
+def test_a_terminating_node_transfers_no_vote_when_too_few_voters_remain() -> None:
     world = Going()
     world.table.clear()
     world.context.overlay.is_alive = lambda node: False

@@ -125,7 +125,7 @@ def test_a_host_without_a_new_instance_builds_nothing() -> None:
     assert not bench.of(PreloadFromDisk)
 
 
-def test_the_elements_of_another_host_are_fetched_and_told_of_and_go_with_the_change() -> None:
+def test_snapshots_of_another_host_are_fetched_and_dropped_with_the_change() -> None:
     bench = Growing(3, is_not_coordinator=True)
     bench.prepare(bench.plan)
     bench.feed(Completed(bench.of_last(PrepareLocalGeneration).request, {(1, 1): "10.0.0.1:1"}))

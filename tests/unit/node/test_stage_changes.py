@@ -200,7 +200,7 @@ def test_the_barrier_names_both_plans_and_prepared_names_the_later_one() -> None
     ]
 
 
-def test_who_ends_before_the_first_barrier_is_prepared_for_every_epoch() -> None:
+def test_an_instance_that_ends_before_the_first_barrier_is_always_prepared() -> None:
     """The executor names an end by the epoch above the last barrier; its answer counts above that barrier."""
     bench = InLife()
     bench.feed(InstancePrepared("app", 1, 0, 0, 1, b"hash", 10, ended=True))
