@@ -46,7 +46,7 @@ def snapped(made: RecoveryMachine, epoch: int, onto: bytes) -> tuple[list[wire.P
     return [each for each in said if isinstance(each, wire.Prepared)], sent
 
 
-def test_an_element_is_prepared_with_the_chain_that_it_rests_on() -> None:
+def test_a_snapshot_is_prepared_with_the_chain_it_rests_on() -> None:
     made = in_life(at(3, saved(1, 3), saved(1)))
     ((prepared,), sent) = snapped(made, 4, b"3")
     assert [one.digest for one in prepared.saved.chain] == [b"1", b"3", b"new"]
@@ -59,25 +59,25 @@ def test_it_may_rest_on_the_epoch_before_when_the_last_commit_was_not_heard_of()
     assert [one.digest for one in prepared.saved.chain] == [b"1", b"2", b"new"]
 
 
-def test_a_whole_one_rests_on_nothing() -> None:
+def test_a_full_snapshot_rests_on_nothing() -> None:
     made = in_life(at(3, saved(1, 3), saved(1)))
     ((prepared,), _) = snapped(made, 4, b"")
     assert [one.digest for one in prepared.saved.chain] == [b"new"]
 
 
-def test_what_rests_on_an_element_that_nobody_needs_any_more_is_not_prepared() -> None:
+def test_an_increment_on_a_collected_snapshot_is_not_prepared() -> None:
     made = in_life(at(3, saved(3), saved(2)))
     assert snapped(made, 4, b"1") == ([], 0)
 
 
-def test_a_chain_is_not_longer_than_may_be_said() -> None:
+def test_a_chain_length_is_bounded() -> None:
     made = in_life(at(MAX_CHAIN, saved(*range(1, MAX_CHAIN + 1)), saved(1)))
     assert snapped(made, MAX_CHAIN + 1, b"%d" % MAX_CHAIN) == ([], 0)
     made = in_life(at(MAX_CHAIN - 1, saved(*range(1, MAX_CHAIN)), saved(1)))
     assert len(snapped(made, MAX_CHAIN, b"%d" % (MAX_CHAIN - 1))[0][0].saved.chain) == MAX_CHAIN
 
 
-def test_fragments_that_were_made_again_meanwhile_stay_where_they_are() -> None:
+def test_rebuilt_fragments_stay_where_they_are() -> None:
     """A host's answer names the holders that it knew of; the register knows of newer ones."""
     known = msgspec.structs.replace(
         at(3, SavedState(STAGE, (snapshot(1, (NodeId(6), NodeId(9))), snapshot(3))), saved(1)),

@@ -47,18 +47,18 @@ def waits(made: Coordinator, mine: RecoveryContext) -> int:
 
 
 @pytest.mark.parametrize(("place", "tenths"), [(1, 16), (2, 21)])
-def test_after_silence_the_nearest_voter_goes_first(place: int, tenths: int) -> None:
+def test_the_nearest_voter_takes_over_first_after_silence(place: int, tenths: int) -> None:
     assert waits(*follower(BY_RANK[place], BY_RANK[0])) == tenths
 
 
 @pytest.mark.parametrize(("place", "tenths"), [(1, 1), (2, 6)])
-def test_of_a_coordinator_that_is_dead_nobody_waits_to_hear(place: int, tenths: int) -> None:
+def test_voters_do_not_wait_for_a_dead_coordinator(place: int, tenths: int) -> None:
     made, mine = follower(BY_RANK[place], BY_RANK[0])
     mine.lost[peer(BY_RANK[0]).node] = None
     assert waits(made, mine) == tenths
 
 
-def test_of_a_coordinator_that_votes_no_more_nobody_waits_to_hear() -> None:
+def test_voters_do_not_wait_for_a_coordinator_that_votes_no_more() -> None:
     """It has given its seat away, and hosts take nothing from it."""
     made, mine = follower(BY_RANK[1], BY_RANK[0])
     others = tuple(Voter(peer(9), 9) if voter.peer.node == BY_RANK[0] else voter for voter in VALUE.voters)
@@ -76,14 +76,14 @@ def test_of_a_coordinator_that_votes_no_more_nobody_waits_to_hear() -> None:
     assert waits(made, mine) <= 6
 
 
-def test_the_death_of_another_voter_hurries_nobody_but_who_stood_behind_it() -> None:
+def test_another_voters_death_only_hurries_the_voter_behind_it() -> None:
     made, mine = follower(BY_RANK[2], BY_RANK[0])
     mine.lost[peer(BY_RANK[1]).node] = None
     assert waits(made, mine) == 16
 
 
 @pytest.mark.parametrize(("place", "takes_over"), [(1, True), (2, False)])
-def test_the_next_voter_takes_over_with_the_news_of_the_coordinators_death(place: int, takes_over: bool) -> None:
+def test_the_next_voter_takes_over_on_news_of_the_coordinators_death(place: int, takes_over: bool) -> None:
     made, mine = follower(BY_RANK[place], BY_RANK[0])
     mine.now = Instant(mine.now + 1)
     mine.lost[peer(BY_RANK[0]).node] = None

@@ -109,7 +109,7 @@ def forgeries(of: Ballot, signed_command: bytes) -> list[Message]:
 @pytest.mark.parametrize("signed_command", [b"", FORGED])
 @pytest.mark.parametrize("height", [FIRST, 7 * FIRST + 3, FIRST - 1, FIRST // 2, 1 << 32])
 @pytest.mark.parametrize("number", range(7))
-def test_what_a_stranger_says_of_ballots_beyond_changes_nothing(
+def test_a_message_with_ballots_from_an_unknown_node_changes_nothing(
     number: int, height: int, signed_command: bytes
 ) -> None:
     node = Node()
@@ -154,7 +154,7 @@ def test_with_an_admins_order_a_voter_lets_go_and_tells_its_like(proof: Callable
     assert like.asks() is None
 
 
-def test_an_order_begins_one_era() -> None:
+def test_an_admins_command_begins_one_configuration() -> None:
     node = Node()
     ballot = Ballot(FIRST + 1, STRANGER.node, 1)
     assert node.hear(STRANGER, wire.Prepare(RUN, ballot, ORDER))
@@ -182,7 +182,7 @@ def test_a_host_enters_a_life_of_a_later_era_with_the_order_only_and_shows_it() 
     assert (refused.attempt, refused.signed_command) == (ATTEMPTS_PER_CONFIGURATION, ORDER)
 
 
-def test_a_proposer_comes_up_to_its_ballot_in_steps() -> None:
+def test_a_proposer_reaches_its_ballot_in_steps() -> None:
     """A stranger has raised what one voter promised, in steps; the others are below, and vote for who goes on above it."""
     voter = Node(4)
     mine = Ballot(3 * MAX_ROUND_STEP + 9, NodeId(1), 1)

@@ -40,7 +40,7 @@ class Owner:
         self.fragment_repair.look()
 
 
-def test_what_a_lost_holder_had_goes_to_another_one_in_the_life_that_is_lived_now() -> None:
+def test_fragments_of_a_lost_replica_node_move_within_the_current_attempt() -> None:
     owner = Owner()
     assert owner.sent() == []
     owner.lose(7)
@@ -53,7 +53,7 @@ def test_what_a_lost_holder_had_goes_to_another_one_in_the_life_that_is_lived_no
     assert owner.fragment_repair.lacking == 0
 
 
-def test_it_is_said_until_the_register_names_it() -> None:
+def test_a_moved_fragment_is_reported_until_the_register_names_it() -> None:
     owner = Owner()
     owner.lose(7)
     owner.context.answered(owner.sent()[0].request, None, "")
@@ -64,7 +64,7 @@ def test_it_is_said_until_the_register_names_it() -> None:
     assert len(owner.told) == 2
 
 
-def test_who_refuses_is_passed_over_and_where_nobody_is_left_it_is_tried_when_somebody_comes() -> None:
+def test_refusing_replica_nodes_are_skipped_and_repair_resumes_when_one_joins() -> None:
     owner = Owner(6, 7, 8, 9)
     owner.lose(7)
     (send,) = owner.sent()
@@ -94,7 +94,7 @@ def test_a_fragment_on_the_owners_own_node_counts_for_nothing() -> None:
     assert [(each.key.index, each.replica_node) for each in owner.sent()] == [(0, NodeId(6)), (2, NodeId(8))]
 
 
-def test_an_answer_of_a_life_that_is_over_counts_for_nothing() -> None:
+def test_an_answer_of_a_past_attempt_counts_for_nothing() -> None:
     owner = Owner()
     owner.lose(7)
     (send,) = owner.sent()
@@ -146,7 +146,7 @@ class Hosting:
         ]
 
 
-def test_a_host_makes_fragments_again_when_a_holder_is_lost_and_tells_its_coordinator() -> None:
+def test_a_host_rebuilds_lost_fragments_and_notifies_its_coordinator() -> None:
     host = Hosting()
     host.feed(HostLost(NodeId(6)))
     (send,) = [one for one in host.take() if isinstance(one, SendFragment)]
@@ -167,7 +167,7 @@ def test_a_host_makes_fragments_again_when_a_holder_is_lost_and_tells_its_coordi
     assert host.machine.lacking == 0
 
 
-def test_a_holder_that_is_back_is_asked_what_it_still_has() -> None:
+def test_a_returned_replica_node_is_asked_for_its_inventory() -> None:
     host = Hosting()
     host.feed(HostBack(peer(7, 2)))
     ((to, asked),) = host.said(wire.NeededFragments)
@@ -181,7 +181,7 @@ def test_a_holder_that_is_back_is_asked_what_it_still_has() -> None:
     assert again.replica_node == NodeId(7), "it has room for what it had"
 
 
-def test_a_holder_says_what_it_has_when_it_is_asked_and_when_something_was_damaged() -> None:
+def test_a_replica_node_reports_its_inventory_on_request_and_after_damage() -> None:
     host = Hosting()
     keys = [FragmentKey(RUN, STAGE, AT, index) for index in (0, 1)]
     for key in keys:
@@ -195,7 +195,7 @@ def test_a_holder_says_what_it_has_when_it_is_asked_and_when_something_was_damag
     assert [message for _, message in host.said(wire.HeldFragments)] == [wire.HeldFragments(RUN, STAGE, ((AT, 0),))]
 
 
-def test_the_value_names_new_holders_once_and_only_of_elements_that_it_has() -> None:
+def test_the_register_names_new_replica_nodes_once_and_only_of_known_snapshots() -> None:
     before = Hosting.value()
     made = (
         ReplacedFragment(STAGE, AT, 1, NodeId(9)),

@@ -31,7 +31,7 @@ def saving(at: RecoveryContext, replica_nodes: int, done: list[SnapshotReplicati
     )
 
 
-def test_safe_when_all_have_acknowledged() -> None:
+def test_a_snapshot_is_safe_when_all_replica_nodes_have_acknowledged() -> None:
     at, done = context(), list[SnapshotReplication]()
     one = saving(at, 6, done)
     for each in sent(at):
@@ -41,7 +41,7 @@ def test_safe_when_all_have_acknowledged() -> None:
     assert (one.outcome, one.snapshot.survives) == (ReplicationOutcome.SAFE, 2)
 
 
-def test_a_holder_that_fails_is_replaced_by_another_host() -> None:
+def test_a_failed_replica_node_is_replaced_by_another_host() -> None:
     at, done = context(), list[SnapshotReplication]()
     one = saving(at, 6, done)
     first, *others = sent(at)
@@ -53,7 +53,7 @@ def test_a_holder_that_fails_is_replaced_by_another_host() -> None:
     assert again.replica_node in one.snapshot.replica_nodes
 
 
-def test_degraded_with_m_and_one_more_and_lost_with_fewer() -> None:
+def test_a_snapshot_is_degraded_with_m_plus_one_fragments_and_lost_below_m() -> None:
     for acknowledged, outcome in ((5, ReplicationOutcome.SAFE), (4, ReplicationOutcome.LOST)):
         at, done = context(), list[SnapshotReplication]()
         one = saving(at, 6, done)
@@ -71,7 +71,7 @@ def rebuild(at: RecoveryContext, live: int) -> SnapshotRebuild:
     )
 
 
-def test_all_live_holders_share_the_work() -> None:
+def test_all_live_replica_nodes_share_the_work() -> None:
     at = context()
     one = rebuild(at, 5)
     asked = fetched(at)

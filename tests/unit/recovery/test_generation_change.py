@@ -57,7 +57,7 @@ def generation_change() -> tuple[GenerationChange, RecoveryContext]:
     return GenerationChange(context, RUN), context
 
 
-def test_only_a_fresh_term_of_a_whole_stage_is_sound() -> None:
+def test_only_a_fresh_generation_of_a_whole_stage_is_valid() -> None:
     assert plan_fault(VALUE, grown()) == ""
     assert "can't take the generation" in plan_fault(VALUE, grown(generation=1))
     old = StageChange("X", 2, 1, 2, fate=ChangeOutcome.DROPPED)
@@ -71,7 +71,7 @@ def test_only_a_fresh_term_of_a_whole_stage_is_sound() -> None:
     assert "differently" in plan_fault(VALUE, msgspec.structs.replace(grown(), edges=()))
 
 
-def test_who_comes_second_is_told_which_runs() -> None:
+def test_a_second_change_is_refused_with_the_one_in_progress() -> None:
     one, context = generation_change()
     assert one.want(VALUE, grown()) == ""
     context.now = Instant(3 * SECOND)
@@ -80,7 +80,7 @@ def test_who_comes_second_is_told_which_runs() -> None:
     assert other.want(one.with_pending_changes(VALUE), grown(3)) == "scale of X is under way"
 
 
-def test_a_host_that_cannot_lets_the_change_go_and_everybody_hears() -> None:
+def test_a_host_that_refuses_aborts_the_change_and_all_hosts_are_notified() -> None:
     one, context = generation_change()
     one.want(VALUE, grown())
     one.on_tick(VALUE, Ballot(1), (HERE.node, THERE.node), "")
@@ -94,7 +94,7 @@ def test_a_host_that_cannot_lets_the_change_go_and_everybody_hears() -> None:
     assert (note.fate, note.why, one.step) == (ChangeOutcome.DROPPED, "pi2 is full", ChangeStep.IDLE)
 
 
-def test_an_epoch_passes_before_the_one_that_carries_it_and_the_register_knows_before() -> None:
+def test_one_epoch_passes_and_the_register_is_written_before_the_change() -> None:
     one, _ = generation_change()
     one.want(VALUE, grown())
     for peer in (HERE, THERE):
@@ -116,7 +116,7 @@ def test_an_epoch_passes_before_the_one_that_carries_it_and_the_register_knows_b
     assert [(change.fate, change.why) for change in lost.changes] == [(ChangeOutcome.ROLLED_BACK, "pi2 was lost")]
 
 
-def test_another_commit_ends_what_a_lost_coordinator_wanted() -> None:
+def test_another_commit_ends_the_change_of_a_lost_coordinator() -> None:
     lost, _ = generation_change()
     lost.want(VALUE, grown())
     heir, _ = generation_change()
@@ -132,7 +132,7 @@ def answer(stage: str, *changeover_pauses: GenerationPause) -> wire.Prepared:
     )
 
 
-def test_the_longest_gap_that_senders_tell_stays_with_the_change() -> None:
+def test_the_longest_pause_that_senders_report_stays_with_the_change() -> None:
     done, let_go = (
         StageChange("X", 2, 1, 2, fate=ChangeOutcome.DONE),
         StageChange("X", 3, 2, 3, fate=ChangeOutcome.DROPPED),
@@ -187,7 +187,7 @@ def test_the_next_epoch_waits_until_the_last_one_is_built() -> None:
     assert one.is_due(known, SECOND)
 
 
-def test_who_does_not_build_in_time_is_named() -> None:
+def test_a_host_that_does_not_build_in_time_is_named() -> None:
     one, context = hastening()
     one.committed(committed(4), is_change=False)
     context.now = Instant(context.config.prepare_timeout_ns)
@@ -196,7 +196,7 @@ def test_who_does_not_build_in_time_is_named() -> None:
     assert (note.fate, note.why) == (ChangeOutcome.DROPPED, "pi2 were not ready in 60 s")
 
 
-def test_who_gets_farther_has_more_time() -> None:
+def test_a_host_that_makes_progress_gets_more_time() -> None:
     one, context = generation_change()
     one.want(VALUE, grown())
     patience = context.config.prepare_timeout_ns
@@ -214,7 +214,7 @@ def test_who_gets_farther_has_more_time() -> None:
     assert not one.listeners, "the same again is not farther"
 
 
-def test_whom_a_change_concerns_hears_what_is_committed() -> None:
+def test_hosts_of_a_change_are_notified_of_commits() -> None:
     one, _ = hastening()
     assert list(one.listeners) == [HERE.node, THERE.node]
     one.carry()
@@ -226,7 +226,7 @@ def told_of(one: GenerationChange, *got: int) -> None:
         one.on_progress(THERE, wire.GenerationProgress(RUN, 1, grown().digest, each, 100))
 
 
-def test_the_same_bytes_of_each_further_epoch_are_no_way_farther() -> None:
+def test_the_same_bytes_in_each_further_epoch_are_no_progress() -> None:
     """Behind the last extra epoch, for otherwise epochs could follow each other for ever."""
     one, context = hastening()
     for epoch in range(4, 10):
@@ -241,7 +241,7 @@ def test_the_same_bytes_of_each_further_epoch_are_no_way_farther() -> None:
     assert one._deadline == deadline + SECOND
 
 
-def test_who_has_much_to_build_may_stand_still_for_longer() -> None:
+def test_a_host_with_much_to_build_may_stall_for_longer() -> None:
     """Nobody tells how much of what was fetched is built."""
     chain = tuple(InstanceSnapshot(CheckpointId(1, epoch), b"%d" % epoch, 50_000_000, 1, ()) for epoch in (2, 3))
     others = SavedState(InstanceId("K"), (InstanceSnapshot(CheckpointId(1, 3), b"k", 900_000_000, 1, ()),))

@@ -55,7 +55,7 @@ class Coordinated:
         self.commit_protocol.took_ns = SECOND
 
 
-def test_no_epoch_is_begun_before_what_is_committed_is_built_and_known() -> None:
+def test_no_epoch_begins_before_committed_state_is_built_and_known() -> None:
     run = Coordinated()
     run.answered(HERE, THERE)
     assert not run.tick()
@@ -71,7 +71,7 @@ def test_no_epoch_is_begun_before_what_is_committed_is_built_and_known() -> None
     assert run.tick()[0].after == grown()
 
 
-def test_nor_before_all_have_said_that_they_know() -> None:
+def test_no_epoch_begins_before_all_hosts_report_the_commit() -> None:
     run = Coordinated()
     run.ready(3)
     run.answered(HERE, THERE)
@@ -85,7 +85,7 @@ def test_nor_before_all_have_said_that_they_know() -> None:
     assert run.tick()[0].after == grown()
 
 
-def test_but_an_epoch_is_begun_when_that_takes_much_longer_than_an_interval() -> None:
+def test_an_epoch_begins_when_the_wait_far_exceeds_an_interval() -> None:
     run = Coordinated()
     run.ready(3)
     run.answered(HERE, THERE)

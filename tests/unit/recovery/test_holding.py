@@ -80,7 +80,7 @@ def committed(world: Held) -> CheckpointId:
     return at
 
 
-def test_the_epoch_that_was_wanted_says_to_read_nothing_more_and_no_other_begins_behind_it() -> None:
+def test_the_requested_last_epoch_stops_reading_and_no_other_begins_after_it() -> None:
     world = running()
     before = world.coordinator.commit_protocol.epochs.begun
     assert not world.has_request()
@@ -93,7 +93,7 @@ def test_the_epoch_that_was_wanted_says_to_read_nothing_more_and_no_other_begins
     assert world.coordinator.value.state is RunState.RUNNING
 
 
-def test_begin_tells_the_sources_to_hold_and_only_then() -> None:
+def test_only_begin_tells_the_sources_to_hold() -> None:
     world = running()
     commit_protocol, value = world.coordinator.commit_protocol, world.coordinator.value
     context = world.machine._context
@@ -107,7 +107,7 @@ def test_begin_tells_the_sources_to_hold_and_only_then() -> None:
     assert [one.holds for one in said] == [False, True]
 
 
-def test_it_ends_where_it_was_held() -> None:
+def test_a_run_ends_at_the_epoch_where_it_was_held() -> None:
     world = running()
     at = committed(world)
     assert world.end(at) == ""
@@ -117,14 +117,14 @@ def test_it_ends_where_it_was_held() -> None:
     assert world.coordinator.phase is Phase.CLOSING
 
 
-def test_it_does_not_end_elsewhere() -> None:
+def test_a_run_does_not_end_at_another_epoch() -> None:
     world = running()
     at = committed(world)
     assert world.end(CheckpointId(at.attempt, at.epoch - 1)) == "it has committed more meanwhile"
     assert world.coordinator.value.state is RunState.RUNNING
 
 
-def test_a_new_life_reads_on_and_must_be_held_again() -> None:
+def test_a_new_attempt_reads_on_and_must_be_held_again() -> None:
     world = running()
     at = committed(world)
     attempts = len(world.attempts)
@@ -137,7 +137,7 @@ def test_a_new_life_reads_on_and_must_be_held_again() -> None:
     assert world.end(at) == "it has committed more meanwhile"
 
 
-def test_nothing_begins_at_a_coordinator_that_gives_its_seat_away() -> None:
+def test_a_coordinator_that_transfers_its_voter_slot_begins_no_hold() -> None:
     """It would be lost: who comes next does not know of it."""
     world = running()
     world.coordinator.voter_replacement.is_leaving = True
@@ -146,14 +146,14 @@ def test_nothing_begins_at_a_coordinator_that_gives_its_seat_away() -> None:
     assert not world.has_request()
 
 
-def test_stages_do_not_change_meanwhile() -> None:
+def test_stages_do_not_change_during_a_hold() -> None:
     world = running()
     committed(world)
     assert world.machine.request_change(RUN, plan()) == "the application is being stopped"
     assert world.machine.request_evacuation(RUN, peer(2)) == "the application is being stopped"
 
 
-def test_who_does_not_lead_holds_nothing() -> None:
+def test_a_node_that_does_not_lead_holds_nothing() -> None:
     world = Held()
     assert world.machine.request_hold(RUN) == "another node coordinates it"
     assert world.machine.request_end_held(RUN, CheckpointId(1, 1), "") == "another node coordinates it"

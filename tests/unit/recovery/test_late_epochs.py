@@ -17,7 +17,7 @@ def seconds_until_the_next(world: Held) -> int:
     return seconds
 
 
-def test_the_next_one_has_longer_until_one_is_committed() -> None:
+def test_the_next_epoch_gets_a_longer_timeout_until_one_is_committed() -> None:
     world = running()
     seconds_until_the_next(world)
     took = [seconds_until_the_next(world) for _ in range(4)]

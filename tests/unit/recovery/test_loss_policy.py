@@ -26,20 +26,20 @@ def same(one: Peer) -> Peer:
     return one
 
 
-def test_survivors_stay_and_the_lost_go_to_the_ring_successor() -> None:
+def test_survivors_stay_and_lost_instances_go_to_the_ring_successor() -> None:
     made, missing = next_plan(value(), lambda node: node != 2, (peer(9), peer(6)), same)
     assert missing == ()
     assert made is not None
     assert [int(each.host.node) for each in made.assignments] == [1, 6, 3]
 
 
-def test_behind_the_ring_successor_holders_of_fragments_come_before_other_nodes() -> None:
+def test_after_the_ring_successor_replica_nodes_come_before_other_nodes() -> None:
     now = value(committed=CheckpointId(1, 4))
     found = successors(now, now.plan.assignments[1], (peer(9), peer(5), peer(7), peer(4)))
     assert [int(each.node) for each in found] == [4, 7, 9, 5]
 
 
-def test_who_could_not_enter_a_life_is_left_out_of_the_next_one() -> None:
+def test_a_host_that_could_not_enter_an_attempt_is_left_out_of_the_next() -> None:
     now = value(committed=CheckpointId(1, 4))
     made, _ = next_plan(now, lambda node: True, (peer(9), peer(6)), same, (NodeId(2), NodeId(6)))
     assert made is not None
@@ -49,7 +49,7 @@ def test_who_could_not_enter_a_life_is_left_out_of_the_next_one() -> None:
     assert missing == ()
 
 
-def test_a_state_of_which_too_few_fragments_can_be_reached_is_waited_for() -> None:
+def test_a_state_with_too_few_reachable_fragments_is_waited_for() -> None:
     now = value(committed=CheckpointId(1, 4))  # m = 2, on 6, 7 and 8
     made, _ = next_plan(now, lambda node: node not in (2, 6), (peer(9),), same)
     assert made is not None
@@ -71,7 +71,7 @@ def named(node: NodeId) -> str:
     return f"node-{int(node)}"
 
 
-def test_a_run_that_is_to_fail_without_its_source_does_so_at_once_and_any_other_waits() -> None:
+def test_a_run_set_to_fail_without_its_source_fails_at_once_and_others_wait() -> None:
     fails = with_policies(value(), LossPolicy.FAIL, LossPolicy.WAIT, LossPolicy.WAIT)
     assert (
         "node-1, which ran a source"
@@ -81,7 +81,7 @@ def test_a_run_that_is_to_fail_without_its_source_does_so_at_once_and_any_other_
     assert not decide_loss(value(), lambda node: node != 1, {}, named, may_wait_for_state=False).ends
 
 
-def test_a_state_that_cannot_be_rebuilt_ends_the_run_or_begins_empty_when_nobody_waits_any_more() -> None:
+def test_an_unrecoverable_state_fails_the_run_or_starts_empty_after_the_timeout() -> None:
     now = value(committed=CheckpointId(1, 4))  # m = 2, on 6, 7 and 8; the stage's host is 2
 
     def there(node: NodeId) -> bool:
@@ -104,7 +104,7 @@ def test_a_state_that_cannot_be_rebuilt_ends_the_run_or_begins_empty_when_nobody
     assert (int(made.assignments[1].host.node), missing) == (9, ())
 
 
-def test_only_the_host_that_could_not_rebuild_a_state_goes_on_without_it() -> None:
+def test_only_the_host_that_could_not_rebuild_a_state_continues_without_it() -> None:
     now = with_policies(value(committed=CheckpointId(1, 4)), LossPolicy.WAIT, LossPolicy.EMPTY, LossPolicy.WAIT)
     replica_nodes = (NodeId(6), NodeId(7), NodeId(8))
     assert decide_loss(now, lambda node: True, {NodeId(2): replica_nodes}, named, may_wait_for_state=False).empty == (
@@ -116,7 +116,7 @@ def test_only_the_host_that_could_not_rebuild_a_state_goes_on_without_it() -> No
     )
 
 
-def test_fragments_that_the_host_does_not_need_any_more_go() -> None:
+def test_unneeded_fragments_are_released() -> None:
     fragment_store, instance = FragmentStore(), InstanceId("stage")
     keys = [
         FragmentKey(RUN, instance, CheckpointId(attempt, epoch), 0)
@@ -152,14 +152,14 @@ def test_a_pinned_host_is_waited_for() -> None:
     assert next_plan(value(), lambda node: node != 2, (), same) == (None, (NodeId(2),))
 
 
-def test_sides_of_a_partition() -> None:
+def test_only_the_majority_side_of_a_partition_continues() -> None:
     assert partition_side_of(value(), lambda node: node in (1, 4)) is PartitionSide.COMMITS
     assert partition_side_of(value(), lambda node: node in (1, 2, 3)) is PartitionSide.MINORITY
     assert partition_side_of(value(), lambda node: node in (2, 3)) is PartitionSide.WAITS
     assert partition_side_of(value(), lambda node: node in (1, 3)) is PartitionSide.WAITS
 
 
-def test_a_voter_that_is_gone_is_replaced_on_another_host() -> None:
+def test_a_lost_voter_is_replaced_on_another_host() -> None:
     voters = value().voters
     assert successor_of(voters[0], voters, [peer(4), peer(9)]) == peer(9)
     assert successor_of(voters[0], voters, [peer(4)]) is None
@@ -172,7 +172,7 @@ def _answer(name: str, epoch: int, *, has_ended: bool = False, attempt: int = 1)
     )
 
 
-def test_an_epoch_is_complete_when_all_have_answered_in_this_life() -> None:
+def test_an_epoch_is_complete_when_all_have_answered_in_this_attempt() -> None:
     epochs = EpochTracker(1, plan(), 0)
     instances = {each.instance: each for each in plan().assignments}
     assert not epochs.take(_answer("sink", 1, attempt=2), instances)
@@ -186,7 +186,7 @@ def test_an_epoch_is_complete_when_all_have_answered_in_this_life() -> None:
     assert (done.epoch, done.is_last) == (1, False)
 
 
-def test_who_has_ended_counts_above_its_last_barrier_only() -> None:
+def test_an_ended_instance_counts_only_above_its_last_barrier() -> None:
     epochs = EpochTracker(1, plan(), 0)
     instances = {each.instance: each for each in plan().assignments}
     epochs.begun = 3
@@ -200,7 +200,7 @@ def test_who_has_ended_counts_above_its_last_barrier_only() -> None:
     assert done.epoch == 3
 
 
-def test_the_shelf_keeps_what_is_needed_and_what_is_not_committed_yet() -> None:
+def test_the_fragment_store_keeps_needed_and_uncommitted_fragments() -> None:
     fragment_store, stage = FragmentStore(), InstanceId("stage")
     old, needed, ahead = (FragmentKey(RUN, stage, CheckpointId(1, epoch), 0) for epoch in (3, 4, 5))
     for key in (old, needed, ahead):
@@ -212,7 +212,7 @@ def test_the_shelf_keeps_what_is_needed_and_what_is_not_committed_yet() -> None:
     assert "attempt 1 is over" in fragment_store.refusal(FragmentKey(RUN, stage, CheckpointId(1, 6), 0), 1)
 
 
-def test_figures_that_do_not_go_together_are_refused() -> None:
+def test_inconsistent_parameters_are_rejected() -> None:
     RecoveryConfig().validate()
     with pytest.raises(ConfigurationError, match="two ticks"):
         RecoveryConfig(silence_ns=1).validate()
@@ -220,7 +220,7 @@ def test_figures_that_do_not_go_together_are_refused() -> None:
         RecoveryConfig(m=0).validate()
 
 
-def test_a_run_that_begins_with_a_checkpoint_leaves_the_deployed_life_behind() -> None:
+def test_a_run_that_begins_from_a_checkpoint_supersedes_the_deployed_attempt() -> None:
     plain = value(0)
     assert plain.next_attempt == 1
     saved = tuple(SavedState(InstanceId("stage", 0, index), ()) for index in range(3))

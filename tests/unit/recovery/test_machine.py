@@ -57,7 +57,7 @@ def told(made: RecoveryMachine, sender: Peer, message: Any) -> list[Any]:
     return [each.message for each in carry_out(made, made.step(Received(sender, message), ZERO))]
 
 
-def test_tags_are_of_one_range_and_none_is_used_twice() -> None:
+def test_message_tags_are_in_one_range_and_unique() -> None:
     tags = tags_of(wire.RecoveryMessage)
     assert len(tags) == len(get_args(wire.RecoveryMessage))
     assert all(379 <= tag < 410 for tag in tags)
@@ -72,7 +72,7 @@ def test_a_voter_answers_when_its_file_is_on_the_disk() -> None:
     assert isinstance(promise.message, wire.Promise)
 
 
-def test_only_the_holder_of_a_ballot_asks_under_it() -> None:
+def test_only_the_owner_of_a_ballot_proposes_under_it() -> None:
     observed: list[Observation] = []
     made = machine(observed=observed)
     made.step(MakeVoterSlot(RUN), ZERO)
@@ -82,7 +82,7 @@ def test_only_the_holder_of_a_ballot_asks_under_it() -> None:
     assert [each.reason for each in observed if isinstance(each, MessageIgnored)] == ["ballot", "ballot"]
 
 
-def test_a_life_is_stored_before_it_is_entered_and_answered() -> None:
+def test_an_attempt_is_stored_before_it_is_entered_and_answered() -> None:
     made = machine(2)
     reset = wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1))
     (store,) = made.step(Received(peer(1), reset), ZERO)
@@ -101,7 +101,7 @@ def test_a_life_is_stored_before_it_is_entered_and_answered() -> None:
     assert refused == wire.ResetRefused(RUN, 2, "this host has entered a later attempt")
 
 
-def test_nothing_is_committed_or_let_go_at_the_word_of_who_does_not_vote() -> None:
+def test_nothing_is_committed_or_released_on_a_message_of_a_non_voter() -> None:
     observed: list[Observation] = []
     made = machine(2, observed=observed)
     told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1)))
@@ -115,7 +115,7 @@ def test_nothing_is_committed_or_let_go_at_the_word_of_who_does_not_vote() -> No
     assert not made.fragment_store.has(key)
 
 
-def test_a_life_that_an_earlier_process_entered_is_refused() -> None:
+def test_an_attempt_that_an_earlier_process_entered_is_refused() -> None:
     made = machine(2)
     reset = wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1))
     (store, *_) = made.step(Received(peer(1), reset), ZERO)
@@ -126,7 +126,7 @@ def test_a_life_that_an_earlier_process_entered_is_refused() -> None:
     assert isinstance(told(again, peer(1), wire.Start(RUN, 1))[0], wire.NewAttemptNeeded)
 
 
-def test_a_host_that_lost_its_disk_enters_no_life_that_was_planned_before() -> None:
+def test_a_host_that_lost_its_disk_enters_no_previously_planned_attempt() -> None:
     again = machine(2)
     later = RecoveryMachine(peer(2, 2), RecoveryConfig(), RandomStream(1))
     reset = wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(3))
@@ -135,7 +135,7 @@ def test_a_host_that_lost_its_disk_enters_no_life_that_was_planned_before() -> N
     assert isinstance(told(later, peer(1), wire.QueryPrepared(RUN, 3, 0))[0], wire.NewAttemptNeeded)
 
 
-def test_a_host_that_lost_its_disk_hears_of_the_end_without_a_life() -> None:
+def test_a_host_that_lost_its_disk_learns_of_the_end_without_an_attempt() -> None:
     again = machine(2)
     over = msgspec.structs.replace(value(3, CheckpointId(3, 2)), state=RunState.FINISHED)
     assert isinstance(told(again, peer(1), wire.Committed(RUN, 3, over))[0], wire.CommittedOk)
@@ -143,7 +143,7 @@ def test_a_host_that_lost_its_disk_hears_of_the_end_without_a_life() -> None:
     assert again.violations() == []
 
 
-def test_two_requests_under_one_number_need_a_new_life() -> None:
+def test_two_requests_under_one_number_need_a_new_attempt() -> None:
     made = machine(1)
     told(made, peer(4), wire.Reset(RUN, Ballot(1, peer(4).node, 1), value(1)))
     told(made, peer(4), wire.Begin(RUN, 1, 1, plan().digest))
@@ -152,7 +152,7 @@ def test_two_requests_under_one_number_need_a_new_life() -> None:
     assert isinstance(need, wire.NewAttemptNeeded)
 
 
-def test_after_many_epochs_that_were_passed_over_a_new_life_is_needed() -> None:
+def test_after_many_skipped_epochs_a_new_attempt_is_needed() -> None:
     """A host remembers 64 of them; it does not keep silent about those behind."""
     made = machine(1)
     told(made, peer(4), wire.Reset(RUN, Ballot(1, peer(4).node, 1), value(1)))
@@ -163,7 +163,7 @@ def test_after_many_epochs_that_were_passed_over_a_new_life_is_needed() -> None:
     assert "none behind 0 was committed" in need.reason
 
 
-def test_the_element_of_an_end_is_saved_again_until_it_is_safe() -> None:
+def test_the_snapshot_of_an_end_is_saved_again_until_it_is_safe() -> None:
     made, instance = machine(2), InstanceId("stage")
     made.step(CandidatesFound((peer(6), peer(7))), ZERO)
     told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1)))
@@ -265,7 +265,7 @@ def _messages() -> st.SearchStrategy[Any]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(_PEERS, _messages()), max_size=40))
-def test_no_message_raises_whoever_sends_it(said: list[tuple[Peer, Any]]) -> None:
+def test_no_message_raises_whatever_its_sender(said: list[tuple[Peer, Any]]) -> None:
     made, codec = machine(1), Codec[Any](wire.RecoveryMessage)
     made.step(MakeVoterSlot(RUN), ZERO)
     founded = value(0)

@@ -22,7 +22,7 @@ def committed(commit_protocol: CommitProtocol, epoch: int, pauses_ms: dict[str, 
     assert commit_protocol.written(value)
 
 
-def test_the_longest_pause_of_the_last_committed_epoch() -> None:
+def test_the_longest_pause_of_the_last_committed_epoch_is_reported() -> None:
     mine = context()
     commit_protocol = CommitProtocol(mine, RUN)
     commit_protocol.enter(VALUE)
@@ -34,7 +34,7 @@ def test_the_longest_pause_of_the_last_committed_epoch() -> None:
     assert commit_protocol.pause_ns == 2 * MILLISECOND
 
 
-def test_epochs_are_as_far_apart_as_the_config_says_and_nearer_when_somebody_waits() -> None:
+def test_epochs_follow_the_configured_interval_or_sooner_when_requested() -> None:
     mine = context()
     commit_protocol = CommitProtocol(mine, RUN)
     assert commit_protocol.interval_ns() == mine.config.checkpoint_interval_ns

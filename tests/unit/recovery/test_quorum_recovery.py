@@ -62,17 +62,19 @@ def test_one_of_three_voters_is_left() -> None:
         ([hosts(2)], (1, 4, 5), "no voter of taxi is left, and no host knows its register's value"),
     ],
 )
-def test_what_is_refused(left: list[tuple[Peer, RegisterStatus]], without: tuple[int, ...], why: str) -> None:
+def test_invalid_quorum_recovery_requests_are_rejected(
+    left: list[tuple[Peer, RegisterStatus]], without: tuple[int, ...], why: str
+) -> None:
     assert why in judge(*left, without=without).refusal
 
 
-def test_a_voter_that_lost_its_disk_is_gone() -> None:
+def test_a_voter_that_lost_its_disk_is_counted_as_lost() -> None:
     found = judge(votes(1, OLD), (peer(4), RegisterStatus(44)), without=(4, 5))
     assert not found.refusal
     assert [voter.peer.node for voter in found.silent] == [NodeId(4), NodeId(5)]
 
 
-def test_the_highest_ballot_says_what_is_newest() -> None:
+def test_the_highest_ballot_identifies_the_newest_value() -> None:
     five = msgspec.structs.replace(OLD, voters=tuple(Voter(peer(n), n) for n in (1, 4, 5, 6, 7)))
     six = msgspec.structs.replace(five, committed=CheckpointId(2, 8))
     left = votes(1, six, Ballot(9, NodeId(1), 1)), votes(6, five)
@@ -82,7 +84,7 @@ def test_the_highest_ballot_says_what_is_newest() -> None:
 @pytest.mark.parametrize(
     ("acknowledged_value", "newest"), [(NEWER, NEWER), (LATEST, LATEST), (None, OLD), (value(1), OLD)]
 )
-def test_what_a_host_was_told_counts_when_it_is_newer(
+def test_a_value_that_a_host_received_counts_when_it_is_newer(
     acknowledged_value: RegisterValue | None, newest: RegisterValue
 ) -> None:
     found = judge(votes(1, OLD), hosts(2, acknowledged_value))
@@ -90,13 +92,13 @@ def test_what_a_host_was_told_counts_when_it_is_newer(
     assert found.is_from_host is (newest is not OLD)
 
 
-def test_hosts_are_enough() -> None:
+def test_hosts_alone_suffice_for_quorum_recovery() -> None:
     found = judge(hosts(2, NEWER), hosts(3, OLD), without=(1, 4, 5))
     assert not found.refusal
     assert found.value == NEWER
 
 
-def test_who_carries_it_out_and_who_votes_then() -> None:
+def test_recovery_chooses_its_proposer_and_the_next_voters() -> None:
     left = votes(1, OLD), hosts(2), hosts(3), hosts(6)
     found = judge(*left)
     leader = leader_of(RUN, found, left)
@@ -105,7 +107,7 @@ def test_who_carries_it_out_and_who_votes_then() -> None:
     assert choose_new_voters(found, left[:2], leader) == (peer(1),), "two are no better than one"
 
 
-def test_an_era_is_above_all_that_was() -> None:
+def test_a_new_configuration_is_numbered_above_all_earlier_ones() -> None:
     ballot = Ballot(77, NodeId(5), 3)
     left = votes(1, OLD, ballot), hosts(2)
     after, below = recovered_value(judge(*left), left, (Voter(peer(1), 1),), "an admin")
@@ -161,7 +163,7 @@ def later() -> tuple[RegisterValue, Ballot]:
     return after, Ballot(below.round + 1, NodeId(6), 1)
 
 
-def test_a_voter_that_was_given_up_lets_go_when_it_is_refused() -> None:
+def test_a_removed_voter_stops_when_it_is_refused() -> None:
     side = VoterSlotMade()
     assert side.takes_over()
     _, ballot = later()
@@ -175,7 +177,7 @@ def test_a_voter_that_was_given_up_lets_go_when_it_is_refused() -> None:
     assert side.said() == [wire.BallotRefused(RUN, Ballot(99, NodeId(4), 1), ballot)], "and tells its like"
 
 
-def test_who_leads_tells_a_voter_that_was_given_up() -> None:
+def test_a_leader_notifies_a_removed_voter() -> None:
     side = VoterSlotMade()
     _, ballot = later()
     side.coordinator.on_leader_announced(peer(6), wire.LeaderAnnounced(RUN, ballot))
@@ -184,7 +186,7 @@ def test_who_leads_tells_a_voter_that_was_given_up() -> None:
     assert side.said()[-1] == wire.BallotRefused(RUN, Ballot(99, NodeId(4), 1), ballot)
 
 
-def test_somebody_elses_ballot_ends_nothing() -> None:
+def test_another_nodes_ballot_ends_nothing() -> None:
     side = VoterSlotMade()
     side.coordinator.on_leader_announced(peer(7), wire.LeaderAnnounced(RUN, later()[1]))
     assert side.voter_slot.promised == NOW, "it was not the one who asks under it"

@@ -8,7 +8,7 @@ from tests.unit.recovery.test_holding import running
 CONFIG = RecoveryConfig()
 
 
-def test_lives_that_come_to_nothing_begin_later_and_later_and_end() -> None:
+def test_failing_attempts_back_off_and_finally_give_up() -> None:
     restart_backoff, now = RestartBackoff(CONFIG), Instant(0)
     waited = []
     while not restart_backoff.is_exhausted(now):
@@ -22,7 +22,7 @@ def test_lives_that_come_to_nothing_begin_later_and_later_and_end() -> None:
     assert "10 times in 10 min without completing a checkpoint" in restart_backoff.exhausted_text()
 
 
-def test_nodes_that_die_one_after_the_other_wear_nobody_down() -> None:
+def test_nodes_that_die_one_after_another_use_up_no_attempts() -> None:
     restart_backoff, now = RestartBackoff(CONFIG), Instant(0)
     for _ in range(5 * CONFIG.max_restarts):
         now = Instant(now + 6 * SECOND)
@@ -32,7 +32,7 @@ def test_nodes_that_die_one_after_the_other_wear_nobody_down() -> None:
         restart_backoff.on_epoch_committed()
 
 
-def test_what_came_to_nothing_through_no_fault_of_the_run_is_not_counted() -> None:
+def test_failures_not_caused_by_the_run_are_not_counted() -> None:
     restart_backoff, now = RestartBackoff(CONFIG), Instant(SECOND)
     restart_backoff.began(now)
     restart_backoff.forgive()
@@ -42,7 +42,7 @@ def test_what_came_to_nothing_through_no_fault_of_the_run_is_not_counted() -> No
     assert restart_backoff.due(now) == now
 
 
-def test_an_epoch_that_is_committed_wipes_out_the_lives_before_it() -> None:
+def test_a_committed_epoch_resets_the_failed_attempts() -> None:
     world = running()
     restart_backoff = world.coordinator.next_attempt.restart_backoff
     while not restart_backoff.is_exhausted(world.now):

@@ -73,7 +73,7 @@ def named(node: NodeId) -> str:
     return f"node-{int(node)}"
 
 
-def test_the_epoch_before_is_gone_on_from_when_nobody_waits_any_more() -> None:
+def test_the_run_rolls_back_to_the_previous_epoch_after_the_timeout() -> None:
     now, there = lost(), without(2, 6, 7)
     assert not decide_loss(now, there, {}, named, may_wait_for_state=True).switches_checkpoint
     judged = decide_loss(now, there, {}, named, may_wait_for_state=False)
@@ -88,7 +88,7 @@ def test_the_epoch_before_is_gone_on_from_when_nobody_waits_any_more() -> None:
     assert [one.chain[0].digest for one in after.emitted if one.instance == SINK] == [b"sink12"]
 
 
-def test_where_the_epoch_before_is_lost_too_the_run_waits_for_holders() -> None:
+def test_a_run_waits_for_replica_nodes_when_the_previous_epoch_is_lost_too() -> None:
     now, there = lost(), without(2, 6, 7, 8)
     assert not decide_loss(now, there, {}, named, may_wait_for_state=False).switches_checkpoint
     world = NextAttempt(here := context(5))
@@ -101,7 +101,7 @@ def test_where_the_epoch_before_is_lost_too_the_run_waits_for_holders() -> None:
     assert [int(node) for node in decision.missing] == [2, 6, 7, 8]
 
 
-def test_only_the_time_in_which_a_state_is_missing_counts_against_the_patience() -> None:
+def test_only_time_with_missing_state_counts_against_the_timeout() -> None:
     world = NextAttempt(here := context(5))
     here.candidates, here.now = (peer(9),), Instant(SECOND)
     here.lost = {NodeId(1): None}  # the source's host, which the run waits for
@@ -116,7 +116,7 @@ def test_only_the_time_in_which_a_state_is_missing_counts_against_the_patience()
     assert "rolled back to epoch 11" in made.reason
 
 
-def test_a_run_that_went_back_in_vain_goes_forth_again_when_the_later_state_is_there() -> None:
+def test_a_futile_rollback_is_rolled_forward_when_the_later_state_is_back() -> None:
     back = msgspec.structs.replace(lost().switched_checkpoint, attempt=2, reason="rolled back to epoch 11")
     asked = {NodeId(2): (NodeId(7), NodeId(8), NodeId(9))}
     judged = decide_loss(back, without(), asked, named, may_wait_for_state=False)
@@ -129,7 +129,7 @@ def test_a_run_that_went_back_in_vain_goes_forth_again_when_the_later_state_is_t
     )
 
 
-def test_a_sink_that_may_move_needs_what_it_saved_at_both_epochs() -> None:
+def test_a_movable_sink_needs_its_state_of_both_epochs() -> None:
     now = lost()
     assignments = tuple(
         msgspec.structs.replace(each, is_pinned=False) if each.role is InstanceRole.SINK else each
@@ -155,7 +155,7 @@ def moving_source(now: RegisterValue) -> RegisterValue:
     return msgspec.structs.replace(now, plan=msgspec.structs.replace(now.plan, assignments=assignments))
 
 
-def test_where_the_log_of_a_source_is_gone_with_its_host_nobody_goes_back() -> None:
+def test_no_rollback_when_a_sources_log_is_lost_with_its_host() -> None:
     now = moving_source(lost())
     assert can_switch_checkpoint(now, without(2, 6, 7)), "its log is there"
     assert not can_switch_checkpoint(now, without(1, 2, 6, 7)), "what was read in between is in that log only"
@@ -165,7 +165,7 @@ def test_where_the_log_of_a_source_is_gone_with_its_host_nobody_goes_back() -> N
 
 
 @pytest.mark.parametrize("gone", [1, 2])
-def test_behind_a_life_in_which_a_source_moves_there_is_no_way_back(gone: int) -> None:
+def test_no_rollback_past_an_attempt_in_which_a_source_moves(gone: int) -> None:
     world = NextAttempt(here := context(5))
     here.lost, here.candidates, here.now = {NodeId(gone): None}, (peer(9),), Instant(SECOND)
     made = world.decide(moving_source(lost())).value
@@ -176,7 +176,7 @@ def test_behind_a_life_in_which_a_source_moves_there_is_no_way_back(gone: int) -
     assert decide_loss(last, without(2, 6, 7), {}, named, may_wait_for_state=False).switches_checkpoint == (gone == 2)
 
 
-def test_a_source_without_a_log_takes_no_way_away() -> None:
+def test_a_source_without_a_log_does_not_prevent_a_rollback() -> None:
     """Its position is in the register, and what it read can be read again anywhere."""
     now = moving_source(lost())
     assignments = tuple(msgspec.structs.replace(each, has_log=False) for each in now.plan.assignments)
@@ -184,14 +184,14 @@ def test_a_source_without_a_log_takes_no_way_away() -> None:
     assert can_switch_checkpoint(now, without(1, 2, 6, 7))
 
 
-def test_who_goes_back_asks_for_the_state_of_hosts_that_are_there_and_lack_theirs() -> None:
+def test_a_rollback_requests_missing_state_from_present_hosts() -> None:
     """Where the other epoch is away, too, nothing is said, and no way is used up: they wait."""
     now, all_of_it = lost(), {NodeId(2): (NodeId(6), NodeId(7), NodeId(8))}
     assert decide_loss(now, without(6, 7), all_of_it, named, may_wait_for_state=False).switches_checkpoint
     assert not decide_loss(now, without(6, 7, 8), all_of_it, named, may_wait_for_state=False).switches_checkpoint
 
 
-def test_nobody_goes_forth_before_the_later_state_is_there_again() -> None:
+def test_no_roll_forward_before_the_later_state_is_back() -> None:
     back = msgspec.structs.replace(lost().switched_checkpoint, attempt=2)
     asked = {NodeId(2): (NodeId(7), NodeId(8), NodeId(9))}
     judged = decide_loss(back, without(6, 7, 8), asked, named, may_wait_for_state=False)
@@ -216,7 +216,7 @@ def committed_after(now: RegisterValue, after: Plan | None = None) -> RegisterVa
     return made
 
 
-def test_a_commit_says_which_epoch_can_be_gone_back_to() -> None:
+def test_a_commit_names_the_epoch_available_for_rollback() -> None:
     now = lost()
     assert committed_after(now).fallback_checkpoint == LAST
     assert committed_after(msgspec.structs.replace(now, plan=plan())).fallback_checkpoint is None, (
@@ -230,13 +230,13 @@ def test_a_commit_says_which_epoch_can_be_gone_back_to() -> None:
     )
 
 
-def test_behind_a_change_there_is_no_way_back() -> None:
+def test_no_rollback_past_a_change() -> None:
     now = lost()
     assert committed_after(now, going_back(plan(stage=4))).fallback_checkpoint is None
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
-def test_nor_where_a_source_may_have_moved_since(attempt: int) -> None:
+def test_no_rollback_past_a_possible_source_move(attempt: int) -> None:
     now = lost()
     assignments = tuple(msgspec.structs.replace(each, is_pinned=False) for each in now.plan.assignments)
     moves = msgspec.structs.replace(
@@ -245,7 +245,7 @@ def test_nor_where_a_source_may_have_moved_since(attempt: int) -> None:
     assert committed_after(moves).fallback_checkpoint == (LAST if attempt == 1 else None)
 
 
-def test_hosts_of_sinks_hear_what_they_had_shown() -> None:
+def test_hosts_of_sinks_receive_what_the_sinks_had_emitted() -> None:
     here = context(3)
     part = Participant(here, RUN)
     back = msgspec.structs.replace(lost().switched_checkpoint, attempt=2)
@@ -259,7 +259,7 @@ def test_hosts_of_sinks_hear_what_they_had_shown() -> None:
     assert [end.offset for end in enter.ends] == [40]
 
 
-def test_who_goes_on_without_a_majority_of_voters_has_no_way_back() -> None:
+def test_a_run_that_continues_without_a_voter_majority_cannot_roll_back() -> None:
     voters = (Voter(peer(4), 4),)
     made, _ = recovered_value(QuorumRecoveryCheck(value=lost()), (), voters, "without those")
     assert (made.fallback_checkpoint, made.before) == (None, ())
@@ -267,7 +267,7 @@ def test_who_goes_on_without_a_majority_of_voters_has_no_way_back() -> None:
     assert [one.chain[0].digest for one in back.emitted if one.instance == SINK] == [b"sink12"]
 
 
-def test_values_of_before_are_read() -> None:
+def test_values_of_older_formats_are_read() -> None:
     """A voter's file that was written before these fields were."""
     codec: Codec[RegisterValue] = Codec(RegisterValue)
     fields: list[Any] = msgspec.msgpack.decode(encode(value(1, LAST)))

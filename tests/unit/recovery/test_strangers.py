@@ -173,7 +173,7 @@ def test_each_message_has_a_rule_and_a_place_on_the_wire() -> None:
 
 
 @pytest.mark.parametrize("kind", RULES, ids=lambda kind: kind.__name__)
-def test_the_word_of_who_neither_votes_nor_hosts_moves_nothing_and_is_counted(
+def test_a_message_of_neither_voter_nor_host_changes_nothing_and_is_counted(
     leader: Leader, kind: type[wire.RunMessage]
 ) -> None:
     coordinator = leader.machine.coordinators[RUN]
@@ -191,7 +191,7 @@ def test_the_word_of_who_neither_votes_nor_hosts_moves_nothing_and_is_counted(
     ("kind", "counted"),
     [(wire.Begin, "run"), (wire.Prepared, "coordinator"), (wire.Prepare, "voter_slot"), (wire.Reset, "reset")],
 )
-def test_what_is_said_of_a_run_of_which_nothing_is_here_begins_nothing(
+def test_a_message_about_an_unknown_run_starts_nothing(
     leader: Leader, kind: type[wire.RunMessage], counted: str
 ) -> None:
     """RESET opens a run, but only where its value names this node, and the sender votes."""

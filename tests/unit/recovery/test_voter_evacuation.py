@@ -46,7 +46,7 @@ def made(*candidates: int) -> tuple[VoterReplacement, RecoveryContext, Register]
     return voter_replacement, here, Register()
 
 
-def test_another_node_takes_the_seat_and_the_one_before_agrees() -> None:
+def test_another_node_takes_the_voter_slot_and_the_previous_voter_agrees() -> None:
     voter_replacement, here, register = made(4, 5, 6)
     assert tick(voter_replacement, here, register) == []
     assert voter_replacement.request_replacement(NodeId(5), VALUE) == ""
@@ -59,21 +59,21 @@ def test_another_node_takes_the_seat_and_the_one_before_agrees() -> None:
     assert register.value == msgspec.structs.replace(VALUE, voters=register.value.voters)
 
 
-def test_nobody_is_left_to_take_it() -> None:
+def test_no_node_is_left_to_take_the_voter_slot() -> None:
     voter_replacement, here, register = made(4, 5)
     assert voter_replacement.request_replacement(NodeId(5), VALUE) == "no other node can take its seat in the register"
     assert tick(voter_replacement, here, register) == []
     assert voter_replacement.request_replacement(NodeId(9), VALUE) == "", "it has none"
 
 
-def test_who_is_about_to_leave_takes_no_seat() -> None:
+def test_a_node_about_to_leave_takes_no_voter_slot() -> None:
     voter_replacement, here, register = made(6)
     voter_replacement._leaving[NodeId(6)] = here.now
     assert voter_replacement.request_replacement(NodeId(5), VALUE)
     assert tick(voter_replacement, here, register) == []
 
 
-def test_who_thought_better_of_it_keeps_it() -> None:
+def test_a_node_that_cancels_its_leave_keeps_its_voter_slot() -> None:
     voter_replacement, here, register = made(6)
     voter_replacement.request_replacement(NodeId(5), VALUE)
     here.now = Instant(11 * SECOND)

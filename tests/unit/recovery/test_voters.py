@@ -27,7 +27,7 @@ def test_a_voter_that_took_over_a_stage_gives_its_seat_to_who_hosts_nothing() ->
     assert written.value.old_voters == value().voters
 
 
-def test_a_voter_keeps_its_seat_where_everybody_hosts_something() -> None:
+def test_a_voter_keeps_its_slot_when_every_node_hosts_an_instance() -> None:
     here = context(1)
     proposer, voter_replacement = Proposer(here, RUN), VoterReplacement(here, RUN)
     proposer.phase, proposer.value = Phase.LEADING, value(made=plan(stage=4))
@@ -37,7 +37,7 @@ def test_a_voter_keeps_its_seat_where_everybody_hosts_something() -> None:
     assert not here.effects
 
 
-def test_who_coordinates_keeps_its_seat_while_another_would_not_know_what_is_under_way() -> None:
+def test_a_coordinator_keeps_its_slot_while_a_successor_would_lack_pending_work() -> None:
     here = context(4)
     proposer, voter_replacement = Proposer(here, RUN), VoterReplacement(here, RUN)
     proposer.phase, proposer.value = Phase.LEADING, value(made=plan(stage=4))
@@ -51,7 +51,7 @@ def test_who_coordinates_keeps_its_seat_while_another_would_not_know_what_is_und
     ]
 
 
-def test_who_coordinates_gives_its_seat_away_last() -> None:
+def test_a_coordinator_transfers_its_voter_slot_last() -> None:
     here = context(1)
     both = plan(stage=4)
     mine = msgspec.structs.replace(both.assignments[1], instance=InstanceId("other"), host=peer(1))
@@ -72,7 +72,7 @@ def test_who_coordinates_gives_its_seat_away_last() -> None:
     assert leaves == [False, True]
 
 
-def test_who_votes_no_more_hears_of_it() -> None:
+def test_a_removed_voter_is_notified() -> None:
     """Else it would hear nothing of who coordinates, and take over."""
     here = context(1)
     proposer = Proposer(here, RUN)

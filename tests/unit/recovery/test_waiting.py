@@ -71,7 +71,7 @@ class World:
             self.carry_out(self.machine.step(TimerFired((RUN, "tick")), self.now))
 
 
-def test_a_voter_that_reaches_no_majority_says_whom_it_waits_for() -> None:
+def test_a_voter_without_a_majority_reports_which_voters_it_waits_for() -> None:
     world = World()
     world.run(20)
     progress = world.coordinator.progress
@@ -80,7 +80,7 @@ def test_a_voter_that_reaches_no_majority_says_whom_it_waits_for() -> None:
     assert not world.attempts
 
 
-def test_one_that_led_says_it_when_its_voters_fall_silent_and_goes_on_when_they_are_back() -> None:
+def test_a_leader_reports_silent_voters_and_continues_when_they_are_back() -> None:
     world = World(4, 5)
     world.run(20)
     assert world.coordinator.progress.waits_for != (NodeId(4), NodeId(5))
@@ -93,7 +93,7 @@ def test_one_that_led_says_it_when_its_voters_fall_silent_and_goes_on_when_they_
     assert world.coordinator.progress.waits_for != (NodeId(4), NodeId(5))
 
 
-def test_a_state_that_cannot_be_rebuilt_is_waited_for_and_costs_no_attempt() -> None:
+def test_an_unrecoverable_state_is_waited_for_and_uses_no_attempt() -> None:
     """Ten lives in ten minutes are the end of a run whose code breaks; not of one whose fragments are away."""
     world = World(4, 5)
     world.lacks = (NodeId(6), NodeId(7))
@@ -108,7 +108,7 @@ def test_a_state_that_cannot_be_rebuilt_is_waited_for_and_costs_no_attempt() -> 
     assert len(world.attempts) == attempts + 1
 
 
-def test_holders_of_a_state_are_named_although_other_hosts_cannot_answer() -> None:
+def test_replica_nodes_of_a_state_are_named_although_other_hosts_cannot_answer() -> None:
     """They wait to hear where the instances of that host listen."""
     world = World(4, 5)
     world.lacks, world.silent = (NodeId(6), NodeId(7)), (3,)
