@@ -37,7 +37,7 @@ class Isle(InLife):
         return answer
 
 
-def test_who_hosts_a_whole_way_without_a_majority_of_the_voters_is_an_island() -> None:
+def test_a_host_of_a_whole_path_without_voter_majority_is_a_minority_partition() -> None:
     bench = Isle()
     assert bench.standing().epoch == {}, "it coordinates nothing"
     bench.lose(SCHEDULER)

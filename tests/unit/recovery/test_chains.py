@@ -53,7 +53,7 @@ def test_a_snapshot_is_prepared_with_the_chain_it_rests_on() -> None:
     assert sent == len(prepared.saved.chain[-1].replica_nodes) == 2, "of the new one only"
 
 
-def test_it_may_rest_on_the_epoch_before_when_the_last_commit_was_not_heard_of() -> None:
+def test_an_increment_may_rest_on_the_previous_epoch_when_the_commit_was_missed() -> None:
     made = in_life(at(3, saved(3), saved(1, 2)))
     ((prepared,), _) = snapped(made, 4, b"2")
     assert [one.digest for one in prepared.saved.chain] == [b"1", b"2", b"new"]

@@ -138,7 +138,9 @@ PROOFS: list[Callable[[Node, bytes], Message]] = [
 
 
 @pytest.mark.parametrize("proof", PROOFS)
-def test_with_an_admins_order_a_voter_lets_go_and_tells_its_like(proof: Callable[[Node, bytes], Message]) -> None:
+def test_a_voter_removed_by_an_admins_command_notifies_the_other_voters(
+    proof: Callable[[Node, bytes], Message],
+) -> None:
     node = Node()
     node.asks()
     node.hear(STRANGER, proof(node, ORDER))
@@ -169,7 +171,7 @@ def test_an_admins_command_begins_one_configuration() -> None:
     assert node.voter.promised.configuration == 2
 
 
-def test_a_host_enters_a_life_of_a_later_era_with_the_order_only_and_shows_it() -> None:
+def test_a_host_enters_an_attempt_of_a_later_configuration_by_command_only() -> None:
     node = Node()
     reset = wire.Reset(RUN, LATER, of_era(1, ORDER))
     node.hear(STRANGER, msgspec.structs.replace(reset, value=of_era(1, FORGED)))

@@ -77,7 +77,7 @@ def test_refusing_replica_nodes_are_skipped_and_repair_resumes_when_one_joins() 
     assert again.replica_node == NodeId(10)
 
 
-def test_what_a_holder_has_not_any_more_goes_elsewhere_or_to_it_where_there_is_no_other() -> None:
+def test_a_fragment_missing_on_its_replica_node_is_stored_on_another_node() -> None:
     for candidates, replica_node in ((), 9), ((6, 7, 8), 8):
         owner = Owner(*candidates)
         owner.fragment_repair.on_holds(NodeId(8), STAGE, ((AT, 2),))

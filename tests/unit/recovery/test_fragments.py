@@ -103,7 +103,7 @@ def test_too_few_replica_nodes_end_the_rebuild() -> None:
     assert fetched(at) == []
 
 
-def test_a_wrong_hash_fetches_whole_fragments_whose_own_hashes_tell_the_bad_one() -> None:
+def test_a_wrong_hash_fetches_whole_fragments_to_identify_the_bad_one() -> None:
     at = context()
     one = rebuild(at, 6)
     for fetch in fetched(at):

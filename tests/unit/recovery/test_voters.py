@@ -10,7 +10,7 @@ from agiledart_recovery.wire.names import InstanceId, Voter
 from tests.unit.recovery.bench import RUN, context, peer, plan, value
 
 
-def test_a_voter_that_took_over_a_stage_gives_its_seat_to_who_hosts_nothing() -> None:
+def test_a_voter_that_took_over_a_stage_gives_its_slot_to_an_idle_node() -> None:
     here = context(1)
     proposer, voter_replacement = Proposer(here, RUN), VoterReplacement(here, RUN)
     proposer.phase, proposer.value = Phase.LEADING, value(made=plan(stage=4))
