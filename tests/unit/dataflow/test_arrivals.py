@@ -55,7 +55,7 @@ def test_batches_are_joined_up_to_a_limit_and_cut() -> None:
     assert inbox.consumed(*LEFT) == 3
 
 
-def test_the_frontier_is_the_least_mark_of_what_was_taken_and_a_promise_of_nothing_moves_none() -> None:
+def test_the_frontier_is_the_least_watermark_taken_and_empty_promises_move_none() -> None:
     inbox = inbox_for([LEFT, RIGHT])
     inbox.offer(*LEFT, batch(5))
     assert inbox.take(9)[2] == START
@@ -84,7 +84,7 @@ def test_a_barrier_holds_its_channel_back_until_the_others_have_it() -> None:
     assert (inbox.consumed(*LEFT), inbox.consumed(*RIGHT)) == (3, 2)
 
 
-def test_an_input_that_has_ended_holds_no_barrier_up() -> None:
+def test_an_ended_input_delays_no_barrier() -> None:
     inbox = inbox_for([LEFT, RIGHT])
     inbox.offer(*LEFT, barrier(1))
     inbox.offer(*LEFT, barrier(2))
@@ -93,7 +93,7 @@ def test_an_input_that_has_ended_holds_no_barrier_up() -> None:
     assert inbox.barriers == [1, 2]
 
 
-def test_a_barrier_out_of_turn_and_a_channel_that_is_none_are_refused() -> None:
+def test_a_barrier_out_of_order_or_on_an_unknown_channel_is_refused() -> None:
     inbox = inbox_for([LEFT, RIGHT])
     with pytest.raises(RemoteProtocolError, match="barrier 2 after barrier 0"):
         inbox.offer(*LEFT, barrier(2))
@@ -113,7 +113,7 @@ def test_columns_and_rows_are_not_joined() -> None:
     assert second == rows
 
 
-def test_a_snapshot_brings_back_what_waits() -> None:
+def test_a_snapshot_restores_waiting_rows() -> None:
     inbox = inbox_for([LEFT, RIGHT])
     inbox.offer(*LEFT, batch(1, 2, 3))
     inbox.take(1)

@@ -38,7 +38,7 @@ def numbered(count: int) -> Batch:
     return Batch(list(range(count)), [(i, 1, 0, i) for i in range(count)], final_watermark(count))
 
 
-def test_pieces_cover_what_they_hold_and_the_last_has_the_mark() -> None:
+def test_pieces_cover_the_batch_and_the_last_has_the_watermark() -> None:
     pieces = list(numbered(7).pieces(3))
     assert [piece.rows for piece in pieces] == [[0, 1, 2], [3, 4, 5], [6]]
     assert [piece.watermark for piece in pieces] == [covering((2, 1, 0, 2)), covering((5, 1, 0, 5)), final_watermark(7)]
@@ -76,7 +76,7 @@ def test_rows_come_back_as_their_type(kind: object, rows: list[object]) -> None:
     assert [type(row) for row in back.rows] == [type(row) for row in rows]
 
 
-def test_the_body_is_an_array_of_rows_positions_and_mark() -> None:
+def test_the_body_is_an_array_of_rows_positions_and_watermark() -> None:
     body = BatchCodec(Place).encode(Batch([Place(1, 2)], [(5, 1, 0, 0)], (5, 1, 0, 0, 9)))
     assert msgpack.unpackb(body) == [[[1, 2]], [[5, 1, 0, 0]], [5, 1, 0, 0, 9]]
 
@@ -95,7 +95,7 @@ def test_the_body_is_an_array_of_rows_positions_and_mark() -> None:
         bytes(MAX_DATA_FRAME_BYTES + 1),
     ],
 )
-def test_what_is_no_batch_is_refused_with_a_reason(body: bytes) -> None:
+def test_bytes_that_are_no_batch_are_refused_with_a_reason(body: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as refusal:
         BatchCodec(Place).decode(body)
     assert refusal.value.reason in ("form", "oversize")

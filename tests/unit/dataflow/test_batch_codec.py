@@ -39,7 +39,7 @@ def given_order(carries: Carries, *, columns: bool) -> Any:
 
 @pytest.mark.parametrize("carries", ["rows", "times", "positions"])
 @pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
-def test_a_batch_comes_back_as_it_was_in_its_form(carries: Carries, columns: bool) -> None:
+def test_a_batch_keeps_its_form_through_encoding(carries: Carries, columns: bool) -> None:
     codec = BatchCodec(Place, carries)
     held: Any = Columns.from_rows(ROWS, Place) if columns else ROWS
     back = codec.decode(codec.encode(Batch(held, given_order(carries, columns=columns), MARK)))
@@ -51,7 +51,7 @@ def test_a_batch_comes_back_as_it_was_in_its_form(carries: Carries, columns: boo
 
 
 @pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
-def test_what_comes_over_a_wire_is_not_taken_for_looked_at(columns: bool) -> None:
+def test_a_batch_from_the_wire_is_not_marked_as_checked(columns: bool) -> None:
     codec = BatchCodec(Place, "positions")
     held: Any = Columns.from_rows(ROWS, Place) if columns else ROWS
     sent = Batch(held, given_order("positions", columns=columns), MARK, ascends=True)
@@ -60,7 +60,7 @@ def test_what_comes_over_a_wire_is_not_taken_for_looked_at(columns: bool) -> Non
 
 
 @pytest.mark.parametrize("carries", ["rows", "times", "positions"])
-def test_what_the_edge_does_not_carry_is_refused(carries: Carries) -> None:
+def test_fields_that_the_edge_does_not_carry_are_refused(carries: Carries) -> None:
     for other in ORDERS:
         if other != carries:
             body = BatchCodec(Place, other).encode(Batch(ROWS, ORDERS[other], MARK))
@@ -99,7 +99,7 @@ BODY = RESPONSES["times"]
 
 @given(st.sampled_from(sorted(RESPONSES)), st.integers(0, len(BODY) - 1), st.binary(min_size=1, max_size=4))
 @settings(max_examples=120, deadline=None)
-def test_a_changed_body_is_refused_or_a_batch(carries: Carries, place: int, bytes_: bytes) -> None:
+def test_a_changed_body_is_refused_or_decodes_to_a_batch(carries: Carries, place: int, bytes_: bytes) -> None:
     body = RESPONSES[carries]
     try:
         batch = BatchCodec(Place, carries).decode(body[:place] + bytes_ + body[place + len(bytes_) :])
@@ -109,7 +109,7 @@ def test_a_changed_body_is_refused_or_a_batch(carries: Carries, place: int, byte
 
 
 @pytest.mark.parametrize("length", [0, 1, 4, 9, 40, len(BODY) - 9])
-def test_a_body_cut_short_is_refused(length: int) -> None:
+def test_a_truncated_body_is_refused(length: int) -> None:
     with pytest.raises(RemoteProtocolError):
         BatchCodec(Place, "times").decode(BODY[:length])
 

@@ -31,7 +31,7 @@ ROWS = [Wide(n, n / 2, n > 1, AT, timedelta(seconds=n), "x", None if n else 1.0)
 
 
 @pytest.mark.parametrize("columns", [Columns.from_rows(ROWS, Wide), Columns.from_rows(ROWS, Wide).slice(1, 3)])
-def test_arrays_that_go_out_cannot_be_written_to_and_come_back_without_a_copy(columns: Columns) -> None:
+def test_exported_arrays_are_read_only_and_are_imported_without_a_copy(columns: Columns) -> None:
     batch = in_form(columns, "arrays")
     for array in batch.values():
         with pytest.raises(ValueError, match="read-only"):
@@ -52,7 +52,7 @@ class Measured(NamedTuple):
 @pytest.mark.parametrize(
     "part", [lambda array: array, lambda array: array[:2], lambda array: np.broadcast_to(array[0], 2)]
 )
-def test_an_array_that_is_filled_again_does_not_change_rows(part: Any) -> None:
+def test_an_array_that_is_refilled_does_not_change_rows(part: Any) -> None:
     times, celsius = np.full(2, AT, "datetime64[us]"), np.ones(2)
     made = columns_of({"at": part(times), "celsius": part(celsius)}, Measured)
     times += 1
@@ -104,7 +104,7 @@ def test_an_array_of_another_type_than_the_fields_is_refused(kind: Any, values: 
         (bool, np.array([True]), [True]),
     ],
 )
-def test_an_array_of_the_fields_type_is_taken_in_any_width_or_unit(kind: Any, values: Any, rows: list[Any]) -> None:
+def test_an_array_of_the_fields_type_is_accepted_in_any_width_or_unit(kind: Any, values: Any, rows: list[Any]) -> None:
     assert held(kind, values) == rows
 
 
@@ -160,7 +160,7 @@ class Point:
         (datetime | None, datetime(2020, 1, 1, tzinfo=UTC)),
     ],
 )
-def test_objects_come_back_from_arrow_as_what_they_were(kind: Any, value: Any) -> None:
+def test_objects_keep_their_value_through_arrow(kind: Any, value: Any) -> None:
     columns = Columns.from_rows([value] * 3, kind)
     again = columns_of(in_form(columns, "arrow"), kind, zones=True).rows()
     assert again == columns.rows()
@@ -170,12 +170,12 @@ def test_objects_come_back_from_arrow_as_what_they_were(kind: Any, value: Any) -
 
 
 @pytest.mark.parametrize("kind", [Colour, list[int], Decimal])
-def test_arrow_values_that_are_none_of_the_fields_are_refused(kind: Any) -> None:
+def test_arrow_values_of_another_type_than_the_fields_are_refused(kind: Any) -> None:
     with pytest.raises(TypeError, match="the field value is"):
         columns_of(pa.record_batch({"value": ["green"]}), kind)
 
 
-def test_what_arrow_has_no_array_for_is_told_with_the_field() -> None:
+def test_a_type_without_an_arrow_array_is_reported_with_its_field() -> None:
     columns = Columns.from_rows([(1, "a")], tuple[int, str])
     with pytest.raises(TypeError, match=r"the field value is .*; use a dict"):
         in_form(columns, "arrow")
@@ -203,7 +203,7 @@ def test_what_arrow_has_no_array_for_is_told_with_the_field() -> None:
         (timedelta, pa.array([1])),
     ],
 )
-def test_what_would_mean_something_else_in_the_field_is_refused(kind: Any, array: Any) -> None:
+def test_values_that_would_change_meaning_in_the_field_are_refused(kind: Any, array: Any) -> None:
     with pytest.raises(TypeError, match="the field value is"):
         columns_of(pa.record_batch({"value": array}), kind)
 
@@ -225,5 +225,5 @@ def test_what_would_mean_something_else_in_the_field_is_refused(kind: Any, array
         (timedelta, pa.array([1], pa.duration("s")), [timedelta(seconds=1)]),
     ],
 )
-def test_what_means_the_same_in_the_field_is_taken(kind: Any, array: Any, rows: list[Any]) -> None:
+def test_values_with_the_same_meaning_in_the_field_are_accepted(kind: Any, array: Any, rows: list[Any]) -> None:
     assert columns_of(pa.record_batch({"value": array}), kind).rows() == rows

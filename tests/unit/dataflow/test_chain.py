@@ -34,7 +34,7 @@ CHAIN = [
 ]
 
 
-def test_the_loop_does_what_the_steps_say() -> None:
+def test_the_loop_gives_the_same_result_as_the_steps() -> None:
     rows, at = RowChain(CHAIN).run(list(range(9)), positions(9))
     expected = []
     for i in range(9):
@@ -109,18 +109,18 @@ def test_an_error_names_step_line_and_record(steps: list[RowStep], rows: list[ob
     assert error.value.__cause__ is not None
 
 
-def test_the_line_is_that_of_the_users_function() -> None:
+def test_the_error_line_is_that_of_the_users_function() -> None:
     with pytest.raises(UserCodeError, match=rf"^test_chain\.py:{bad_map.__code__.co_firstlineno + 2} in bad"):
         RowChain([RowStep("bad", "map", bad_map)]).run([3], positions(1))
 
 
-def test_without_positions_nothing_goes_with_the_rows() -> None:
+def test_without_positions_nothing_else_is_carried_with_rows() -> None:
     rows, at = RowChain(CHAIN, carries="rows").run(list(range(9)), None)
     assert at is None
     assert rows == RowChain(CHAIN).run(list(range(9)), positions(9))[0]
 
 
-def test_times_go_with_the_rows_that_a_row_becomes() -> None:
+def test_event_times_are_carried_to_the_rows_a_row_becomes() -> None:
     rows, at = RowChain(CHAIN, carries="times").run(list(range(9)), [10 * n for n in range(9)])
     with_positions = RowChain(CHAIN).run(list(range(9)), positions(9))
     assert rows == with_positions[0]
@@ -129,7 +129,7 @@ def test_times_go_with_the_rows_that_a_row_becomes() -> None:
 
 @pytest.mark.parametrize("carries", ["rows", "times", "positions"])
 @pytest.mark.parametrize("policy", ["skip", "dead_letter"])
-def test_a_policy_lets_rows_go_and_says_which(policy: ErrorPolicy, carries: Carries) -> None:
+def test_an_error_policy_drops_rows_and_reports_which(policy: ErrorPolicy, carries: Carries) -> None:
     told: list[tuple[str, object, object, str]] = []
     steps: list[RowStep] = [
         RowStep("inverse", "map", lambda x: 12 // x, policy=policy),
@@ -157,7 +157,7 @@ def test_a_policy_lets_rows_go_and_says_which(policy: ErrorPolicy, carries: Carr
         assert len(at) == len(rows)
 
 
-def test_an_expression_stands_in_the_loop_as_text() -> None:
+def test_an_expression_is_inlined_in_the_loop() -> None:
     class Plus:
         def __init__(self, number: object) -> None:
             self.number = number

@@ -44,7 +44,7 @@ def test_rows_collect_while_the_window_is_full_and_leave_as_one_frame() -> None:
     assert frames[0].watermark == (5, 1, 0, 5)
 
 
-def test_a_long_batch_is_cut_and_each_piece_promises_what_it_holds() -> None:
+def test_a_long_batch_is_cut_and_each_piece_has_its_own_watermark() -> None:
     channel = SendingChannel(window=8, max_rows=3)
     channel.put(batch(0, 7, watermark=9))
     frames = drain(channel)
@@ -63,7 +63,7 @@ def test_a_punctuation_needs_no_credit_and_only_the_newest_waits() -> None:
     assert frame.watermark[0] == PUNCTUATION_WINDOW + 2
 
 
-def test_a_mark_never_overtakes_rows_that_still_wait() -> None:
+def test_a_watermark_never_overtakes_waiting_rows() -> None:
     channel = SendingChannel(window=1)
     channel.put(batch(0, 1))
     drain(channel)
@@ -76,7 +76,7 @@ def test_a_mark_never_overtakes_rows_that_still_wait() -> None:
     assert frame.watermark == (8, 1, 0, 8)
 
 
-def test_blocked_until_there_is_room() -> None:
+def test_a_channel_is_blocked_until_there_is_space() -> None:
     channel = SendingChannel(window=1, max_rows=10, bound_rows=15)
     channel.put(batch(0, 40))
     assert channel.blocked
@@ -107,13 +107,13 @@ def test_large_rows_block_earlier() -> None:
     assert channel.blocked
 
 
-def test_acknowledging_what_was_never_sent_is_a_fault_of_the_peer() -> None:
+def test_acknowledging_unsent_frames_is_the_peers_error() -> None:
     channel = SendingChannel()
     with pytest.raises(RemoteProtocolError, match="acknowledgement"):
         channel.acknowledge(1, 0)
 
 
-def test_a_late_acknowledgement_takes_nothing_back() -> None:
+def test_a_late_acknowledgement_revokes_nothing() -> None:
     channel = SendingChannel(window=4)
     for n in range(3):
         channel.put(batch(n, 1))
@@ -123,7 +123,7 @@ def test_a_late_acknowledgement_takes_nothing_back() -> None:
     assert channel.in_flight == 0
 
 
-def test_the_receiver_sees_gaps_and_repeats() -> None:
+def test_the_receiver_detects_gaps_and_duplicates() -> None:
     channel = ReceivingChannel()
     channel.accept(0, 0, 5)
     channel.accept(1, 5, 0)
@@ -149,7 +149,7 @@ def test_acknowledges_in_halves_and_two_punctuations_at_once() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["rows", "barrier", "mark", "due"]), st.integers(0, 9)), max_size=60))
-def test_nothing_is_due_where_nothing_is_owed(steps: list[tuple[str, int]]) -> None:
+def test_nothing_is_due_when_nothing_is_owed(steps: list[tuple[str, int]]) -> None:
     channel, taken = ReceivingChannel(window=4), 0
     for what, number in steps:
         if what == "due":
@@ -161,7 +161,7 @@ def test_nothing_is_due_where_nothing_is_owed(steps: list[tuple[str, int]]) -> N
             channel.accept(channel.frames + channel.watermarks, channel.rows, rows, barrier=is_barrier)
 
 
-def test_a_lazy_mark_waits_for_rows_for_the_end_or_to_be_let_go() -> None:
+def test_a_lazy_watermark_waits_for_rows_the_end_or_a_release() -> None:
     channel = SendingChannel(window=1, lazy_watermarks=True)
     channel.put(Batch([], None, (1, 1, 0, 1)))
     assert channel.next_frame() is None
@@ -228,7 +228,7 @@ def test_everything_arrives_once_and_in_order(steps: list[tuple[int, int]], wind
     assert sender.rows_waiting == 0
 
 
-def test_a_batch_for_which_nobody_waits_passes() -> None:
+def test_a_batch_that_no_instance_waits_for_bypasses_the_queue() -> None:
     channel = SendingChannel(window=2)
     assert channel.passes(batch(0, 2))
     assert (channel.frames_sent, channel.rows_sent, channel.has_more, channel.in_flight) == (1, 2, False, 1)
@@ -245,7 +245,7 @@ def test_a_batch_for_which_nobody_waits_passes() -> None:
         ([batch(5, 1)], batch(6, 1, watermark=4)),  # a mark would go back
     ],
 )
-def test_a_batch_that_cannot_go_as_it_is_does_not_pass_and_changes_nothing(sent: list[Batch], late: Batch) -> None:
+def test_a_batch_that_cannot_bypass_the_queue_changes_nothing(sent: list[Batch], late: Batch) -> None:
     channel = SendingChannel(window=2, max_rows=3)
     for one in sent:
         assert channel.passes(one)
@@ -253,7 +253,7 @@ def test_a_batch_that_cannot_go_as_it_is_does_not_pass_and_changes_nothing(sent:
     assert (channel.frames_sent, channel.rows_sent, channel.has_more) == (len(sent), len(sent), False)
 
 
-def test_nothing_passes_what_waits() -> None:
+def test_nothing_overtakes_queued_rows() -> None:
     channel = SendingChannel(window=2)
     channel.put(batch(0, 1))
     assert channel.has_more
@@ -262,7 +262,7 @@ def test_nothing_passes_what_waits() -> None:
     assert not channel.has_more
 
 
-def test_rows_go_past_a_channel_in_which_nothing_waits_or_is_under_way_and_take_the_mark_with_them() -> None:
+def test_rows_bypass_an_idle_channel_and_carry_its_watermark() -> None:
     channel = SendingChannel(2)
     assert channel.may_bypass((5, 1, 0, 0))
     assert channel.idle
@@ -278,7 +278,7 @@ def test_rows_go_past_a_channel_in_which_nothing_waits_or_is_under_way_and_take_
     assert not channel.may_bypass((7, 1, 0, 0))  # a barrier waits
 
 
-def test_rows_that_found_no_way_past_leave_as_a_frame_with_their_mark() -> None:
+def test_rows_that_could_not_bypass_leave_as_a_frame_with_their_watermark() -> None:
     channel = SendingChannel(2)
     assert channel.may_bypass((5, 1, 0, 0))
     channel.put(Batch([1], [(5, 1, 0, 0)], (5, 1, 0, 0)))
@@ -288,7 +288,7 @@ def test_rows_that_found_no_way_past_leave_as_a_frame_with_their_mark() -> None:
     assert channel.next_frame() is None
 
 
-def test_a_lazy_mark_that_waited_goes_past_with_newer_rows() -> None:
+def test_a_waiting_lazy_watermark_bypasses_with_newer_rows() -> None:
     channel = SendingChannel(2, lazy_watermarks=True)
     channel.put(Batch([], None, (3, 1, 0, 0)))
     assert channel.next_frame() is None

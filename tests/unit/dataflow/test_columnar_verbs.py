@@ -62,12 +62,12 @@ def test_rows_get_the_types_of_their_fields() -> None:
     assert (wide.__name__, narrow.__name__) == ("WithColumns", "Select")
 
 
-def test_names_are_the_verbs_numbered() -> None:
+def test_step_names_are_the_verbs_numbered() -> None:
     topology = built(lambda s: s.where(col("fare") > 1).where(col("fare") > 2).where(col("fare") > 3, name="third"))
     assert [step.name for step in topology.steps] == ["trips", "where", "where-2", "third", "out"]
 
 
-def test_what_an_expression_means_is_part_of_the_specification() -> None:
+def test_the_meaning_of_an_expression_is_part_of_the_specification() -> None:
     def digest(build: Any) -> bytes:
         return built(build).specification().digest()
 
@@ -105,7 +105,7 @@ def test_what_an_expression_means_is_part_of_the_specification() -> None:
         (lambda s: s.key_by(col("zone")).window(tumbling(timedelta(1))).aggregate("a", zone=count()), "field 'zone' already"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_with_the_users_line(build: Any, told: str) -> None:
+def test_mistakes_are_reported_with_the_users_line(build: Any, told: str) -> None:
     with pytest.raises(TopologyError) as error:
         built(build)
     assert told in str(error.value)
@@ -172,7 +172,7 @@ def test_named_running_values_take_columns_and_read_their_own_fields() -> None:
     assert wanted(running(lambda row: row.zone)) == (False, None)
 
 
-def test_an_int_can_be_the_time_of_reading() -> None:
+def test_an_int_can_be_the_read_time() -> None:
     rows = [Trip(n, "a", "", 1.0, None, ReadTime(0)) for n in range(5)]
     topology = Topology("read")
     made = trips(topology, rows).select(read=col("at").cast(ReadTime), note=col("note"))

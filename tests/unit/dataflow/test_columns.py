@@ -120,7 +120,7 @@ def made_again(columns: Columns) -> Columns:
 
 @settings(deadline=None)  # the first one imports pyarrow
 @given(st.lists(wide, max_size=5))
-def test_rows_of_every_type_come_back(rows: list[Wide]) -> None:
+def test_rows_of_every_type_survive_columns(rows: list[Wide]) -> None:
     columns = Columns.from_rows(rows, Wide)
     assert all(map(same, made_again(columns).rows(), rows))
     back = decoded(encoded(columns), Wide)
@@ -147,7 +147,7 @@ def test_rows_of_every_type_come_back(rows: list[Wide]) -> None:
         (float | None, [None, 1.5]),
     ],
 )
-def test_rows_of_other_forms_come_back(kind: Any, rows: list[Any]) -> None:
+def test_rows_of_other_forms_survive_columns(kind: Any, rows: list[Any]) -> None:
     columns = Columns.from_rows(rows, kind)
     field = columns.schema.fields[0].name
     assert len(columns.named(field)) == len(rows)
@@ -190,7 +190,7 @@ def test_selections_compose(start: int, stop: int, mask: list[bool], from_rows: 
     assert turned.filter(np.array(mask)).rows() == [row for row, yes in zip(rows[::-1], mask, strict=True) if yes]
 
 
-def test_rows_that_came_as_rows_are_not_made_again() -> None:
+def test_rows_that_arrived_as_rows_are_not_rebuilt() -> None:
     rows = [Pair(i, str(i)) for i in range(9)]
     columns = Columns.from_rows(rows, Pair)
     assert columns.rows() is rows
@@ -206,7 +206,7 @@ def test_slices_and_arrow_arrays_are_views() -> None:
     assert np.shares_memory(received, np.frombuffer(body, np.uint8))
 
 
-def test_columns_of_another_type_share_what_they_keep() -> None:
+def test_columns_of_another_type_share_their_common_fields() -> None:
     class Other(NamedTuple):
         text: str
         double: int
@@ -220,7 +220,7 @@ def test_columns_of_another_type_share_what_they_keep() -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 600), st.binary(min_size=1, max_size=4))
-def test_a_body_that_was_changed_is_refused_or_holds_rows_of_the_type(place: int, bytes_: bytes) -> None:
+def test_a_changed_body_is_refused_or_holds_rows_of_the_type(place: int, bytes_: bytes) -> None:
     body = bytearray(encoded(pairs(20)))
     body[place : place + len(bytes_)] = bytes_
     try:
@@ -232,7 +232,7 @@ def test_a_body_that_was_changed_is_refused_or_holds_rows_of_the_type(place: int
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
-def test_noise_is_refused(noise: bytes) -> None:
+def test_random_bytes_are_refused(noise: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         decoded(noise + b"\xc1", Pair)
 

@@ -22,12 +22,12 @@ from agiledart_kernel.errors import ConfigurationError
         ("csv:C:x", Connector("csv", "C:x")),
     ],
 )
-def test_texts_are_read(text: str, connector: Connector) -> None:
+def test_connector_texts_are_parsed(text: str, connector: Connector) -> None:
     assert parse_connector(text) == connector
 
 
 @pytest.mark.parametrize("text", ["", ":", "trips.csv", "/data/x:y", "csv:a?", "csv:a?speed", "csv:a?x=1&x=2", "a b:c"])
-def test_what_is_no_connector_is_told(text: str) -> None:
+def test_invalid_connector_texts_are_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"connector|option|question|twice"):
         parse_connector(text)
 
@@ -41,7 +41,7 @@ def test_what_is_no_connector_is_told(text: str) -> None:
         ("../a.log?follow=1", "lines:../a.log?follow=1"),
     ],
 )
-def test_a_file_alone_is_answered_by_what_would_read_it(text: str, meant: str) -> None:
+def test_a_bare_file_path_suggests_the_connectors_that_read_it(text: str, meant: str) -> None:
     with pytest.raises(ConfigurationError) as told:
         parse_connector(text)
     assert f"did you mean {meant} ?" in str(told.value)
@@ -56,6 +56,6 @@ def test_every_connector_survives_its_text(kind: str, path: str, options: dict[s
     assert parse_connector(connector.url()) == connector
 
 
-def test_helpers_write_the_same() -> None:
+def test_helper_functions_give_the_same_text() -> None:
     assert csv("a.csv", speed=60.0, at="pi2").url() == "csv:a.csv?speed=60@pi2"
     assert taxi(seed=1, count=5).url() == "taxi:?count=5&seed=1"

@@ -59,7 +59,7 @@ def run(step: Any, texts: list[str], parallelism: int = 1) -> LocalRun:
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("step", [as_map, as_filter_behind_a_map])
-def test_a_record_that_cannot_travel_is_skipped_and_told(step: Any, parallelism: int) -> None:
+def test_a_record_that_cannot_be_encoded_is_skipped_and_reported(step: Any, parallelism: int) -> None:
     done = run(step, ["1", "null", "2", "{}"], parallelism)
     counts = done.summary.steps["step"]
     assert (counts.skipped, counts.dead_letters) == (2, 0)
@@ -67,7 +67,7 @@ def test_a_record_that_cannot_travel_is_skipped_and_told(step: Any, parallelism:
     assert len(done.collected["out"]) == 2
 
 
-def test_a_message_with_half_a_character_travels() -> None:
+def test_a_message_with_half_a_character_is_encoded() -> None:
     def named(line: Line) -> Line:
         raise ValueError(f"unknown device {json.loads(line.text)}")
 

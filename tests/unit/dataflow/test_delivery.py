@@ -11,7 +11,7 @@ from agiledart_kernel.errors import TopologyError
     ("word", "is_saved", "duplicates"),
     [("exactly-once", True, False), ("at-least-once", True, True), ("at-most-once", False, False)],
 )
-def test_a_word_stands_for_what_is_saved_and_what_is_shown_again(word: str, is_saved: bool, duplicates: bool) -> None:
+def test_a_delivery_name_determines_what_is_saved_and_duplicated(word: str, is_saved: bool, duplicates: bool) -> None:
     delivery = Topology("x", delivery=word).delivery
     assert delivery == word
     assert (delivery.is_saved, delivery.duplicates) == (is_saved, duplicates)
@@ -19,7 +19,7 @@ def test_a_word_stands_for_what_is_saved_and_what_is_shown_again(word: str, is_s
     assert f'"{delivery}"' in SAVING or not is_saved
 
 
-def test_another_word_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_delivery_name_is_rejected_with_the_valid_ones() -> None:
     with pytest.raises(TopologyError, match="not 'twice'") as refused:
         Topology("x", delivery="twice")
     assert all(word in str(refused.value) for word in DELIVERIES)

@@ -125,11 +125,11 @@ SUMS: Any = all_of(sum_of(lambda row: row.value), mean_of(lambda row: row.value)
         (lambda rows: rows.union(rows.filter(kept), name="both"), 1, null(), ["rows", "rows", "rows", "rows"]),
     ],
 )
-def test_what_edges_carry(build: Any, parallelism: int, sink: Any, expected: list[str]) -> None:
+def test_edges_carry_only_needed_contents(build: Any, parallelism: int, sink: Any, expected: list[str]) -> None:
     assert carries(build, parallelism, sink) == expected
 
 
-def test_panes_of_panes_need_positions_where_their_order_shows() -> None:
+def test_panes_of_panes_need_positions_when_their_order_is_visible() -> None:
     """The order in which keys come from panes is not the order of the records behind them."""
     twice = lambda rows: (  # noqa: E731  as short as the others
         windowed(SUMS)(rows).key_by(lambda pane: pane.key).window(tumbling(timedelta(seconds=5))).count("again")
@@ -139,14 +139,14 @@ def test_panes_of_panes_need_positions_where_their_order_shows() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 4])
-def test_the_debs_queries_carry_positions_everywhere_as_ever(parallelism: int) -> None:
+def test_the_debs_queries_carry_positions_on_every_edge(parallelism: int) -> None:
     for build in (debs2015.frequent_routes, debs2015.profitable_areas):
         topology = build(csv("trips.csv"), csv("out.csv"))
         edges = plan_stages(topology.specification(), parallelism).edges
         assert {edge.carries for edge in edges} == {"positions"}
 
 
-def test_a_sink_whose_latencies_are_sampled_knows_which_record_is_behind_a_row() -> None:
+def test_a_sink_with_sampled_latencies_knows_the_record_behind_a_row() -> None:
     topology = Topology("t")
     topology.source("rows", [Timed(0, ReadTime(0))], event_time=lambda row: row.at).sink("out", null())
     assert [edge.carries for edge in plan_stages(topology.specification()).edges] == ["positions"]
@@ -162,5 +162,7 @@ def test_a_sink_whose_latencies_are_sampled_knows_which_record_is_behind_a_row()
         (lambda rows: rows.key_by(lambda row: row.key).stateful("state", Ticking()), 1, [False, True]),
     ],
 )
-def test_marks_wait_for_rows_where_nobody_minds(build: Any, parallelism: int, expected: list[bool]) -> None:
+def test_watermarks_wait_for_rows_when_no_step_needs_them_early(
+    build: Any, parallelism: int, expected: list[bool]
+) -> None:
     assert [edge.lazy_watermarks for edge in plan(build, parallelism).edges] == expected

@@ -30,7 +30,7 @@ def noted(reports: ErrorReports, times: int = 1, policy: str = "skip") -> None:
             reports.note("half", half, error, record, policy)
 
 
-def test_the_first_is_told_at_once_with_place_record_and_frames() -> None:
+def test_the_first_error_is_reported_at_once_with_place_record_and_frames() -> None:
     reports = ErrorReports()
     noted(reports, 3)
     (text,) = reports.take()
@@ -42,7 +42,7 @@ def test_the_first_is_told_at_once_with_place_record_and_frames() -> None:
     assert lines[-1] == "  … and 2 more ZeroDivisionError in half since the last report"
 
 
-def test_the_same_error_becomes_quiet_but_stays_counted() -> None:
+def test_a_repeated_error_is_silenced_but_counted() -> None:
     reports = ErrorReports()
     told, counted = 0, 0
     for _ in range(200):
@@ -56,7 +56,7 @@ def test_the_same_error_becomes_quiet_but_stays_counted() -> None:
     assert counted + int(rest.split()[1]) == 1000
 
 
-def test_another_kind_of_error_is_told_at_once() -> None:
+def test_another_kind_of_error_is_reported_at_once() -> None:
     reports = ErrorReports()
     noted(reports)
     reports.take()
@@ -66,7 +66,7 @@ def test_another_kind_of_error_is_told_at_once() -> None:
     assert "KeyError: 'zone' for record {'a': 1}" in text
 
 
-def test_errors_with_new_names_for_ever_are_bounded() -> None:
+def test_errors_with_ever_new_names_are_bounded() -> None:
     reports = ErrorReports()
     for number in range(1000):
         reports.note("half", half, type(f"Error{number}", (Exception,), {})(), number)
@@ -75,7 +75,7 @@ def test_errors_with_new_names_for_ever_are_bounded() -> None:
     assert f"{1000 - MAX_KINDS - 1} more {OTHERS}" in texts[-1]
 
 
-def test_quiet_is_nothing() -> None:
+def test_without_errors_nothing_is_reported() -> None:
     assert ErrorReports().take() == []
     assert ErrorReports().rest() == []
 
@@ -84,7 +84,7 @@ def invert(row: Row) -> Row:
     return Row(1 // row.value)
 
 
-def test_a_run_tells_what_it_let_go() -> None:
+def test_a_run_reports_what_it_dropped() -> None:
     said: list[str] = []
     made = Topology("t")
     rows = records([Row(n % 2) for n in range(10)], row_type=Row)

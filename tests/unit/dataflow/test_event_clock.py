@@ -26,7 +26,7 @@ def test_rows_are_sorted_within_the_tolerance_and_late_ones_counted() -> None:
     assert [row for _, row in due(clock)] == ["r100", "r101", "r103", "r109"]
 
 
-def test_late_rows_stand_at_the_time_that_was_complete() -> None:
+def test_late_rows_get_the_time_that_was_complete() -> None:
     clock = EventClock(0, lateness_ms=5, keeps_late=True)
     for time_ms in (10, 20, 17, 8, 21):
         clock.accept(time_ms, time_ms, 0)
@@ -34,7 +34,7 @@ def test_late_rows_stand_at_the_time_that_was_complete() -> None:
     assert clock.late == 0, "rows that are kept are counted when they go aside"
 
 
-def test_a_fast_clock_pushes_time_no_further_than_the_cap() -> None:
+def test_a_fast_clock_advances_time_no_further_than_the_cap() -> None:
     clock = EventClock(0, max_ahead_ms=1_000)
     clock.accept(5_000, "now", wall_ms=5_000)
     clock.accept(90_000, "an hour ahead", wall_ms=5_010)
@@ -54,7 +54,7 @@ def test_rows_of_fast_clocks_do_not_wait_without_bound() -> None:
     assert clock.accept(99_999, "one too many", wall_ms=0) == "too far ahead"
 
 
-def test_a_silent_source_lets_time_pass_by_the_clock_after_its_timeout() -> None:
+def test_a_silent_source_advances_time_by_the_clock_after_its_timeout() -> None:
     clock = EventClock(50, idle_timeout_ms=5_000)
     clock.accept(1_000, "row", 0)
     clock.pass_time(0, 0, has_read=True)
@@ -79,7 +79,7 @@ def test_a_source_that_never_read_anything_promises_the_present() -> None:
     assert clock.promise() == (51_990, EXPIRY, END)
 
 
-def test_a_wall_clock_passes_time_always_in_steps() -> None:
+def test_a_wall_clock_advances_time_in_steps() -> None:
     clock = EventClock(100, clock="wall")
     clock.pass_time(0, 10_000, has_read=False)
     clock.pass_time(1, 10_000 + PROMISE_STEP_MS - 1, has_read=False)
@@ -89,7 +89,7 @@ def test_a_wall_clock_passes_time_always_in_steps() -> None:
 
 
 @pytest.mark.parametrize("waiting", [(5, "row")])
-def test_nothing_is_promised_while_rows_are_due(waiting: tuple[int, str]) -> None:
+def test_no_watermark_is_promised_while_rows_are_due(waiting: tuple[int, str]) -> None:
     clock = EventClock(0, clock="wall")
     clock.accept(*waiting, 0)
     clock.pass_time(0, 1_000, has_read=True)

@@ -42,11 +42,11 @@ def test_a_sum_is_rounded_once_whatever_the_order(values: list[float]) -> None:
 
 @settings(deadline=None)
 @given(st.lists(finite | moderate, max_size=30), st.lists(finite | moderate, max_size=9))
-def test_a_compacted_list_has_the_same_sum_and_goes_on_having_it(values: list[float], more: list[float]) -> None:
+def test_a_compacted_list_keeps_the_same_sum(values: list[float], more: list[float]) -> None:
     assert same(rounded_sum([*compacted(values), *more]), exact(values + more))
 
 
-def test_a_long_list_becomes_short() -> None:
+def test_a_long_list_is_compacted() -> None:
     assert len(compacted([0.1 * i for i in range(10_000)])) <= 3
     assert compacted([1.5, -1.5]) == []
     assert len(compacted([nan, 1.0])) == 2
@@ -54,13 +54,13 @@ def test_a_long_list_becomes_short() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(moderate, st.integers(0, 4)), max_size=60))
-def test_groups_of_usual_values(pairs: list[tuple[float, int]]) -> None:
+def test_usual_values_are_summed_by_group(pairs: list[tuple[float, int]]) -> None:
     check_groups(pairs)
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.floats() | moderate, st.integers(0, 4)), max_size=30))
-def test_groups_of_any_values(pairs: list[tuple[float, int]]) -> None:
+def test_any_values_are_summed_by_group(pairs: list[tuple[float, int]]) -> None:
     check_groups(pairs)
 
 
@@ -74,7 +74,7 @@ def check_groups(pairs: list[tuple[float, int]]) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 750, 10_000, 32_768])
-def test_many_values_of_one_group(size: int) -> None:
+def test_many_values_of_one_group_are_summed_exactly(size: int) -> None:
     random = np.random.default_rng(size)
     values = np.round(random.uniform(2.5, 22.5, size), 2) / np.round(random.uniform(0.01, 90, size), 2)
     sums = grouped_sums(values, np.zeros(size, np.int64), 1)

@@ -50,14 +50,14 @@ HERE = Path(__file__).name
         (lambda s: s.with_columns(step_name="x"), "a step is named by name='x' in every verb"),
     ],
 )
-def test_what_was_meant_is_said_with_the_line(call: Callable[[Any], Any], said: str) -> None:
+def test_a_wrong_call_suggests_the_intended_one_with_the_line(call: Callable[[Any], Any], said: str) -> None:
     with pytest.raises(TopologyError) as error:
         call(stream())
     assert str(error.value).startswith(HERE + ":")
     assert said in str(error.value)
 
 
-def test_a_type_error_inside_is_not_explained_away() -> None:
+def test_a_type_error_inside_user_code_is_not_explained_away() -> None:
     def broken(stream: object) -> None:
         stream.union(*5, name="x")  # type: ignore[attr-defined]
 
@@ -65,7 +65,7 @@ def test_a_type_error_inside_is_not_explained_away() -> None:
         broken(stream())
 
 
-def test_streams_can_be_asked_whether_they_have_something() -> None:
+def test_streams_support_hasattr() -> None:
     rows = stream()
     assert not hasattr(rows, "mapp")
     assert getattr(rows, "mapp", 7) == 7

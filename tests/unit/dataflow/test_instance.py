@@ -103,7 +103,7 @@ def batches(rows: list[Row], seed: int, carries: Carries = "positions") -> list[
 
 @pytest.mark.parametrize("kind", ["sliding", "panes", "stateful"])
 @pytest.mark.parametrize("seed", range(6))
-def test_an_instance_goes_on_from_a_snapshot_as_if_nothing_had_happened(kind: str, seed: int) -> None:
+def test_an_instance_resumes_from_a_snapshot_as_if_uninterrupted(kind: str, seed: int) -> None:
     program = stages_under_test(kind)
     whole: list[Any] = []
     cut: list[Any] = []
@@ -125,7 +125,7 @@ def test_an_instance_goes_on_from_a_snapshot_as_if_nothing_had_happened(kind: st
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_panes_without_positions_go_on_from_a_snapshot(seed: int) -> None:
+def test_panes_without_positions_resume_from_a_snapshot(seed: int) -> None:
     program = stages_under_test("panes", "rows")
     assert [edge.carries for edge in program.plan.edges] == ["times", "rows"]
     ordered = Instance(stages_under_test("panes"), 1, 0)
@@ -149,7 +149,7 @@ def test_panes_without_positions_go_on_from_a_snapshot(seed: int) -> None:
     assert instance.finished
 
 
-def test_top_goes_on_from_a_snapshot() -> None:
+def test_top_resumes_from_a_snapshot() -> None:
     topology = Topology("t")
     changes = topology.source(
         "rows", records([], row_type=Change[str, int, Row]), event_time=lambda change: 0, rows=Change[str, int, Row]
@@ -230,12 +230,12 @@ def ranked(rank: Callable[[int], Any]) -> Topology:
     return topology
 
 
-def test_keys_that_cannot_be_ordered_are_ranked_all_the_same() -> None:
+def test_unorderable_keys_are_still_ranked() -> None:
     rankings = run_topology(ranked(lambda count: count)).collected["out"]
     assert [[entry.key for entry in ranking.entries] for ranking in rankings] == [["b"], [None, "b"]]
 
 
-def test_ranks_that_cannot_be_ordered_are_the_users_error() -> None:
+def test_unorderable_ranks_are_the_users_error() -> None:
     ranks = iter([1j, 2j])
     with pytest.raises(UserCodeError, match="in best: TypeError"):
         run_topology(ranked(lambda _: next(ranks)))

@@ -63,7 +63,7 @@ def numbers(taken: list[tuple[int, Row]]) -> list[int]:
     return [row.number for _, row in taken]
 
 
-def test_the_oldest_make_room_for_the_newest() -> None:
+def test_the_oldest_rows_are_dropped_for_the_newest() -> None:
     waiting = intake("shed_oldest", rows=10)
     waiting.put(timed(0, 25))
     assert waiting.shed == {"oldest": 15}
@@ -72,7 +72,7 @@ def test_the_oldest_make_room_for_the_newest() -> None:
     assert waiting.is_empty
 
 
-def test_a_sample_covers_the_whole_time_and_is_the_same_every_time() -> None:
+def test_a_sample_spans_the_whole_time_and_is_deterministic() -> None:
     kept = []
     for _ in range(2):
         waiting = intake("shed_sample", rows=100)
@@ -86,7 +86,7 @@ def test_a_sample_covers_the_whole_time_and_is_the_same_every_time() -> None:
     assert min(quarters) >= 5, quarters
 
 
-def test_the_sample_grows_again_when_there_is_room() -> None:
+def test_the_sample_grows_again_when_there_is_space() -> None:
     waiting = intake("shed_sample", rows=8)
     waiting.put(timed(0, 1000))
     assert waiting.level >= 5
@@ -96,7 +96,7 @@ def test_the_sample_grows_again_when_there_is_room() -> None:
     assert numbers(waiting.take(8)) == list(range(1000, 1008))
 
 
-def test_a_spool_keeps_all_in_order() -> None:
+def test_a_spool_keeps_all_rows_in_order() -> None:
     waiting = intake("spool", rows=10, store=ListStore())
     waiting.put(timed(0, 8))
     waiting.put(timed(8, 20))
@@ -111,7 +111,7 @@ def test_a_spool_keeps_all_in_order() -> None:
     assert waiting.shed == {}
 
 
-def test_a_full_spool_stops_the_reading_and_loses_nothing() -> None:
+def test_a_full_spool_stops_reading_and_loses_nothing() -> None:
     waiting = intake("spool", rows=5, store=ListStore(2))
     for start in range(0, 30, 10):
         waiting.put(timed(start, start + 10))
@@ -124,7 +124,7 @@ def test_a_full_spool_stops_the_reading_and_loses_nothing() -> None:
     assert waiting.has_space()
 
 
-def test_a_full_spool_sheds_when_told() -> None:
+def test_a_full_spool_sheds_when_configured() -> None:
     waiting = intake("spool", rows=5, store=ListStore(1), full="shed")
     for start in range(0, 40, 10):
         waiting.put(timed(start, start + 10))
@@ -132,7 +132,7 @@ def test_a_full_spool_sheds_when_told() -> None:
     assert (waiting.waiting, waiting.spooled, waiting.shed) == (5, 5, {"spool_full": 30})
 
 
-def test_a_broken_disk_is_told_or_shed() -> None:
+def test_a_broken_disk_is_reported_or_sheds_rows() -> None:
     store = ListStore()
     store.broken = True
     with pytest.raises(OperationFailed, match="s: the disk is full: buy one"):
@@ -197,7 +197,7 @@ def test_large_rows_go_to_disk_in_small_chunks() -> None:
     assert len(store.chunks) > 1
 
 
-def test_rows_that_cannot_be_kept_are_named() -> None:
+def test_unspoolable_rows_are_named() -> None:
     waiting = intake("spool", rows=1, store=ListStore())
     with pytest.raises(UserCodeError, match="s: its rows cannot be stored"):
         waiting.put([(0, Row(0)), (1, Row(1, object()))])  # type: ignore[arg-type]  # what a careless user does
@@ -227,7 +227,7 @@ def test_wrong_options_are_named(options: dict[str, str], said: str) -> None:
         overload_of(tuple(options.items()))
 
 
-def test_options_go_there_and_back() -> None:
+def test_options_survive_encoding() -> None:
     chosen = Overload("spool", rows=5, spool_bytes=1 << 20, spool_full="shed")
     assert overload_of(chosen.options()) == chosen
     assert Overload().options() == ()

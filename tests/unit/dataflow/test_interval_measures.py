@@ -30,7 +30,7 @@ def window(until: float, every: float = 0.5, rate: int = 100) -> SampleWindow:
     return made
 
 
-def test_an_even_flow() -> None:
+def test_an_even_flow_is_measured() -> None:
     measures = window(20).measures()
     assert measures is not None
     assert measures == IntervalMeasures(
@@ -53,7 +53,7 @@ def test_a_young_instance_has_fewer_intervals_or_none(age: int, intervals: int) 
     assert (len(measures.taken) if measures else 0) == intervals
 
 
-def test_nothing_is_said_without_samples_or_over_a_gap() -> None:
+def test_no_rate_is_reported_without_samples_or_over_a_pause() -> None:
     assert SampleWindow().measures() is None
     made = window(10)
     made.add(sample(13, 1300))
@@ -112,6 +112,6 @@ GOOD = IntervalMeasures(INTERVAL_NS, 1, 1, 1, (1.0,) * 5, (1,) * 5, (1,), (EdgeM
         {"edges": (EdgeMeasures(0, (-1,), (1,) * 5),)},
     ],
 )
-def test_what_no_window_says_is_not_sound(change: dict[str, object]) -> None:
+def test_unmeasured_windows_are_left_out(change: dict[str, object]) -> None:
     assert GOOD.is_sound
     assert not msgspec.structs.replace(GOOD, **change).is_sound

@@ -8,7 +8,7 @@ from agiledart_dataflow.counts.key_sample import ENOUGH, SAMPLED_ROWS, KeySample
 from agiledart_dataflow.data.partitioning import key_group
 
 
-def test_the_first_rows_of_a_frame_count_and_what_is_old_is_forgotten() -> None:
+def test_the_first_rows_of_a_frame_are_sampled_and_old_ones_expire() -> None:
     sample = KeySample({3: lambda row: row["key"]})
     hot, cool = key_group("hot"), key_group("cool")
     assert hot != cool
@@ -22,7 +22,7 @@ def test_the_first_rows_of_a_frame_count_and_what_is_old_is_forgotten() -> None:
     assert dict(sample.counts(2 * INTERVAL_NS + 1)) == {cool: 1}
 
 
-def test_groups_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_groups_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 
     def group(key: object) -> int:
@@ -43,7 +43,7 @@ def test_groups_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -
     assert dict(sample.counts(1))[key_group("hot")] >= 21
 
 
-def test_of_many_frames_in_an_interval_one_of_four_is_looked_at() -> None:
+def test_in_a_busy_interval_one_of_four_frames_is_sampled() -> None:
     sample = KeySample({3: lambda row: row})
     for interval in (1, 2):
         for _ in range(ENOUGH + 4_000):

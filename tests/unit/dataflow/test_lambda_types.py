@@ -74,7 +74,7 @@ CALLS: list[object] = []
         (lambda r: "all", str),
     ],
 )
-def test_what_picks_and_puts_together_is_told(function: Callable[[Any], Any], kind: Any) -> None:
+def test_types_of_field_access_and_tuples_are_inferred(function: Callable[[Any], Any], kind: Any) -> None:
     assert traced_type(function, Row) == kind
 
 
@@ -95,13 +95,13 @@ def test_what_picks_and_puts_together_is_told(function: Callable[[Any], Any], ki
         (lambda: 1 + CALLS, "computes"),  # type: ignore[operator]
     ],
 )
-def test_at_anything_else_the_user_is_asked(function: Callable[[Any], Any], why: str) -> None:
+def test_other_lambdas_need_an_explicit_type(function: Callable[[Any], Any], why: str) -> None:
     with pytest.raises(UnknownTypeError, match=why):
         traced_type(function, Row)
     assert CALLS == []
 
 
-def test_a_lambda_that_prints_does_not_when_a_topology_is_built(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lambda_that_prints_does_not_print_when_a_topology_is_built(capsys: pytest.CaptureFixture[str]) -> None:
     rows = Topology("t").source("rows", [Row(1, 1.0, Room("a", 1))], rows=Row)
     rows.map(lambda r: (print(r), r)[1], "shown", returns=Row).key_by(lambda r: r.room).running_count("n")
     assert capsys.readouterr().out == ""

@@ -55,7 +55,7 @@ def begun() -> tuple[Stored, Increments]:
     return state, Increments(state, 0)
 
 
-def test_a_chain_that_is_long_enough_has_one_link_more() -> None:
+def test_a_full_chain_may_have_one_final_link_more() -> None:
     state, kept = begun()
     saved_through(state, kept, MAX_LINKS)
     assert isinstance(kept.at(MAX_LINKS + 1, is_last=True), Increment)
@@ -65,7 +65,7 @@ def test_a_chain_that_is_long_enough_has_one_link_more() -> None:
     assert whole_of(kept.at(MAX_LINKS + 1)), "an epoch's is whole then"
 
 
-def test_so_it_is_long_after_the_last_commit_and_where_much_has_changed() -> None:
+def test_a_snapshot_long_after_the_last_commit_or_with_many_changes_is_final() -> None:
     state, kept = begun()
     saved_through(state, kept, 2)
     state.change(range(900))
@@ -76,7 +76,7 @@ def test_so_it_is_long_after_the_last_commit_and_where_much_has_changed() -> Non
     assert whole_of(kept.at(3))
 
 
-def test_it_is_whole_where_that_is_less_or_nobody_knows_what_has_changed() -> None:
+def test_a_snapshot_is_full_when_that_is_smaller_or_changes_are_unknown() -> None:
     state, kept = begun()
     saved_through(state, kept, 2)
     for key in range(1_000):

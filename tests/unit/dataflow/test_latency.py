@@ -27,7 +27,7 @@ def test_percentiles_are_those_of_the_sorted_samples_within_3_percent(samples: l
 
 
 @given(SAMPLES, SAMPLES)
-def test_merged_is_the_same_as_measured_in_one_place(left: list[int], right: list[int]) -> None:
+def test_a_merged_histogram_equals_one_measured_in_one_place(left: list[int], right: list[int]) -> None:
     merged = filled(left)
     merged.merge(filled(right))
     assert merged.to_plain() == filled(left + right).to_plain()
@@ -35,16 +35,16 @@ def test_merged_is_the_same_as_measured_in_one_place(left: list[int], right: lis
     assert LatencyHistogram.from_plain(merged.to_plain()).to_plain() == merged.to_plain()
 
 
-def test_it_is_bounded() -> None:
+def test_the_histogram_is_bounded() -> None:
     assert len(filled([2**i + j for i in range(63) for j in range(64)]).to_plain()) < 64 * 34
 
 
-def test_without_samples_it_says_zero() -> None:
+def test_without_samples_percentiles_are_zero() -> None:
     assert filled([]).summary().p99 == 0.0
 
 
 @given(st.lists(st.integers(-5, 2**62) | st.integers(0, 4_000), max_size=60))
-def test_many_at_once_are_counted_as_one_by_one(values: list[int]) -> None:
+def test_counting_many_at_once_equals_counting_one_by_one(values: list[int]) -> None:
     one_by_one, array = filled(values), LatencyHistogram()
     array.add_array(np.array(values, np.int64))
     assert (array.to_plain(), array.samples, array.largest) == (

@@ -54,7 +54,7 @@ def run(parallelism: int = 2, seed: int | None = 5) -> tuple[LocalRun, Topology]
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("seed", [None, 1, 2])
-def test_a_run_is_balanced(parallelism: int, seed: int | None) -> None:
+def test_the_ledger_of_a_run_is_balanced(parallelism: int, seed: int | None) -> None:
     done, made = run(parallelism, seed)
     assert audit(made.specification(), done.statistics, done.plan) == []
     counts = done.summary.steps
@@ -136,14 +136,14 @@ def test_every_loss_is_named(damage: Callable[[LocalRun], None], words: str) -> 
     assert any(text.startswith(words) or words in text for text in found), found
 
 
-def test_figures_of_instances_that_still_run_are_not_held_against_each_other() -> None:
+def test_figures_of_running_instances_are_not_compared() -> None:
     done, made = run()
     lose_on_the_way(done)
     running = [msgspec.structs.replace(one, finished=False) for one in done.statistics]
     assert audit(made.specification(), running) == []
 
 
-def test_what_waits_is_part_of_a_source_ledger() -> None:
+def test_waiting_rows_are_part_of_a_source_ledger() -> None:
     counts = SourceCounts(10, 3, 1, {"columns": 2}, 1, shed={"oldest": 1}, spooled=2)
     made = topology().specification()
     assert audit(made, [InstanceStatistics(0, 0, {}, counts)]) == []

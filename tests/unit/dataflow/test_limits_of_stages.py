@@ -48,7 +48,7 @@ def planned(asked: dict[str, RequestedParallelism], topology: Topology | None = 
     return plan_stages((topology or job()).specification(), asked)
 
 
-def test_it_starts_at_the_lower_limit_with_edges_for_the_higher_one() -> None:
+def test_a_stage_starts_at_its_lower_limit_with_edges_for_the_higher_one() -> None:
     plan = planned({"kept": (1, 4), "counts": (2, 4)})
     assert [(stage.parallelism, stage.low, stage.high, stage.scales) for stage in plan.stages] == [
         (1, 1, 1, False),
@@ -108,7 +108,7 @@ def test_the_results_are_the_same_for_every_number(numbers: tuple[int, int]) -> 
         assert host.run()["out"] == expected
 
 
-def test_what_was_not_planned_is_refused_with_the_words_that_would_allow_it() -> None:
+def test_an_unplanned_change_is_refused_with_the_option_that_would_allow_it() -> None:
     plan = planned({"counts": (2, 4)})
     for number, words in [
         (8, r"planned for 2 to 4 instances, not 8\. Submit it with --parallelism counts=2\.\.8, or call "
@@ -125,7 +125,7 @@ def test_what_was_not_planned_is_refused_with_the_words_that_would_allow_it() ->
         plan.with_instances({"out": 2})
 
 
-def test_a_plain_number_may_be_lowered_where_no_partner_hangs_on_it() -> None:
+def test_a_plain_number_may_be_lowered_when_no_partner_depends_on_it() -> None:
     plan = planned({"kept": 3, "counts": 3})
     assert plan.with_instances({"counts": 1}).stages[2].parallelism == 1
     with pytest.raises(TopologyError, match="1 to 3 instances"):
@@ -139,7 +139,7 @@ def test_a_plain_number_may_be_lowered_where_no_partner_hangs_on_it() -> None:
         plan_stages(topology.specification(), 2).with_instances({"left": 1})
 
 
-def test_the_builder_says_limits_and_the_submission_goes_before_it() -> None:
+def test_the_submission_overrides_the_builders_limits() -> None:
     topology = job()
     topology.scale("counts", 1, 4)
     specification = topology.specification()
@@ -154,7 +154,7 @@ def test_the_builder_says_limits_and_the_submission_goes_before_it() -> None:
     assert plan_stages(topology.specification()).stages[2].parallelism == 2
 
 
-def test_limits_travel_in_the_specification_and_the_plan() -> None:
+def test_limits_are_kept_in_the_specification_and_the_plan() -> None:
     topology = job()
     before = topology.specification().digest()
     topology.scale("counts", 1, 4)
@@ -177,7 +177,7 @@ def test_limits_travel_in_the_specification_and_the_plan() -> None:
         ("rows", 1, 2, "'rows' runs once (source)"),
     ],
 )
-def test_limits_that_a_builder_cannot_give(step: str, low: Any, high: Any, words: str) -> None:
+def test_invalid_limits_are_rejected_in_the_builder(step: str, low: Any, high: Any, words: str) -> None:
     with pytest.raises(TopologyError) as error:
         job().scale(step, low, high)
     assert words in str(error.value)
@@ -200,7 +200,7 @@ def test_steps_of_one_stage_need_the_same_limits() -> None:
     [("4", 4), ("1..8", (1, 8)), ("8..8", (8, 8)), ("8..1", None), ("0", None), ("1..", None), ("..8", None),
      ("1..2..3", None), ("-1", None), ("129", None), ("1..129", None), ("", None), ("٣", None), ("1.8", None)],
 )  # fmt: skip
-def test_limits_as_they_are_written(text: str, asked: RequestedParallelism | None) -> None:
+def test_limits_are_parsed_and_formatted(text: str, asked: RequestedParallelism | None) -> None:
     assert parse_limits(text) == asked
     if asked is not None:
         assert is_valid_parallelism(asked)

@@ -26,14 +26,14 @@ def merge() -> Merge:
     return Merge([(LEFT, ()), (RIGHT, ())])
 
 
-def test_nothing_is_released_before_every_input_has_spoken() -> None:
+def test_nothing_is_released_before_every_input_has_a_watermark() -> None:
     both = merge()
     both.offer(*LEFT, batch(at(1), at(2)))
     assert both.take(10) == ([], [], START)
     assert both.queued_rows == 2
 
 
-def test_records_come_in_order_of_position_up_to_the_least_mark() -> None:
+def test_records_come_in_order_of_position_up_to_the_least_watermark() -> None:
     both = merge()
     both.offer(*LEFT, batch(at(1), at(4)))
     both.offer(*RIGHT, batch(at(2), at(3)))
@@ -44,14 +44,14 @@ def test_records_come_in_order_of_position_up_to_the_least_mark() -> None:
     assert both.queued_rows == 1
 
 
-def test_a_punctuation_alone_releases_what_waits_elsewhere() -> None:
+def test_a_punctuation_alone_releases_rows_waiting_on_other_inputs() -> None:
     both = merge()
     both.offer(*LEFT, batch(at(1)))
     both.offer(*RIGHT, Batch([], [], covering(at(5))))
     assert both.take(10)[0] == ["r1.0"]
 
 
-def test_the_limit_cuts_and_marks_what_was_handed_out() -> None:
+def test_the_limit_cuts_and_watermarks_what_was_released() -> None:
     both = merge()
     both.offer(*LEFT, batch(at(1), at(2), at(3)))
     both.offer(*RIGHT, batch(watermark=final_watermark(None)))
@@ -63,7 +63,7 @@ def test_the_limit_cuts_and_marks_what_was_handed_out() -> None:
     assert not both.has_released
 
 
-def test_batches_count_as_consumed_when_taken_wholly_and_in_order() -> None:
+def test_batches_count_as_consumed_when_taken_completely_and_in_order() -> None:
     both = merge()
     both.offer(*LEFT, batch(at(1), at(9)))
     both.offer(*LEFT, Batch([], [], covering(at(10))))
@@ -104,7 +104,7 @@ def test_a_union_pads_positions_so_that_equal_ones_stay_apart() -> None:
     ],
     ids=["at-the-mark", "below-the-mark", "falling", "equal", "above-its-own-mark", "mark-falls"],
 )
-def test_what_breaks_a_promise_is_refused(wrong: Batch) -> None:
+def test_rows_that_break_a_watermark_are_refused(wrong: Batch) -> None:
     both = merge()
     both.offer(*LEFT, batch(at(5), watermark=at(5)))
     with pytest.raises(RemoteProtocolError, match="position"):
@@ -112,12 +112,12 @@ def test_what_breaks_a_promise_is_refused(wrong: Batch) -> None:
     assert both.queued_rows == 1
 
 
-def test_an_unknown_channel_is_our_own_mistake() -> None:
+def test_an_unknown_channel_is_an_internal_error() -> None:
     with pytest.raises(LocalProtocolError):
         merge().offer(7, 7, batch(at(1)))
 
 
-def test_what_was_offered_while_released_rows_were_in_hand_is_not_forgotten() -> None:
+def test_rows_offered_during_a_release_are_kept() -> None:
     """A limit that ends exactly at the last released row must not end the work: nobody else would call again."""
     one = Merge([(LEFT, ())])
     one.offer(*LEFT, batch(at(1), at(2), at(3), at(4)))
@@ -129,7 +129,7 @@ def test_what_was_offered_while_released_rows_were_in_hand_is_not_forgotten() ->
     assert not one.has_released
 
 
-def test_what_comes_before_the_barrier_of_a_change_counts_as_taken_at_once_and_what_comes_behind_it_does_not() -> None:
+def test_rows_before_a_changes_barrier_count_as_taken_and_later_ones_do_not() -> None:
     both = merge()
     both.acknowledges_early_until = 1
     both.offer(*LEFT, batch(at(1), at(2)))
@@ -157,7 +157,7 @@ class Compared(tuple[int, ...]):
 
 
 @pytest.mark.parametrize("ascends", [True, False])
-def test_what_an_instance_beside_it_has_made_is_not_looked_at_row_by_row(ascends: bool) -> None:
+def test_rows_of_an_instance_in_the_same_process_are_not_checked_one_by_one(ascends: bool) -> None:
     def given(first: int) -> Batch:
         positions: list[Position] = [Compared(at(1, number)) for number in range(first, first + 100)]
         return Batch(list(range(100)), positions, at(1, first + 99), ascends=ascends)

@@ -51,7 +51,7 @@ def windows() -> OpenWindows:
     )
 
 
-def test_a_ranking_goes_on() -> None:
+def test_a_ranking_of_an_older_format_is_restored() -> None:
     state = top()
     restore_state(state, StateSnapshot([], RANKING))
     again = top()
@@ -64,7 +64,7 @@ def test_a_ranking_goes_on() -> None:
         assert one.state_keys == 3
 
 
-def test_a_ranking_takes_the_place_of_what_was_there() -> None:
+def test_a_restored_ranking_replaces_the_current_one() -> None:
     state = top()
     state.run([("z", 9, "r0")], [(0, RECORD, 0, 0)], (1,))
     restore_state(state, StateSnapshot([], RANKING))
@@ -72,7 +72,7 @@ def test_a_ranking_takes_the_place_of_what_was_there() -> None:
     assert sum(len(state._build_group_index()[group]) for group in state.groups()) == 4
 
 
-def test_windows_go_on_with_what_changed() -> None:
+def test_windows_resume_from_changes_of_an_older_format() -> None:
     state = windows()
     restore_state(state, StateSnapshot(WINDOWS, b""))
     state.apply(CHANGES)
@@ -81,7 +81,7 @@ def test_windows_go_on_with_what_changed() -> None:
     assert state.windows() == [], "no window has stayed"
 
 
-def test_format_1_refuses_what_is_written_now() -> None:
+def test_format_1_refuses_state_of_the_current_format() -> None:
     """The number is what tells code of before that it would lose the keys of a ranking."""
     data = top().snapshot_rest()
     with pytest.MonkeyPatch.context() as patch:

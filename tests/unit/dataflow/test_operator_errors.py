@@ -87,7 +87,7 @@ def ran(topology: Topology) -> tuple[LocalRun, list[str]]:
         (session(5 * MS), [Pane("a", 1, 8, 2), Pane("c", 30, 36, 2)]),
     ],
 )
-def test_a_window_without_a_result_is_counted_and_told(window: Any, panes: list[Pane[str, int]]) -> None:
+def test_a_window_whose_aggregate_fails_is_counted_and_reported(window: Any, panes: list[Pane[str, int]]) -> None:
     topology = Topology("results")
     stream(topology).key_by(lambda row: row.key).window(window).aggregate("panes", Picky(), on_error="skip").sink(
         "out", collect
@@ -101,7 +101,7 @@ def test_a_window_without_a_result_is_counted_and_told(window: Any, panes: list[
         assert [one.state_keys for one in done.statistics] == [0] * len(done.statistics)
 
 
-def test_count_windows_of_which_none_has_a_result_take_their_rows() -> None:
+def test_count_windows_that_all_fail_consume_their_rows() -> None:
     topology = Topology("counted")
     keyed = stream(topology).key_by(lambda row: row.key)
     keyed.window(counted(1)).aggregate("panes", Picky(), on_error="dead_letter").sink("out", collect)
@@ -124,7 +124,7 @@ class Second(Picky):
         return state
 
 
-def test_a_count_window_goes_on_after_one_without_a_result() -> None:
+def test_a_count_window_continues_after_one_that_failed() -> None:
     topology = Topology("counted")
     rows = [Row(at, "a", 1) for at in range(6)]
     keyed = stream(topology, rows).key_by(lambda row: row.key)
@@ -136,7 +136,7 @@ def test_a_count_window_goes_on_after_one_without_a_result() -> None:
     assert "in panes: ValueError: not yet" in "".join(told)
 
 
-def test_a_late_row_stays_in_a_window_that_has_no_result_with_it() -> None:
+def test_a_late_row_stays_in_a_window_whose_aggregate_fails_with_it() -> None:
     topology = Topology("late")
     rows = [Row(1, "a", 1), Row(12, "b", 1), Row(2, "a", 1), Row(3, "a", 1), Row(4, "a", 1)]
     keyed = stream(topology, rows).key_by(lambda row: row.key)
@@ -148,7 +148,7 @@ def test_a_late_row_stays_in_a_window_that_has_no_result_with_it() -> None:
     assert (counts.taken, counts.skipped, counts.failed) == (5, 0, 2)
 
 
-def test_a_row_with_which_a_sliding_window_has_no_result_is_not_in_it() -> None:
+def test_a_row_that_fails_a_sliding_window_is_not_in_it() -> None:
     topology = Topology("sliding")
     rows = [Row(1, "a", 1), Row(1, "a", 1), Row(2, "a", 1), Row(3, "a", 1), Row(9, "b", 1), Row(9, "b", 1)]
     keyed = stream(topology, rows).key_by(lambda row: row.key)
@@ -172,7 +172,7 @@ class Cautious(Picky):
         return state
 
 
-def test_a_result_that_raises_as_a_row_leaves_is_not_put_out() -> None:
+def test_a_result_that_raises_when_emitted_is_dropped() -> None:
     topology = Topology("leaving")
     rows = [Row(1, "a", 1), Row(2, "a", 1), Row(9, "b", 1)]
     keyed = stream(topology, rows).key_by(lambda row: row.key)
@@ -194,7 +194,7 @@ def rank(value: int) -> int:
     return value
 
 
-def test_a_change_without_a_rank_leaves_the_key_where_it_was() -> None:
+def test_a_change_without_a_rank_leaves_the_key_in_place() -> None:
     topology = Topology("ranks")
     rows = [Row(1, "a", 1), Row(2, "b", 3), Row(3, "a", 2), Row(4, "a", 9)]
     values = stream(topology, rows).key_by(lambda row: row.key).running("sum", sum_of(lambda row: row.value))
@@ -226,7 +226,7 @@ class Coloured(NamedTuple):
 
 
 @pytest.mark.parametrize("ties", ["newest", "key"])
-def test_keys_without_an_order_share_a_rank(ties: Literal["newest", "key"]) -> None:
+def test_unorderable_keys_share_a_rank(ties: Literal["newest", "key"]) -> None:
     topology = Topology("colours")
     rows = [Coloured(1, Colour.RED, 3), Coloured(2, Colour.BLUE, 2), Coloured(3, None, 1), Coloured(4, Colour.BLUE, 1)]
     source = topology.source("rows", [*rows, Coloured(5, None, 8)], event_time=lambda row: row.at)
@@ -244,7 +244,7 @@ def test_keys_without_an_order_share_a_rank(ties: Literal["newest", "key"]) -> N
     ]
 
 
-def test_a_change_whose_place_cannot_be_found_changes_nothing() -> None:
+def test_a_change_whose_rank_cannot_be_found_changes_nothing() -> None:
     refused: list[Any] = []
     codec = PlainCodec("best", lambda: ranked_type(str, int))
     rest = PlainCodec("best", lambda: emitted_type(str, int, int))
@@ -298,7 +298,7 @@ def test_a_broadcast_row_that_raises_is_skipped_at_every_instance(parallelism: i
     assert counts.taken == 5 + parallelism
 
 
-def test_builders_are_told_of_policies_that_there_are_not() -> None:
+def test_unknown_policies_are_rejected_in_the_builder() -> None:
     topology = Topology("mistakes")
     keyed = stream(topology).key_by(lambda row: row.key)
     with pytest.raises(TopologyError, match="on_error is one of 'fail', 'skip', 'dead_letter', not 'ignore'"):
@@ -308,7 +308,7 @@ def test_builders_are_told_of_policies_that_there_are_not() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_dead_letters_of_a_join_of_two_types_say_from_which_side_they_came(parallelism: int) -> None:
+def test_dead_letters_of_a_join_name_the_side_they_came_from(parallelism: int) -> None:
     def half(number: int) -> str:
         if number % 2:
             raise ValueError("odd")
@@ -372,7 +372,7 @@ def left(store: SqliteStore) -> None:
         (left, 1j, UserCodeError, "^in sums, state of key 'a': TypeError"),
     ],
 )
-def test_a_store_that_fails_is_no_fault_of_a_row(
+def test_a_store_that_fails_is_not_a_row_error(
     tmp_path: Path, spoil: Callable[[SqliteStore], None], value: Any, error: type[Exception], words: str
 ) -> None:
     operator = Sums()
@@ -391,7 +391,7 @@ def test_a_store_that_fails_is_no_fault_of_a_row(
 
 
 @pytest.mark.parametrize("keep", ["memory", "disk"])
-def test_the_time_to_live_of_a_key_begins_with_a_record_that_raised_too(keep: Any) -> None:
+def test_a_keys_time_to_live_begins_with_a_record_that_raised_too(keep: Any) -> None:
     topology = Topology("lives")
     rows = [Row(1, "a", 0), Row(4, "a", 0), Row(8, "a", 2), Row(20, "a", 0), Row(30, "a", 4)]
     keyed = stream(topology, rows).key_by(lambda row: row.key)

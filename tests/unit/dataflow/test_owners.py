@@ -69,7 +69,7 @@ def test_a_row_with_a_key_goes_to_the_owner_of_its_group(in_columns: bool) -> No
         assert found[target] == [row for row in ROWS if table[key_group(row.key)] == target]
 
 
-def test_a_row_without_a_key_goes_to_the_owner_of_the_group_of_its_turn() -> None:
+def test_a_row_without_a_key_goes_to_the_owner_of_the_next_key_group() -> None:
     program, table = scattered("same", 4)
     found = sent(program, 0, Batch(ROWS, POSITIONS, POSITIONS[-1]))
     for target in range(4):
@@ -89,7 +89,7 @@ def test_an_instance_may_own_nothing() -> None:
     assert (len(found[0]), found[1], found[2]) == (len(ROWS), [], [])
 
 
-def test_a_plan_without_a_sound_table_is_refused() -> None:
+def test_a_plan_with_an_invalid_owner_table_is_refused() -> None:
     topology = job()
     plan = plan_stages(topology.specification(), {"totals": 3})
     for table in (b"", owners_by_key(3)[:-1], owners_by_key(4)):
@@ -101,7 +101,7 @@ def test_a_plan_without_a_sound_table_is_refused() -> None:
             compile_program(topology, broken)
 
 
-def test_the_first_tables() -> None:
+def test_initial_owner_tables_are_contiguous() -> None:
     assert groups_of(owners_by_key(4), 1) == tuple(range(32, 64))
     assert groups_of(owners_round_robin(4), 1) == tuple(range(1, 128, 4))
     assert plan_stages(job().specification()).stages[1].owners == b"", "one instance needs no table"
@@ -114,5 +114,5 @@ def test_the_first_tables() -> None:
     ("groups", "text"),
     [((), ""), ((0,), "0"), ((0, 1, 2), "0-2"), ((1, 3, 4, 127), "1,3-4,127"), (tuple(range(128)), "0-127")],
 )
-def test_groups_as_people_read_them(groups: tuple[int, ...], text: str) -> None:
+def test_key_groups_are_formatted_as_ranges(groups: tuple[int, ...], text: str) -> None:
     assert ranges_text(groups) == text

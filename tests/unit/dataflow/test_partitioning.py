@@ -89,7 +89,7 @@ def test_different_keys_have_different_texts(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("key", [[1], {"a": 1}, {1}, float("nan"), Decimal("NaN"), object(), (1, [2])])
-def test_what_cannot_be_a_key_is_refused(key: Any) -> None:
+def test_invalid_keys_are_refused(key: Any) -> None:
     with pytest.raises(TypeError, match="key"):
         key_group(key)
 
@@ -134,7 +134,7 @@ def test_groups_do_not_depend_on_the_hash_seed() -> None:
     assert answers[0].stdout == answers[1].stdout != ""
 
 
-def test_the_router_forgets_before_it_grows_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_router_evicts_keys_to_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agiledart_dataflow.data.partitioning._REMEMBERED", 10)
     router = KeyRouter(owners_by_key(4))
     targets = [router[i] for i in range(100)]

@@ -27,14 +27,14 @@ def ways(made: Topology) -> list[tuple[str, ...]]:
     return [edge.paths for edge in plan_stages(made.specification()).edges]
 
 
-def test_all_edges_go_as_the_topology_says_and_one_as_its_step_says() -> None:
+def test_all_edges_follow_the_topology_and_an_edge_may_override_it() -> None:
     assert ways(topology()) == [("auto",), ("auto",)]
     assert ways(topology("warm")) == [("warm",), ("warm",)]
     assert ways(topology("warm", ["a2", "a3"])) == [("a2", "a3"), ("warm",)]
     assert ways(topology("warm", "auto")) == [("auto",), ("warm",)]
 
 
-def test_a_topology_that_says_nothing_is_the_one_that_it_was() -> None:
+def test_a_topology_without_path_options_is_unchanged() -> None:
     assert topology().specification().digest() == topology("auto").specification().digest()
     assert topology("warm").specification().digest() != topology().specification().digest()
 
@@ -53,14 +53,14 @@ def test_a_topology_that_says_nothing_is_the_one_that_it_was() -> None:
         ([""], "a text"),
     ],
 )
-def test_mistakes_are_told_in_words_with_their_line(value: object, says: str) -> None:
+def test_path_mistakes_are_reported_with_their_line(value: object, says: str) -> None:
     with pytest.raises(TopologyError, match=says) as told:
         topology(value)
     assert "test_paths.py" in str(told.value)
 
 
 @pytest.mark.parametrize("value", ["auto", "warm", "direct", ["a2"], ["a2", "a3", "a4"]])
-def test_what_is_written_is_read_again(value: str | list[str]) -> None:
+def test_path_options_survive_encoding(value: str | list[str]) -> None:
     paths = paths_from(value)
     assert read(written(paths)) == paths
     assert named(paths) == (() if isinstance(value, str) else tuple(value))

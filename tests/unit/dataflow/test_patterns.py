@@ -32,7 +32,7 @@ def run(pattern: KeyedStep, *rows: Row) -> list[Any]:
     return pattern.run(list(rows), positions, positions[-1])[0]
 
 
-def test_a_key_without_a_match_under_way_is_not_remembered() -> None:
+def test_a_key_without_a_pending_match_is_not_remembered() -> None:
     pattern = step()
     assert run(pattern, *(Row(at, f"key{at}", 0) for at in range(50))) == []
     assert pattern.state_keys == 0

@@ -21,7 +21,7 @@ POSITIONS = st.integers(4, 7).flatmap(lambda width: st.lists(st.tuples(*[ELEMENT
 
 
 @given(POSITIONS)
-def test_order_and_wire(positions: list[Position]) -> None:
+def test_position_order_and_encoding_agree(positions: list[Position]) -> None:
     array = np.array(positions, np.int64)
     assert is_strictly_ascending(array) == all(a < b for a, b in pairwise(positions))
     assert listed(unpacked(packed(array), len(positions))) == positions
@@ -37,7 +37,7 @@ def test_the_same_records_are_sampled(positions: list[Position]) -> None:
     assert sampled_among(np.array(positions, np.int64)) == sampled_among(positions)
 
 
-def test_what_the_wire_may_not_say() -> None:
+def test_invalid_positions_from_the_wire_are_refused() -> None:
     assert listed(unpacked([5, 1, 0, b"\1" + bytes(15)], 2)) == [(5, 1, 0, 1), (5, 1, 0, 0)]
     narrow = b"\1" + bytes(15)
     wrong: list[list[Any]] = [
@@ -55,7 +55,7 @@ def test_what_the_wire_may_not_say() -> None:
 
 
 @pytest.mark.parametrize("times", [[3, 4, 4], np.array([3, 4, 4])])
-def test_records_of_a_source(times: object) -> None:
+def test_records_of_a_source_get_positions(times: object) -> None:
     assert listed(record_positions(times, 2, 7, 3)) == [(3, 1, 2, 7), (4, 1, 2, 8), (4, 1, 2, 9)]
 
 
@@ -80,7 +80,7 @@ def test_positions_of_different_lengths_are_joined_as_lists() -> None:
     assert joined_order([short, long]) == [(1, 1, 0, 0), (2, 1, 0, 1), (3, 1, 0, 2, 7)]
 
 
-def test_columns_that_have_lost_all_their_rows_carry_a_mark() -> None:
+def test_columns_that_lost_all_their_rows_carry_a_watermark() -> None:
     merge = merge_for([((0, 0), ())])
     empty = Columns.from_rows([1], int).slice(0, 0)
     merge.offer(0, 0, Batch(empty, record_positions([1], 0, 0, 1)[:0], (9,)))

@@ -98,7 +98,7 @@ class Pair:
 
 
 @pytest.mark.parametrize("row_ns", [100 * MILLISECOND, 10 * MILLISECOND, MILLISECOND, MILLISECOND // 10])
-def test_a_quarter_of_a_second_waits_from_the_first_row_on_and_the_receiver_is_never_idle(row_ns: int) -> None:
+def test_a_quarter_second_of_rows_is_buffered_and_the_receiver_is_never_idle(row_ns: int) -> None:
     pair = Pair(row_ns)
     waits = []
     for _ in range(400):
@@ -112,14 +112,14 @@ def test_a_quarter_of_a_second_waits_from_the_first_row_on_and_the_receiver_is_n
 
 
 @pytest.mark.parametrize("way_ns", [MILLISECOND, 20 * MILLISECOND, 100 * MILLISECOND])
-def test_who_is_fast_has_whole_frames_soon_however_long_the_way(way_ns: int) -> None:
+def test_a_fast_receiver_soon_gets_whole_frames_over_any_path_length(way_ns: int) -> None:
     pair = Pair(1_000, way_ns=way_ns)
     pair.go(0.1 + 20 * 2 * way_ns / SECOND)
     assert pair.sender.rows_limit == 750
     assert pair.receiver._held_back == 0
 
 
-def test_who_becomes_fast_again_gets_the_whole_window_again() -> None:
+def test_a_receiver_that_becomes_fast_again_gets_the_whole_window_again() -> None:
     pair = Pair(100 * MILLISECOND)
     pair.go(10)
     assert pair.receiver._held_back > 8
@@ -129,7 +129,7 @@ def test_who_becomes_fast_again_gets_the_whole_window_again() -> None:
     assert pair.receiver._held_back == 0
 
 
-def test_after_few_rows_a_second_many_at_once_are_let_in_by_what_goes_through() -> None:
+def test_after_a_slow_flow_a_burst_is_admitted_at_the_rate_of_throughput() -> None:
     pair = Pair(10 * MILLISECOND)
     pair.go_slowly(20, 25)
     waits = []
@@ -139,7 +139,7 @@ def test_after_few_rows_a_second_many_at_once_are_let_in_by_what_goes_through() 
     assert max(waits) <= 0.35
 
 
-def test_a_fast_one_before_a_slow_one_holds_back_too_when_the_rate_rises() -> None:
+def test_a_fast_receiver_before_a_slow_one_also_throttles_when_the_rate_rises() -> None:
     slow = Pair(10 * MILLISECOND)
     fast = Pair(1_000, has_space=lambda: not slow.sender.blocked)
     made = 0
@@ -171,7 +171,7 @@ def test_a_receiver_that_has_taken_much_is_not_slow_after_a_pause() -> None:
     assert pair.sender.rows_limit == 750
 
 
-def test_what_comes_seldom_comes_in_handfuls() -> None:
+def test_rare_rows_arrive_in_small_groups() -> None:
     pace = ReceiveRate()
     now = int(SECOND)
     for _ in range(100):
@@ -180,7 +180,7 @@ def test_what_comes_seldom_comes_in_handfuls() -> None:
         assert pace.look(now) == UNSEEN_ROWS
 
 
-def test_channels_that_bring_rows_share_what_may_wait() -> None:
+def test_active_channels_share_the_buffer() -> None:
     pace, now = ReceiveRate(), int(SECOND)
     for n in range(1, 100):
         now += 10 * MILLISECOND
@@ -207,7 +207,7 @@ def test_everything_is_acknowledged_at_the_end_and_large_frames_at_once() -> Non
 
 
 @pytest.mark.parametrize("window", [1, 2, 16])
-def test_never_fewer_than_two_frames_and_never_more_than_the_window(window: int) -> None:
+def test_the_window_is_between_two_frames_and_the_maximum(window: int) -> None:
     receiver = ReceivingChannel(window)
     for rows, frames, frame_rows in ((1, 2, 1), (5, 5, 1), (160, 16, 160 // window), (1 << 40, 16, 65_535)):
         receiver.limit_rows_in_flight(rows)
@@ -215,7 +215,7 @@ def test_never_fewer_than_two_frames_and_never_more_than_the_window(window: int)
         assert receiver.frame_rows == max(frame_rows, rows // window if rows < 160 else 1)
 
 
-def test_a_receiver_of_older_software_says_nothing_and_frames_are_whole() -> None:
+def test_a_receiver_of_older_software_grants_no_rate_and_frames_are_whole() -> None:
     sender = SendingChannel(paced=True)
     assert sender.rows_limit == 1
     sender.put(Batch(["row"] * 20, None, (20, 0, 0, 0)))
@@ -228,7 +228,7 @@ def test_a_receiver_of_older_software_says_nothing_and_frames_are_whole() -> Non
 @pytest.mark.parametrize(
     "size", [LARGE_FRAME_BYTES - 1, LARGE_FRAME_BYTES, LARGE_FRAME_BYTES + 1, MAX_DATA_FRAME_BYTES]
 )
-def test_large_frames_that_a_slow_receiver_takes_late_leave_their_sender_room(size: int) -> None:
+def test_large_frames_acknowledged_late_leave_their_sender_space(size: int) -> None:
     """What a receiver has taken without a word is still kept by the sender, which makes no frame when it keeps too much."""
     sender, receiver, kept = SendingChannel(), ReceivingChannel(), Unacknowledged()
     body, pace, now, taken, wire = bytes(size), ReceiveRate(), int(SECOND), 0, 0

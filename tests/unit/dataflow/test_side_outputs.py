@@ -60,7 +60,9 @@ def stream(topology: Topology) -> Stream[Row]:
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("seed", [None, 5])
-def test_a_stateful_step_goes_on_after_a_record_and_keeps_the_letter(parallelism: int, seed: int | None) -> None:
+def test_a_stateful_step_continues_after_a_bad_record_and_keeps_the_dead_letter(
+    parallelism: int, seed: int | None
+) -> None:
     topology = Topology("t")
     out = stream(topology).key_by(lambda row: row.key).stateful("inverse", Inverse(), on_error="dead_letter")
     out.sink("out", collect)
@@ -102,7 +104,7 @@ def test_a_timer_that_raises_costs_no_record() -> None:
     assert run.summary.steps["bomb"].dead_letters == 0
 
 
-def test_a_stateless_step_keeps_the_letter_too() -> None:
+def test_a_stateless_step_keeps_the_dead_letter_too() -> None:
     topology = Topology("t")
     out = stream(topology).map(
         lambda row: row._replace(value=20 // row.value), name="inverse", returns=Row, on_error="dead_letter"
@@ -181,7 +183,7 @@ def keyed(topology: Topology) -> Any:
         (lambda t: tumbling(MS, allowed_lateness=-MS), "above zero"),
     ],
 )
-def test_mistakes_are_told_at_their_line(build: Callable[[Topology], Any], told: str) -> None:
+def test_mistakes_are_reported_at_their_line(build: Callable[[Topology], Any], told: str) -> None:
     topology = Topology("t")
     with pytest.raises(TopologyError) as caught:
         build(topology)

@@ -51,7 +51,7 @@ class Groups(NoState):
 
 
 @given(snapshots, st.lists(st.integers(0, 10_000), max_size=30))
-def test_a_snapshot_in_pieces_is_the_one_at_once(
+def test_a_snapshot_read_in_pieces_equals_the_whole(
     parts: tuple[Any, StateSnapshot, Any, Any, Any], places: list[int]
 ) -> None:
     raw = msgspec.msgpack.encode(parts)
@@ -65,7 +65,7 @@ def test_a_snapshot_in_pieces_is_the_one_at_once(
 
 
 @given(snapshots, st.data())
-def test_a_snapshot_that_is_not_whole_is_refused(
+def test_an_incomplete_snapshot_is_refused(
     parts: tuple[Any, StateSnapshot, Any, Any, Any], data: st.DataObject
 ) -> None:
     raw = msgspec.msgpack.encode(parts)
@@ -93,7 +93,7 @@ def test_bytes_that_are_no_snapshot_are_refused(wrong: bytes) -> None:
         restore_groups(Groups(), [wrong, bytes(50)])
 
 
-def test_a_large_snapshot_is_never_in_memory_as_a_whole() -> None:
+def test_a_large_snapshot_is_never_completely_in_memory() -> None:
     size, count = 1 << 18, 100
 
     def pieces() -> Iterator[bytes]:

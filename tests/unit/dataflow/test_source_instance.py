@@ -107,7 +107,7 @@ def test_disorder_within_the_tolerance_is_sorted() -> None:
     assert (counts.late, counts.records, counts.waiting) == (1, 5, 0)
 
 
-def test_what_check_objects_to_is_malformed_and_moves_nothing() -> None:
+def test_records_that_check_rejects_are_malformed_and_move_nothing() -> None:
     instance = source(Script(rows(5, 99, 6)), check=lambda row: "far" if row.at > 50 else None)
     assert times(instance) == [5, 6]
     counts = instance.statistics().source
@@ -143,7 +143,7 @@ def test_a_paced_record_is_read_when_it_is_due() -> None:
     assert polled.batch.rows == [Row(1_000, ReadTime(200))]
 
 
-def test_what_comes_again_after_a_restore_comes_at_once() -> None:
+def test_records_repeated_after_a_restore_come_at_once() -> None:
     second_ns, wall = 1_000_000_000, 1_700_000_000 * 1_000_000_000
     options = (("speed", "1"),)
 
@@ -171,19 +171,19 @@ def test_what_comes_again_after_a_restore_comes_at_once() -> None:
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "fast", "nan", "inf"])
-def test_a_speed_that_is_none_is_told(speed: str) -> None:
+def test_an_invalid_speed_is_rejected(speed: str) -> None:
     with pytest.raises(ConfigurationError, match="speed"):
         source(Script(), options=(("speed", speed),))
 
 
-def test_a_reader_with_nothing_now_is_left_alone_for_a_while() -> None:
+def test_a_reader_with_no_data_now_is_left_alone_for_a_while() -> None:
     polled = source(Script([])).poll(7, 0)
     assert polled.batch is None
     assert polled.wait_until_ns is not None
     assert polled.wait_until_ns > 7
 
 
-def test_draining_sends_what_was_read_and_ends() -> None:
+def test_draining_sends_read_records_and_ends() -> None:
     instance = source(Script(rows(1, 2_000), rows(3_000)), options=(("speed", "1"),))
     instance.poll(0, 0)
     instance.drain()
@@ -193,7 +193,7 @@ def test_draining_sends_what_was_read_and_ends() -> None:
     assert [position[0] for position in polled.batch.order] == [2_000]
 
 
-def test_no_more_rows_than_asked_for() -> None:
+def test_no_more_rows_are_read_than_asked_for() -> None:
     instance = source(Script(rows(*range(10))))
     assert [len(times(instance)) for _ in range(1)] == [10]
     instance = source(Script(rows(*range(10))))
@@ -210,7 +210,7 @@ def test_no_more_rows_than_asked_for() -> None:
         {"check": lambda row: 1 // 0},
     ],
 )
-def test_what_user_code_raises_names_the_source_and_the_record(wrong: dict[str, Any]) -> None:
+def test_an_exception_in_user_code_names_the_source_and_the_record(wrong: dict[str, Any]) -> None:
     with pytest.raises(UserCodeError, match=r"in rows: .* for record Row\(at=5"):
         source(Script(rows(5)), **wrong).poll(0, 0)
 
@@ -241,7 +241,7 @@ def test_a_callable_that_raises_while_it_is_read_is_named() -> None:
         run_topology(topology)
 
 
-def test_a_source_that_goes_back_counts_its_dead_letters_once() -> None:
+def test_a_rewound_source_counts_its_dead_letters_once() -> None:
     class Broken(Script):
         def on_malformed(self, take: Any) -> None:
             self.take = take

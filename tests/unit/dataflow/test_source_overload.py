@@ -98,14 +98,14 @@ def blocked(instance: SourceInstance, turns: int) -> None:
             balanced(instance)
 
 
-def test_the_oldest_go_while_nothing_can_be_sent(tmp_path: Path) -> None:
+def test_the_oldest_rows_are_dropped_while_nothing_can_be_sent(tmp_path: Path) -> None:
     instance = source(Live(100), tmp_path, Overload("shed_oldest", rows=25))
     blocked(instance, 20)
     assert drained(instance) == list(range(75, 100))
     assert balanced(instance) == (25, 75, 100)
 
 
-def test_a_spool_keeps_all_that_came(tmp_path: Path) -> None:
+def test_a_spool_keeps_every_row(tmp_path: Path) -> None:
     instance = source(Live(1000, bad_every=9), tmp_path, Overload("spool", rows=25))
     blocked(instance, 50)
     statistics = instance.statistics()
@@ -117,7 +117,7 @@ def test_a_spool_keeps_all_that_came(tmp_path: Path) -> None:
     instance.close()
 
 
-def test_a_sample_spans_the_time(tmp_path: Path) -> None:
+def test_a_sample_spans_the_whole_time(tmp_path: Path) -> None:
     instance = source(Live(1000), tmp_path, Overload("shed_sample", rows=64))
     blocked(instance, 150)
     kept = drained(instance)
@@ -127,7 +127,7 @@ def test_a_sample_spans_the_time(tmp_path: Path) -> None:
     assert kept == sorted(kept)
 
 
-def test_pace_and_order_come_before_the_policy(tmp_path: Path) -> None:
+def test_pacing_and_ordering_come_before_the_overload_policy(tmp_path: Path) -> None:
     """A paced file gives its rows at their times, whether or not they can be sent then."""
     instance = source(Live(50), tmp_path, Overload("shed_oldest", rows=5), options=(("speed", "1"),))
     wait = instance.take_in(0, 0, 100)
@@ -140,7 +140,7 @@ def test_pace_and_order_come_before_the_policy(tmp_path: Path) -> None:
     assert drained(disordered) == list(range(40))
 
 
-def test_an_end_of_input_asked_for_sends_what_waits(tmp_path: Path) -> None:
+def test_a_requested_end_of_input_sends_waiting_rows(tmp_path: Path) -> None:
     instance = source(Live(10_000), tmp_path, Overload("spool", rows=10))
     blocked(instance, 10)
     instance.drain()
@@ -191,7 +191,7 @@ def test_every_line_is_accounted_for_at_every_moment(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_under_hostile_schedules_a_spool_changes_nothing_and_sheds_are_accounted_for(seed: int) -> None:
+def test_hostile_schedules_do_not_change_a_spool_and_sheds_are_accounted_for(seed: int) -> None:
     """The run itself audits its ledger; outputs are as good as blocked in half of the turns."""
     for policy in ("spool", "shed_oldest", "shed_sample"):
         rows: list[Row] = []
@@ -222,7 +222,7 @@ def refused(make: Callable[[], object], said: str) -> None:
         make()
 
 
-def test_what_cannot_be_is_refused_at_the_line(tmp_path: Path) -> None:
+def test_invalid_overload_options_are_rejected_at_their_line(tmp_path: Path) -> None:
     file = tmp_path / "in.csv"
     file.write_text("1\n2\n")
 

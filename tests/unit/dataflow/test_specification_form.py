@@ -30,12 +30,12 @@ def topology(report: Sink[object] = collect) -> Topology:
     return made
 
 
-def test_a_change_of_the_form_counts_its_number_up() -> None:
+def test_a_changed_specification_form_increments_its_version() -> None:
     """When this fails, specifications look different from now on: count FORMAT up, and write the new digest here."""
     digest = topology().specification().digest().hex()[:16]
     assert (FORMAT, digest) == (2, "61df086893c86b27")
 
 
-def test_a_release_in_words() -> None:
+def test_a_release_is_described_in_words() -> None:
     assert release("0.2.0", 2) == "agiledart 0.2.0 with specification 2"
     assert release("", 0) == "an older agiledart that does not say its version"

@@ -55,7 +55,7 @@ KEYS = [
 
 @settings(deadline=None)
 @given(rows_of, st.sampled_from(KEYS), st.sampled_from(["rows", "times", "positions", "array"]))
-def test_columns_go_where_rows_go(rows: list[Row], names: tuple[str, ...], carries: str) -> None:
+def test_columns_are_split_like_rows(rows: list[Row], names: tuple[str, ...], carries: str) -> None:
     key = KeyExpression(tuple(RowExpression(col(name).node, Row, CallSite("here", 1)) for name in names))
     order: Any = {
         "rows": None,
@@ -70,7 +70,7 @@ def test_columns_go_where_rows_go(rows: list[Row], names: tuple[str, ...], carri
 
 @settings(deadline=None)
 @given(rows_of, st.sampled_from(KEYS))
-def test_keys_are_numbered_as_they_come(rows: list[Row], names: tuple[str, ...]) -> None:
+def test_keys_are_numbered_in_order_of_arrival(rows: list[Row], names: tuple[str, ...]) -> None:
     columns = Columns.from_rows(rows, Row)
     numbers, firsts = grouped([columns.named(name) for name in names], len(rows))
     known: dict[Any, int] = {}
@@ -79,7 +79,7 @@ def test_keys_are_numbered_as_they_come(rows: list[Row], names: tuple[str, ...])
     assert firsts.tolist() == [keys.index(key) for key in known]
 
 
-def test_what_cannot_be_a_key_is_an_error() -> None:
+def test_an_invalid_key_is_an_error() -> None:
     key = KeyExpression((RowExpression(col("real").node, Row, CallSite("here", 1)),))
     row = Row(1, "a", float("nan"), None, datetime.fromisoformat("2013-01-01"), True)
     with pytest.raises(TypeError, match="NaN"):

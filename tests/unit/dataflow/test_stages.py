@@ -28,7 +28,7 @@ def fork() -> Topology:
     return topology
 
 
-def test_the_stages_of_query_1() -> None:
+def test_query_1_has_these_stages() -> None:
     plan = plan_stages(frequent_routes().specification(), 4)
     assert names(plan) == ["trips", "ride_of", "route-frequency", "busiest-routes+route_report", "report"]
     assert [stage.parallelism for stage in plan.stages] == [1, 4, 4, 1, 1]
@@ -38,7 +38,7 @@ def test_the_stages_of_query_1() -> None:
     assert [edge.depth for edge in plan.edges] == [0, 0, 1, 1]
 
 
-def test_the_stages_of_query_2() -> None:
+def test_query_2_has_these_stages() -> None:
     plan = plan_stages(profitable_areas().specification(), {"areas": 3})
     assert names(plan) == ["trips", "taxi_ride_of", "taxis", "areas", "best-areas+area_report", "report"]
     assert [stage.parallelism for stage in plan.stages] == [1, 1, 1, 3, 1, 1]
@@ -65,7 +65,7 @@ def test_channels_are_all_pairs_except_on_forward_edges() -> None:
             assert sorted(plan.inputs(stage.index, index)) == sorted(entering)
 
 
-def test_a_plan_travels() -> None:
+def test_a_plan_survives_encoding() -> None:
     plan = plan_stages(profitable_areas().specification(), 3)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(plan), type=StagePlan) == plan
 
@@ -97,7 +97,7 @@ def test_steps_pinned_to_one_node_are_one_stage() -> None:
         ({"report": 2}, "runs once"),
     ],
 )
-def test_parallelism_that_is_not_possible(parallelism: int | Mapping[str, int], words: str) -> None:
+def test_impossible_parallelism_is_rejected(parallelism: int | Mapping[str, int], words: str) -> None:
     with pytest.raises(TopologyError) as error:
         plan_stages(frequent_routes().specification(), parallelism)
     assert words in str(error.value)
@@ -108,12 +108,12 @@ def test_steps_of_one_stage_need_one_number() -> None:
         plan_stages(fork().specification(), {"odd": 2, "odd-2": 3})
 
 
-def test_an_unknown_stage_is_told_with_a_suggestion() -> None:
+def test_an_unknown_stage_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(TopologyError, match="Did you mean twice"):
         plan_stages(fork().specification()).stage_named("twize")
 
 
-def test_windows_differ_in_how_long_they_make_positions() -> None:
+def test_window_kinds_differ_in_the_length_of_their_positions() -> None:
     topology = Topology("depths")
     keyed = topology.source("n", records([], row_type=int), event_time=lambda n: n).key_by(lambda n: n)
     keyed.window(sliding(timedelta(seconds=1))).count("slides").sink("a", collect)

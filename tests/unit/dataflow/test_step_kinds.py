@@ -24,7 +24,7 @@ WINDOWS = st.one_of(
 
 
 @given(WINDOWS)
-def test_a_window_is_read_back_from_its_written_form(window: Window) -> None:
+def test_a_window_is_parsed_from_its_written_form(window: Window) -> None:
     assert read_window(str(window)) == window
 
 
@@ -45,7 +45,7 @@ def test_joins_number_their_branches() -> None:
         assert not kind.branches or kind.path % 2 == 1, f"{kind.name} appends no number of the branch"
 
 
-def test_a_kind_of_another_version_is_shown_and_not_planned() -> None:
+def test_an_unknown_kind_of_another_version_is_displayed_but_not_planned() -> None:
     steps = (StepSpecification(0, "rows", "source"), StepSpecification(1, "odd", "quantum-join", (0,)))
     assert kind_named("quantum-join").stage == "operator"
     assert [step.name for step in Specification("t", steps).sources] == ["rows"]
@@ -53,7 +53,7 @@ def test_a_kind_of_another_version_is_shown_and_not_planned() -> None:
         plan_stages(Specification("t", steps))
 
 
-def test_nobody_compares_kinds_of_steps_with_strings() -> None:
+def test_step_kinds_are_not_compared_with_strings() -> None:
     """Outside the table and the verbs, which make steps of a kind, no step's kind is compared with a text."""
     package = Path(agiledart_dataflow.__file__).parent
     rooms = [package / room for room in ("plan", "runtime")]

@@ -218,7 +218,7 @@ def tell(build: Callable[[Stream[Reading]], Any]) -> str:
         (lambda s: s.key_by(room_of).window(tumbling(MINUTE)).top("t", n=1), ["of a sliding window"]),
     ],
 )
-def test_mistakes_are_told_at_their_line_with_the_mend(build: Callable[[Stream[Any]], Any], words: list[str]) -> None:
+def test_mistakes_are_reported_at_their_line_with_a_fix(build: Callable[[Stream[Any]], Any], words: list[str]) -> None:
     try:
         text = tell(build)
     except TypeError as error:  # a forgotten positional name is Python's to tell
@@ -242,7 +242,7 @@ def test_mistakes_are_told_at_their_line_with_the_mend(build: Callable[[Stream[A
         (lambda: source().map(room_of)._rows.graph.specification(), "no step takes the rows of 'room_of'"),
     ],
 )
-def test_mistakes_of_the_whole_graph(build: Callable[[], Any], words: str) -> None:
+def test_mistakes_of_the_whole_graph_are_reported(build: Callable[[], Any], words: str) -> None:
     with pytest.raises(TopologyError, match=r"test_topology\.py:") as error:
         build()
     assert words in str(error.value)
@@ -255,12 +255,12 @@ def rooms(readings: Source[Reading] = csv("rooms.csv"), report: Any = stdout()) 
     return topology
 
 
-def test_the_builders_annotation_says_the_row_type() -> None:
+def test_the_builders_annotation_gives_the_row_type() -> None:
     assert rooms().steps[0].row_type is Reading
     assert rooms(csv("other.csv", at="pi2")).steps[0].at == "pi2"
 
 
-def test_equal_builders_have_equal_digests_and_any_difference_shows() -> None:
+def test_equal_builders_have_equal_digests_and_any_difference_changes_it() -> None:
     digests = [
         rooms().specification().digest(),
         rooms(csv("other.csv")).specification().digest(),
@@ -275,7 +275,7 @@ def test_a_specification_holds_no_file_names_of_the_code() -> None:
     assert "test_topology" not in repr(rooms().specification())
 
 
-def test_local_sources_and_sinks_are_known() -> None:
+def test_local_sources_and_sinks_are_recognised() -> None:
     assert rooms(records([], row_type=Reading), collect).local_only == ["readings", "report"]
     assert rooms().local_only == []
 
@@ -291,14 +291,14 @@ def many(reading: Reading) -> Iterable[str]:
     return [reading.room]
 
 
-def test_what_no_stream_has_is_still_an_attribute_error() -> None:
+def test_an_unknown_stream_attribute_is_an_attribute_error() -> None:
     keyed = source().key_by(room_of)
     for stream in (source(), keyed, keyed.window(sliding(MINUTE)), keyed.window(tumbling(MINUTE))):
         assert not hasattr(stream, "windows")
         assert type(copy(stream)) is type(stream)
 
 
-def test_steps_take_the_name_of_their_function() -> None:
+def test_steps_are_named_after_their_function() -> None:
     topology = Topology("names")
     source(topology).flat_map(many).map(str.upper, name="upper", returns=str).sink("out", collect)
     assert [step.name for step in topology.steps] == ["readings", "many", "upper", "out"]
