@@ -59,7 +59,7 @@ class Stream(Generic[T]):
     if not TYPE_CHECKING:  # with it a type checker would accept any verb
         __getattr__ = missing_verbs("Stream")
 
-    # ---- rows by themselves
+    # ---- single rows
 
     def map(
         self,
@@ -252,7 +252,7 @@ class Stream(Generic[T]):
         """
         return Stream(window_verbs.top(self._rows, name, n, rank, ties, compare, emit, on_error))
 
-    # ---- what the step that this stream leaves puts beside its rows
+    # ---- side outputs of the step behind this stream
 
     def late(self, name: str) -> "Stream[Any]":
         """Read the rows that came too late for a source, or for a window with `allowed_lateness`, in order of arrival.

@@ -176,6 +176,7 @@ class Instance:
     def work(self, emit: Emit, budget: int = WORK_BUDGET) -> bool:
         """Run the rows that the inbox releases, at most `budget`; return True when released rows remain."""
         inbox, fast = self._inbox, self._fast
+        # An instance whose generation has ended takes no more rows: its state belongs to its successors.
         left = budget if self.final_snapshot is None else 0
         while left > 0:
             if inbox.barriers and not self._is_draining_before(inbox.barriers[0]):
@@ -349,6 +350,7 @@ class Instance:
         """Save the state at a barrier that all inputs have given: earlier rows are in the snapshot, and in the output sent."""
         ends = self._ends_at(barrier)
         change = self._asked.pop(barrier, b"")
+        # All instances of a generation leave their state at one frontier, so time advances before the snapshot.
         if ends:
             self._reach_end(barrier, emit)
             self.on_stop()
@@ -357,6 +359,7 @@ class Instance:
             parts = self._parts_of_snapshot(barrier)
             if self.on_barrier is not None:
                 self.on_barrier(barrier, self._encode_snapshot(barrier, parts, is_last=ends), change)
+        # The barrier leaves by the old plan, so that the present targets get it; the new plan holds for later rows.
         self._outbox.send_barrier(barrier, emit, change)
         if ends:
             self.final_snapshot = parts

@@ -183,6 +183,7 @@ class SourceInstance:
             taken = intake.take(max_rows)
             times, held = [time_ms for time_ms, _ in taken], [row for _, row in taken]
             wait = None if len(held) else wait
+        # Rows get their numbers only now, so that rows which the intake dropped leave no gap.
         count = len(held)
         order = self._numbered(times, held)
         self._counts.records += count

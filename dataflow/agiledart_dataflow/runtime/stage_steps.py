@@ -112,6 +112,7 @@ class StageSteps:
                 self._write(held, order)
         elif self.operator is not None:
             held, order = self._operate(held, order, watermark)
+            # The final watermark tells every instance downstream how far the results of the end of input came.
             if is_final(watermark) and len(held) and order is not None:
                 watermark = final_behind(watermark, listed(order[-1:])[0])
         if self.taps:

@@ -173,7 +173,7 @@ class NodeArrival:
         view.send(sender, Announced(message.number, view.refutations, lacking, view.distances.vitals))
 
     def on_accused(self, sender: Peer, message: Accused) -> None:
-        """Refute an accusation of death, and announce to all peers, because others will have heard it too."""
+        """Refute an accusation of death, and announce to all peers, because others may have received it too."""
         view = self._view
         if message.refutations >= view.refutations:
             if not view.outrank(message.refutations):

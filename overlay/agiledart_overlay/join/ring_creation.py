@@ -75,7 +75,7 @@ class RingCreation:
         age_ms = self.ring_age_ms
         return 0 <= age_ms * MILLISECOND < self._view.config.merge_after_ns
 
-    # ---- others that look for one
+    # ---- other seeking nodes
 
     def note_candidate(self, peer: Peer, age_ms: int = 0) -> None:
         """Note a node that looks for a ring, and the age of that news."""
@@ -135,7 +135,7 @@ class RingCreation:
             return ProbeAck(*ack)
         return ProbeAck(*ack, smallest[0], (view.now - smallest[1]) // MILLISECOND)
 
-    # ---- founding
+    # ---- creation
 
     def is_due(self, tries: int, *, was_member: bool) -> bool:
         """Report whether this node should create a ring, if all nodes that answer it assent."""

@@ -93,7 +93,7 @@ class RingSearch:
         view.send(member, JoinRequest(view.me, self.attempt, walking=walking, refutations=view.refutations))
         view.set_timer("join", view.now + view.config.join_retry_ns)
 
-    # ---- what comes in
+    # ---- received messages
 
     def on_probe_ack(self, sender: Peer, message: ProbeAck) -> None:
         """Take a seed's answer; a member starts the join, through itself or a nearer one."""
@@ -125,7 +125,7 @@ class RingSearch:
         if self._view.agreed.seeking and message.attempt == self.attempt:
             self.gather((Sighting(sender), *message.sightings))
 
-    # ---- what it has learnt
+    # ---- gathered members
 
     def gather(self, sightings: Iterable[Sighting]) -> None:
         """Remember members for the tables of this node."""

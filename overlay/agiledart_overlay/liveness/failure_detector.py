@@ -111,7 +111,7 @@ class FailureDetector:
             if peer is not None:
                 return peer
 
-    # ---- what comes in
+    # ---- received messages
 
     def on_probe_ack(self, sender: Peer, message: ProbeAck) -> None:
         """Take an answer: it gives a round trip, and may end an indirect probe."""

@@ -76,7 +76,7 @@ class RecordCopies:
         """Schedule a check that all rightful holders have a copy."""
         self._view.set_timer_by("sync", self._view.now + _BATCH_NS)
 
-    # ---- what others hold
+    # ---- copies of other nodes
 
     def on_fetch(self, sender: Peer, message: RecordFetch) -> None:
         """Answer a peer that asks for a different copy: even one of an earlier version may differ, if it was written elsewhere."""

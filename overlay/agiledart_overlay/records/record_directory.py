@@ -75,7 +75,7 @@ class RecordDirectory:
         self._operations = 0
         self.client = RecordClient(view, self.dispatch)
 
-    # ---- requests on their way
+    # ---- requests in transit
 
     def dispatch(self, message: Operation) -> None:
         """Pass a request one hop nearer to its root, or carry it out when this node is the root."""
@@ -226,7 +226,7 @@ class RecordDirectory:
             if not work.asked:
                 self._progress(key, work)
 
-    # ---- what holders say
+    # ---- messages of replica nodes
 
     def on_copy(self, sender: Peer, message: RecordCopy) -> None:
         """Take a copy: a leaf's answer with a newer version, or another replica node's offer."""

@@ -50,7 +50,7 @@ class SuccessorReplacer:
     def __init__(self, view: View) -> None:
         self._view = view
 
-    # ---- the guardian
+    # ---- the range owner
 
     def consider(self) -> None:
         """Begin to replace the successor if it is dead and no other change is pending."""

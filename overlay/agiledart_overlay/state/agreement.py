@@ -245,7 +245,7 @@ class Agreement:
         """Report whether a node lies strictly between two others; false when one is missing."""
         return left is not None and right is not None and is_between(left.node, node, right.node, self.mask)
 
-    # ---- what it may do
+    # ---- permissions
 
     def is_fit(self, now: int) -> bool:
         """Report whether this node lately got a proof that it is in the ring; else it grants, admits, transfers and replaces
