@@ -11,11 +11,11 @@ closes the link with a reason from a bounded set, fit for a metric's label. Work
 
 import asyncio
 import itertools
-import math
 import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, cast
 from weakref import WeakKeyDictionary
 
@@ -36,6 +36,7 @@ from agiledart_kernel.frames import (
 from agiledart_kernel.grants import REASONS
 from agiledart_kernel.registrations import REFUSALS as UNCOUNTED
 from agiledart_kernel.services import largest_frame
+from agiledart_transport.grant_timer import GrantTimer
 from agiledart_transport.peer_verifier import PeerInfo
 from agiledart_transport.tcp_progress import NO_PROGRESS, TcpProgress, progress_of
 from agiledart_transport.unfinished_frames import unfinished_of
@@ -74,7 +75,6 @@ A caller that awaits `connect` through other tasks (`wait_for` of Python 3.11 ma
 _OWNER_FRAME_KINDS: Final = frozenset((int(FrameKind.DATA), int(FrameKind.ACK), int(FrameKind.CONTROL)))
 _FLUSH_AT: Final = 64 << 10
 _RECEIVE_BYTES: Final = 256 << 10
-_EXPIRY_CHECK_SECONDS: Final = 3_600.0  # a long timer would not notice that the wall clock was set or the machine slept
 
 
 class RefusedByPeer(Refused):
@@ -182,7 +182,7 @@ class Link(asyncio.BufferedProtocol):
         self.cork: Cork | None = None
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the socket is closed."""
-        self._loop = asyncio.get_running_loop()
+        self._loop = self.gone.get_loop()
         self._incoming = _incoming_of(self._loop)
         self._unfinished = unfinished_of(self._loop)
         self._holds_unfinished = False
@@ -198,11 +198,10 @@ class Link(asyncio.BufferedProtocol):
         self._going_on = False  # between `resume_reading` and the iteration in which frames are delivered again
         self.has_more = False
         self._held = False  # between a HELLO and the moment at which frames are let through
-        self._writable_event: asyncio.Event = asyncio.Event()
+        self._writable_event = asyncio.Event()
         self._writable_event.set()
-        self.writable = True
-        self._reason = ""
-        self._expiry: asyncio.TimerHandle | None = None  # of the grant; of closing, once that has begun
+        self.writable, self._reason = True, ""
+        self._expiry: GrantTimer | asyncio.TimerHandle | None = None  # of the grant; of closing, once that has begun
 
     def __repr__(self) -> str:
         name = self.peer.hello.name or self.peer.node_id.short if self._handler else "?"
@@ -224,10 +223,8 @@ class Link(asyncio.BufferedProtocol):
         """Return how far the bytes of the connection have come. `queued` is a little too large, since TLS adds to it."""
         if self._transport is None:
             return NO_PROGRESS
-        progress = progress_of(self._transport.get_extra_info("socket"))
-        return (
-            progress._replace(queued=progress.queued + self.unsent_bytes) if progress is not NO_PROGRESS else progress
-        )
+        came = progress_of(self._transport.get_extra_info("socket"))
+        return came if came is NO_PROGRESS else came._replace(queued=came.queued + self.unsent_bytes)
 
     def send(self, kind: int, body: bytes) -> None:
         """Queue one frame. Frames sent in one iteration of the loop leave in one write. A closed link ignores the call.
@@ -316,7 +313,7 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def peer_key(self) -> bytes:
-        """Public key of the peer whose frames arrive here."""
+        """Public key of the peer."""
         return self.peer.grant.key
 
     def cut_unfinished(self) -> None:
@@ -325,7 +322,7 @@ class Link(asyncio.BufferedProtocol):
         self.detail = "a frame did not arrive completely"
         self.close("unfinished")
 
-    # ---------------------------------------------------------------------------------- for connect() and the listener
+    # -------------------------------------------------------------------------------- for connect() and the listener
 
     async def greeting(self) -> Hello:
         """Return the peer's HELLO.
@@ -346,7 +343,9 @@ class Link(asyncio.BufferedProtocol):
             raise ConnectionResetError("closed during HELLO")
         self.peer, self._handler = peer, handler
         self._reader.limit = largest_frame(peer.grant)
-        self._check_expiry()
+        expired = partial(self.close, "expired")
+        self._expiry = timer = GrantTimer(self._loop, peer.grant.not_after, self._wall_seconds, expired)
+        timer.start()
         self._start(_START_DELAY_ITERATIONS if self.dialled else 1)
 
     def _start(self, iterations: int) -> None:
@@ -555,16 +554,3 @@ class Link(asyncio.BufferedProtocol):
         self._loop.call_exception_handler({"message": f"error in the handler of {self!r}", "exception": error})
         self.detail = f"{type(error).__name__} in our handler"
         self.close("internal")
-
-    def _check_expiry(self) -> None:
-        """Close when the peer's grant has expired; otherwise check again when it may have."""
-        if self._reason:
-            return
-        left = self.peer.grant.not_after + 1 - self._wall_seconds()
-        if left <= 0:
-            self.close("expired")
-            return
-        # Never earlier than the wall clock: monotonic timers and the wall clock drift apart by a little.
-        self._expiry = self._loop.call_later(
-            min(math.ceil(left * 1000) / 1000 + 0.001, _EXPIRY_CHECK_SECONDS), self._check_expiry
-        )
