@@ -252,7 +252,7 @@ class Merge:
         At a barrier each queue is as its input had filled it when it gave the barrier. Later rows come again, over new channels,
         perhaps through another instance; those already released are dropped then.
         """
-        # At a barrier the counts of batches restart at 0: rows behind it come again over new channels, which count their frames from 0.
+        # At a barrier the counts of batches restart at 0: later rows come again over new channels, which count from 0.
         inputs: list[tuple[Any, ...]] = []
         for (edge, source), channel in (*self._inputs.items(), *self._closed.items()):
             waiting = [(batch.rows, batch.order, batch.watermark) for batch in channel.waiting]
