@@ -17,9 +17,6 @@ from typing import NamedTuple
 
 from tools import tidy
 
-MAX_CLASS_LINES = 400
-"""A longer class holds more than one idea."""
-
 _SUBWORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _SENTENCE_END = re.compile(r"(?<=[.:;!?])\s+|\n\s*\n")
 _INVERTED = re.compile(
@@ -147,11 +144,11 @@ def shared_class_names(root: Path) -> list[Place]:
 
 
 def large_classes(root: Path) -> list[Place]:
-    """Classes with more lines than one idea needs."""
+    """Classes with more lines than one idea needs, their docstrings left out."""
     return [
         Place(package_of(path), path, node.lineno, f"{node.name} ({lines} lines)")
         for path, node in _classes(root)
-        if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_CLASS_LINES
+        if (lines := tidy.lines_of(node)) > tidy.MAX_CLASS_LINES
     ]
 
 
