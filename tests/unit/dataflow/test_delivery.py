@@ -25,7 +25,7 @@ def test_an_unknown_delivery_name_is_rejected_with_the_valid_ones() -> None:
     assert all(word in str(refused.value) for word in DELIVERIES)
 
 
-def test_policies_for_lost_nodes_stand_with_every_delivery_that_survives_one() -> None:
+def test_lost_node_policies_are_allowed_with_every_delivery_that_survives_one() -> None:
     for word in DELIVERIES:
         if Delivery(word).is_saved:
             assert Topology("x", delivery=word, on_source_lost="move").if_lost["source"] == "move"
