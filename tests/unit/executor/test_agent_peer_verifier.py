@@ -31,7 +31,7 @@ def peer(number: int) -> PeerInfo:
     return PeerInfo(NodeId(number), bytes(32), grant, Hello(name=f"pi{number}"))
 
 
-def test_two_questions_at_one_time_get_their_own_answers() -> None:
+def test_two_concurrent_verifications_get_their_own_answers() -> None:
     async def play() -> list[PeerInfo]:
         agent = Agent()
         verify_peer = AgentPeerVerifier(agent.send)
@@ -46,7 +46,7 @@ def test_two_questions_at_one_time_get_their_own_answers() -> None:
     assert [found.hello.name for found in asyncio.run(play())] == ["pi1", "pi2", "pi3"]
 
 
-def test_a_refusal_has_the_agents_reason() -> None:
+def test_a_refusal_carries_the_agents_reason() -> None:
     async def play() -> None:
         agent = Agent()
         verify_peer = AgentPeerVerifier(agent.send)

@@ -48,7 +48,7 @@ def file_of(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("url", PLAIN_OPTIONS)
-def test_a_copy_of_the_last_epoch_that_is_put_back_brings_the_run_back_there(tmp_path: Path, url: str) -> None:
+def test_a_restored_copy_of_the_last_epochs_output_restarts_the_run_there(tmp_path: Path, url: str) -> None:
     """It was told to be put back; what came since was in the file, and is not in the copy."""
     root = tmp_path / "files"
     root.mkdir()
@@ -77,7 +77,7 @@ def test_a_copy_of_the_last_epoch_that_is_put_back_brings_the_run_back_there(tmp
 
 
 @pytest.mark.parametrize("url", PLAIN_OPTIONS)
-def test_rows_of_an_open_epoch_that_are_gone_are_noticed_though_none_follows(tmp_path: Path, url: str) -> None:
+def test_missing_rows_of_an_open_epoch_are_detected_without_later_rows(tmp_path: Path, url: str) -> None:
     sink = opened(url, tmp_path)
     write(sink, 1)
     sink.prepare()
@@ -88,7 +88,7 @@ def test_rows_of_an_open_epoch_that_are_gone_are_noticed_though_none_follows(tmp
     sink.close()
 
 
-def test_rows_kept_beside_a_parquet_file_that_are_gone_are_noticed(tmp_path: Path) -> None:
+def test_missing_pending_rows_of_a_parquet_file_are_detected(tmp_path: Path) -> None:
     sink = opened(OPTIONS[2], tmp_path)
     write(sink, 1)
     sink.prepare()
@@ -105,7 +105,7 @@ def test_rows_kept_beside_a_parquet_file_that_are_gone_are_noticed(tmp_path: Pat
 
 
 @pytest.mark.parametrize("url", PLAIN_OPTIONS)
-def test_what_somebody_appends_does_not_bring_a_run_back(tmp_path: Path, url: str) -> None:
+def test_foreign_appended_rows_do_not_restart_a_run(tmp_path: Path, url: str) -> None:
     sink = opened(url, tmp_path)
     write(sink, 1)
     sink.prepare()
@@ -119,7 +119,7 @@ def test_what_somebody_appends_does_not_bring_a_run_back(tmp_path: Path, url: st
 
 
 @pytest.mark.parametrize("url", OPTIONS)
-def test_bytes_that_did_not_reach_the_disk_are_not_taken_for_there_at_the_next_epoch(
+def test_bytes_that_did_not_reach_the_disk_are_detected_at_the_next_epoch(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system marks the pages clean when it could not write them, and the next call says that all is well."""
@@ -166,7 +166,7 @@ class Sink:
 
 
 @pytest.mark.parametrize("error", [RollBackNeeded("gone"), OperationFailed("full")], ids=["gone", "full"])
-def test_a_sink_whose_rows_are_gone_brings_the_run_back_and_one_whose_disk_is_full_waits(
+def test_a_sink_restarts_its_run_when_rows_are_missing_and_waits_on_a_full_disk(
     tmp_path: Path, error: OperationFailed
 ) -> None:
     told: list[Any] = []
@@ -193,7 +193,9 @@ def test_a_sink_whose_rows_are_gone_brings_the_run_back_and_one_whose_disk_is_fu
 
 
 @pytest.mark.parametrize("error", [RollBackNeeded("gone"), OperationFailed("full")], ids=["gone", "full"])
-def test_an_instance_whose_rows_are_gone_needs_a_life(error: OperationFailed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_with_missing_rows_needs_a_new_attempt(
+    error: OperationFailed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     running, failed = RunningInstance(1, 0, "out"), []
     host = InstanceHost.__new__(InstanceHost)
     monkeypatch.setattr(host, "fail", lambda running, text: failed.append(text), raising=False)

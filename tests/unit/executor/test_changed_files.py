@@ -28,7 +28,7 @@ def sink(path: Path, end: int | None, place: str = "") -> Any:
     return open_sink(Connector("csv", str(path)), Row, origin=SinkOrigin("job", 1, path.parent, 0.0, True, keep))
 
 
-def test_an_output_that_is_shorter_than_what_was_committed_is_refused(tmp_path: Path) -> None:
+def test_an_output_shorter_than_its_committed_length_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     writer = sink(path, None)
     writer.write([Row(number, number) for number in range(10)])
@@ -42,7 +42,7 @@ def test_an_output_that_is_shorter_than_what_was_committed_is_refused(tmp_path: 
     assert path.stat().st_size == end - 1, "nothing of it is changed"
 
 
-def test_an_output_that_somebody_has_written_to_is_cut_back_to_what_was_committed(tmp_path: Path) -> None:
+def test_a_modified_output_is_truncated_to_its_committed_length(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     writer = sink(path, None)
     writer.write([Row(1, 1)])
@@ -76,9 +76,7 @@ def written(path: Path, rows: int) -> tuple[int, str]:
         (50_000, -TAIL_BYTES, "is another one before its committed end"),
     ],
 )
-def test_an_output_of_the_same_length_that_somebody_has_changed_is_refused(
-    tmp_path: Path, rows: int, at: int, said: str
-) -> None:
+def test_a_modified_output_of_the_same_length_is_refused(tmp_path: Path, rows: int, at: int, said: str) -> None:
     path = tmp_path / "out.csv"
     end, place = written(path, rows)
     changed = bytearray(path.read_bytes())
@@ -89,7 +87,7 @@ def test_an_output_of_the_same_length_that_somebody_has_changed_is_refused(
     assert path.read_bytes() == changed, "nothing of it is changed"
 
 
-def test_what_an_output_has_behind_its_committed_end_is_nobodys_concern(tmp_path: Path) -> None:
+def test_bytes_after_an_outputs_committed_end_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     end, place = written(path, 10)
     with path.open("ab") as file:
@@ -111,9 +109,7 @@ def test_what_an_output_has_behind_its_committed_end_is_nobodys_concern(tmp_path
     ],
     ids=["changed", "removed", "renamed", "replaced"],
 )
-def test_no_epoch_is_prepared_in_an_output_that_is_not_what_it_was(
-    tmp_path: Path, harm: Callable[[Path], object], said: str
-) -> None:
+def test_no_epoch_is_prepared_in_a_modified_output(tmp_path: Path, harm: Callable[[Path], object], said: str) -> None:
     """Else rows would count that are in a file of no name, or behind rows of somebody else."""
     path = tmp_path / "out.csv"
     writer = sink(path, None)
@@ -126,7 +122,7 @@ def test_no_epoch_is_prepared_in_an_output_that_is_not_what_it_was(
     writer.close()
 
 
-def test_an_output_that_an_older_version_had_prepared_is_known_by_its_length(tmp_path: Path) -> None:
+def test_an_output_prepared_by_an_older_version_is_checked_by_length(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     end, _ = written(path, 10)
     for place in ("", "sealed by another version"):
@@ -143,7 +139,7 @@ def test_an_input_with_fewer_lines_than_were_read_is_refused(tmp_path: Path) -> 
     reader.close()
 
 
-def test_an_input_that_was_replaced_between_two_lives_is_refused(tmp_path: Path) -> None:
+def test_an_input_replaced_between_two_attempts_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("1,1\n" * 30)
     source = RunningInstance(0, 0, "readings")

@@ -84,7 +84,7 @@ def test_the_gap_is_from_the_last_rows_of_the_old_term_to_the_first_of_the_new(b
     assert not bed.changeover_pauses.watches
 
 
-def test_rows_that_come_late_have_not_waited_since_the_stop(bed: Bed) -> None:
+def test_late_rows_do_not_extend_the_pause(bed: Bed) -> None:
     bed.at(20).turn()
     bed.at(500).send(NEW[0])
     bed.at(503).acknowledge(NEW[0], 1)
@@ -93,7 +93,7 @@ def test_rows_that_come_late_have_not_waited_since_the_stop(bed: Bed) -> None:
     assert bed.changeover_pauses.report() == ((1, 2, 3 * MS),)
 
 
-def test_what_is_heard_of_counts_at_the_end_of_the_input(bed: Bed) -> None:
+def test_pauses_reported_by_the_end_of_the_input_count(bed: Bed) -> None:
     bed.at(20).turn()
     bed.at(21).send(NEW[0])
     bed.at(60).acknowledge(NEW[0], 1)

@@ -44,7 +44,7 @@ class FakeLink:
         self.sent.append(body)
 
 
-def test_a_batch_of_large_rows_waits_for_a_link_that_does_not_take_more() -> None:
+def test_a_batch_of_large_rows_waits_for_a_link_that_accepts_no_more() -> None:
     link = FakeLink(room=3)
     header = DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0)
     sender = ChannelSender(cast(Any, link), header, BatchCodec(Row), "grow")
@@ -64,7 +64,7 @@ def test_a_batch_of_large_rows_waits_for_a_link_that_does_not_take_more() -> Non
     assert end.channel.idle
 
 
-def test_one_large_row_does_not_make_frames_small_for_ever() -> None:
+def test_one_large_row_does_not_keep_frames_small() -> None:
     link = FakeLink(room=1_000)
     sender = ChannelSender(cast(Any, link), DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0), BatchCodec(Row), "grow")
     end = LinkEnd(sender, lazy_watermarks=False)
@@ -129,7 +129,7 @@ def a_frame(**changes: int) -> bytes:
 
 
 @pytest.mark.parametrize("changes", [{"application": 2}, {"edge": 1}, {"source": 1}, {"target": 1}], ids=str)
-def test_frames_of_no_channel_are_refused_behind_good_ones_too(changes: dict[str, int]) -> None:
+def test_frames_of_an_unknown_channel_are_refused_after_valid_ones_too(changes: dict[str, int]) -> None:
     port, taken = a_port()
     link = a_link(UPSTREAM)
     port.data(link, FrameKind.DATA, a_frame())
@@ -169,7 +169,7 @@ def test_frames_of_another_life_or_term_are_refused_behind_good_ones_too(changes
         ({"source": 3}, "channel"),
     ],
 )
-def test_acknowledgements_of_another_life_or_term_count_in_none(changes: dict[str, int], reason: str) -> None:
+def test_acknowledgements_of_another_attempt_or_generation_are_ignored(changes: dict[str, int], reason: str) -> None:
     counted: list[tuple[int, ...]] = []
     grow = SimpleNamespace(outputs={(0, 0): None})
     host = SimpleNamespace(running={(0, 0): grow}, acknowledged=lambda _, *told: counted.append(told))
@@ -187,7 +187,7 @@ def test_acknowledgements_of_another_life_or_term_count_in_none(changes: dict[st
     assert counted == [(0, 0, 5, 2, 40)]
 
 
-def test_frames_beyond_the_window_are_refused_and_nothing_of_them_is_kept() -> None:
+def test_frames_beyond_the_window_are_refused_and_discarded() -> None:
     port, taken = a_port()
     link = a_link(UPSTREAM)
     port.data(link, FrameKind.DATA, a_frame(frame=REORDER_FRAMES - 1, sequence=REORDER_FRAMES - 1))
@@ -200,7 +200,7 @@ def test_frames_beyond_the_window_are_refused_and_nothing_of_them_is_kept() -> N
     assert list(port._last.end.early.frames) == [REORDER_FRAMES - 1]
 
 
-def test_large_frames_before_their_turn_fill_no_memory() -> None:
+def test_large_out_of_order_frames_do_not_fill_memory() -> None:
     port, _ = a_port()
     link = a_link(UPSTREAM)
     rest = bytes(MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES)
@@ -211,7 +211,7 @@ def test_large_frames_before_their_turn_fill_no_memory() -> None:
         port.data(link, FrameKind.DATA, a_frame(frame=fitting + 1)[:DATA_HEADER_BYTES] + rest)
 
 
-def test_an_acknowledgement_of_frames_that_were_never_sent_frees_nothing() -> None:
+def test_an_acknowledgement_of_unsent_frames_frees_nothing() -> None:
     link = FakeLink(room=1)
     sender = ChannelSender(cast(Any, link), DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0), BatchCodec(Row), "grow")
     end = LinkEnd(sender, lazy_watermarks=False)
@@ -229,7 +229,7 @@ def test_an_acknowledgement_of_frames_that_were_never_sent_frees_nothing() -> No
     assert [DataHeader.unpack(body).frame for body in link.sent] == [0, 1, 2]
 
 
-def test_the_older_of_two_links_does_not_get_the_acknowledgements_back() -> None:
+def test_the_older_of_two_links_does_not_regain_the_acknowledgements() -> None:
     """What is still on it may come when the sender has gone over to the other."""
     port, taken = a_port()
     told: list[str] = []
@@ -244,7 +244,7 @@ def test_the_older_of_two_links_does_not_get_the_acknowledgements_back() -> None
     assert told == ["stalled", "newer", "newer"]
 
 
-def test_another_node_cannot_feed_a_channel_that_was_judged() -> None:
+def test_another_node_cannot_feed_a_verified_channel() -> None:
     port, taken = a_port()
     port.data(a_link(UPSTREAM), FrameKind.DATA, a_frame())
     with pytest.raises(RemoteProtocolError, match="does not run there"):
@@ -252,7 +252,7 @@ def test_another_node_cannot_feed_a_channel_that_was_judged() -> None:
     assert taken == [0]
 
 
-def test_what_is_remembered_of_channels_is_bounded_by_channels() -> None:
+def test_per_channel_state_is_bounded_by_the_number_of_channels() -> None:
     """A peer may come over ever new links."""
     port, taken = a_port()
     for number in range(50):
@@ -261,7 +261,7 @@ def test_what_is_remembered_of_channels_is_bounded_by_channels() -> None:
     assert len(port._incoming_channels) == 1
 
 
-def test_a_link_that_brings_columns_is_not_read_until_they_can_be_taken() -> None:
+def test_a_link_with_columns_is_not_read_until_columns_can_be_decoded() -> None:
     gate = Event()
     frame = DataHeader(1, 1, 0, 0, 1, 0, 1, 0, frame=1, sequence=1, rows=2, schema=0).pack() + BatchCodec(Row).encode(
         Batch(Columns.from_rows([Row("x"), Row("y")], Row), [(4, 1, 0, 0), (5, 1, 0, 1)], (5, 1, 0, 1))
@@ -285,7 +285,7 @@ def test_a_link_that_brings_columns_is_not_read_until_they_can_be_taken() -> Non
     asyncio.run(scenario())
 
 
-def test_an_import_that_outlives_its_loop_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_import_that_outlives_its_loop_reports_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     gate, ended = Event(), Event()
     imports = ColumnsImport(gate.wait)
 

@@ -33,9 +33,7 @@ def test_a_file_that_has_grown_or_was_copied_is_the_same(tmp_path: Path) -> None
         (None, "does not exist any more"),
     ],
 )
-def test_one_that_was_replaced_is_told_with_its_path_and_what_to_do(
-    tmp_path: Path, after: bytes | None, said: str
-) -> None:
+def test_a_replaced_file_is_reported_with_its_path_and_a_fix(tmp_path: Path, after: bytes | None, said: str) -> None:
     file = tmp_path / "in.csv"
     file.write_bytes(b"1,2\n" * 10)
     before = fingerprint_of(str(file))
@@ -50,7 +48,7 @@ def test_one_that_was_replaced_is_told_with_its_path_and_what_to_do(
     assert "submit again" in str(told.value)
 
 
-def test_folders_patterns_and_nothing_are_not_looked_at(tmp_path: Path) -> None:
+def test_folders_patterns_and_empty_paths_are_not_checked(tmp_path: Path) -> None:
     assert fingerprint_of(str(tmp_path)) is None
     assert fingerprint_of(str(tmp_path / "*.csv")) is None
     assert fingerprint_of("") is None

@@ -104,7 +104,7 @@ def test_a_lone_frame_is_at_the_sink_when_receive_returns_and_its_neighbours_fra
     in_a_loop(play)
 
 
-def test_frames_with_more_behind_them_are_worked_on_together() -> None:
+def test_frames_with_more_behind_them_are_processed_together() -> None:
     def play() -> None:
         far = Far()
         for _ in range(4):
@@ -117,7 +117,7 @@ def test_frames_with_more_behind_them_are_worked_on_together() -> None:
     in_a_loop(play)
 
 
-def test_a_frame_out_of_order_is_the_senders_fault_and_breaks_nobody() -> None:
+def test_a_frame_out_of_order_is_the_senders_error_and_breaks_no_instance() -> None:
     def play() -> None:
         far = Far()
         far.receive(3)
@@ -132,7 +132,7 @@ def test_a_frame_out_of_order_is_the_senders_fault_and_breaks_nobody() -> None:
     in_a_loop(play)
 
 
-def test_an_error_within_a_pass_is_that_of_the_instance_that_raised() -> None:
+def test_an_error_within_a_pass_belongs_to_the_instance_that_raised() -> None:
     def play() -> None:
         far = Far()
         far.receive(1)
@@ -146,7 +146,7 @@ def test_an_error_within_a_pass_is_that_of_the_instance_that_raised() -> None:
     in_a_loop(play)
 
 
-def test_a_source_goes_on_when_the_instance_beside_it_breaks() -> None:
+def test_a_source_continues_when_the_instance_beside_it_breaks() -> None:
     async def play() -> Pipeline:
         pipeline = Pipeline([*rows(40), Reading(50, -66), *[Reading(60 + n, 1) for n in range(40)]])
         await pipeline.run()
@@ -159,7 +159,9 @@ def test_a_source_goes_on_when_the_instance_beside_it_breaks() -> None:
     assert len(pipeline.broken) == 1
 
 
-def test_time_within_a_pass_is_counted_for_who_worked(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_within_a_pass_is_attributed_to_the_instance_that_worked(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A clock that only user code moves: 3 µs in the step, 2 in the sink for each row, nothing in the source."""
 
     def slow(reading: Reading) -> Reading:
@@ -189,7 +191,7 @@ def test_time_within_a_pass_is_counted_for_who_worked(clock: Clock, monkeypatch:
     assert [running.busy_ns for running in pipeline.running] == [0, 600_000, 400_000]
 
 
-def test_who_needs_long_is_given_less_and_who_stands_before_it_is_not(
+def test_a_slow_instance_gets_fewer_rows_and_its_upstream_does_not(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """25 ms a row in the sink: it gets fewer rows at one time, not from within a turn; the middle's pace stays its own."""
@@ -214,7 +216,7 @@ def test_who_needs_long_is_given_less_and_who_stands_before_it_is_not(
     in_a_loop(play)
 
 
-def test_a_turn_that_has_been_long_ends_between_neighbours(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slice_that_has_been_long_ends_between_neighbours(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     def play() -> None:
         far = Far()
         for _ in range(3):
@@ -234,7 +236,7 @@ def test_a_turn_that_has_been_long_ends_between_neighbours(clock: Clock, monkeyp
     in_a_loop(play)
 
 
-def test_instances_work_within_each_other_only_so_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nested_passes_are_limited_in_depth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_module, "MAX_NESTED", 1)
 
     def play() -> None:
@@ -247,7 +249,7 @@ def test_instances_work_within_each_other_only_so_deep(monkeypatch: pytest.Monke
     in_a_loop(play)
 
 
-def test_what_a_filter_drops_still_moves_time_downstream_at_once() -> None:
+def test_dropped_rows_still_advance_time_downstream_at_once() -> None:
     def play() -> None:
         far = Far()
         for _ in range(3):
@@ -262,7 +264,7 @@ def test_what_a_filter_drops_still_moves_time_downstream_at_once() -> None:
     in_a_loop(play)
 
 
-def test_a_sink_is_flushed_with_what_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_is_flushed_with_the_passed_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     def play() -> None:
         far = Far()
         for _ in range(3):
@@ -286,7 +288,7 @@ def test_rows_that_broke_an_instance_are_not_acknowledged() -> None:
     in_a_loop(play)
 
 
-def test_frames_wait_for_those_that_were_woken_before() -> None:
+def test_frames_wait_for_instances_that_were_woken_before() -> None:
     """A turn is due: what comes now comes behind it."""
 
     def play() -> None:
@@ -304,7 +306,7 @@ def test_frames_wait_for_those_that_were_woken_before() -> None:
     in_a_loop(play)
 
 
-def test_an_instance_with_a_blocked_output_takes_nothing_more() -> None:
+def test_an_instance_with_a_blocked_output_takes_no_more_frames() -> None:
     def play() -> None:
         far = Far()
         far.middle.outputs[1, 0] = OutputEnd(SendingChannel(1, bound_rows=1), lambda batch, first_row, channel: None)

@@ -120,7 +120,7 @@ async def more(attempt: Life, rows: int) -> None:
     await attempt.until(lambda: attempt.reader.at == attempt.reader.allowed)
 
 
-def test_a_run_goes_on_from_a_chain(tmp_path: Path, undisturbed: list[object]) -> None:
+def test_a_run_resumes_from_a_chain(tmp_path: Path, undisturbed: list[object]) -> None:
     """Every third epoch is lost; what changed before it is in the next one. Then the next life begins a chain of its own."""
 
     async def play() -> None:
@@ -148,7 +148,7 @@ def test_a_run_goes_on_from_a_chain(tmp_path: Path, undisturbed: list[object]) -
     assert logged(tmp_path) == undisturbed
 
 
-def test_a_chain_has_an_end(tmp_path: Path) -> None:
+def test_a_chain_has_a_maximum_length(tmp_path: Path) -> None:
     async def play() -> None:
         chain = Chain()
         attempt = await lived(tmp_path, 1, None, KEYS)
@@ -163,7 +163,7 @@ def test_a_chain_has_an_end(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_after_epochs_that_nobody_commits_the_next_is_whole(tmp_path: Path) -> None:
+def test_after_uncommitted_epochs_the_next_snapshot_is_full(tmp_path: Path) -> None:
     """Who was to take up what has changed may never do so."""
 
     async def play() -> None:
@@ -180,7 +180,7 @@ def test_after_epochs_that_nobody_commits_the_next_is_whole(tmp_path: Path) -> N
     asyncio.run(play())
 
 
-def test_changes_that_are_much_are_no_increment(tmp_path: Path) -> None:
+def test_many_changes_make_a_full_snapshot(tmp_path: Path) -> None:
     async def play() -> None:
         chain = Chain()
         attempt = await lived(tmp_path, 1, None, KEYS // 10)
@@ -194,7 +194,7 @@ def test_changes_that_are_much_are_no_increment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["backwards", "without the first", "without one"])
-def test_a_chain_that_is_not_the_one_is_refused(tmp_path: Path, wrong: str) -> None:
+def test_a_wrong_chain_is_refused(tmp_path: Path, wrong: str) -> None:
     async def play() -> None:
         chain = Chain()
         attempt = await lived(tmp_path, 1, None, KEYS)
@@ -216,7 +216,7 @@ def test_a_chain_that_is_not_the_one_is_refused(tmp_path: Path, wrong: str) -> N
 
 
 @pytest.mark.parametrize("origin", ["whole", "steps"])
-def test_another_run_begins_with_a_chain(
+def test_another_run_begins_from_a_chain(
     tmp_path: Path, undisturbed: list[object], origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = tmp_path / "before", tmp_path / "after"

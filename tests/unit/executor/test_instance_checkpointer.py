@@ -192,7 +192,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 
 @pytest.mark.parametrize("committed", [0, 1, 2])
 @pytest.mark.parametrize("more", [0, 7, 900])
-def test_a_run_that_is_killed_goes_on_from_the_committed_epoch(
+def test_a_killed_run_resumes_from_the_committed_epoch(
     tmp_path: Path, undisturbed: list[Any], committed: int, more: int
 ) -> None:
     """Epochs 1 and 2 are prepared; the register's word comes for one of them, or for none. Rows behind it come again."""
@@ -222,9 +222,7 @@ def test_a_run_that_is_killed_goes_on_from_the_committed_epoch(
     assert logged(tmp_path) == undisturbed
 
 
-def test_a_run_that_goes_back_to_the_epoch_before_takes_no_row_back_and_loses_none(
-    tmp_path: Path, undisturbed: list[Any]
-) -> None:
+def test_a_run_rolled_back_one_epoch_withdraws_and_loses_no_row(tmp_path: Path, undisturbed: list[Any]) -> None:
     """A state of epoch 2 is lost: all go on from epoch 1, and the sink behind what it has shown of epoch 2."""
     counts: list[int] = []
 
@@ -254,7 +252,7 @@ def test_a_run_that_goes_back_to_the_epoch_before_takes_no_row_back_and_loses_no
 
 
 @pytest.mark.parametrize(("lost", "cut"), [("wait", [800, 900, 1_000]), ("previous", [800, 900])])
-def test_a_log_is_cut_where_the_run_may_have_to_go_back_to(tmp_path: Path, lost: StateLost, cut: list[int]) -> None:
+def test_a_log_is_truncated_only_below_the_rollback_epoch(tmp_path: Path, lost: StateLost, cut: list[int]) -> None:
     async def play() -> None:
         attempt = Life(tmp_path, 1, 0, None, lost)
         trimmed: list[int] = []
@@ -271,7 +269,7 @@ def test_a_log_is_cut_where_the_run_may_have_to_go_back_to(tmp_path: Path, lost:
     asyncio.run(play())
 
 
-def test_lives_after_lives_and_epochs_that_were_never_committed(tmp_path: Path, undisturbed: list[Any]) -> None:
+def test_repeated_attempts_and_uncommitted_epochs_lose_nothing(tmp_path: Path, undisturbed: list[Any]) -> None:
     async def play() -> None:
         at = RestoreFrom(0)
         for number in range(1, 8):
@@ -304,7 +302,7 @@ def test_a_run_that_had_ended_when_it_was_killed_stays_ended(tmp_path: Path, und
     assert logged(tmp_path) == undisturbed
 
 
-def test_an_element_that_is_not_the_committed_one_is_refused(tmp_path: Path) -> None:
+def test_a_snapshot_other_than_the_committed_one_is_refused(tmp_path: Path) -> None:
     async def play() -> None:
         attempt = Life(tmp_path, 1, 400)
         await attempt.until(lambda: attempt.reader.at == 400)
@@ -321,7 +319,7 @@ def test_an_element_that_is_not_the_committed_one_is_refused(tmp_path: Path) -> 
     asyncio.run(play())
 
 
-def test_a_disk_that_is_full_gives_the_epoch_up_and_the_flow_goes_on(
+def test_a_full_disk_abandons_the_epoch_and_the_flow_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: list[Any]
 ) -> None:
     async def play() -> None:
@@ -344,7 +342,7 @@ def test_a_disk_that_is_full_gives_the_epoch_up_and_the_flow_goes_on(
     assert logged(tmp_path) == undisturbed
 
 
-def test_a_mark_that_a_full_disk_does_not_take_is_made_with_the_next_epoch(
+def test_a_marker_that_a_full_disk_refused_is_written_with_the_next_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: list[Any]
 ) -> None:
     """The register has it, so nothing is lost; only readers wait."""
@@ -386,7 +384,7 @@ class Slow:
     def flush(self) -> None: ...
 
 
-def test_an_end_that_the_disk_did_not_take_is_saved_when_it_does(
+def test_an_end_that_the_disk_refused_is_saved_when_there_is_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: list[Any]
 ) -> None:
     """No later barrier comes by: without another try the run would never end."""
@@ -433,7 +431,7 @@ def _full(*_: Any) -> Any:
     raise OSError(28, "No space left on device")
 
 
-def test_an_instance_of_which_nothing_was_saved_is_named(tmp_path: Path) -> None:
+def test_an_instance_without_a_snapshot_is_named(tmp_path: Path) -> None:
     async def play() -> None:
         with pytest.raises(OperationFailed, match="no snapshot of its stage is named for epoch 3"):
             Life(tmp_path, 2, 0, RestoreFrom(3))
@@ -441,7 +439,7 @@ def test_an_instance_of_which_nothing_was_saved_is_named(tmp_path: Path) -> None
     asyncio.run(play())
 
 
-def test_behind_the_barrier_that_holds_a_source_reads_nothing(tmp_path: Path) -> None:
+def test_after_a_holding_barrier_a_source_reads_nothing(tmp_path: Path) -> None:
     async def play() -> None:
         attempt = Life(tmp_path, 1, 400)
         await attempt.until(lambda: attempt.reader.at == 400)
@@ -460,7 +458,7 @@ def test_behind_the_barrier_that_holds_a_source_reads_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("origin", ["whole", "steps"])
-def test_another_run_begins_with_what_one_had_saved(
+def test_another_run_begins_from_a_saved_snapshot(
     tmp_path: Path, undisturbed: list[Any], origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = tmp_path / "before", tmp_path / "after"

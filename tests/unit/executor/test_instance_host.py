@@ -161,7 +161,7 @@ def test_rows_pass_all_instances_in_the_callback_that_brought_them(monkeypatch: 
     assert sorted(asyncio.run(play()).finished) == ["keep_even", "readings", "report"]
 
 
-def test_a_frame_leaves_before_the_book_keeping_of_its_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_is_sent_before_its_instances_bookkeeping(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for it at the other end of a link waits for nothing else."""
     seen: list[str] = []
     Clock(monkeypatch, ns_a_look=1)
@@ -180,7 +180,7 @@ def test_a_frame_leaves_before_the_book_keeping_of_its_instance(monkeypatch: pyt
     assert seen[:2] == ["frame", "books"]
 
 
-def test_who_is_woken_while_frames_are_gathered_waits_for_the_last_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_woken_during_frame_gathering_waits_for_the_last_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     Clock(monkeypatch)
 
     async def play() -> tuple[list[int], int]:
@@ -200,7 +200,7 @@ def test_who_is_woken_while_frames_are_gathered_waits_for_the_last_of_them(monke
     assert asyncio.run(play()) == ([1, 2, 3], 0)
 
 
-def test_who_has_more_to_do_than_fits_a_turn_goes_on_once_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_with_excess_work_continues_once_per_loop_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many sockets have something, the loop comes round: their frames wait for the turn that is due."""
     Clock(monkeypatch, ns_a_look=500_000)
 
@@ -219,7 +219,7 @@ def test_who_has_more_to_do_than_fits_a_turn_goes_on_once_a_turn_of_the_loop(mon
     assert 0 < first == second == third < after
 
 
-def test_room_that_comes_with_a_flush_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_freed_by_a_flush_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """An acknowledgement opens half the window, the flush makes room: no further one comes to wake the instance."""
     Clock(monkeypatch)
 
@@ -262,7 +262,7 @@ def test_nothing_is_read_before_the_start() -> None:
     assert counts.lines == 0
 
 
-def test_user_code_that_raises_breaks_its_instance_and_says_where() -> None:
+def test_user_code_that_raises_breaks_its_instance_and_is_located() -> None:
     async def play() -> Pipeline:
         pipeline = Pipeline([*rows(10), Reading(11, -66)])
         await pipeline.run()
@@ -276,7 +276,7 @@ def test_user_code_that_raises_breaks_its_instance_and_says_where() -> None:
 
 
 @pytest.mark.parametrize(("value", "said"), [(-67, "Unusual: no Exception"), (-68, "SystemExit: 4")])
-def test_what_is_no_exception_breaks_its_instance_too(value: int, said: str) -> None:
+def test_a_base_exception_breaks_its_instance_too(value: int, said: str) -> None:
     """Rows would be missing from the result if the host went on."""
 
     async def play() -> Pipeline:
@@ -291,7 +291,7 @@ def test_what_is_no_exception_breaks_its_instance_too(value: int, said: str) -> 
     assert "keep_even" not in pipeline.finished
 
 
-def test_a_sink_that_is_given_what_it_cannot_write_breaks() -> None:
+def test_a_sink_given_an_unwritable_value_breaks() -> None:
     async def play() -> Pipeline:
         pipeline = Pipeline(rows(10))
         sink = pipeline.running[-1]
@@ -326,7 +326,7 @@ def test_a_slow_step_gets_few_rows_at_a_time() -> None:
     assert asyncio.run(play()).budget == WORK_BUDGET
 
 
-def test_rows_do_not_heap_up_between_a_fast_source_and_a_slow_step_of_one_process() -> None:
+def test_rows_do_not_pile_up_between_a_fast_source_and_a_slow_local_step() -> None:
     """A process that gets little of a busy machine is slow in all its steps, and would fill whatever room there is."""
     waiting: list[int] = []
 
@@ -371,7 +371,7 @@ def test_drain_ends_a_source_early_and_the_pipeline_with_it() -> None:
     assert len(pipeline.finished) == 3
 
 
-def test_frames_that_cannot_be_right_are_the_peers_fault() -> None:
+def test_invalid_frames_are_the_peers_error() -> None:
     async def play() -> None:
         pipeline = Pipeline(rows(10))
         middle = pipeline.running[1]
@@ -388,7 +388,7 @@ def test_frames_that_cannot_be_right_are_the_peers_fault() -> None:
 
 
 @pytest.mark.parametrize("window", [None, 4])
-def test_key_groups_of_some_rows_are_looked_at_whichever_way_they_come(window: int | None) -> None:
+def test_key_groups_are_sampled_from_rows_of_every_arrival_path(window: int | None) -> None:
     async def play() -> tuple[tuple[int, int], ...]:
         pipeline = Pipeline(rows(30_000), window)
         sink = pipeline.running[-1]

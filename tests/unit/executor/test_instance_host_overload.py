@@ -104,7 +104,7 @@ async def pushed(overload: Overload, directory: Path) -> Stage:
 
 
 @pytest.mark.parametrize("policy", ["spool", "shed_oldest", "shed_sample"])
-def test_a_sender_that_does_not_wait_never_has_to(policy: str, tmp_path: Path) -> None:
+def test_a_shedding_sender_never_has_to_wait(policy: str, tmp_path: Path) -> None:
     stage = asyncio.run(pushed(Overload(policy, rows=500), tmp_path))
     counts = stage.counts
     assert counts.lines == LINES

@@ -23,7 +23,7 @@ def instance(number: int, report: Any) -> Any:
     )
 
 
-def test_figures_that_cannot_be_told_do_not_keep_the_failure_back() -> None:
+def test_unencodable_figures_do_not_delay_the_failure_report() -> None:
     def raises() -> dict[str, Any]:
         raise RuntimeError("a reader of a package is closed")
 
@@ -38,7 +38,7 @@ def test_figures_that_cannot_be_told_do_not_keep_the_failure_back() -> None:
     ]
 
 
-def test_a_task_that_dies_is_told_as_a_failure_of_all_that_is_here(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_task_that_dies_fails_every_local_instance(capsys: pytest.CaptureFixture[str]) -> None:
     failed: list[tuple[Any, str]] = []
     here = SimpleNamespace(name="counts.0")
     host = SimpleNamespace(running={0: here}, fail_change=lambda running, text: failed.append((running, text)))

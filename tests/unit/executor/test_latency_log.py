@@ -65,7 +65,7 @@ def kept(root: Path, name: str = NAME) -> list[list[Any]]:
     return found
 
 
-def test_exactly_the_chosen_records_are_kept_with_what_they_took(tmp_path: Path) -> None:
+def test_exactly_the_sampled_records_are_kept_with_their_latencies(tmp_path: Path) -> None:
     latencies = made(tmp_path)
     fed(latencies, 0, 400)
     latencies.hand_over()
@@ -96,7 +96,7 @@ def test_columns_are_sampled_like_rows(tmp_path: Path, monkeypatch: pytest.Monke
     assert turned == [len(chosen)], "only rows that are kept are made"
 
 
-def test_a_sink_that_only_counts_makes_no_rows_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_counting_sink_makes_no_rows_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     ages = [5, 1_000, 10**9, -3]
     rows = [Row(n, ReadTime(NOW - age)) for n, age in enumerate(ages)]
     by_row, by_column = (MemoryWriter(Connector("null"), Row, lambda: NOW) for _ in range(2))
@@ -108,14 +108,14 @@ def test_a_sink_that_only_counts_makes_no_rows_of_columns(monkeypatch: pytest.Mo
     assert by_column.latency.to_plain() == by_row.latency.to_plain()
 
 
-def test_a_clock_that_was_set_back_is_no_negative_latency(tmp_path: Path) -> None:
+def test_a_clock_set_back_gives_no_negative_latency(tmp_path: Path) -> None:
     latencies = made(tmp_path, clock=lambda: NOW - 10**15)
     fed(latencies, 0, 200)
     latencies.close()
     assert {row[-1] for row in kept(tmp_path)} == {0.0}
 
 
-def test_it_keeps_its_size(tmp_path: Path) -> None:
+def test_the_log_keeps_its_size(tmp_path: Path) -> None:
     latencies = made(tmp_path, max_bytes=MIN_LATENCY_LOG_BYTES)
     for turn in range(25):
         fed(latencies, 2_000 * turn, 2_000)
@@ -127,7 +127,7 @@ def test_it_keeps_its_size(tmp_path: Path) -> None:
     assert 0 < len(kept(tmp_path)) < latencies.kept
 
 
-def test_a_slow_disk_holds_nothing_up_and_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_blocks_nothing_and_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     latencies = made(tmp_path)
     latencies._work.result(10)
     gate = threading.Event()
@@ -153,7 +153,7 @@ def test_a_slow_disk_holds_nothing_up_and_memory_is_bounded(tmp_path: Path, monk
     assert len(kept(tmp_path)) == latencies.kept
 
 
-def test_a_full_disk_is_counted_and_said_once_and_tried_again_later(
+def test_a_full_disk_is_counted_logged_once_and_retried_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     latencies = made(tmp_path)
@@ -178,7 +178,7 @@ def test_a_full_disk_is_counted_and_said_once_and_tried_again_later(
     assert len(kept(tmp_path)) == latencies.kept == sum(is_sampled(1, n) for n in range(3_000, 4_000))
 
 
-def test_a_root_that_is_no_folder_fails_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_root_that_is_no_folder_causes_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sink-logs").write_text("in the way")
     latencies = made(tmp_path)
     fed(latencies, 0, 1_000)
@@ -217,7 +217,7 @@ def test_each_sink_has_a_log_when_its_rows_say_when_they_were_read_and_the_agent
     asyncio.run(scenario())
 
 
-def test_names_of_the_system_are_no_users(tmp_path: Path) -> None:
+def test_system_names_are_rejected_as_user_names(tmp_path: Path) -> None:
     longest = latency_log_name("a" * MAX_APPLICATION_NAME, 255)
     assert sink_name_fault(longest) == ""
     assert "system's own" in user_sink_name_fault(longest)

@@ -38,7 +38,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launchable_module, "_ROOT", tmp_path)
 
 
-def test_the_loop_turns_while_the_last_writer_ends(tmp_path: Path) -> None:
+def test_the_loop_runs_while_the_last_writer_ends(tmp_path: Path) -> None:
     launchable, sink = code()
     endpoint = launchable.program.endpoint(sink)
     last = open_sink(endpoint.connector, endpoint.row_type, origin=SinkOrigin("waits", 0, tmp_path))
@@ -56,7 +56,7 @@ def test_the_loop_turns_while_the_last_writer_ends(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_log_that_stays_in_use_is_refused_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_stays_in_use_is_refused_eventually(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launchable_module, "LOCK_SECONDS", 0.0)
     launchable, sink = code()
     endpoint = launchable.program.endpoint(sink)
@@ -81,9 +81,7 @@ def test_a_log_that_stays_in_use_is_refused_in_the_end(tmp_path: Path, monkeypat
         ("influx://127.0.0.1:9/plant?measurement=m&time=at", False),
     ],
 )
-def test_a_sink_that_cannot_take_rows_back_is_refused_when_exactly_once_was_promised(
-    tmp_path: Path, url: str, refused: bool
-) -> None:
+def test_a_sink_that_cannot_abort_is_refused_for_exactly_once(tmp_path: Path, url: str, refused: bool) -> None:
     made = Topology("saved", delivery="exactly-once")
     connector = parse_connector(url.format(here=tmp_path))
     made.source("readings", records([Reading(1)], row_type=Reading), event_time=lambda row: row.at).sink(

@@ -63,7 +63,7 @@ def until(
     raise AssertionError(f"only {rows}")
 
 
-def test_lines_that_are_cut_anywhere_come_whole() -> None:
+def test_lines_cut_anywhere_are_reassembled() -> None:
     with server() as door:
         reader, peer = reader_of(door)
         text = "".join(f"{n},word {n}\r\n" for n in range(50)) + "no number,x\n50,last"
@@ -76,7 +76,7 @@ def test_lines_that_are_cut_anywhere_come_whole() -> None:
         reader.close()
 
 
-def test_no_more_rows_than_asked_for_and_nothing_is_received_while_lines_wait() -> None:
+def test_no_more_rows_are_read_than_asked_for_and_nothing_while_lines_wait() -> None:
     with server() as door:
         reader, peer = reader_of(door)
         peer.sendall(b"".join(b"%d,x\n" % n for n in range(9)))
@@ -90,7 +90,7 @@ def test_no_more_rows_than_asked_for_and_nothing_is_received_while_lines_wait() 
         reader.close()
 
 
-def test_a_listening_source_takes_several_and_ends_with_the_last() -> None:
+def test_a_listening_source_accepts_several_clients_and_ends_with_the_last() -> None:
     door = socket.create_server(("127.0.0.1", 0))
     port = door.getsockname()[1]
     door.close()
@@ -108,7 +108,7 @@ def test_a_listening_source_takes_several_and_ends_with_the_last() -> None:
     reader.close()
 
 
-def test_with_reconnect_a_broken_connection_is_not_the_end() -> None:
+def test_with_reconnect_a_broken_connection_does_not_end_the_source() -> None:
     now = [0.0]
     with server() as door:
         connector = tcp("127.0.0.1", door.getsockname()[1], reconnect=True)
@@ -128,7 +128,7 @@ def test_with_reconnect_a_broken_connection_is_not_the_end() -> None:
         reader.close()
 
 
-def test_what_is_no_address_or_never_answers_is_told() -> None:
+def test_an_invalid_or_silent_address_is_reported() -> None:
     with pytest.raises(ConfigurationError, match="tcp:HOST:PORT"):
         open_source(Connector("tcp", "nowhere"), Pair)
     with server() as door:
@@ -142,7 +142,7 @@ def test_what_is_no_address_or_never_answers_is_told() -> None:
     reader.close()
 
 
-def test_an_executor_waits_for_the_socket_instead_of_asking() -> None:
+def test_an_executor_waits_for_the_socket_instead_of_polling() -> None:
     async def play() -> tuple[float, list[Any]]:
         with server() as door:
             made = Topology("t")

@@ -17,7 +17,7 @@ def _own_thresholds() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
-def test_a_job_is_seldom_looked_at_and_what_was_before_comes_back() -> None:
+def test_garbage_collection_is_rare_during_a_job_and_settings_are_restored() -> None:
     gc.set_threshold(700, 11, 12)
     seen: list[tuple[int, int, int]] = []
 
@@ -33,14 +33,14 @@ def test_a_job_is_seldom_looked_at_and_what_was_before_comes_back() -> None:
 
 
 @pytest.mark.parametrize("young", [0, 10 * YOUNG_OBJECTS])
-def test_who_wants_it_rarer_still_keeps_what_they_want(young: int) -> None:
+def test_a_rarer_user_setting_is_kept(young: int) -> None:
     gc.set_threshold(young, 10, 10)
     with collecting_rarely():
         assert gc.get_threshold()[0] == young
     assert gc.get_threshold()[0] == young
 
 
-def test_jobs_that_overlap_leave_what_was_before_them() -> None:
+def test_overlapping_jobs_restore_the_original_settings() -> None:
     gc.set_threshold(700, 10, 10)
     first, second = collecting_rarely(), collecting_rarely()
     first.__enter__()
@@ -50,14 +50,14 @@ def test_jobs_that_overlap_leave_what_was_before_them() -> None:
     assert gc.get_threshold() == (700, 10, 10)
 
 
-def test_what_user_code_sets_meanwhile_stays() -> None:
+def test_a_setting_changed_by_user_code_stays() -> None:
     gc.set_threshold(700, 10, 10)
     with collecting_rarely():
         gc.set_threshold(0)
     assert gc.get_threshold()[0] == 0
 
 
-def test_a_local_run_has_it_while_rows_pass() -> None:
+def test_a_local_run_uses_the_setting_while_rows_pass() -> None:
     gc.set_threshold(700, 10, 10)
     seen: list[int] = []
 

@@ -46,7 +46,7 @@ def last_report(
     return report
 
 
-def test_rows_that_wait_inside_are_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_waiting_inside_an_instance_are_not_counted_as_done(monkeypatch: pytest.MonkeyPatch) -> None:
     part: Any = Counting(is_source=False)
     told = last_report(monkeypatch, RunningInstance(1, 0, "work", instance=part), part, 16)[MEASURES]
     span, rows, busy, blocked, offered, waiting, taken, edges, groups = told
@@ -58,13 +58,13 @@ def test_rows_that_wait_inside_are_not_done(monkeypatch: pytest.MonkeyPatch) -> 
     assert not groups
 
 
-def test_a_source_tells_of_all_rows_that_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_reports_all_rows_that_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     part: Any = Counting(is_source=True)
     told = last_report(monkeypatch, RunningInstance(0, 0, "rows", source=part), part, 6)[MEASURES]
     assert list(told[4]) == [100.0] * 5, "those that were shed, too"
     assert told[1] == 450
 
 
-def test_a_young_instance_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_young_instance_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     part: Any = Counting(is_source=False)
     assert MEASURES not in last_report(monkeypatch, RunningInstance(1, 0, "work", instance=part), part, 4)

@@ -75,7 +75,7 @@ class Loop:
         return self
 
 
-def test_rows_have_the_time_between_slices_and_an_idle_loop_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_get_the_time_between_slices_and_an_idle_loop_waits_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slice_scheduler, "PAUSE_SECONDS", 0.009)
     loop: Any = Loop()
     turns = SliceScheduler(loop)
@@ -93,7 +93,7 @@ def test_rows_have_the_time_between_slices_and_an_idle_loop_has_none(monkeypatch
     assert not loop.asked, "nothing is open, so nothing is looked at"
 
 
-def test_what_waits_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_saving_is_not_polled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slice_scheduler, "PAUSE_SECONDS", 0.009)
     loop: Any = Loop()
     turns, counted = SliceScheduler(loop), Counted(9)
@@ -105,7 +105,7 @@ def test_what_waits_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) 
         call()
 
 
-def test_a_disk_that_is_slow_holds_the_encoding_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_delays_the_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sliced_snapshot_write, "AHEAD_BYTES", 2_000)
     jobs: list[Callable[[], None]] = []
     store = MemoryStore(EntryCodec("sums", int, str, lambda state: state, lambda state: state))
@@ -140,7 +140,7 @@ def test_a_disk_that_is_slow_holds_the_encoding_up(tmp_path: Path, monkeypatch: 
     assert done[0] > 200 * 100
 
 
-def test_slices_are_longer_for_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_are_longer_for_slow_savings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slice_scheduler, "SLICE_NS", 10**12)
     loop: Any = Loop()
     turns, counted = SliceScheduler(loop), Counted(9)
@@ -153,7 +153,7 @@ def test_slices_are_longer_for_what_takes_long(monkeypatch: pytest.MonkeyPatch) 
     assert [round(one / 10**12) for one in counted.lengths] == [1, 2, 3, 3, 3, 3, 3, 3, 3]
 
 
-def test_what_begins_within_the_last_slice_of_another_has_one_timer() -> None:
+def test_a_saving_started_in_anothers_last_slice_has_one_timer() -> None:
     loop: Any = Loop()
     turns = SliceScheduler(loop)
     turns.begin(Followed(turns))
@@ -163,7 +163,7 @@ def test_what_begins_within_the_last_slice_of_another_has_one_timer() -> None:
     assert not loop.asked
 
 
-def test_what_raises_does_not_hold_up_what_is_behind_it() -> None:
+def test_a_saving_that_raises_does_not_block_the_next() -> None:
     loop: Any = Loop()
     turns, counted = SliceScheduler(loop), Counted(2)
     turns.begin(Broken(1))
@@ -175,7 +175,7 @@ def test_what_raises_does_not_hold_up_what_is_behind_it() -> None:
     assert counted.left == 0
 
 
-def test_slices_of_an_idle_host_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_of_an_idle_host_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are calls of the host themselves; what another instance does in between is one more."""
     monkeypatch.setattr(slice_scheduler, "PAUSE_SECONDS", 0.009)
 
@@ -250,7 +250,7 @@ class Clock:
 SECOND = 1_000_000_000
 
 
-def test_however_large_states_are_they_are_whole_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_of_any_size_are_complete_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that are open count: none is begun before those that came before it are whole."""
     assert RecoveryConfig().epoch_timeout_ns == 3 * slice_scheduler.WITHIN_NS
     took, longest = Clock(200_000).save(monkeypatch, 8 * SECOND)
@@ -262,22 +262,20 @@ def test_however_large_states_are_they_are_whole_in_time(monkeypatch: pytest.Mon
     assert took < 21
 
 
-def test_what_cannot_be_whole_in_time_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_cannot_be_complete_in_time_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
     took, longest = Clock(5_000_000).save(monkeypatch, 40 * SECOND)
     assert 40 < took < 50
     assert longest < 200
 
 
-def test_small_states_need_no_more_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_states_need_no_more_slices_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
     took, longest = Clock(200_000).save(monkeypatch, SECOND // 2)
     assert took < 5.1
     assert longest < 2.1
 
 
 @pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "changes"])
-def test_a_saving_knows_about_how_long_it_still_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_whole: bool
-) -> None:
+def test_a_saving_estimates_its_remaining_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_whole: bool) -> None:
     """By what keys have cost; those that rows touch are encoded beside it."""
     clock, key_ns = Clock(0), 10_000
     monkeypatch.setattr(sliced_snapshot_write, "time", clock)

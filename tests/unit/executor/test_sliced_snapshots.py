@@ -61,7 +61,7 @@ async def saved_while_rows_flow(attempt: Life, epoch: int, rows: int) -> list[Ac
     return attempt.prepared(epoch)
 
 
-def test_a_run_goes_on_from_what_was_saved_while_rows_came(tmp_path: Path, undisturbed: list[object]) -> None:
+def test_a_run_resumes_from_a_snapshot_taken_while_rows_arrived(tmp_path: Path, undisturbed: list[object]) -> None:
     """Whole ones and increments; some epochs are lost. Rows behind the barrier come again, and are not in it."""
 
     async def play() -> None:
@@ -85,7 +85,7 @@ def test_a_run_goes_on_from_what_was_saved_while_rows_came(tmp_path: Path, undis
     assert logged(tmp_path) == undisturbed
 
 
-def test_an_epoch_that_is_passed_over_is_let_go_at_the_next_barrier(tmp_path: Path, undisturbed: list[object]) -> None:
+def test_a_skipped_epoch_is_discarded_at_the_next_barrier(tmp_path: Path, undisturbed: list[object]) -> None:
     async def play() -> None:
         chain = Chain()
         attempt = await lived(tmp_path, 1, None, 1_000)
@@ -104,7 +104,7 @@ def test_an_epoch_that_is_passed_over_is_let_go_at_the_next_barrier(tmp_path: Pa
     assert not list((run_folder(tmp_path, "sums", 1) / "elements").glob(".*"))
 
 
-def test_the_end_comes_while_it_is_open(tmp_path: Path, undisturbed: list[object]) -> None:
+def test_the_end_arrives_while_a_snapshot_is_open(tmp_path: Path, undisturbed: list[object]) -> None:
     """What it was at the barrier is told, then what it is at its end."""
 
     async def play() -> None:
@@ -127,7 +127,7 @@ def test_the_end_comes_while_it_is_open(tmp_path: Path, undisturbed: list[object
     assert logged(tmp_path) == undisturbed
 
 
-def test_a_disk_that_is_full_in_the_middle_gives_the_epoch_up(
+def test_a_disk_that_fills_during_a_snapshot_abandons_the_epoch(
     tmp_path: Path, undisturbed: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add, calls = SnapshotWriter.add, list[int]()
@@ -182,7 +182,7 @@ async def until_broken(attempt: Life) -> None:
 
 
 @pytest.mark.parametrize("touched", [False, True], ids=["in a slice", "when a row touches it"])
-def test_a_state_that_is_no_plain_data_ends_the_run_and_is_named(
+def test_a_state_that_is_not_plain_data_fails_the_run_and_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, touched: bool
 ) -> None:
     monkeypatch.setattr(test_instance_checkpointer, "build", odd)
@@ -217,7 +217,9 @@ class OddAtEnd(Odd):
         super().on_record(key, record, state, context)
 
 
-def test_a_state_that_is_no_plain_data_at_the_end_is_named_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_is_not_plain_data_at_the_end_is_named_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What it was at the last barrier is still open when its end comes; that is encoded at once when this is done."""
     monkeypatch.setattr(test_instance_checkpointer, "build", lambda: odd(OddAtEnd()))
 

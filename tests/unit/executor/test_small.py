@@ -34,7 +34,7 @@ def test_an_agent_loads_no_user_side_library() -> None:
     assert not set(ran.stdout.split()) & {"click", "rich", "numpy", "pyarrow", "pyspark", "agiledart_cli"}
 
 
-def test_an_agent_loads_nothing_that_only_executors_run() -> None:
+def test_an_agent_loads_nothing_that_only_executors_need() -> None:
     script = "import sys, agiledart_agent.daemon; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
     theirs = ("graph", "operators", "aggregation", "expressions")

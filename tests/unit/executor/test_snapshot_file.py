@@ -25,7 +25,7 @@ quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthC
 
 @quick
 @given(st.lists(st.binary(min_size=1, max_size=200), max_size=5), st.booleans())
-def test_an_element_is_read_back(tmp_path: Path, blocks: list[bytes], ended: bool) -> None:
+def test_a_snapshot_is_read_back(tmp_path: Path, blocks: list[bytes], ended: bool) -> None:
     header = SnapshotHeader(7, 2, 5, 1, 0, ("sums",), ended)
     digest, size = write_snapshot(tmp_path, header, blocks)
     assert snapshot_path(tmp_path, digest).stat().st_size == size
@@ -34,7 +34,7 @@ def test_an_element_is_read_back(tmp_path: Path, blocks: list[bytes], ended: boo
 
 @quick
 @given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=4))
-def test_a_block_of_several_pieces_is_one_again(tmp_path: Path, blocks: list[bytes]) -> None:
+def test_a_block_of_several_pieces_is_reassembled(tmp_path: Path, blocks: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("agiledart_executor.snapshots.snapshot_file.PIECE_BYTES", 8)
         digest, _ = write_snapshot(tmp_path, HEADER, blocks)
@@ -46,7 +46,7 @@ def test_a_block_of_several_pieces_is_one_again(tmp_path: Path, blocks: list[byt
 
 @quick
 @given(st.data())
-def test_a_file_that_was_changed_is_refused(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_changed_file_is_refused(tmp_path: Path, data: st.DataObject) -> None:
     digest, size = write_snapshot(tmp_path, HEADER, [b"state" * 20, b"more"])
     raw = bytearray(snapshot_path(tmp_path, digest).read_bytes())
     if data.draw(st.booleans()):
@@ -59,7 +59,7 @@ def test_a_file_that_was_changed_is_refused(tmp_path: Path, data: st.DataObject)
 
 
 @pytest.mark.parametrize("place", ["header", "block"])
-def test_a_length_that_was_damaged_takes_no_memory(tmp_path: Path, place: str) -> None:
+def test_a_damaged_length_allocates_no_memory(tmp_path: Path, place: str) -> None:
     asked: list[int] = []
 
     class File(BytesIO):
@@ -80,7 +80,7 @@ def test_a_length_that_was_damaged_takes_no_memory(tmp_path: Path, place: str) -
         stored_snapshot(tmp_path, digest)
 
 
-def test_another_element_under_its_name_is_not_the_one_that_was_committed(tmp_path: Path) -> None:
+def test_another_snapshot_under_a_committed_ones_name_is_refused(tmp_path: Path) -> None:
     digest, _ = write_snapshot(tmp_path, HEADER, [b"state"])
     other, _ = write_snapshot(tmp_path, HEADER, [b"other"])
     snapshot_path(tmp_path, other).replace(snapshot_path(tmp_path, digest))
@@ -88,12 +88,12 @@ def test_another_element_under_its_name_is_not_the_one_that_was_committed(tmp_pa
         read_snapshot(tmp_path, digest)
 
 
-def test_a_missing_element_is_said_with_its_path(tmp_path: Path) -> None:
+def test_a_missing_snapshot_is_reported_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match=r"runs/taxi\.3/elements/0707 cannot be read: no such file"):
         read_snapshot(run_folder(tmp_path, "taxi", 3), b"\7\7")
 
 
-def test_what_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
+def test_a_write_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
     def blocks() -> object:
         yield b"first"
         raise OSError(28, "No space left on device")
@@ -103,7 +103,7 @@ def test_what_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "elements").iterdir()) == []
 
 
-def test_a_stored_element_is_read_piece_by_piece(tmp_path: Path) -> None:
+def test_a_stored_snapshot_is_read_piece_by_piece(tmp_path: Path) -> None:
     large = bytes(range(256)) * 10_000
     digest, _ = write_snapshot(tmp_path, HEADER, [large, b"end"])
     header, blocks = stored_snapshot(tmp_path, digest)

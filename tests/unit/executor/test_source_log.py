@@ -91,7 +91,7 @@ class Source:
         self.live.coming.append([Row(at, 7 * at % 11) for at in times])
 
 
-def test_rows_that_had_left_come_again_with_the_same_numbers(tmp_path: Path) -> None:
+def test_rows_sent_before_a_restart_come_again_with_the_same_numbers(tmp_path: Path) -> None:
     first = Source(tmp_path, fresh=True)
     first.come(1, 2)
     first.all(1)
@@ -112,7 +112,7 @@ def test_rows_that_had_left_come_again_with_the_same_numbers(tmp_path: Path) -> 
     assert again.instance.lines == 6
 
 
-def test_a_source_that_may_move_goes_on_without_the_log_of_the_other_node(
+def test_a_movable_source_continues_without_the_log_of_the_other_node(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = Source(tmp_path / "here", fresh=True)
@@ -147,7 +147,7 @@ def test_a_source_that_may_move_goes_on_without_the_log_of_the_other_node(
     assert [row.at for _, row in again.all(12)] == [5]
 
 
-def test_what_a_clock_judged_late_is_late_again(tmp_path: Path) -> None:
+def test_records_judged_late_are_late_again_after_a_restart(tmp_path: Path) -> None:
     """The second life's clock is hours ahead, and it reads without a pause: both would say something else."""
     told: dict[str, Any] = {"clock": "wall", "max_out_of_order": timedelta(seconds=2)}
     first = Source(tmp_path, fresh=True, **told)
@@ -180,7 +180,7 @@ def test_what_a_clock_judged_late_is_late_again(tmp_path: Path) -> None:
     assert statistics.late == 1
 
 
-def test_nobody_is_told_before_it_is_on_the_disk(tmp_path: Path) -> None:
+def test_rows_are_sent_only_once_they_are_on_the_disk(tmp_path: Path) -> None:
     source = Source(tmp_path, fresh=True)
     due: list[int] = []
     source.reader.written = lambda: due.append(1)
@@ -196,7 +196,7 @@ def test_nobody_is_told_before_it_is_on_the_disk(tmp_path: Path) -> None:
     assert source.live.acknowledged == 3
 
 
-def test_a_full_log_reads_no_more_until_an_epoch_is_committed(tmp_path: Path) -> None:
+def test_a_full_log_stops_reading_until_an_epoch_is_committed(tmp_path: Path) -> None:
     source = Source(tmp_path, fresh=True, max_bytes=MIB)
     sent = 0
     while source.log.has_space():
@@ -211,7 +211,7 @@ def test_a_full_log_reads_no_more_until_an_epoch_is_committed(tmp_path: Path) ->
     assert source.reader.connection_status() == ""
 
 
-def test_a_torn_tail_is_cut_and_a_gap_is_refused(tmp_path: Path) -> None:
+def test_a_torn_tail_is_truncated_and_a_gap_is_refused(tmp_path: Path) -> None:
     log_file = SourceLog(tmp_path, MIB, fresh=True)
     log_file.append(b"whole", 1)
     at = log_file.end
@@ -230,7 +230,7 @@ def test_a_torn_tail_is_cut_and_a_gap_is_refused(tmp_path: Path) -> None:
         source.reader.seek(b"\x93\xcd\xff\xff\x00\xc4\x00")
 
 
-def test_files_go_when_they_are_not_needed_and_a_new_run_begins_with_none(tmp_path: Path) -> None:
+def test_unneeded_files_are_removed_and_a_new_run_begins_with_none(tmp_path: Path) -> None:
     kept = SourceLog(tmp_path, MIB, fresh=True)
     offsets = []
     for number in range(12):
@@ -250,7 +250,7 @@ def test_files_go_when_they_are_not_needed_and_a_new_run_begins_with_none(tmp_pa
     assert list(tmp_path.glob("*.log")) == []
 
 
-def test_a_log_is_written_by_one_process_and_let_go_with_it(tmp_path: Path) -> None:
+def test_a_log_is_locked_by_one_process_and_released_with_it(tmp_path: Path) -> None:
     """The executor of the life before may still flush when the next one comes, of an agent that was killed for instance."""
     before = SourceLog(tmp_path, MIB, fresh=True)
     for fresh in (True, False):
@@ -270,7 +270,7 @@ def test_a_log_is_written_by_one_process_and_let_go_with_it(tmp_path: Path) -> N
         ("csv", {"idle_timeout": timedelta(seconds=1)}, True),
     ],
 )
-def test_who_has_a_log(url: str, source: dict[str, Any], has_log: bool) -> None:
+def test_sources_that_need_a_log_have_one(url: str, source: dict[str, Any], has_log: bool) -> None:
     made = Topology("rows")
     made.source("rows", Connector(url, "there"), rows=Row, event_time=lambda row: row.at, **source).sink(
         "out", log("out")
@@ -278,7 +278,7 @@ def test_who_has_a_log(url: str, source: dict[str, Any], has_log: bool) -> None:
     assert needs_log(compile_program(made, plan_stages(made.specification())).steps(0)[0]) is has_log
 
 
-def test_what_is_shed_cannot_be_brought_back() -> None:
+def test_shed_rows_cannot_be_replayed() -> None:
     made = Topology("rows")
     shedding = Connector("tcp", "there:9", (("overload", "shed_oldest"),))
     made.source("rows", shedding, rows=Row, event_time=lambda row: row.at).sink("out", log("out"))

@@ -40,7 +40,7 @@ def telling(attempt: Life) -> Telling:
     return reader  # type: ignore[no-any-return]
 
 
-def test_where_a_run_began_is_noted_and_what_is_committed_is_told(tmp_path: Path) -> None:
+def test_the_start_position_is_recorded_and_commits_are_reported_to_the_source(tmp_path: Path) -> None:
     async def play() -> None:
         attempt = Life(tmp_path, 1, 0)
         reader = telling(attempt)
@@ -67,7 +67,7 @@ def test_where_a_run_began_is_noted_and_what_is_committed_is_told(tmp_path: Path
     asyncio.run(play())
 
 
-def test_another_run_begins_where_it_wants(tmp_path: Path) -> None:
+def test_another_run_begins_at_its_own_position(tmp_path: Path) -> None:
     async def play() -> None:
         attempt = Life(tmp_path, 1, 0)
         telling(attempt)
@@ -80,7 +80,7 @@ def test_another_run_begins_where_it_wants(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_behind_a_log_it_hears_the_same(tmp_path: Path) -> None:
+def test_a_source_behind_a_log_gets_the_same_reports(tmp_path: Path) -> None:
     inner = Telling(5)
     reader = LoggedReader(inner, SourceLog(tmp_path, 1 << 20, fresh=True), Row)
     reader.saved_by_epochs(b"there", lambda position: None)

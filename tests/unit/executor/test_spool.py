@@ -12,7 +12,7 @@ from agiledart_kernel.errors import OperationFailed
 MIB = 1 << 20
 
 
-def test_chunks_come_back_in_order_over_many_files(tmp_path: Path) -> None:
+def test_chunks_return_in_order_over_many_files(tmp_path: Path) -> None:
     spool = SpoolLog(tmp_path, MIB)
     chunks = [bytes([number]) * 50_000 for number in range(15)]
     for chunk in chunks:
@@ -26,7 +26,7 @@ def test_chunks_come_back_in_order_over_many_files(tmp_path: Path) -> None:
     assert spool.next() == b"again"
 
 
-def test_it_is_bounded_and_gives_space_back(tmp_path: Path) -> None:
+def test_a_spool_is_bounded_and_frees_space(tmp_path: Path) -> None:
     spool = SpoolLog(tmp_path, MIB)
     while spool.has_space():
         spool.append(b"x" * 40_000, 1)
@@ -50,7 +50,7 @@ def test_a_slow_trickle_does_not_grow_the_file(tmp_path: Path) -> None:
         assert spool.bytes_used == 0
 
 
-def test_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_no_files_are_left_behind(tmp_path: Path) -> None:
     spool = SpoolLog(tmp_path, MIB)
     spool.append(b"x", 1)
     assert list(tmp_path.iterdir()) == []
@@ -60,7 +60,9 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
         spool.append(b"x", 1)
 
 
-def test_a_full_disk_says_what_to_do_and_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_error_suggests_a_fix_and_keeps_existing_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spool = SpoolLog(tmp_path, MIB)
     spool.append(b"first", 1)
     real = os.pwrite
@@ -78,7 +80,7 @@ def test_a_full_disk_says_what_to_do_and_keeps_what_was_there(tmp_path: Path, mo
     assert [spool.next(), spool.next(), spool.next()] == [b"first", b"second", None]
 
 
-def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_detected(tmp_path: Path) -> None:
     spool = SpoolLog(tmp_path, MIB)
     spool.append(b"hello", 1)
     os.pwrite(spool._segments[0].descriptor, b"j", 12)
@@ -86,6 +88,6 @@ def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
         spool.next()
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match="nowhere cannot be written: no such file"):
         SpoolLog(tmp_path / "nowhere", MIB).append(b"x", 1)

@@ -172,7 +172,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(increments, "WORTH", 1e9)
 
 
-def test_only_what_has_changed_is_handed_over_while_the_stage_moves_grows_and_shrinks(
+def test_only_changes_are_handed_over_when_a_stage_moves_grows_or_shrinks(
     tmp_path: Path, whole: list[Any], put: list[bool]
 ) -> None:
     async def play() -> Ahead:
@@ -203,7 +203,7 @@ def test_only_what_has_changed_is_handed_over_while_the_stage_moves_grows_and_sh
 
 
 @pytest.mark.parametrize("missed", ["nothing was built", "a link", "another element"])
-def test_what_rests_on_something_else_than_what_was_built_is_built_from_the_chain(
+def test_an_increment_on_another_base_is_built_from_the_chain(
     tmp_path: Path, whole: list[Any], put: list[bool], missed: str
 ) -> None:
     async def play() -> Ahead:
@@ -234,7 +234,7 @@ def test_what_rests_on_something_else_than_what_was_built_is_built_from_the_chai
     assert asyncio.run(play()).rows == whole
 
 
-def test_a_commit_of_which_the_old_instance_hears_late_changes_nothing(tmp_path: Path, whole: list[Any]) -> None:
+def test_a_commit_that_the_old_instance_receives_late_changes_nothing(tmp_path: Path, whole: list[Any]) -> None:
     """What it hands over rests on the element before."""
 
     async def play() -> Ahead:
@@ -256,7 +256,7 @@ def test_a_commit_of_which_the_old_instance_hears_late_changes_nothing(tmp_path:
     assert asyncio.run(play()).rows == whole
 
 
-def test_what_is_let_go_is_freed_and_what_is_half_built_ends(tmp_path: Path, whole: list[Any]) -> None:
+def test_an_aborted_preload_is_freed_and_a_partial_one_ends(tmp_path: Path, whole: list[Any]) -> None:
     async def play() -> Ahead:
         mesh = Ahead(tmp_path)
         for site in mesh.sites:
@@ -288,7 +288,7 @@ def test_what_is_let_go_is_freed_and_what_is_half_built_ends(tmp_path: Path, who
     assert asyncio.run(play()).rows == whole
 
 
-def test_others_work_between_two_slices(tmp_path: Path) -> None:
+def test_other_instances_work_between_two_slices(tmp_path: Path) -> None:
     async def play() -> None:
         mesh = Ahead(tmp_path)
         for site in mesh.sites:
@@ -310,7 +310,7 @@ def test_others_work_between_two_slices(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["it was read", "it could not be read"])
-def test_who_begins_or_is_let_go_while_another_ones_share_is_read_is_left_alone(tmp_path: Path, how: str) -> None:
+def test_instances_that_start_or_stop_during_a_read_are_left_alone(tmp_path: Path, how: str) -> None:
     async def play() -> None:
         mesh = Ahead(tmp_path)
         for site in mesh.sites:
@@ -344,7 +344,7 @@ def test_who_begins_or_is_let_go_while_another_ones_share_is_read_is_left_alone(
     asyncio.run(play())
 
 
-def test_what_nobody_here_takes_of_an_old_instance_is_read_once(
+def test_an_old_instances_state_without_a_local_taker_is_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of those that wait: it tells what the stage was, and so what each of them takes."""

@@ -107,7 +107,7 @@ def seen(told: Iterable[TapSample], step: str) -> list[Any]:
     return [json.loads(row.text)["value"] for sampled in told if sampled.step == step for row in sampled.rows]
 
 
-def test_every_step_of_a_fused_stage_can_be_looked_at_and_the_rows_stay_the_same() -> None:
+def test_every_step_of_a_fused_stage_can_be_tapped_without_changing_rows() -> None:
     made = program()
     plain, tapped = instance(made, 1), instance(made, 1)
     taps = tapping(made)
@@ -128,7 +128,7 @@ def test_every_step_of_a_fused_stage_can_be_looked_at_and_the_rows_stay_the_same
     assert tapped.instance.statistics() == plain.instance.statistics()
 
 
-def test_one_step_alone_cuts_the_loop_only_there() -> None:
+def test_tapping_one_step_splits_the_loop_only_there() -> None:
     made = program()
     tapped, taps = instance(made, 1), tapping(made)
     taps.open("rounded", 0.0)
@@ -137,7 +137,7 @@ def test_one_step_alone_cuts_the_loop_only_there() -> None:
     assert [sampled.step for sampled in taps.take_samples([tapped], 0.1)] == ["rounded"]
 
 
-def test_sources_and_sinks_can_be_looked_at() -> None:
+def test_sources_and_sinks_can_be_tapped() -> None:
     made = program()
     source, sink, taps = instance(made, 0), instance(made, 2), tapping(made)
     taps.open("readings", 0.0)
@@ -152,7 +152,7 @@ def test_sources_and_sinks_can_be_looked_at() -> None:
     assert (seen(told, "readings"), seen(told, "report")) == ([1.0], [5.0])
 
 
-def test_an_operator_and_the_steps_behind_it_are_told_apart() -> None:
+def test_taps_distinguish_an_operator_from_the_steps_behind_it() -> None:
     made = Topology("windows")
     rows = made.source("readings", records([Reading(1, "a", 1.0)]), event_time=lambda row: row.at)
     counted = rows.key_by(room_of).window(tumbling(timedelta(milliseconds=10))).count("per-room")
@@ -171,7 +171,7 @@ def test_an_operator_and_the_steps_behind_it_are_told_apart() -> None:
     assert json.loads(only.rows[0].text) == {"number": 2}
 
 
-def test_a_tap_that_nobody_asks_for_again_is_taken_off() -> None:
+def test_an_unused_tap_is_removed() -> None:
     made = program()
     tapped, taps = instance(made, 1), tapping(made)
     taps.open("warm", 0.0)
@@ -186,7 +186,7 @@ def test_a_tap_that_nobody_asks_for_again_is_taken_off() -> None:
     assert tapped.instance.steps.taps == {}
 
 
-def test_no_more_than_a_turns_share_is_taken_evenly_and_the_rest_only_counted() -> None:
+def test_a_tap_samples_evenly_up_to_its_share_and_counts_the_rest() -> None:
     point = TapPoint(InstanceName(0, 0), Reading, lambda: 0)
     given = batch([float(n) for n in range(1_000)])
     for _ in range(3):
@@ -224,7 +224,7 @@ class Odd:
 
 
 @pytest.mark.parametrize("value", [Odd(), "\ud800", {1: {2: object()}}, 2**70, float("nan"), b"\xff"])
-def test_a_row_that_cannot_be_shown_harms_nothing(value: Any) -> None:
+def test_a_row_that_cannot_be_displayed_harms_nothing(value: Any) -> None:
     point = TapPoint(InstanceName(0, 0), Any, lambda: 0)
     point([value], [(1, 1, 0, 0)])
     told = point.taken("x")
@@ -232,7 +232,7 @@ def test_a_row_that_cannot_be_shown_harms_nothing(value: Any) -> None:
     json.loads(told.rows[0].text)
 
 
-def test_a_long_row_is_cut_and_still_json() -> None:
+def test_a_long_row_is_truncated_and_still_json() -> None:
     point = TapPoint(InstanceName(0, 0), str, lambda: 0)
     point(["é" * 10_000], [(1, 1, 0, 0)])
     told = point.taken("x")

@@ -250,7 +250,7 @@ def test_a_stage_moves_grows_and_shrinks_while_rows_flow(tmp_path: Path, whole: 
     assert sorted(mesh.left) == ["0", "128", "129", "256", "257", "384"]
 
 
-def test_a_stage_that_can_have_one_instance_only_moves_while_rows_flow(tmp_path: Path, whole: list[Any]) -> None:
+def test_a_non_parallel_stage_moves_while_rows_flow(tmp_path: Path, whole: list[Any]) -> None:
     async def play() -> Mesh:
         mesh = Mesh(tmp_path, high=1)
         for site in mesh.sites:
@@ -278,7 +278,9 @@ def test_a_stage_that_can_have_one_instance_only_moves_while_rows_flow(tmp_path:
     assert sorted(mesh.left) == ["0", "128", "256"]
 
 
-def test_who_waits_for_its_term_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_that_waits_for_its_generation_sends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It does not know where its inputs stand, so a mark of its own would lie below what downstream has heard."""
     worked: list[int] = []
     work = Instance.work
@@ -305,7 +307,7 @@ def test_who_waits_for_its_term_says_nothing(tmp_path: Path, monkeypatch: pytest
     asyncio.run(play())
 
 
-def test_a_change_that_is_let_go_leaves_nothing(tmp_path: Path, whole: list[Any]) -> None:
+def test_an_aborted_change_leaves_nothing(tmp_path: Path, whole: list[Any]) -> None:
     async def play() -> Mesh:
         mesh = Mesh(tmp_path)
         mesh.prepare(b"not to be", mesh.program.plan.next_generations({"counts": 2}), [0, 1])

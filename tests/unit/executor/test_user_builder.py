@@ -80,7 +80,7 @@ def _sent(bundle: Bundle) -> Bundle:
     return decode_bundle(encode_bundle(bundle))
 
 
-def test_a_bundle_builds_the_same_graph_elsewhere(project: Path) -> None:
+def test_a_bundle_builds_the_same_graph_on_another_machine(project: Path) -> None:
     builder = load_builder("rooms.py:build", project)
     here = build(builder, {"readings": "csv:in.csv@pi2"}, project)
     there = load_bundle(_sent(_bundle(project, readings="csv:in.csv@pi2")))
@@ -90,16 +90,16 @@ def test_a_bundle_builds_the_same_graph_elsewhere(project: Path) -> None:
     assert there.steps[0].at == "pi2"
 
 
-def test_defaults_with_relative_paths_are_made_absolute_by_whoever_submits(project: Path) -> None:
+def test_relative_default_paths_are_made_absolute_at_submission(project: Path) -> None:
     assert _bundle(project).parameters["report"] == f"csv:{project}/report.csv"
 
 
-def test_paths_that_are_absolute_or_of_other_kinds_stay(project: Path) -> None:
+def test_absolute_paths_and_other_kinds_are_unchanged(project: Path) -> None:
     assert _bundle(project, readings="csv:/data/a.csv").parameters["readings"] == "csv:/data/a.csv"
     assert _bundle(project, readings="taxi:?seed=3").parameters["readings"] == "taxi:?seed=3"
 
 
-def test_a_user_file_called_as_ours_or_as_the_standard_library_does_no_harm(tmp_path: Path) -> None:
+def test_a_user_file_named_like_a_system_module_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "dataflow.py").write_text(PRELUDE + "import agent, json\nWORDS = agent.WORD + json.WORD\n" + BUILDER)
     (tmp_path / "agent.py").write_text("WORD = 'my agent '\n")
     (tmp_path / "json.py").write_text("WORD = 'my json'\n")
@@ -131,7 +131,7 @@ def test_packages_relative_imports_and_cycles_work(tmp_path: Path) -> None:
     assert load_builder("fleet.main:build", tmp_path).entry == "fleet.main:build"
 
 
-def test_two_projects_with_modules_of_one_name_do_not_meet(tmp_path: Path) -> None:
+def test_two_projects_with_equal_module_names_are_kept_apart(tmp_path: Path) -> None:
     for name in ("a", "b"):
         folder = tmp_path / name
         folder.mkdir()
@@ -148,7 +148,7 @@ def test_a_hostile_bundle_runs_nothing_that_is_installed() -> None:
         load_bundle(Bundle("os:getcwd", {}, installed={"os": "00"}))
 
 
-def test_shipped_examples_travel_by_name_and_hash() -> None:
+def test_shipped_examples_are_sent_by_name_and_hash() -> None:
     modules = user_modules.shipped_modules("agiledart_examples.taxi_trips")
     assert not modules.files
     bundle = Bundle("agiledart_examples.taxi_trips:generate", {}, installed=dict(modules.installed))
@@ -164,7 +164,7 @@ def test_shipped_examples_travel_by_name_and_hash() -> None:
         )
 
 
-def test_garbage_is_no_bundle() -> None:
+def test_malformed_bytes_are_no_bundle() -> None:
     for raw in (b"", b"\x00", encode_bundle(Bundle("a:b", {}))[:-3]):
         with pytest.raises(RemoteProtocolError):
             decode_bundle(raw)
@@ -197,7 +197,7 @@ def test_code_over_the_limits_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         ("agiledart_examples.nothing:x", "no module agiledart_examples.nothing"),
     ],
 )
-def test_what_cannot_be_found_is_said_with_a_guess(project: Path, target: str, message: str | None) -> None:
+def test_a_missing_name_is_reported_with_a_suggestion(project: Path, target: str, message: str | None) -> None:
     if message is None:
         assert load_builder(target, project).entry == "rooms:build"
         return
@@ -205,7 +205,7 @@ def test_what_cannot_be_found_is_said_with_a_guess(project: Path, target: str, m
         load_builder(target, project)
 
 
-def test_without_a_name_the_only_topology_is_taken_and_two_are_asked_about(project: Path) -> None:
+def test_without_a_name_the_only_topology_is_taken_and_two_are_an_error(project: Path) -> None:
     assert load_builder("rooms.py", project).entry == "rooms:build"
     (project / "two.py").write_text(PRELUDE + BUILDER + BUILDER.replace("def build", "def other"))
     with pytest.raises(ConfigurationError, match=r"defines build, other: say which, for example two\.py:build"):
@@ -242,7 +242,7 @@ def test_a_finished_topology_takes_no_settings(project: Path) -> None:
         build(builder, {"a": "1"}, project)
 
 
-def test_what_the_builder_raises_comes_with_the_users_lines_only(project: Path) -> None:
+def test_an_exception_in_the_builder_shows_the_users_lines_only(project: Path) -> None:
     (project / "bad.py").write_text(
         PRELUDE + "def build() -> Topology:\n    return half()\n\ndef half():\n    return 1 / 0\n"
     )
@@ -275,7 +275,7 @@ def test_on_a_node_the_traceback_shows_the_bundled_source(project: Path) -> None
         ("from . import nothing_here\n", ["bad.py could not be imported:", "ImportError"]),
     ],
 )
-def test_a_file_that_cannot_be_imported_says_why(project: Path, source: str, words: list[str]) -> None:
+def test_a_file_that_cannot_be_imported_gives_the_reason(project: Path, source: str, words: list[str]) -> None:
     (project / "bad.py").write_text(source)
     with pytest.raises(UserCodeError) as caught:
         load_builder("bad.py:build", project)
@@ -284,7 +284,7 @@ def test_a_file_that_cannot_be_imported_says_why(project: Path, source: str, wor
     assert "user_modules.py" not in str(caught.value)
 
 
-def test_a_missing_package_is_named_with_the_way_to_get_it(project: Path) -> None:
+def test_a_missing_package_is_named_with_its_install_command(project: Path) -> None:
     (project / "bad.py").write_text("import no_such_package_anywhere.part\n")
     with pytest.raises(
         OperationFailed, match=r"imports no_such_package_anywhere, .*pip install no_such_package_anywhere"
@@ -298,7 +298,7 @@ def test_errors_of_the_graph_name_the_users_line(project: Path) -> None:
         build(load_builder("bad.py:build", project), {}, project)
 
 
-def test_a_builder_that_forgets_to_return_is_told_so(project: Path) -> None:
+def test_a_builder_without_a_return_is_reported(project: Path) -> None:
     (project / "bad.py").write_text(PRELUDE + "def build():\n    Topology('a')\n")
     with pytest.raises(ConfigurationError, match=r"returned NoneType, not a Topology\. Does the function end"):
         build(load_builder("bad.py:build", project), {}, project)
@@ -329,7 +329,7 @@ class Colour(Enum):
         (Path, "/a/b", Path("/a/b")),
     ],
 )
-def test_settings_are_read_by_annotation(annotation: Any, text: str, value: object) -> None:
+def test_settings_are_converted_by_annotation(annotation: Any, text: str, value: object) -> None:
     assert parse_value("x", annotation, text) == value
 
 
@@ -344,12 +344,12 @@ def test_settings_are_read_by_annotation(annotation: Any, text: str, value: obje
         (timedelta, "3 parsecs", "x is a time span"),
     ],
 )
-def test_settings_of_the_wrong_type_say_what_is_allowed(annotation: Any, text: str, message: str) -> None:
+def test_settings_of_the_wrong_type_list_the_valid_forms(annotation: Any, text: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         parse_value("x", annotation, text)
 
 
-def test_time_spans() -> None:
+def test_time_spans_are_parsed() -> None:
     assert parse_span("250ms") == timedelta(milliseconds=250)
     assert parse_span("2d 3h") == timedelta(days=2, hours=3)
     assert parse_span("1.5") == timedelta(seconds=1.5)

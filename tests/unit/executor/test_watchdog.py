@@ -36,7 +36,7 @@ def judged(
     return judge.look(now, call, lambda: progress_key)
 
 
-def test_a_call_that_does_not_return_is_told_less_and_less_often_then_ended() -> None:
+def test_a_call_that_does_not_return_is_reported_ever_less_often_then_ended() -> None:
     judge = HangDetector(Bounds(5.0, 60.0))
     verdicts = [(now / 2, judged(judge, now / 2)) for now in range(123)]
     told = [(now, verdict.must_end) for now, verdict in verdicts if verdict is not None]
@@ -44,7 +44,7 @@ def test_a_call_that_does_not_return_is_told_less_and_less_often_then_ended() ->
     assert told[3] == (60.5, True)
 
 
-def test_another_record_or_another_call_begins_anew() -> None:
+def test_another_record_or_call_restarts_the_timeout() -> None:
     judge = HangDetector(Bounds(5.0, 60.0))
     for second in range(200):
         assert judged(judge, second, progress_key=(second // 4,)) is None
@@ -54,7 +54,7 @@ def test_another_record_or_another_call_begins_anew() -> None:
         assert judged(judge, second, None) is None
 
 
-def test_without_a_limit_nobody_is_ended() -> None:
+def test_without_a_limit_no_call_is_ended() -> None:
     judge = HangDetector(Bounds(5.0, 0.0))
     assert not any(verdict.must_end for second in range(5_000) if (verdict := judged(judge, second)) is not None)
 
@@ -74,7 +74,7 @@ def in_a_chain() -> CodeLocation:
     return caught[0]
 
 
-def test_the_frames_tell_step_place_and_record() -> None:
+def test_the_frames_identify_step_place_and_record() -> None:
     where = in_a_chain()
     assert where.step == "parse"
     assert where.record == "'a row'"
@@ -108,14 +108,14 @@ TWICE = RowStep("twice", "many", lambda row: [row, row])
 
 
 @pytest.mark.parametrize("behind", [[], [TWICE]])
-def test_results_of_one_record_without_end_are_no_progress(behind: list[RowStep]) -> None:
+def test_endless_results_of_one_record_are_no_progress(behind: list[RowStep]) -> None:
     seen = progress_of(lambda row: range(1_000, 1_010), behind, [1])
     assert len({where.progress_key for where in seen}) == 1
     assert {(where.step, where.record) for where in seen} >= {("many", "1"), ("keep", "1009 made by many of 1")}
 
 
 @pytest.mark.parametrize("behind", [[], [TWICE]])
-def test_another_record_is_progress_even_when_it_looks_like_the_last(behind: list[RowStep]) -> None:
+def test_another_record_is_progress_even_when_it_equals_the_last(behind: list[RowStep]) -> None:
     marks = [where.progress_key for where in progress_of(lambda row: [row], behind, [7, 7, 7, 7, 7])]
     assert all(before != after for before, after in pairwise(marks[:: 2 + len(behind)]))
 
@@ -126,7 +126,7 @@ class Row(NamedTuple):
     at: int
 
 
-def test_operators_and_sources_are_told_apart_too() -> None:
+def test_operators_and_sources_are_distinguished_too() -> None:
     caught: list[CodeLocation] = []
 
     def key(row: Row) -> int:
@@ -147,7 +147,7 @@ def test_operators_and_sources_are_told_apart_too() -> None:
     assert {where.record for where in caught} >= {"Row(at=2)", "Row(at=3)"}
 
 
-def test_a_thread_that_has_ended_is_nowhere() -> None:
+def test_an_ended_thread_has_no_frames() -> None:
     thread = threading.Thread(target=lambda: None)
     thread.start()
     thread.join()
@@ -174,7 +174,7 @@ class Pipe:
         return data
 
 
-def test_a_reason_arrives_whole() -> None:
+def test_a_reason_is_received_completely() -> None:
     pipe = Pipe()
     pipe.words.report_alive()
     pipe.words.report_reason("clean: too much\nof everything")
@@ -257,7 +257,7 @@ def started(code: str, pipe: Pipe) -> Iterator[subprocess.Popen[bytes]]:
             process.stdout.close()
 
 
-def test_c_code_that_holds_the_interpreters_lock_is_found_all_the_same() -> None:
+def test_c_code_that_holds_the_gil_is_still_detected() -> None:
     pipe = Pipe()
     with started(HOG, pipe) as process:
         for _ in range(2):  # asking does no harm
@@ -278,7 +278,7 @@ def test_a_crash_is_named() -> None:
     assert pipe.heard.place == "taxi.py:4 in hang"
 
 
-def test_an_applications_bounds_over_the_agents() -> None:
+def test_an_applications_limits_override_the_agents() -> None:
     agents = Bounds(5.0, 60.0, 1_000)
     assert agents.with_users(UserLimits()) == agents
     users = "limit(memory_mb=) of its topology"
@@ -300,6 +300,6 @@ def test_wrong_limits_are_named() -> None:
     assert user_limits(stuck_limit=timedelta(minutes=2), memory_mb=500) == UserLimits(None, 120.0, 500_000_000)
 
 
-def test_memory_is_known_here() -> None:
+def test_memory_is_measured_on_this_platform() -> None:
     assert ResidentMemory().bytes() > 1_000_000
     assert 0 < default_memory() < machine_memory()

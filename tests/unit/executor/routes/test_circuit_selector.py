@@ -35,7 +35,7 @@ def test_warm_keeps_two_others_open_and_asks_all_together_at_most_twenty_times_a
     assert world.probes(10 * S, 60 * S) <= 20 * 50
 
 
-def test_a_relay_that_became_good_is_found_though_all_places_are_taken() -> None:
+def test_a_relay_that_improved_is_found_although_all_circuits_are_in_use() -> None:
     there = {
         "": SimulatedPath(5 * MS, ((10 * S, 300 * S),)),
         "a2": SimulatedPath(100 * MS),
@@ -48,7 +48,7 @@ def test_a_relay_that_became_good_is_found_though_all_places_are_taken() -> None
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rows_leave_a_way_that_loses_four_of_five(seed: int) -> None:
+def test_rows_leave_a_path_that_loses_four_of_five(seed: int) -> None:
     world = World(ways(lossy=((10 * S, 30 * S),)), seed=seed).run(50 * S)
     assert world.first_move(10 * S) <= 12 * S
     assert world.share("", 12 * S, 30 * S) <= 0.1
@@ -56,14 +56,14 @@ def test_rows_leave_a_way_that_loses_four_of_five(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_warm_leaves_it_within_half_a_second(seed: int) -> None:
+def test_warm_leaves_a_lossy_path_within_half_a_second(seed: int) -> None:
     world = World(ways(cuts=((10 * S, 30 * S),)), ("warm",), seed=seed).run(50 * S)
     assert world.first_move(10 * S) <= 10 * S + 400 * MS
     assert world.share("", 35 * S, 50 * S) >= 0.9
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rows_go_round_a_cut_and_come_back(seed: int) -> None:
+def test_rows_bypass_a_cut_and_return(seed: int) -> None:
     world = World(ways(cuts=((10 * S, 30 * S),)), seed=seed).run(50 * S)
     assert world.first_move(10 * S) <= 11 * S
     assert world.share("", 11 * S, 30 * S) == 0
@@ -71,14 +71,14 @@ def test_rows_go_round_a_cut_and_come_back(seed: int) -> None:
     assert len(world.moves()) <= 3
 
 
-def test_the_relay_in_use_dies_and_the_next_takes_over() -> None:
+def test_the_next_relay_takes_over_when_the_one_in_use_dies() -> None:
     world = World(ways(cuts=((10 * S, 100 * S),), a2=((20 * S, 100 * S),))).run(40 * S)
     assert world.moves(0, 20 * S)[-1] == "a2"
     assert world.moves(20 * S) == ["a3"]
     assert world.first_move(20 * S) <= 20 * S + 700 * MS
 
 
-def test_a_circuit_that_is_lost_is_replaced_at_once_by_one_that_is_open() -> None:
+def test_a_lost_circuit_is_replaced_at_once_by_an_open_one() -> None:
     world = World(ways(cuts=((10 * S, 100 * S),)))
     world.lose(20 * S, "a2").run(30 * S)
     assert world.moves(20 * S)[0] == "a3"
@@ -86,40 +86,40 @@ def test_a_circuit_that_is_lost_is_replaced_at_once_by_one_that_is_open() -> Non
 
 
 @pytest.mark.parametrize("paths", [("auto",), ("warm",)])
-def test_a_receiver_that_is_stopped_keeps_its_way(paths: tuple[str, ...]) -> None:
+def test_a_stopped_receiver_keeps_its_path(paths: tuple[str, ...]) -> None:
     world = World(ways(), paths, held=((10 * S, 15 * S), (20 * S, 20 * S + 400 * MS), (30 * S, 33 * S))).run(60 * S)
     assert not world.moves()
 
 
 @pytest.mark.parametrize("paths", [("auto",), ("warm",)])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_receiver_whose_user_code_holds_its_process_keeps_its_way(seed: int, paths: tuple[str, ...]) -> None:
+def test_a_receiver_blocked_by_user_code_keeps_its_path(seed: int, paths: tuple[str, ...]) -> None:
     held = [(n * 550 * MS, n * 550 * MS + 500 * MS) for n in range(10, 100)]
     world = World(ways(), paths, seed=seed, held=held).run(60 * S)
     assert not world.moves()
 
 
-def test_a_sender_that_was_held_up_blames_no_way() -> None:
+def test_a_delayed_sender_does_not_suspect_its_path() -> None:
     asleep = [(n * 900 * MS, n * 900 * MS + 600 * MS) for n in range(10, 60)]
     world = World(ways(), asleep=asleep).run(60 * S)
     assert not world.moves()
     assert not world.dials()
 
 
-def test_a_way_that_comes_and_goes_is_trusted_ever_less() -> None:
+def test_an_unstable_path_is_trusted_ever_less() -> None:
     cuts = [(n * 6 * S, n * 6 * S + 3 * S) for n in range(1, 40)]
     world = World(ways(cuts=cuts)).run(240 * S)
     assert len(world.moves(120 * S)) <= 8
     assert world.share("a2", 60 * S, 240 * S) >= 0.8
 
 
-def test_a_thin_way_is_remembered_as_thin() -> None:
+def test_a_thin_path_is_remembered_as_thin() -> None:
     world = World(ways(rate=250_000), rate=500).run(180 * S)
     assert len(world.moves(60 * S)) <= 12
     assert world.share("", 60 * S, 180 * S) <= 0.1
 
 
-def test_all_ways_cut_and_healed() -> None:
+def test_all_paths_are_cut_and_heal() -> None:
     cut = ((10 * S, 30 * S),)
     world = World(ways(cuts=cut, a2=cut, a3=cut)).run(60 * S)
     assert world.first_move(30 * S) <= 32 * S
@@ -127,7 +127,7 @@ def test_all_ways_cut_and_healed() -> None:
     assert not [effect for _, effect in world.log if isinstance(effect, AbandonRoute)]
 
 
-def test_what_never_heals_is_given_up_once() -> None:
+def test_a_path_that_never_heals_is_given_up_once() -> None:
     cut = ((S, 10**15),)
     world = World(ways(cuts=cut, a2=cut, a3=cut)).run(3 * PATIENCE_NS)
     (given_up,) = [at for at, effect in world.log if isinstance(effect, AbandonRoute)]
@@ -135,14 +135,14 @@ def test_what_never_heals_is_given_up_once() -> None:
     assert not [at for at in world.dials() if at > given_up]
 
 
-def test_direct_never_goes_by_others() -> None:
+def test_direct_never_uses_relays() -> None:
     world = World(ways(cuts=((10 * S, 30 * S),)), ("direct",)).run(50 * S)
     assert not any(effect.max_relays for _, effect in world.log if isinstance(effect, DialCircuit))
     assert not any(world.moves(0, 30 * S))
     assert world.first_move(30 * S) <= 31 * S
 
 
-def test_a_pinned_way_is_the_only_one() -> None:
+def test_a_pinned_path_is_the_only_one() -> None:
     there = ways(a2=((10 * S, 20 * S),))
     del there["a3"], there[""]
     world = World(there, ("a2",)).run(40 * S)
@@ -152,7 +152,7 @@ def test_a_pinned_way_is_the_only_one() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_same_seed_decides_the_same(seed: int) -> None:
+def test_the_same_seed_gives_the_same_decisions(seed: int) -> None:
     logs = [World(ways(lossy=((5 * S, 20 * S),)), seed=seed).run(30 * S).log for _ in range(2)]
     assert logs[0] == logs[1]
     assert any(isinstance(effect, SwitchCircuit) for _, effect in logs[0])
